@@ -1,0 +1,47 @@
+//! Agents: whoever takes a task and gives an outcome.
+
+mod react;
+
+pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    Result,
+    run::{Outcome, RunContext, Task},
+};
+
+/// Whoever takes a task and gives an outcome. Stateless: the session is the state.
+///
+/// Every plurality of agents is again an agent, so each can be a node, a member or a tool of any other.
+///
+/// # Contract
+/// - All model and tool calls, waits, clock readings and ids go through `cx`.
+/// - Nothing is spawned behind the context's back.
+/// - What is done follows from the task and what was observed; then a run that was killed can be resumed.
+#[async_trait]
+pub trait Agent: Send + Sync {
+    /// The agent's name: 1 to 64 letters, digits, `_` and `-`.
+    fn name(&self) -> &str;
+
+    /// Works on `task` until there is an outcome. The prompt is already part of `cx.history()`.
+    ///
+    /// # Errors
+    /// What the run cannot go on from. Errors of the context's effects are passed on with `?`: a pause and a cancel
+    /// are among them.
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome>;
+}
+
+/// A shared agent is an agent.
+#[async_trait]
+impl<A: Agent + ?Sized> Agent for Arc<A> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        (**self).run(task, cx).await
+    }
+}

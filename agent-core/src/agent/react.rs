@@ -1,0 +1,387 @@
+//! The agent that reasons and acts: it calls a model, runs the tools that the model asks for, and calls it again.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+
+use super::Agent;
+use crate::{
+    Error, ErrorKind, Result,
+    context::without_media,
+    event::Event,
+    message::{History, Message},
+    permission::Scope,
+    provider::{Model, ModelSlot, Params, Request, ToolChoice},
+    run::{
+        Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, StopWhen, Task, ToolCalls, Turn,
+    },
+    runtime::Runtime,
+    tool::{Repair, Tool, Tools, Toolset},
+};
+
+/// An agent made of a model, instructions and tools. Cloning shares it.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// # #[cfg(feature = "testkit")] {
+/// use entourage_core::{agent::ReactAgent, testkit::ScriptedProvider};
+///
+/// let provider = ScriptedProvider::new().text("Paris.");
+/// let agent = ReactAgent::builder("geographer", provider.model())
+///     .instructions("You answer in one word.")
+///     .build()
+///     .unwrap();
+/// assert_eq!(agent.ask("What is the capital of France?").await.unwrap(), "Paris.");
+/// # }
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct ReactAgent(Arc<Inner>);
+
+struct Inner {
+    name: Box<str>,
+    model: ModelSlot,
+    instructions: Arc<str>,
+    tools: ToolSource,
+    more: Option<Box<More>>,
+}
+
+/// What most agents leave at its default; apart, so that an idle agent stays small.
+struct More {
+    params: Option<Arc<Params>>,
+    scope: Scope,
+    limits: Limits,
+    stop_when: Arc<[StopWhen]>,
+    repair: Option<Arc<dyn Repair>>,
+    prepare: Option<Arc<dyn Prepare>>,
+}
+
+impl Default for More {
+    fn default() -> Self {
+        Self {
+            params: None,
+            scope: Scope::all(),
+            limits: Limits::default(),
+            stop_when: Arc::default(),
+            repair: None,
+            prepare: None,
+        }
+    }
+}
+
+enum ToolSource {
+    Fixed(Tools),
+    Dynamic(Arc<dyn Toolset>),
+}
+
+impl ReactAgent {
+    /// Starts building an agent called `name` on `model`.
+    pub fn builder(name: impl Into<String>, model: impl Into<ModelSlot>) -> ReactBuilder {
+        ReactBuilder {
+            name: name.into(),
+            model: model.into(),
+            instructions: "".into(),
+            tools: Vec::new(),
+            toolset: None,
+            more: None,
+        }
+    }
+
+    /// Asks one thing, in memory, and returns the answer's text. What it knew is gone afterwards.
+    ///
+    /// A tool call that somebody would have to allow cannot be asked about here: give the agent a session of a
+    /// [`Runtime`] with an approver for that.
+    ///
+    /// # Errors
+    /// What the run failed with, and [`ErrorKind::Paused`] or [`ErrorKind::Tool`] when it ended without an answer.
+    pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
+        let outcome = self.start(prompt).outcome().await?;
+        if outcome.is_completed() {
+            return Ok(outcome.text);
+        }
+        Err(match outcome.status {
+            crate::run::Status::Paused(pause) => Error::paused(pause),
+            crate::run::Status::Cancelled => Error::cancelled(),
+            other => Error::new(ErrorKind::Tool, format!("the agent ended without an answer: {other}")),
+        })
+    }
+
+    /// Asks one thing, in memory, and returns the run: a stream of events and an outcome.
+    pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
+        Runtime::in_memory().ephemeral().start(self, prompt)
+    }
+
+    /// What this agent may do, at most.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        self.0.more.as_ref().map_or_else(Scope::all, |more| more.scope.clone())
+    }
+
+    fn tools(&self) -> Tools {
+        match &self.0.tools {
+            ToolSource::Fixed(tools) => tools.clone(),
+            ToolSource::Dynamic(set) => set.tools(),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        self.0.more.as_ref().map(|more| more.limits).unwrap_or_default()
+    }
+
+    /// The call for the next step, with everything read afresh (CM18).
+    fn next_call(&self, step: u32, history: History) -> ModelCall {
+        let more = self.0.more.as_deref();
+        let model = self.0.model.model();
+        let params = more.and_then(|more| more.params.as_ref());
+        let mut plan = Prepared {
+            instructions: Arc::clone(&self.0.instructions),
+            messages: history,
+            tools: self.tools(),
+            tool_choice: ToolChoice::Auto,
+            model,
+        };
+        if let Some(prepare) = more.and_then(|more| more.prepare.as_ref()) {
+            prepare.prepare(&Step { number: step }, &mut plan);
+        }
+        let Prepared { model, instructions, messages, tools, tool_choice } = plan;
+        let blind = model.profile().vision == Some(false);
+        let mut request = Request::new(Arc::clone(model.name()), if blind { without_media(&messages) } else { messages });
+        request.instructions = instructions;
+        request.tools = Arc::clone(tools.specs());
+        request.tool_choice = tool_choice;
+        request.params = match params {
+            Some(params) => Arc::new((**params).clone().or(model.params())),
+            None => Arc::clone(model.params()),
+        };
+        ModelCall {
+            model,
+            request,
+            offered: tools,
+            repair: more.and_then(|more| more.repair.clone()),
+            step,
+            silence: self.limits().model_silence,
+        }
+    }
+}
+
+#[async_trait]
+impl Agent for ReactAgent {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    async fn run(&self, _task: Task, cx: &RunContext) -> Result<Outcome> {
+        let limits = self.limits();
+        let stop_when = self.0.more.as_ref().map(|more| Arc::clone(&more.stop_when)).unwrap_or_default();
+        let mut turn = Turn::new(limits.steps).stop_when(stop_when);
+        let narrowed = self.0.more.as_ref().map(|more| cx.narrowed(&more.scope));
+        let cx = narrowed.as_ref().unwrap_or(cx);
+        let effects = cx.effects();
+        for event in effects.recorded() {
+            turn.apply(&event);
+        }
+        let mut offered = Tools::none();
+        loop {
+            match turn.action() {
+                Action::CallModel(step) => {
+                    let call = self.next_call(step, cx.history());
+                    offered = call.offered.clone();
+                    let Observation::Model(reply) = effects.perform(cx, None, Effect::Model(Box::new(call))).await? else {
+                        return Err(wrong_observation());
+                    };
+                    turn.apply(&Event::ModelFinished(reply));
+                }
+                Action::CallTools { message, calls } => {
+                    if turn_resumed(&offered) {
+                        offered = self.next_call(turn.steps(), cx.history()).offered;
+                    }
+                    let calls = ToolCalls { message, calls, offered: offered.clone(), limits };
+                    let Observation::Tools(results) = effects.perform(cx, None, Effect::Tools(Box::new(calls))).await?
+                    else {
+                        return Err(wrong_observation());
+                    };
+                    for result in results {
+                        turn.apply(&Event::ToolFinished(result));
+                    }
+                }
+                Action::Finish(outcome) => return Ok(outcome),
+            }
+        }
+    }
+}
+
+/// After a restart the tools that were offered are those that would be offered now.
+fn turn_resumed(offered: &Tools) -> bool {
+    offered.is_empty()
+}
+
+fn wrong_observation() -> Error {
+    Error::new(ErrorKind::Internal, "the effects answered with an observation of another kind")
+}
+
+impl fmt::Debug for ReactAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReactAgent").field("name", &self.0.name).field("model", &self.0.model).finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`ReactAgent`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct ReactBuilder {
+    name: String,
+    model: ModelSlot,
+    instructions: Arc<str>,
+    tools: Vec<Arc<dyn Tool>>,
+    toolset: Option<Arc<dyn Toolset>>,
+    more: Option<Box<More>>,
+}
+
+impl ReactBuilder {
+    /// System instructions.
+    pub fn instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
+        self.instructions = instructions.into();
+        self
+    }
+
+    /// Adds a tool.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Adds tools.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Takes tools from a set that is asked again before each step, instead of fixed ones.
+    pub fn toolset(mut self, set: impl Toolset + 'static) -> Self {
+        self.toolset = Some(Arc::new(set));
+        self
+    }
+
+    /// Sampling and limits; what is absent comes from the model.
+    pub fn params(mut self, params: Params) -> Self {
+        self.more().params = Some(Arc::new(params));
+        self
+    }
+
+    /// What this agent may do, at most. Default: what its surroundings allow.
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.more().scope = scope;
+        self
+    }
+
+    /// Bounds of a run.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.more().limits = limits;
+        self
+    }
+
+    /// Ends a run when any of these holds after a step.
+    pub fn stop_when(mut self, conditions: impl IntoIterator<Item = StopWhen>) -> Self {
+        self.more().stop_when = conditions.into_iter().collect();
+        self
+    }
+
+    /// Mends calls that cannot be run as they came, before the built-in repair of broken JSON.
+    pub fn repair(mut self, repair: impl Repair + 'static) -> Self {
+        self.more().repair = Some(Arc::new(repair));
+        self
+    }
+
+    /// Changes what is sent, step by step (CM17).
+    pub fn prepare(mut self, prepare: impl Prepare + 'static) -> Self {
+        self.more().prepare = Some(Arc::new(prepare));
+        self
+    }
+
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    /// The agent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a name that is none, two tools of one name, both fixed tools and a set, or a limit of
+    /// no steps.
+    pub fn build(self) -> Result<ReactAgent> {
+        let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(safe) {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!("`{}` cannot name an agent; use 1 to 64 letters, digits, _ and -", self.name),
+            ));
+        }
+        if self.more.as_ref().is_some_and(|more| more.limits.steps == 0) {
+            return Err(Error::new(ErrorKind::Config, "an agent needs at least one step"));
+        }
+        let tools = match self.toolset {
+            Some(_) if !self.tools.is_empty() => {
+                return Err(Error::new(
+                    ErrorKind::Config,
+                    "an agent has fixed tools or a toolset; combine them with `Combined` to have both",
+                ));
+            }
+            Some(set) => ToolSource::Dynamic(set),
+            None => ToolSource::Fixed(Tools::new(self.tools)?),
+        };
+        Ok(ReactAgent(Arc::new(Inner {
+            name: self.name.into(),
+            model: self.model,
+            instructions: self.instructions,
+            tools,
+            more: self.more,
+        })))
+    }
+}
+
+impl fmt::Debug for ReactBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReactBuilder").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A step that is about to be made.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Step {
+    /// Its number in the run, from 1.
+    pub number: u32,
+}
+
+/// What will be sent in a step. A [`Prepare`] hook changes it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Prepared {
+    /// The model.
+    pub model: Model,
+    /// System instructions.
+    pub instructions: Arc<str>,
+    /// The conversation. What is added here is sent, and not stored.
+    pub messages: History,
+    /// The tools; `Tools::none()` disables them, [`Tools::keep`] picks some.
+    pub tools: Tools,
+    /// Whether the model may, must or must not call one.
+    pub tool_choice: ToolChoice,
+}
+
+impl Prepared {
+    /// Adds a message for this step only.
+    pub fn push(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+}
+
+/// Changes what is sent, step by step. Must follow from its arguments, so that a resumed run sends the same.
+pub trait Prepare: Send + Sync {
+    /// Changes `plan` for `step`.
+    fn prepare(&self, step: &Step, plan: &mut Prepared);
+}
+
+impl<F: Fn(&Step, &mut Prepared) + Send + Sync> Prepare for F {
+    fn prepare(&self, step: &Step, plan: &mut Prepared) {
+        self(step, plan);
+    }
+}

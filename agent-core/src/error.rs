@@ -1,0 +1,306 @@
+//! The one error type of the family: what went wrong, whether trying again can help, and where.
+//!
+//! A retry layer reads [`Error::retry`], never the message. Text shown to people names the next step.
+
+use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::Pause;
+
+/// A `Result` whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of failure this is. Stable: programs may branch on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An argument was refused before anything happened.
+    InvalidInput,
+    /// A prompt without text (CM01).
+    EmptyPrompt,
+    /// Something named does not exist: a session, a model, a file.
+    NotFound,
+    /// The session already has an active run.
+    Busy,
+    /// Another writer was faster, or took the session over.
+    Conflict,
+    /// A resumed agent asked for something other than what its journal recorded.
+    Diverged,
+    /// A key is missing or was refused.
+    Authentication,
+    /// The caller is known and may not do this.
+    PermissionDenied,
+    /// Too many requests; see [`Error::retry_after`].
+    RateLimited,
+    /// The service is up and has no room.
+    Overloaded,
+    /// The service refused the content.
+    ContentFiltered,
+    /// The request is larger than the model's context window.
+    ContextOverflow,
+    /// Something is larger than a stated bound.
+    TooLarge,
+    /// A deadline passed.
+    Timeout,
+    /// The connection failed or broke.
+    Transport,
+    /// The other side answered with something that its protocol does not allow.
+    Protocol,
+    /// The run was cancelled.
+    Cancelled,
+    /// The run waits for somebody; see [`Error::pause`]. Not a failure.
+    Paused,
+    /// A store could not read or write.
+    Store,
+    /// Stored data is damaged.
+    Corrupt,
+    /// Stored data was written by a newer version of this library.
+    NewerVersion,
+    /// A tool failed in a way that the model cannot mend.
+    Tool,
+    /// This implementation cannot do what was asked.
+    Unsupported,
+    /// A configuration that cannot work, such as two tools of one name.
+    Config,
+    /// A defect in this library or in an implementation of one of its traits.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The stable name, as stored and as shown in parentheses by `Display`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidInput => "invalid input",
+            Self::EmptyPrompt => "empty prompt",
+            Self::NotFound => "not found",
+            Self::Busy => "busy",
+            Self::Conflict => "conflict",
+            Self::Diverged => "diverged",
+            Self::Authentication => "authentication",
+            Self::PermissionDenied => "permission denied",
+            Self::RateLimited => "rate limited",
+            Self::Overloaded => "overloaded",
+            Self::ContentFiltered => "content filtered",
+            Self::ContextOverflow => "context overflow",
+            Self::TooLarge => "too large",
+            Self::Timeout => "timeout",
+            Self::Transport => "transport",
+            Self::Protocol => "protocol",
+            Self::Cancelled => "cancelled",
+            Self::Paused => "paused",
+            Self::Store => "store",
+            Self::Corrupt => "corrupt",
+            Self::NewerVersion => "newer version",
+            Self::Tool => "tool",
+            Self::Unsupported => "unsupported",
+            Self::Config => "configuration",
+            Self::Internal => "internal",
+        }
+    }
+
+    fn default_retry(self) -> Retry {
+        match self {
+            Self::RateLimited | Self::Overloaded | Self::Timeout | Self::Transport => Retry::Temporary,
+            _ => Retry::Permanent,
+        }
+    }
+}
+
+/// Whether the same request may succeed later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retry {
+    /// It will fail again.
+    Permanent,
+    /// It may succeed when tried again.
+    Temporary,
+    /// It was temporary, and retrying has been given up.
+    Exhausted,
+}
+
+/// The error of every fallible operation in the family.
+///
+/// `Display` is one line; `Debug` adds context and causes.
+///
+/// ```
+/// use entourage_core::{Error, ErrorKind, Retry};
+///
+/// let error = Error::new(ErrorKind::RateLimited, "too many requests; wait and try again")
+///     .during("model.stream")
+///     .with("model", "large-1");
+/// assert_eq!(error.retry(), Retry::Temporary);
+/// assert_eq!(error.to_string(), "too many requests; wait and try again (rate limited in model.stream, model: large-1)");
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    retry: Retry,
+    message: Cow<'static, str>,
+    operation: Option<&'static str>,
+    context: Vec<(&'static str, String)>,
+    retry_after: Option<Duration>,
+    pause: Option<Pause>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind`. `message` tells the reader what happened and what to do next.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            retry: kind.default_retry(),
+            message: message.into(),
+            operation: None,
+            context: Vec::new(),
+            retry_after: None,
+            pause: None,
+            source: None,
+        }))
+    }
+
+    /// The run stops here and waits for `pause`; an agent passes this on with `?`.
+    #[must_use]
+    pub fn paused(pause: Pause) -> Self {
+        let mut error = Self::new(ErrorKind::Paused, pause.to_string());
+        error.0.pause = Some(pause);
+        error
+    }
+
+    /// The run was cancelled.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self::new(ErrorKind::Cancelled, "the run was cancelled")
+    }
+
+    /// Names the operation that failed, such as `"model.stream"`.
+    #[must_use]
+    pub fn during(mut self, operation: &'static str) -> Self {
+        self.0.operation = Some(operation);
+        self
+    }
+
+    /// Adds a named value, such as the session or the model. Never a secret.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.0.context.push((name, value.into()));
+        self
+    }
+
+    /// Keeps the cause.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Overrides whether trying again can help.
+    #[must_use]
+    pub fn with_retry(mut self, retry: Retry) -> Self {
+        self.0.retry = retry;
+        self
+    }
+
+    /// The service asked to wait this long before the next try.
+    #[must_use]
+    pub fn with_retry_after(mut self, delay: Duration) -> Self {
+        self.0.retry_after = Some(delay);
+        self
+    }
+
+    /// What kind of failure this is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether trying again can help.
+    #[must_use]
+    pub fn retry(&self) -> Retry {
+        self.0.retry
+    }
+
+    /// How long the service asked to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// What the run waits for, when the kind is [`ErrorKind::Paused`].
+    #[must_use]
+    pub fn pause(&self) -> Option<&Pause> {
+        self.0.pause.as_ref()
+    }
+
+    /// The message alone, without kind and context.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The named values added on the way up.
+    pub fn context(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.context.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// The storable form: what an event keeps of this error.
+    #[must_use]
+    pub fn record(&self) -> ErrorRecord {
+        ErrorRecord { kind: self.kind(), retry: self.retry(), message: self.to_string() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}", self.0.message, self.0.kind.as_str())?;
+        if let Some(operation) = self.0.operation {
+            write!(f, " in {operation}")?;
+        }
+        for (name, value) in &self.0.context {
+            write!(f, ", {name}: {value}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{self}")?;
+        writeln!(f, "  retry: {:?}, after: {:?}", self.0.retry, self.0.retry_after)?;
+        let mut source = StdError::source(self);
+        while let Some(cause) = source {
+            writeln!(f, "  caused by: {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+/// An [`Error`] as an event stores it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ErrorRecord {
+    /// What kind of failure it was.
+    pub kind: ErrorKind,
+    /// Whether trying again could have helped.
+    pub retry: Retry,
+    /// The one-line text.
+    pub message: String,
+}
+
+impl ErrorRecord {
+    /// The error again, for example when the outcome of a finished run is asked for after a restart.
+    #[must_use]
+    pub fn to_error(&self) -> Error {
+        Error::new(self.kind, self.message.clone()).with_retry(self.retry)
+    }
+}

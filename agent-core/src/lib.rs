@@ -1,0 +1,48 @@
+//! The nouns, traits, pure machines and runners of Entourage.
+//!
+//! A program that only uses agents wants the `entourage` crate, which re-exports this one. Who writes a provider, a
+//! tool or a store depends on this crate alone: it knows no HTTP, files, processes, databases or vendors.
+//!
+//! | room | owns |
+//! |---|---|
+//! | [`message`] | what was said |
+//! | [`event`] | what happened: the one event type |
+//! | [`provider`] | model services: requests, deltas, models |
+//! | [`tool`] | what agents can do |
+//! | [`permission`] | whether they may |
+//! | [`session`] | where it is kept, and the fold over events |
+//! | [`context`] | what the model sees |
+//! | [`run`] | one prompt to one outcome: the pure turn, effects, the journal |
+//! | [`agent`] | who takes a task |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod agent;
+pub mod context;
+pub mod event;
+pub mod message;
+pub mod permission;
+pub mod provider;
+pub mod run;
+pub mod session;
+#[cfg(feature = "testkit")]
+pub mod testkit;
+pub mod tool;
+
+mod digest;
+mod error;
+mod id;
+mod runtime;
+mod usage;
+
+pub use digest::Digest;
+pub use error::{Error, ErrorKind, ErrorRecord, Result, Retry};
+pub use id::{Clock, RunId, SessionId, SystemClock, Timestamp};
+pub use runtime::{Runtime, RuntimeBuilder, Session};
+pub use usage::{Money, Prices, Usage};
+
+/// Used by `#[tool]`; not part of the public interface.
+#[doc(hidden)]
+pub mod __private {
+    pub use {async_trait::async_trait, schemars, serde, serde_json};
+}

@@ -1,0 +1,181 @@
+//! A shared list of messages: a snapshot costs two reference counts, an append costs the same at any length.
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Message;
+
+const CHUNK: usize = 32;
+
+type Chunk = Vec<Arc<Message>>;
+
+/// The messages of a conversation, shared between snapshots.
+///
+/// Full chunks never change, so a snapshot that is held while the owner appends costs the owner one copy of at
+/// most 32 pointers (and once per 32 appends one copy of the list of chunks), never a copy of the history.
+///
+/// ```
+/// use entourage_core::message::{History, Message};
+///
+/// let mut history = History::default();
+/// history.push(Message::user("Hello"));
+/// let snapshot = history.clone();
+/// history.push(Message::assistant("Hi!"));
+/// assert_eq!((snapshot.len(), history.len()), (1, 2));
+/// ```
+#[derive(Clone, Default)]
+pub struct History {
+    full: Arc<Vec<Arc<Chunk>>>,
+    tail: Arc<Chunk>,
+}
+
+impl History {
+    /// Appends a message.
+    pub fn push(&mut self, message: impl Into<Arc<Message>>) {
+        let tail = Arc::make_mut(&mut self.tail);
+        tail.push(message.into());
+        if tail.len() == CHUNK {
+            let chunk = std::mem::take(&mut self.tail);
+            Arc::make_mut(&mut self.full).push(chunk);
+        }
+    }
+
+    /// How many messages there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.full.len() * CHUNK + self.tail.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The newest message.
+    #[must_use]
+    pub fn last(&self) -> Option<&Arc<Message>> {
+        self.tail.last().or_else(|| self.full.last().and_then(|chunk| chunk.last()))
+    }
+
+    /// The message at `index`, counted from the oldest.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&Arc<Message>> {
+        match self.full.get(index / CHUNK) {
+            Some(chunk) => chunk.get(index % CHUNK),
+            None => self.tail.get(index.checked_sub(self.full.len() * CHUNK)?),
+        }
+    }
+
+    /// All messages, oldest first.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { chunks: self.full.iter(), current: [].iter(), tail: self.tail.iter() }
+    }
+}
+
+/// Iterates over a [`History`], oldest message first.
+#[derive(Debug, Clone)]
+pub struct Iter<'a> {
+    chunks: std::slice::Iter<'a, Arc<Chunk>>,
+    current: std::slice::Iter<'a, Arc<Message>>,
+    tail: std::slice::Iter<'a, Arc<Message>>,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Arc<Message>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(message) = self.current.next() {
+                return Some(message);
+            }
+            match self.chunks.next() {
+                Some(chunk) => self.current = chunk.deref().deref().iter(),
+                None => return self.tail.next(),
+            }
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a History {
+    type Item = &'a Arc<Message>;
+    type IntoIter = Iter<'a>;
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl<M: Into<Arc<Message>>> Extend<M> for History {
+    fn extend<I: IntoIterator<Item = M>>(&mut self, messages: I) {
+        for message in messages {
+            self.push(message);
+        }
+    }
+}
+
+impl<M: Into<Arc<Message>>> FromIterator<M> for History {
+    fn from_iter<I: IntoIterator<Item = M>>(messages: I) -> Self {
+        let mut history = Self::default();
+        history.extend(messages);
+        history
+    }
+}
+
+impl PartialEq for History {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Serialize for History {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for History {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(<Vec<Message>>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_does_not_see_later_messages() {
+        let mut history = History::default();
+        let mut snapshots = Vec::new();
+        for n in 0..200 {
+            snapshots.push(history.clone());
+            history.push(Message::user(n.to_string()));
+        }
+        for (n, snapshot) in snapshots.iter().enumerate() {
+            assert_eq!(snapshot.len(), n);
+            let texts: Vec<_> = snapshot.iter().map(|m| m.text()).collect();
+            assert_eq!(texts, (0..n).map(|n| n.to_string()).collect::<Vec<_>>());
+            assert_eq!(snapshot.last().map(|m| m.text()), n.checked_sub(1).map(|n| n.to_string()));
+            assert_eq!(snapshot.get(n), None);
+        }
+        assert_eq!(history.get(131).unwrap().text(), "131");
+    }
+
+    #[test]
+    fn appending_with_a_snapshot_alive_shares_the_old_messages() {
+        let mut history: History = (0..100).map(|n| Message::user(n.to_string())).collect();
+        let first = Arc::as_ptr(history.get(0).unwrap());
+        let snapshot = history.clone();
+        history.push(Message::user("new"));
+        assert_eq!(Arc::as_ptr(snapshot.get(0).unwrap()), first);
+        assert_eq!(Arc::as_ptr(history.get(0).unwrap()), first);
+    }
+}

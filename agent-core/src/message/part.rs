@@ -1,0 +1,256 @@
+//! The kinds of content that a message is made of.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
+use serde_json::{Value, value::RawValue};
+
+use crate::{Error, ErrorKind, Result};
+
+/// One piece of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Part {
+    /// Plain text.
+    Text(String),
+    /// What the model thought, if the provider shows it.
+    Reasoning(Reasoning),
+    /// The model declined, in the provider's refusal channel.
+    Refusal(String),
+    /// An image, a document, audio.
+    Media(Media),
+    /// The model asks for a tool.
+    ToolCall(ToolCall),
+    /// What a tool answered.
+    ToolResult(Arc<ToolResult>),
+    /// Something only the provider understands; replayed to it as it came.
+    Opaque(Opaque),
+}
+
+/// Reasoning text with what the provider needs to accept it again.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Reasoning {
+    /// The text; may be empty when only a signature or encrypted content came.
+    pub text: String,
+    /// Signature or encrypted content, replayed byte for byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
+
+impl Reasoning {
+    /// Reasoning text with its signature, if any.
+    #[must_use]
+    pub fn new(text: impl Into<String>, signature: Option<String>) -> Self {
+        Self { text: text.into(), signature }
+    }
+}
+
+/// A file that the model sees or hears.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Media {
+    /// The media type, such as `image/png`.
+    pub mime: String,
+    /// Where its bytes are.
+    pub source: MediaSource,
+    /// A name to show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Media {
+    /// Media of type `mime` from `source`.
+    #[must_use]
+    pub fn new(mime: impl Into<String>, source: MediaSource) -> Self {
+        Self { mime: mime.into(), source, name: None }
+    }
+}
+
+/// Where the bytes of a [`Media`] are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MediaSource {
+    /// Inline, base64 with padding.
+    Base64(String),
+    /// At an address that the provider fetches. Only `http` and `https` are passed on.
+    Url(String),
+}
+
+/// A request of the model to run a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolCall {
+    /// Chosen by the model's service; unique within its message.
+    pub id: String,
+    /// The tool's name as the model spelled it.
+    pub name: String,
+    /// The arguments: always a JSON object, `{}` when what came was none (see `malformed`).
+    pub arguments: Arguments,
+    /// Why the arguments could not be used and what came instead (at most 1,000 characters). Such a call is never run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub malformed: Option<String>,
+}
+
+impl ToolCall {
+    /// A call of `name` with `arguments`.
+    #[must_use]
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Arguments) -> Self {
+        Self { id: id.into(), name: name.into(), arguments, malformed: None }
+    }
+}
+
+/// The arguments of a tool call: the text of a JSON object, kept as it came so that replay is byte for byte.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Arguments(Box<str>);
+
+impl Arguments {
+    /// Checks that `text` is a JSON object and parses it once.
+    ///
+    /// Blank text counts as `{}`: several services send nothing for a call without arguments.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when it is not JSON, nests deeper than 128 levels, or is no object.
+    pub fn parse(text: impl Into<String>) -> Result<(Self, Value)> {
+        let mut text = text.into();
+        if text.trim().is_empty() {
+            text = "{}".to_owned();
+        }
+        match serde_json::from_str(&text) {
+            Ok(value @ Value::Object(_)) => Ok((Self(text.into()), value)),
+            Ok(_) => Err(Error::new(ErrorKind::InvalidInput, "the arguments are no JSON object")),
+            Err(error) => {
+                Err(Error::new(ErrorKind::InvalidInput, format!("the arguments are no valid JSON: {error}")))
+            }
+        }
+    }
+
+    /// The arguments `{}`.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self("{}".into())
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The parsed form.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
+    }
+}
+
+impl From<&Value> for Arguments {
+    /// `{}` when the value is no object.
+    fn from(value: &Value) -> Self {
+        if value.is_object() { Self(value.to_string().into()) } else { Self::empty() }
+    }
+}
+
+impl fmt::Debug for Arguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Arguments {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Arguments {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(<Box<RawValue>>::deserialize(deserializer)?.get().into()))
+    }
+}
+
+/// What a tool answered to one call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolResult {
+    /// The id of the call.
+    pub call: String,
+    /// The tool's name.
+    pub name: String,
+    /// What the model is shown.
+    pub content: Vec<Content>,
+    /// Whether the call failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+}
+
+impl ToolResult {
+    /// A text result of `call`.
+    #[must_use]
+    pub fn text(call: &ToolCall, text: impl Into<String>) -> Self {
+        Self {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            content: vec![Content::Text(text.into())],
+            is_error: false,
+        }
+    }
+
+    /// An error result of `call`.
+    #[must_use]
+    pub fn error(call: &ToolCall, text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::text(call, text) }
+    }
+
+    /// All text of the result, pieces joined by line breaks.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self.content.as_slice() {
+            [Content::Text(text)] => text.clone(),
+            pieces => pieces.iter().map(Content::as_text).collect::<Vec<_>>().join("\n"),
+        }
+    }
+}
+
+/// One piece of a tool's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Content {
+    /// Text for the model.
+    Text(String),
+    /// An image or a document for the model.
+    Media(Media),
+}
+
+impl Content {
+    /// The text, or a short note that stands for media.
+    #[must_use]
+    pub fn as_text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Media(media) => format!("[{}]", media.mime),
+        }
+    }
+}
+
+/// A block that only its provider understands, such as a server-side tool's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Opaque {
+    /// The wire that it came from; other wires leave it out.
+    pub wire: String,
+    /// The block as it came.
+    pub data: Value,
+}
+
+impl Opaque {
+    /// A block of `wire`.
+    #[must_use]
+    pub fn new(wire: impl Into<String>, data: Value) -> Self {
+        Self { wire: wire.into(), data }
+    }
+}

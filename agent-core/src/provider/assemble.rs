@@ -1,0 +1,307 @@
+//! Deltas → message: the fold that every reader of a stream shares.
+
+use crate::{
+    Error, ErrorKind, Result, Usage,
+    message::{Message, Part, Reasoning, Role},
+};
+
+use super::{Delta, Finish, FinishReason};
+
+/// Bounds of one reply.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of text, reasoning and arguments together.
+    pub bytes: usize,
+    /// Bytes of one call's arguments.
+    pub argument_bytes: usize,
+    /// Tool calls.
+    pub tool_calls: usize,
+}
+
+impl Default for Limits {
+    /// 32 MiB in all, 8 MiB for the arguments of a call, 128 calls.
+    fn default() -> Self {
+        Self { bytes: 32 << 20, argument_bytes: 8 << 20, tool_calls: 128 }
+    }
+}
+
+/// Adds up the deltas of one reply.
+///
+/// ```
+/// use entourage_core::provider::{Assembler, Delta, FinishReason};
+///
+/// let mut assembler = Assembler::default();
+/// for delta in [Delta::Text("Hel".into()), Delta::Text("lo".into()), Delta::Finish(FinishReason::Stop.into())] {
+///     assembler.push(&delta).unwrap();
+/// }
+/// let reply = assembler.finish().unwrap();
+/// assert_eq!(reply.into_message().text(), "Hello");
+/// ```
+#[derive(Debug, Default)]
+pub struct Assembler {
+    limits: Limits,
+    bytes: usize,
+    parts: Vec<Piece>,
+    /// Position in `parts` of each call, with the index that the wire uses for it.
+    calls: Vec<(usize, usize)>,
+    dropped: Vec<usize>,
+    finish: Option<Finish>,
+    usage: Usage,
+    response_id: Option<Box<str>>,
+    model: Option<Box<str>>,
+    warnings: Vec<Box<str>>,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Done(Part),
+    Call(RawCall),
+}
+
+/// A tool call as it came, before its arguments were checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RawCall {
+    /// The service's id; may be empty.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// JSON text, as far as it came.
+    pub arguments: String,
+}
+
+impl Assembler {
+    /// An assembler with its own bounds.
+    #[must_use]
+    pub fn with_limits(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Takes in one delta.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] when the reply outgrows its bounds, [`ErrorKind::Protocol`] when something follows
+    /// the end or arguments come for a call that never began.
+    pub fn push(&mut self, delta: &Delta) -> Result<()> {
+        match delta {
+            Delta::Text(text) => self.append(text, Kind::Text),
+            Delta::Reasoning(text) => self.append(text, Kind::Reasoning),
+            Delta::Refusal(text) => self.append(text, Kind::Refusal),
+            Delta::ReasoningSignature(signature) => self.sign(signature),
+            Delta::ToolCallStart { index, id, name } => self.start_call(*index, id, name),
+            Delta::ToolCallArguments { index, text } => self.extend_call(*index, text),
+            Delta::Opaque(block) => {
+                self.not_finished()?;
+                self.parts.push(Piece::Done(Part::Opaque((**block).clone())));
+                Ok(())
+            }
+            Delta::Response { id, model } => {
+                self.response_id = id.clone().or(self.response_id.take());
+                self.model = model.clone().or(self.model.take());
+                Ok(())
+            }
+            // Several services send usage after the finish reason.
+            Delta::Usage(usage) => {
+                self.usage.merge(**usage);
+                Ok(())
+            }
+            Delta::Warning(text) => {
+                self.warnings.push(text.clone());
+                Ok(())
+            }
+            Delta::Finish(finish) => {
+                self.not_finished()?;
+                self.finish = Some(finish.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// The finished reply.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Protocol`], retryable, when no [`Delta::Finish`] came: the stream was cut off.
+    pub fn finish(mut self) -> Result<Assembled> {
+        match self.finish.take() {
+            Some(finish) => Ok(self.end(finish)),
+            None => Err(Self::cut_off()),
+        }
+    }
+
+    /// What has come so far, ended for `reason`: for a reply that was cancelled or broke off.
+    #[must_use]
+    pub fn abort(self, reason: FinishReason) -> Assembled {
+        self.end(Finish::new(reason))
+    }
+
+    /// Whether the end has come.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// The error for a stream that ends without a finish.
+    #[must_use]
+    pub fn cut_off() -> Error {
+        Error::new(
+            ErrorKind::Protocol,
+            "the model's reply broke off before its end; the connection was closed too early, try again",
+        )
+        .with_retry(crate::Retry::Temporary)
+        .during("model.stream")
+    }
+
+    fn end(self, finish: Finish) -> Assembled {
+        Assembled {
+            parts: self.parts,
+            finish,
+            usage: self.usage,
+            response_id: self.response_id,
+            model: self.model,
+            warnings: self.warnings,
+            dropped_calls: self.dropped.len(),
+        }
+    }
+
+    fn not_finished(&self) -> Result<()> {
+        match self.finish {
+            None => Ok(()),
+            Some(_) => Err(Error::new(ErrorKind::Protocol, "the model's service sent content after the end of its reply")
+                .during("model.stream")),
+        }
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<()> {
+        self.not_finished()?;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.limits.bytes {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("the model's reply is larger than {} bytes; lower its output limit", self.limits.bytes),
+            )
+            .during("model.stream"));
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, text: &str, kind: Kind) -> Result<()> {
+        self.grow(text.len())?;
+        match (self.parts.last_mut(), kind) {
+            (Some(Piece::Done(Part::Text(last))), Kind::Text)
+            | (Some(Piece::Done(Part::Refusal(last))), Kind::Refusal) => last.push_str(text),
+            (Some(Piece::Done(Part::Reasoning(last))), Kind::Reasoning) if last.signature.is_none() => {
+                last.text.push_str(text);
+            }
+            _ if text.is_empty() => {}
+            (_, Kind::Text) => self.parts.push(Piece::Done(Part::Text(text.to_owned()))),
+            (_, Kind::Refusal) => self.parts.push(Piece::Done(Part::Refusal(text.to_owned()))),
+            (_, Kind::Reasoning) => {
+                self.parts.push(Piece::Done(Part::Reasoning(Reasoning { text: text.to_owned(), signature: None })));
+            }
+        }
+        Ok(())
+    }
+
+    fn sign(&mut self, signature: &str) -> Result<()> {
+        self.grow(signature.len())?;
+        match self.parts.last_mut() {
+            Some(Piece::Done(Part::Reasoning(last))) if last.signature.is_none() => {
+                last.signature = Some(signature.to_owned());
+            }
+            _ => self.parts.push(Piece::Done(Part::Reasoning(Reasoning {
+                text: String::new(),
+                signature: Some(signature.to_owned()),
+            }))),
+        }
+        Ok(())
+    }
+
+    fn start_call(&mut self, index: usize, id: &str, name: &str) -> Result<()> {
+        self.grow(id.len() + name.len())?;
+        if self.calls.len() >= self.limits.tool_calls {
+            self.dropped.push(index);
+            return Ok(());
+        }
+        self.calls.push((index, self.parts.len()));
+        self.parts.push(Piece::Call(RawCall {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: String::new(),
+        }));
+        Ok(())
+    }
+
+    fn extend_call(&mut self, index: usize, text: &str) -> Result<()> {
+        self.grow(text.len())?;
+        let place = self.calls.iter().rev().find(|(wire, _)| *wire == index).map(|(_, place)| *place);
+        match place.and_then(|place| self.parts.get_mut(place)) {
+            Some(Piece::Call(call)) => {
+                if call.arguments.len().saturating_add(text.len()) > self.limits.argument_bytes {
+                    return Err(Error::new(
+                        ErrorKind::TooLarge,
+                        format!(
+                            "the arguments of a call of `{}` are larger than {} bytes",
+                            call.name, self.limits.argument_bytes
+                        ),
+                    )
+                    .during("model.stream"));
+                }
+                call.arguments.push_str(text);
+                Ok(())
+            }
+            _ if self.dropped.contains(&index) => Ok(()),
+            _ => Err(Error::new(ErrorKind::Protocol, "the model's service sent arguments for a call that never began")
+                .with("index", index.to_string())
+                .during("model.stream")),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Reasoning,
+    Refusal,
+}
+
+/// What the deltas of a reply add up to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Assembled {
+    parts: Vec<Piece>,
+    /// Why the reply ended.
+    pub finish: Finish,
+    /// Tokens, as far as the service said.
+    pub usage: Usage,
+    /// The service's id of the response.
+    pub response_id: Option<Box<str>>,
+    /// The model that really answered.
+    pub model: Option<Box<str>>,
+    /// Settings that the service could not honour.
+    pub warnings: Vec<Box<str>>,
+    /// Calls beyond the bound; they were left out.
+    pub dropped_calls: usize,
+}
+
+impl Assembled {
+    /// The message, with each raw call turned into a part by `check`.
+    pub fn into_message_with(self, mut check: impl FnMut(RawCall) -> Part) -> Message {
+        let parts = self
+            .parts
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Done(part) => part,
+                Piece::Call(call) => check(call),
+            })
+            .collect();
+        Message::new(Role::Assistant, parts)
+    }
+
+    /// The message; arguments that are no JSON object are marked as malformed.
+    #[must_use]
+    pub fn into_message(self) -> Message {
+        let mut ids = crate::tool::CallIds::default();
+        self.into_message_with(|raw| Part::ToolCall(crate::tool::check_call(raw, &mut ids, None).0))
+    }
+}

@@ -1,0 +1,159 @@
+//! Model services as core sees them: a request in provider-neutral terms goes in, a stream of deltas comes out.
+//!
+//! Streaming is the only call there is; "not streaming" is a fold over the stream ([`Assembler`]).
+
+mod assemble;
+mod delta;
+mod model;
+mod profile;
+mod request;
+
+pub use assemble::{Assembled, Assembler, Limits as AssembleLimits, RawCall};
+pub use delta::{Delta, Finish, FinishReason};
+pub use model::{Model, ModelSlot, ModelSource};
+pub use profile::Profile;
+pub use request::{Params, Request, ToolChoice};
+
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Error, ErrorKind, Result, RunId, SessionId};
+
+/// A reply on its way: deltas, or the error that ends it.
+pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
+
+/// A model service.
+///
+/// # Contract
+/// - [`Provider::stream`] returns once the service has accepted the request or refused it; a refusal is an `Err`
+///   whose kind and retry status are set.
+/// - The stream ends after one [`Delta::Finish`]. A stream that ends without one was cut off: the caller reports it.
+/// - Dropping the stream or the future aborts the call and frees the connection.
+/// - Secrets never appear in errors, `Debug` output or deltas.
+/// - Before connecting, an implementation asks [`CallContext::check_host`].
+#[async_trait]
+pub trait Provider: Send + Sync + fmt::Debug {
+    /// The service's name, such as `"openai"`. Stored with each call.
+    fn name(&self) -> &str;
+
+    /// Starts one model call.
+    async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream>;
+}
+
+/// Conveniences over [`Provider`]; implemented for every provider and for nobody to implement.
+#[async_trait]
+pub trait ProviderExt: Provider {
+    /// Runs one call to its end and returns what the deltas add up to.
+    ///
+    /// # Errors
+    /// Those of [`Provider::stream`] and of the stream; [`ErrorKind::Protocol`] when the stream ends early.
+    async fn complete(&self, request: Request, cx: &CallContext) -> Result<Assembled> {
+        let mut stream = self.stream(request, cx).await?;
+        let mut assembler = Assembler::default();
+        while let Some(delta) = stream.next().await {
+            assembler.push(&delta?)?;
+        }
+        assembler.finish()
+    }
+}
+
+impl<P: Provider + ?Sized> ProviderExt for P {}
+
+/// What a provider may know about the call beyond the request.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CallContext {
+    /// Cancelled when the run is.
+    pub cancel: CancellationToken,
+    /// The session that asks, if any.
+    pub session: Option<SessionId>,
+    /// The run that asks, if any.
+    pub run: Option<RunId>,
+    /// Where the call may connect to.
+    pub egress: Egress,
+    /// The call is of no use after this long, measured from its start.
+    pub timeout: Option<Duration>,
+}
+
+impl CallContext {
+    /// A context outside any run.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { cancel: CancellationToken::new(), session: None, run: None, egress: Egress::Any, timeout: None }
+    }
+
+    /// Narrows where the call may connect to.
+    #[must_use]
+    pub fn with_egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
+        self
+    }
+
+    /// Refuses a host that [`CallContext::egress`] does not admit. Providers call this before they connect.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`], naming the host.
+    pub fn check_host(&self, host: &str) -> Result<()> {
+        if self.egress.admits(host) {
+            return Ok(());
+        }
+        let rule = match self.egress {
+            Egress::Loopback => "only loopback addresses are",
+            Egress::Any | Egress::Forbidden => "no network call is",
+        };
+        Err(Error::new(
+            ErrorKind::PermissionDenied,
+            format!("a call to {host} was about to leave, and {rule} allowed here; use a scripted provider or widen the runtime's egress"),
+        )
+        .during("model.stream"))
+    }
+}
+
+impl Default for CallContext {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where network calls may go. A test runtime forbids what is not loopback, so no test can reach a paid service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Egress {
+    /// Anywhere.
+    #[default]
+    Any,
+    /// Only to this machine.
+    Loopback,
+    /// Nowhere.
+    Forbidden,
+}
+
+impl Egress {
+    /// Whether a call to `host` (a name or an address literal, without port) may go out.
+    #[must_use]
+    pub fn admits(self, host: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Forbidden => false,
+            Self::Loopback => {
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                host.eq_ignore_ascii_case("localhost")
+                    || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+}
+
+/// A shared provider is a provider.
+#[async_trait]
+impl<P: Provider + ?Sized> Provider for Arc<P> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream> {
+        (**self).stream(request, cx).await
+    }
+}

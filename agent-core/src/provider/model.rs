@@ -1,0 +1,149 @@
+//! A model: a provider, the model's name there, what is known about it, and how to call it.
+
+use std::{fmt, sync::Arc};
+
+use super::{DeltaStream, Params, Profile, Provider, Request};
+use crate::{Money, Result, Usage, message::History, provider::CallContext};
+
+/// A handle on a model. Cloning shares it.
+///
+/// ```no_run
+/// # fn example(provider: std::sync::Arc<dyn entourage_core::provider::Provider>) {
+/// use entourage_core::provider::{Model, Params};
+///
+/// let mut params = Params::default();
+/// params.temperature = Some(0.2);
+/// let model = Model::new(provider, "large-1").with_params(params);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Model(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    provider: Arc<dyn Provider>,
+    name: Arc<str>,
+    profile: Profile,
+    params: Arc<Params>,
+}
+
+impl Model {
+    /// The model that `provider` knows as `name`.
+    pub fn new(provider: Arc<dyn Provider>, name: impl Into<Arc<str>>) -> Self {
+        Self(Arc::new(Inner { provider, name: name.into(), profile: Profile::default(), params: Arc::default() }))
+    }
+
+    /// The same model with facts about it.
+    #[must_use]
+    pub fn with_profile(mut self, profile: Profile) -> Self {
+        Arc::make_mut(&mut self.0).profile = profile;
+        self
+    }
+
+    /// The same model with default parameters. An output limit that is absent comes from the profile.
+    #[must_use]
+    pub fn with_params(mut self, params: Params) -> Self {
+        Arc::make_mut(&mut self.0).params = Arc::new(params);
+        self
+    }
+
+    /// The same model behind a layer: a provider that wraps this one's.
+    #[must_use]
+    pub fn layer(mut self, wrap: impl FnOnce(Arc<dyn Provider>) -> Arc<dyn Provider>) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        inner.provider = wrap(Arc::clone(&inner.provider));
+        self
+    }
+
+    /// The model's name at its service.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    /// The service.
+    #[must_use]
+    pub fn provider(&self) -> &Arc<dyn Provider> {
+        &self.0.provider
+    }
+
+    /// What is known about the model.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.0.profile
+    }
+
+    /// The default parameters.
+    #[must_use]
+    pub fn params(&self) -> &Arc<Params> {
+        &self.0.params
+    }
+
+    /// A request of `messages` to this model with its default parameters.
+    #[must_use]
+    pub fn request(&self, messages: History) -> Request {
+        let mut request = Request::new(Arc::clone(&self.0.name), messages);
+        request.params = Arc::clone(&self.0.params);
+        request
+    }
+
+    /// Starts a call.
+    ///
+    /// # Errors
+    /// Those of [`Provider::stream`].
+    pub async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream> {
+        self.0.provider.stream(request, cx).await
+    }
+
+    /// What `usage` costs at this model's prices; `None` when either is unknown.
+    #[must_use]
+    pub fn cost(&self, usage: &Usage) -> Option<Money> {
+        self.0.profile.prices.as_ref()?.cost(usage)
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Model({}:{})", self.0.provider.name(), self.0.name)
+    }
+}
+
+/// Where an agent gets its model from, asked again before each step, so that a model can be swapped while a run
+/// goes on (CM18).
+pub trait ModelSource: Send + Sync + fmt::Debug {
+    /// The model for the next step.
+    fn model(&self) -> Model;
+}
+
+/// What an agent holds as its model: a fixed one, or a source that is asked before each step.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ModelSlot {
+    /// Always this model.
+    Fixed(Model),
+    /// Whatever the source says.
+    Source(Arc<dyn ModelSource>),
+}
+
+impl ModelSlot {
+    /// The model for the next step.
+    #[must_use]
+    pub fn model(&self) -> Model {
+        match self {
+            Self::Fixed(model) => model.clone(),
+            Self::Source(source) => source.model(),
+        }
+    }
+}
+
+impl From<Model> for ModelSlot {
+    fn from(model: Model) -> Self {
+        Self::Fixed(model)
+    }
+}
+
+impl<S: ModelSource + 'static> From<Arc<S>> for ModelSlot {
+    fn from(source: Arc<S>) -> Self {
+        Self::Source(source)
+    }
+}

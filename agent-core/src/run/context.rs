@@ -1,0 +1,376 @@
+//! What an agent runs in: it carries what narrows on the way down, and nothing else.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    Effect, Effects, Emitter, Limits, ModelCall, Observation, Observer, Outcome, PendingCall, Spawn, Task, ToolCalls,
+};
+use crate::{
+    Clock, Error, ErrorKind, Result, RunId, SessionId, Timestamp,
+    agent::Agent,
+    digest::Digest,
+    event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
+    message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
+    permission::{Approver, Policy, Scope},
+    provider::{CallContext, Egress, Model, Request},
+    session::SharedStore,
+    tool::Tools,
+};
+
+/// What all runs of a runtime share.
+#[derive(Debug)]
+pub(crate) struct Env {
+    pub(crate) store: SharedStore,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) policy: Policy,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) observers: Arc<[Arc<dyn Observer>]>,
+    pub(crate) egress: Egress,
+    /// One person is asked one thing at a time (CP01).
+    pub(crate) asking: AsyncMutex<()>,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// The context of one run. Cloning shares it.
+///
+/// # Writing an agent by hand
+/// An agent that uses [`RunContext::call_model`], [`RunContext::spawn`] and the other effects survives a crash
+/// without further work: on resume it runs again from its top, and each effect whose observation is recorded is
+/// answered from the journal. That asks for one thing: what it does must follow from what it was given and observed,
+/// not from the clock, the environment, random numbers or the order of a hash map. Where it asks for something other
+/// than what is recorded, it gets [`ErrorKind::Diverged`].
+#[derive(Clone)]
+pub struct RunContext(Arc<Inner>);
+
+struct Inner {
+    env: Arc<Env>,
+    origin: Arc<Origin>,
+    scope: Scope,
+    cancel: CancellationToken,
+    effects: Arc<dyn Effects>,
+    emitter: Emitter,
+    ordinal: AtomicU64,
+}
+
+impl RunContext {
+    pub(crate) fn new(
+        env: Arc<Env>,
+        origin: Arc<Origin>,
+        scope: Scope,
+        cancel: CancellationToken,
+        effects: Arc<dyn Effects>,
+        emitter: Emitter,
+    ) -> Self {
+        Self(Arc::new(Inner { env, origin, scope, cancel, effects, emitter, ordinal: AtomicU64::new(0) }))
+    }
+
+    /// The session of this run.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        &self.0.origin.session
+    }
+
+    /// This run.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.0.origin.run
+    }
+
+    /// The agents from the root down to this one, joined by `/`.
+    #[must_use]
+    pub fn agent(&self) -> &str {
+        &self.0.origin.agent
+    }
+
+    /// What may be done here, at most.
+    #[must_use]
+    pub fn scope(&self) -> &Scope {
+        &self.0.scope
+    }
+
+    /// Cancelled when the run is.
+    #[must_use]
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.0.cancel
+    }
+
+    /// What performs this run's effects.
+    #[must_use]
+    pub fn effects(&self) -> &Arc<dyn Effects> {
+        &self.0.effects
+    }
+
+    /// The conversation up to now, the prompt included.
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.0.effects.history()
+    }
+
+    /// The same run with at most what `scope` admits. A context can only narrow.
+    #[must_use]
+    pub fn narrowed(&self, scope: &Scope) -> Self {
+        let inner = &self.0;
+        Self(Arc::new(Inner {
+            env: Arc::clone(&inner.env),
+            origin: Arc::clone(&inner.origin),
+            scope: inner.scope.narrow(scope),
+            cancel: inner.cancel.clone(),
+            effects: Arc::clone(&inner.effects),
+            emitter: inner.emitter.clone(),
+            ordinal: AtomicU64::new(inner.ordinal.load(Ordering::Relaxed)),
+        }))
+    }
+
+    pub(crate) fn env(&self) -> &Arc<Env> {
+        &self.0.env
+    }
+
+    pub(crate) fn origin(&self) -> &Arc<Origin> {
+        &self.0.origin
+    }
+
+    pub(crate) fn emitter(&self) -> &Emitter {
+        &self.0.emitter
+    }
+
+    pub(crate) fn clock(&self) -> Timestamp {
+        self.0.env.clock.now()
+    }
+
+    pub(crate) fn call_context(&self) -> CallContext {
+        let mut cx = CallContext::new().with_egress(self.0.env.egress);
+        cx.cancel = self.0.cancel.clone();
+        cx.session = Some(self.session().clone());
+        cx.run = Some(self.run());
+        cx
+    }
+
+    pub(crate) fn progress(&self, call: &str, text: String) {
+        let progress = Event::Progress(Arc::new(Progress { call: call.to_owned(), text }));
+        self.0.emitter.emit(&mut vec![Envelope::new(Arc::clone(&self.0.origin), 0, self.clock(), progress)]);
+    }
+
+    /// Performs one effect of a hand-written agent, or answers it from the journal.
+    ///
+    /// Effects are numbered in the order of these calls, so they must not be raced against each other: start
+    /// concurrent work with [`RunContext::spawn`] and wait for it with [`RunContext::wait_any`].
+    ///
+    /// # Errors
+    /// Those of [`Effects::perform`].
+    pub async fn perform(&self, effect: Effect) -> Result<Observation> {
+        let ordinal = self.0.ordinal.fetch_add(1, Ordering::Relaxed);
+        let key = EffectKey::new(ordinal, digest(&effect));
+        self.0.effects.perform(self, Some(key), effect).await
+    }
+
+    /// Calls a model.
+    ///
+    /// # Errors
+    /// The model's error, or [`ErrorKind::Cancelled`].
+    pub async fn call_model(&self, model: &Model, request: Request) -> Result<Arc<ModelFinished>> {
+        self.call_model_with(model, request, Tools::none()).await
+    }
+
+    /// Calls a model that is offered `tools`. The request's own tools are replaced by theirs.
+    ///
+    /// # Errors
+    /// The model's error, or [`ErrorKind::Cancelled`].
+    pub async fn call_model_with(&self, model: &Model, request: Request, tools: Tools) -> Result<Arc<ModelFinished>> {
+        let call = ModelCall {
+            model: model.clone(),
+            request: request.with_tools(Arc::clone(tools.specs())),
+            offered: tools,
+            repair: None,
+            step: 0,
+            silence: Limits::default().model_silence,
+        };
+        match self.perform(Effect::Model(Box::new(call))).await? {
+            Observation::Model(reply) => Ok(reply),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Runs one tool of `tools`, under the same scope, policy and approver as a model's call.
+    ///
+    /// # Errors
+    /// A fatal tool error, a cancel, a pause. A tool that fails otherwise gives an error result.
+    pub async fn call_tool(&self, tools: &Tools, name: &str, arguments: &Value) -> Result<ToolResult> {
+        let call = ToolCall::new("call_0", name, Arguments::from(arguments));
+        let calls = ToolCalls {
+            message: Arc::new(Message::new(Role::Assistant, vec![Part::ToolCall(call)])),
+            calls: vec![PendingCall { index: 0, started: false }],
+            offered: tools.clone(),
+            limits: Limits::default(),
+        };
+        match self.perform(Effect::Tools(Box::new(calls))).await? {
+            Observation::Tools(results) => match results.first() {
+                Some(call) => Ok((*call.result).clone()),
+                None => Err(Error::new(ErrorKind::Internal, "a tool call gave no result")),
+            },
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Starts another agent in a session below this one. It runs at once, beside this agent, and has at most this
+    /// run's scope.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Diverged`], or a store's error.
+    pub async fn spawn(&self, agent: Arc<dyn Agent>, task: impl Into<Task>) -> Result<Child> {
+        self.spawn_in(agent, task, Scope::all()).await
+    }
+
+    /// Starts another agent that may do at most what `scope` and this run's own scope both admit.
+    ///
+    /// # Errors
+    /// As [`RunContext::spawn`].
+    pub async fn spawn_in(&self, agent: Arc<dyn Agent>, task: impl Into<Task>, scope: Scope) -> Result<Child> {
+        let spawn = Spawn { agent, task: task.into(), scope };
+        match self.perform(Effect::Spawn(Box::new(spawn))).await? {
+            Observation::Spawned(session) => Ok(Child(session)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until any of `children` ends, or `timeout` is over. A child that failed is an outcome with that status,
+    /// not an error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Paused`] when all that are left wait for somebody; [`ErrorKind::InvalidInput`] for no children.
+    pub async fn wait_any(&self, children: &[Child], timeout: Option<Duration>) -> Result<Waited> {
+        if children.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidInput, "there is no child to wait for"));
+        }
+        let sessions = children.iter().map(|child| child.0.clone()).collect();
+        match self.perform(Effect::WaitAny { children: sessions, timeout }).await? {
+            Observation::Child { child: Some(child), outcome: Some(outcome) } => {
+                let place = children.iter().position(|it| it.0 == child);
+                let index = place.ok_or_else(|| Error::new(ErrorKind::Internal, "an unknown child ended"))?;
+                Ok(Waited::Ended { index, outcome })
+            }
+            Observation::Child { .. } => Ok(Waited::TimedOut),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits for a signal that may take days. When it has not come the run ends as paused; resumed after the signal
+    /// came, this returns what it carries.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Paused`], to be passed on with `?`.
+    pub async fn signal(&self, name: impl Into<String>) -> Result<Value> {
+        match self.perform(Effect::Signal { name: name.into() }).await? {
+            Observation::Signal(value) => Ok(value),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits. After a restart only what is left of the time is waited.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`].
+    pub async fn sleep(&self, time: Duration) -> Result<()> {
+        self.perform(Effect::Sleep(time)).await.map(drop)
+    }
+
+    /// The time, the same again after a restart.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Diverged`].
+    pub async fn now(&self) -> Result<Timestamp> {
+        match self.perform(Effect::Now).await? {
+            Observation::Now(now) => Ok(now),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A new id, the same again after a restart.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Diverged`].
+    pub async fn new_id(&self) -> Result<String> {
+        match self.perform(Effect::NewId).await? {
+            Observation::Id(id) => Ok(id),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl fmt::Debug for RunContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunContext").field("origin", &self.0.origin).field("scope", &self.0.scope).finish_non_exhaustive()
+    }
+}
+
+/// A child that [`RunContext::spawn`] started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Child(SessionId);
+
+impl Child {
+    /// Its session.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        &self.0
+    }
+}
+
+/// What [`RunContext::wait_any`] saw.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Waited {
+    /// A child ended.
+    Ended {
+        /// Its position among the children waited for.
+        index: usize,
+        /// What it ended with.
+        outcome: Outcome,
+    },
+    /// None ended in time.
+    TimedOut,
+}
+
+fn unexpected(observation: &Observation) -> Error {
+    Error::new(ErrorKind::Internal, "the effects answered with an observation of another kind")
+        .with("observation", format!("{observation:?}"))
+}
+
+/// What a recorded effect is compared by: everything that decides what it does.
+fn digest(effect: &Effect) -> Digest {
+    let text = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
+    match effect {
+        Effect::Model(call) => Digest::of([
+            b"model".as_slice(),
+            call.model.provider().name().as_bytes(),
+            text(serde_json::to_string(&call.request)).as_bytes(),
+        ]),
+        Effect::Tools(calls) => {
+            let pieces = calls.message.tool_calls().flat_map(|call| [call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
+            Digest::of(std::iter::once(b"tools".as_slice()).chain(pieces))
+        }
+        Effect::Spawn(spawn) => Digest::of([
+            b"spawn".as_slice(),
+            spawn.agent.name().as_bytes(),
+            text(serde_json::to_string(&*spawn.task.prompt)).as_bytes(),
+            text(serde_json::to_string(&spawn.scope)).as_bytes(),
+        ]),
+        Effect::WaitAny { children, timeout } => {
+            let timeout = format!("{timeout:?}");
+            let names = children.iter().map(|child| child.as_str().as_bytes());
+            Digest::of([b"wait".as_slice(), timeout.as_bytes()].into_iter().chain(names))
+        }
+        Effect::Signal { name } => Digest::of([b"signal".as_slice(), name.as_bytes()]),
+        Effect::Sleep(time) => Digest::of([b"sleep".as_slice(), format!("{time:?}").as_bytes()]),
+        Effect::Now => Digest::of([b"now".as_slice()]),
+        Effect::NewId => Digest::of([b"id".as_slice()]),
+    }
+}

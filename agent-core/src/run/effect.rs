@@ -1,0 +1,162 @@
+//! What a run may do to the world, as owned values, and what it then knows.
+//!
+//! Everything that a run does passes through [`Effects`]. The local implementation works on the session's journal; a
+//! durable engine may stand in its place without any agent changing.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Limits, Outcome, RunContext, Task};
+use crate::{
+    Result, SessionId, Timestamp,
+    agent::Agent,
+    event::{EffectKey, Event, ModelFinished, ToolFinished},
+    message::{History, Message},
+    permission::Scope,
+    provider::{Model, Request},
+    tool::{Repair, Tools},
+};
+
+/// One action of a run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Call a model.
+    Model(Box<ModelCall>),
+    /// Run tool calls of one message, as far in parallel as their footprints allow.
+    Tools(Box<ToolCalls>),
+    /// Start another agent in a session of its own.
+    Spawn(Box<Spawn>),
+    /// Wait until any of these children ends.
+    WaitAny {
+        /// The children's sessions.
+        children: Vec<SessionId>,
+        /// Give up after this long.
+        timeout: Option<Duration>,
+    },
+    /// Wait for a signal, possibly for days: a run whose signal has not come is paused.
+    Signal {
+        /// Its name.
+        name: String,
+    },
+    /// Wait.
+    Sleep(Duration),
+    /// Read the clock.
+    Now,
+    /// Make an id.
+    NewId,
+}
+
+/// A model call.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ModelCall {
+    /// The model.
+    pub model: Model,
+    /// What is asked.
+    pub request: Request,
+    /// The tools behind the request's specs: calls of others are marked.
+    pub offered: Tools,
+    /// The program's way to mend broken calls.
+    pub repair: Option<Arc<dyn Repair>>,
+    /// The step of the run, from 1.
+    pub step: u32,
+    /// How long the model may stay silent.
+    pub silence: Duration,
+}
+
+/// Tool calls of one message.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ToolCalls {
+    /// The message that asks.
+    pub message: Arc<Message>,
+    /// Which of its calls.
+    pub calls: Vec<PendingCall>,
+    /// The tools that were offered.
+    pub offered: Tools,
+    /// Bounds on how they run.
+    pub limits: Limits,
+}
+
+/// A call that has no result yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PendingCall {
+    /// Position in its message, from 0.
+    pub index: usize,
+    /// Whether an earlier process began to run it.
+    pub started: bool,
+}
+
+/// Another agent to start.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Spawn {
+    /// Who.
+    pub agent: Arc<dyn Agent>,
+    /// What it is given.
+    pub task: Task,
+    /// What it may do, at most; it never has more than its parent.
+    pub scope: Scope,
+}
+
+impl fmt::Debug for Spawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawn").field("agent", &self.agent.name()).field("task", &self.task).finish_non_exhaustive()
+    }
+}
+
+/// What a run knows after an effect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Observation {
+    /// The model's reply; a failed or cancelled call is an error of `perform` instead.
+    Model(Arc<ModelFinished>),
+    /// The results, in call order.
+    Tools(Vec<Arc<ToolFinished>>),
+    /// The child's session.
+    Spawned(SessionId),
+    /// A child ended.
+    Child {
+        /// Its session; `None` when the wait timed out.
+        child: Option<SessionId>,
+        /// What it ended with.
+        outcome: Option<Outcome>,
+    },
+    /// A signal came.
+    Signal(Value),
+    /// The wait is over.
+    Slept,
+    /// The time.
+    Now(Timestamp),
+    /// An id.
+    Id(String),
+}
+
+/// Performs effects and records what was observed before anything acts on it.
+///
+/// # Contract
+/// - An observation is recorded before a later effect leaves the process.
+/// - An effect with a key whose observation is recorded is not performed again; a recorded key of another digest is
+///   [`crate::ErrorKind::Diverged`].
+/// - Dropping the future stops the effect.
+#[async_trait]
+pub trait Effects: Send + Sync + fmt::Debug {
+    /// Performs one effect. Hand-written agents pass a key, see [`RunContext::perform`].
+    ///
+    /// # Errors
+    /// Expected failures (a tool's error, a refusal) are observations. Errors are for what the run cannot go on from:
+    /// a model call that failed, a store that refuses, a cancel, a pause.
+    async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation>;
+
+    /// The conversation up to now, this run's prompt included. Cheap: the history is shared.
+    fn history(&self) -> History;
+
+    /// What this run recorded before it was interrupted; empty for a new one.
+    fn recorded(&self) -> Vec<Event>;
+}

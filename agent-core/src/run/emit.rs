@@ -1,0 +1,119 @@
+//! From the driver to whoever watches: the run's handle, which loses nothing, and observers.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use crate::event::Envelope;
+
+/// Sees every event of every run of a runtime, streamed ones included.
+///
+/// # Contract
+/// Quick, and never blocks: it is called from within the run.
+pub trait Observer: Send + Sync + fmt::Debug {
+    /// An event happened.
+    fn on_event(&self, event: &Envelope);
+}
+
+/// Where a run's events go. Shared by a run and its children.
+#[derive(Debug, Clone)]
+pub(crate) struct Emitter {
+    sink: Option<Arc<Sink>>,
+    observers: Arc<[Arc<dyn Observer>]>,
+}
+
+impl Emitter {
+    pub(crate) fn new(sink: Option<Arc<Sink>>, observers: Arc<[Arc<dyn Observer>]>) -> Self {
+        Self { sink, observers }
+    }
+
+    /// Hands over all events of `batch`, which is then empty.
+    pub(crate) fn emit(&self, batch: &mut Vec<Envelope>) {
+        for observer in &*self.observers {
+            for event in &*batch {
+                observer.on_event(event);
+            }
+        }
+        match &self.sink {
+            Some(sink) => sink.push(batch),
+            None => batch.clear(),
+        }
+    }
+}
+
+/// The queue between a run and its handle. Unbounded, since the handle loses nothing: it holds at most what the run
+/// produced, which its own limits bound.
+#[derive(Default)]
+pub(crate) struct Sink(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<Envelope>,
+    waker: Option<Waker>,
+    /// No more events come.
+    closed: bool,
+    /// Nobody reads.
+    abandoned: bool,
+}
+
+impl Sink {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, batch: &mut Vec<Envelope>) {
+        let mut queue = self.lock();
+        if queue.abandoned {
+            batch.clear();
+            return;
+        }
+        queue.events.extend(batch.drain(..));
+        let waker = queue.waker.take();
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let mut queue = self.lock();
+        queue.closed = true;
+        let waker = queue.waker.take();
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// From now on events are dropped.
+    pub(crate) fn abandon(&self) {
+        let mut queue = self.lock();
+        queue.abandoned = true;
+        queue.events.clear();
+    }
+
+    /// Moves all events that are there into `into`; `Ready(false)` when no more come.
+    pub(crate) fn poll_drain(&self, cx: &mut Context<'_>, into: &mut VecDeque<Envelope>) -> Poll<bool> {
+        let mut queue = self.lock();
+        if !queue.events.is_empty() {
+            // Both buffers are kept: the queue goes on with the one that the reader has emptied.
+            std::mem::swap(&mut queue.events, into);
+            return Poll::Ready(true);
+        }
+        if queue.closed {
+            return Poll::Ready(false);
+        }
+        queue.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = self.lock();
+        write!(f, "Sink({} waiting, closed: {})", queue.events.len(), queue.closed)
+    }
+}

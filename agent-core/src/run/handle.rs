@@ -1,0 +1,147 @@
+//! What the caller of a run holds.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::Stream;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{Outcome, emit::Sink};
+use crate::{Error, ErrorKind, Result, RunId, SessionId, event::Envelope};
+
+/// A run under way: a stream of its events, and one outcome.
+///
+/// The run goes on by itself, whether or not anyone reads; the handle loses no event. Dropping the handle cancels the
+/// run, [`RunHandle::detach`] lets it go on.
+#[must_use = "dropping a run cancels it; await its outcome or detach it"]
+pub struct RunHandle {
+    run: RunId,
+    session: SessionId,
+    events: VecDeque<Envelope>,
+    sink: Arc<Sink>,
+    task: Task,
+    cancel: CancelOnDrop,
+}
+
+enum Task {
+    Running(JoinHandle<Result<Outcome>>),
+    /// The run was refused before it began.
+    Refused(Option<Error>),
+}
+
+struct CancelOnDrop(Option<CancellationToken>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(token) = self.0.take() {
+            token.cancel();
+        }
+    }
+}
+
+impl RunHandle {
+    pub(crate) fn new(
+        run: RunId,
+        session: SessionId,
+        sink: Arc<Sink>,
+        task: Result<JoinHandle<Result<Outcome>>>,
+        cancel: CancellationToken,
+    ) -> Self {
+        let task = match task {
+            Ok(task) => Task::Running(task),
+            Err(error) => {
+                sink.close();
+                Task::Refused(Some(error))
+            }
+        };
+        Self { run, session, events: VecDeque::new(), sink, task, cancel: CancelOnDrop(Some(cancel)) }
+    }
+
+    /// This run.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.run
+    }
+
+    /// The session that it happens in.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// The next event; `None` when the run is over. The same as the `Stream` implementation, without an import.
+    pub async fn next(&mut self) -> Option<Envelope> {
+        std::future::poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    /// Asks the run to stop. Its stream goes on until it has unwound, and its outcome then says that it was cancelled.
+    pub fn cancel(&self) {
+        if let Some(token) = &self.cancel.0 {
+            token.cancel();
+        }
+    }
+
+    /// What cancels this run, for a signal handler or another task.
+    #[must_use]
+    pub fn cancellation(&self) -> CancellationToken {
+        self.cancel.0.clone().unwrap_or_default()
+    }
+
+    /// Lets the run go on without this handle.
+    pub fn detach(mut self) {
+        self.sink.abandon();
+        self.cancel.0 = None;
+    }
+
+    /// Waits for the end. Events that were not read are dropped. After it returns nothing of the run is alive.
+    ///
+    /// Dropping the future cancels the run.
+    ///
+    /// # Errors
+    /// What the run failed with. A run that was cancelled, stopped or paused is an outcome, not an error.
+    pub async fn outcome(mut self) -> Result<Outcome> {
+        self.events.clear();
+        self.sink.abandon();
+        let result = match &mut self.task {
+            Task::Running(task) => task.await.unwrap_or_else(|error| {
+                Err(Error::new(ErrorKind::Internal, "the run's task was ended from outside").caused_by(error))
+            }),
+            Task::Refused(error) => Err(error.take().unwrap_or_else(Error::cancelled)),
+        };
+        self.cancel.0 = None;
+        result
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Envelope>> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Poll::Ready(Some(event));
+            }
+            match self.sink.poll_drain(cx, &mut self.events) {
+                Poll::Ready(true) => {}
+                Poll::Ready(false) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl Stream for RunHandle {
+    type Item = Envelope;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Envelope>> {
+        self.get_mut().poll_event(cx)
+    }
+}
+
+impl fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunHandle").field("run", &self.run).field("session", &self.session).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,192 @@
+//! The one writer of a session: stages events, folds them into the session's state, and commits them to the store.
+//!
+//! What is staged is part of the state at once, and is committed before any effect leaves the process. So a step
+//! with one tool costs two transactions.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Mutex as AsyncMutex;
+use uuid::Uuid;
+
+use super::{Emitter, Outcome};
+use crate::{
+    Error, ErrorRecord, Result, SessionId, Timestamp,
+    event::{Envelope, Event, Origin},
+    session::{Batch, ReadRange, Row, SessionFilter, SessionHead, SessionRecord, SessionState, SharedStore},
+};
+
+/// Rows that are read at once when a session is opened.
+const WINDOW: usize = 1_000;
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    store: SharedStore,
+    record: SessionRecord,
+    writer: u64,
+    committing: AsyncMutex<()>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: SessionState,
+    staged: Vec<Envelope>,
+    /// Number of the newest event that the store has.
+    committed: u64,
+    /// A commit whose answer was never seen, since its future was dropped: exactly these rows are sent again.
+    attempt: Option<(usize, SessionHead)>,
+    broken: Option<ErrorRecord>,
+    /// The events of the run that has no end, as found when the session was opened.
+    recorded: Vec<Event>,
+}
+
+impl Journal {
+    /// A session that the store does not know yet; the first commit creates it.
+    pub(crate) fn create(store: SharedStore, record: SessionRecord) -> Self {
+        Self::with(store, record, SessionState::default(), Vec::new())
+    }
+
+    /// A session that the store knows.
+    pub(crate) async fn open(store: SharedStore, id: &SessionId) -> Result<Self> {
+        Self::find(store, id).await?.ok_or_else(|| Error::no_session(id).during("session.open"))
+    }
+
+    pub(crate) async fn find(store: SharedStore, id: &SessionId) -> Result<Option<Self>> {
+        let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else { return Ok(None) };
+        let mut state = SessionState::default();
+        let mut recorded = Vec::new();
+        let mut after = 0;
+        loop {
+            let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
+            let full = rows.len() == WINDOW;
+            for row in rows {
+                let envelope = row.into_envelope(id)?;
+                after = envelope.seq;
+                state.apply(&envelope);
+                if matches!(envelope.event, Event::RunStarted(_)) {
+                    recorded.clear();
+                }
+                match state.run() {
+                    Some(_) => recorded.push(envelope.event),
+                    None => recorded.clear(),
+                }
+            }
+            if !full {
+                return Ok(Some(Self::with(store, info.record, state, recorded)));
+            }
+        }
+    }
+
+    fn with(store: SharedStore, record: SessionRecord, state: SessionState, recorded: Vec<Event>) -> Self {
+        let committed = state.head().seq;
+        let inner = Inner { state, staged: Vec::new(), committed, attempt: None, broken: None, recorded };
+        Self {
+            store,
+            record,
+            writer: Uuid::now_v7().as_u64_pair().1,
+            committing: AsyncMutex::new(()),
+            inner: Mutex::new(inner),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn session(&self) -> &SessionId {
+        &self.record.id
+    }
+
+    /// Reads the state.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&SessionState) -> T) -> T {
+        read(&self.lock().state)
+    }
+
+    /// Takes the oldest signal of this name.
+    pub(crate) fn take_signal(&self, name: &str) -> Option<serde_json::Value> {
+        self.lock().state.take_signal(name)
+    }
+
+    pub(crate) fn recorded(&self) -> Vec<Event> {
+        self.lock().recorded.clone()
+    }
+
+    pub(crate) fn forget_recorded(&self) {
+        self.lock().recorded = Vec::new();
+    }
+
+    /// Whether another process may have appended, or the store failed: the session must be opened again.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.lock().broken.is_some()
+    }
+
+    /// What the unfinished run has spent so far, for an outcome of a run that did not get to make one.
+    pub(crate) fn spent(&self) -> Outcome {
+        self.lock().state.spent()
+    }
+
+    /// What the session's newest run ended with, if it has ended.
+    pub(crate) async fn last_outcome(&self) -> Result<Option<Outcome>> {
+        let newest = self.seq().saturating_sub(1);
+        let rows = self.store.read(&self.record.id, ReadRange::after(newest)).await?;
+        for row in rows {
+            if let Event::RunFinished(end) = row.into_envelope(&self.record.id)?.event {
+                return Ok(Some(end.outcome.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds an event to the state; it is stored by the next commit. Returns its number.
+    pub(crate) fn stage(&self, origin: &Arc<Origin>, at: Timestamp, event: Event) -> u64 {
+        let mut inner = self.lock();
+        let seq = inner.state.head().seq + 1;
+        let envelope = Envelope::new(Arc::clone(origin), seq, at, event);
+        inner.state.apply(&envelope);
+        inner.staged.push(envelope);
+        seq
+    }
+
+    /// Number of the newest event, staged ones included.
+    pub(crate) fn seq(&self) -> u64 {
+        self.lock().state.head().seq
+    }
+
+    /// Stores what is staged, then shows it to whoever watches.
+    ///
+    /// Cancel-safe: a commit whose future is dropped is sent again, unchanged, by the next one.
+    pub(crate) async fn commit(&self, emitter: &Emitter) -> Result<()> {
+        let _one_at_a_time = self.committing.lock().await;
+        loop {
+            let Some((expected, count, batch)) = self.next_batch()? else { return Ok(()) };
+            let stored = self.store.append(&self.record.id, expected, batch).await;
+            let mut inner = self.lock();
+            inner.attempt = None;
+            if let Err(error) = stored {
+                inner.broken = Some(error.record());
+                return Err(error);
+            }
+            inner.committed = expected.saturating_add(count as u64);
+            let mut events: Vec<_> = inner.staged.drain(..count).collect();
+            drop(inner);
+            emitter.emit(&mut events);
+        }
+    }
+
+    fn next_batch(&self) -> Result<Option<(u64, usize, Batch)>> {
+        let mut inner = self.lock();
+        if let Some(error) = &inner.broken {
+            return Err(error.to_error());
+        }
+        if inner.staged.is_empty() {
+            return Ok(None);
+        }
+        let (count, head) =
+            inner.attempt.take().unwrap_or_else(|| (inner.staged.len(), inner.state.head().clone()));
+        inner.attempt = Some((count, head.clone()));
+        let rows = inner.staged.iter().take(count).cloned().map(Row::live).collect();
+        let batch = Batch::new(self.writer, rows, head);
+        let batch = if inner.committed == 0 { batch.creating(self.record.clone()) } else { batch };
+        Ok(Some((inner.committed, count, batch)))
+    }
+}

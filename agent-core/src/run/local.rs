@@ -1,0 +1,370 @@
+//! Effects on this machine: performed here, recorded in the session's journal.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use serde_json::Value;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::{
+    Admission, Effect, Effects, Journal, Observation, Outcome, Pause, RunContext, Spawn, Status, Within, execute,
+    model_call,
+    tool_call,
+};
+use crate::{
+    Error, ErrorKind, Result, SessionId, Timestamp,
+    event::{ChildFinished, ChildStarted, EffectKey, Event, Observed, WaitStarted},
+    message::History,
+    session::SessionRecord,
+};
+
+/// Effects of one run.
+pub(crate) struct LocalEffects {
+    pub(crate) journal: Arc<Journal>,
+    recorded: Vec<Event>,
+    replay: Mutex<HashMap<u64, Recorded>>,
+    children: Mutex<HashMap<SessionId, watch::Receiver<Option<Outcome>>>>,
+}
+
+/// What the journal holds about one keyed effect.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    key: EffectKey,
+    pub(crate) events: Vec<Event>,
+}
+
+impl LocalEffects {
+    pub(crate) fn new(journal: Arc<Journal>, recorded: Vec<Event>) -> Self {
+        let mut replay: HashMap<u64, Recorded> = HashMap::new();
+        for event in &recorded {
+            if let Some(key) = key_of(event) {
+                let entry = replay.entry(key.ordinal).or_insert_with(|| Recorded { key, events: Vec::new() });
+                entry.events.push(event.clone());
+            }
+        }
+        Self { journal, recorded, replay: Mutex::new(replay), children: Mutex::default() }
+    }
+
+    pub(crate) fn stage(&self, cx: &RunContext, event: Event) -> u64 {
+        self.journal.stage(cx.origin(), cx.clock(), event)
+    }
+
+    pub(crate) async fn commit(&self, cx: &RunContext) -> Result<()> {
+        self.journal.commit(cx.emitter()).await
+    }
+
+    fn children(&self) -> MutexGuard<'_, HashMap<SessionId, watch::Receiver<Option<Outcome>>>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this run started children whose end nobody took note of.
+    pub(crate) fn has_children(&self) -> bool {
+        !self.children().is_empty()
+    }
+
+    /// Waits until none of them runs.
+    pub(crate) async fn join_children(&self) {
+        let left: Vec<_> = self.children().drain().collect();
+        for (child, outcome) in left {
+            let _ = ended(child, outcome).await;
+        }
+    }
+
+    /// What is recorded about the effect, once.
+    fn take_recorded(&self, key: Option<EffectKey>) -> Result<Vec<Event>> {
+        let Some(key) = key else { return Ok(Vec::new()) };
+        let found = self.replay.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.ordinal);
+        match found {
+            None => Ok(Vec::new()),
+            Some(recorded) if recorded.key.digest == key.digest => Ok(recorded.events),
+            Some(recorded) => Err(Error::new(
+                ErrorKind::Diverged,
+                "the agent asks for something other than what its journal recorded at this place; run it with the code and the settings that started it, or start a new run",
+            )
+            .with("effect", key.ordinal.to_string())
+            .with("recorded", recorded.events.first().map_or("nothing", Event::kind))
+            .with("session", self.journal.session().as_str())),
+        }
+    }
+
+    fn observe(&self, cx: &RunContext, key: Option<EffectKey>, value: Value) {
+        if let Some(key) = key {
+            self.stage(cx, Event::Observed(Arc::new(Observed { value, key })));
+        }
+    }
+
+    async fn spawn(&self, cx: &RunContext, key: Option<EffectKey>, recorded: &[Event], spawn: Spawn) -> Result<Observation> {
+        let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a child needs a keyed effect"))?;
+        let run_seq = self.journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
+        let child = self.journal.session().child(run_seq, key.ordinal)?;
+        if recorded.is_empty() {
+            let started = ChildStarted { child: child.clone(), agent: spawn.agent.name().to_owned(), key };
+            self.stage(cx, Event::ChildStarted(Arc::new(started)));
+            // The parent's row comes first: a child never exists without the parent knowing of it.
+            self.commit(cx).await?;
+        }
+        if !self.is_observed(&child) {
+            self.start_child(cx, child.clone(), spawn);
+        }
+        Ok(Observation::Spawned(child))
+    }
+
+    /// Whether this run took note of the child's outcome before it was interrupted.
+    fn is_observed(&self, child: &SessionId) -> bool {
+        self.recorded.iter().any(|event| match event {
+            Event::ChildFinished(end) => end.child.as_ref() == Some(child),
+            _ => false,
+        })
+    }
+
+    fn start_child(&self, cx: &RunContext, child: SessionId, spawn: Spawn) {
+        let (tell, outcome) = watch::channel(None);
+        self.children().insert(child.clone(), outcome);
+        let parent = cx.clone();
+        cx.env().tasks.spawn(async move {
+            let outcome = run_child(&parent, child, spawn).await.unwrap_or_else(|error| {
+                Outcome::new(match error.kind() {
+                    ErrorKind::Cancelled => Status::Cancelled,
+                    _ => Status::Failed(error.record()),
+                })
+            });
+            tell.send_replace(Some(outcome));
+        });
+    }
+
+    async fn wait_any(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        children: Vec<SessionId>,
+        timeout: Option<Duration>,
+    ) -> Result<Observation> {
+        for event in recorded {
+            if let Event::ChildFinished(end) = event {
+                return Ok(Observation::Child { child: end.child.clone(), outcome: end.outcome.clone() });
+            }
+        }
+        self.commit(cx).await?;
+        let until = self.wait_until(cx, key, recorded, timeout).await?;
+        let ended = tokio::select! {
+            biased;
+            () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
+            ended = self.first_ended(children) => Some(ended?),
+            () = sleep_until(cx, until) => None,
+        };
+        let (child, outcome) = ended.unzip();
+        if let Some(key) = key {
+            let end = ChildFinished { child: child.clone(), outcome: outcome.clone(), key };
+            self.stage(cx, Event::ChildFinished(Arc::new(end)));
+        }
+        Ok(Observation::Child { child, outcome })
+    }
+
+    /// The first child to end; ties go to the order given. Children that are paused are passed over, and when only
+    /// such are left their pause is the error.
+    async fn first_ended(&self, children: Vec<SessionId>) -> Result<(SessionId, Outcome)> {
+        let mut waiting = FuturesUnordered::new();
+        for child in children {
+            let outcome = self.children().get(&child).cloned().ok_or_else(|| {
+                Error::new(ErrorKind::InvalidInput, "this child was waited for already, or is no child of this run")
+                    .with("child", child.as_str())
+            })?;
+            waiting.push(ended(child, outcome));
+        }
+        let mut pause: Option<Pause> = None;
+        while let Some((child, outcome)) = waiting.next().await {
+            let outcome = outcome?;
+            match outcome.status {
+                Status::Paused(reason) => pause = Some(reason),
+                _ => {
+                    self.children().remove(&child);
+                    return Ok((child, outcome));
+                }
+            }
+        }
+        Err(pause.map_or_else(|| Error::new(ErrorKind::InvalidInput, "there is no child to wait for"), Error::paused))
+    }
+
+    /// The end of a wait that survives a restart: recorded when it begins.
+    async fn wait_until(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        timeout: Option<Duration>,
+    ) -> Result<Option<Timestamp>> {
+        for event in recorded {
+            if let Event::WaitStarted(wait) = event {
+                return Ok(wait.until);
+            }
+        }
+        let until = timeout.map(|timeout| cx.clock().after(timeout));
+        if let (Some(key), Some(_)) = (key, until) {
+            self.stage(cx, Event::WaitStarted(Arc::new(WaitStarted { until, signal: None, key })));
+            self.commit(cx).await?;
+        }
+        Ok(until)
+    }
+
+    async fn sleep(&self, cx: &RunContext, key: Option<EffectKey>, recorded: &[Event], time: Duration) -> Result<Observation> {
+        if recorded.iter().any(|event| matches!(event, Event::Observed(_))) {
+            return Ok(Observation::Slept);
+        }
+        let until = self.wait_until(cx, key, recorded, Some(time)).await?;
+        tokio::select! {
+            biased;
+            () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
+            () = sleep_until(cx, until) => {}
+        }
+        self.observe(cx, key, Value::Null);
+        Ok(Observation::Slept)
+    }
+
+    fn signal(&self, cx: &RunContext, key: Option<EffectKey>, recorded: &[Event], name: String) -> Result<Observation> {
+        if let Some(value) = observed(recorded) {
+            // It was taken before; the fold after a restart holds it again.
+            self.journal.take_signal(&name);
+            return Ok(Observation::Signal(value));
+        }
+        match self.journal.take_signal(&name) {
+            Some(value) => {
+                self.observe(cx, key, value.clone());
+                Ok(Observation::Signal(value))
+            }
+            None => Err(Error::paused(Pause::Signal { name, until: None })),
+        }
+    }
+
+    fn note<T: serde::Serialize + serde::de::DeserializeOwned>(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        make: impl FnOnce() -> T,
+    ) -> Result<T> {
+        let broken = |error| Error::new(ErrorKind::Corrupt, "a recorded observation cannot be read").caused_by(error);
+        if let Some(value) = observed(recorded) {
+            return serde_json::from_value(value).map_err(broken);
+        }
+        let made = make();
+        self.observe(cx, key, serde_json::to_value(&made).map_err(broken)?);
+        Ok(made)
+    }
+}
+
+#[async_trait]
+impl Effects for LocalEffects {
+    async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
+        let recorded = self.take_recorded(key)?;
+        match effect {
+            Effect::Model(call) => {
+                model_call::perform(self, cx, key, &recorded, *call).await.map(Observation::Model)
+            }
+            Effect::Tools(calls) => {
+                tool_call::perform(self, cx, key, &recorded, *calls).await.map(Observation::Tools)
+            }
+            Effect::Spawn(spawn) => self.spawn(cx, key, &recorded, *spawn).await,
+            Effect::WaitAny { children, timeout } => self.wait_any(cx, key, &recorded, children, timeout).await,
+            Effect::Signal { name } => self.signal(cx, key, &recorded, name),
+            Effect::Sleep(time) => self.sleep(cx, key, &recorded, time).await,
+            Effect::Now => self.note(cx, key, &recorded, || cx.clock()).map(Observation::Now),
+            Effect::NewId => self.note(cx, key, &recorded, || Uuid::now_v7().to_string()).map(Observation::Id),
+        }
+    }
+
+    fn history(&self) -> History {
+        self.journal.read(|state| state.history().clone())
+    }
+
+    fn recorded(&self) -> Vec<Event> {
+        self.recorded.clone()
+    }
+}
+
+impl fmt::Debug for LocalEffects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalEffects").field("session", self.journal.session()).finish_non_exhaustive()
+    }
+}
+
+/// Runs a child in its own session: from its start, or on from where a dead process left it.
+async fn run_child(parent: &RunContext, child: SessionId, spawn: Spawn) -> Result<Outcome> {
+    let env = parent.env();
+    let (journal, admission) = match Journal::find(Arc::clone(&env.store), &child).await? {
+        Some(journal) => match finished(&journal).await? {
+            Some(outcome) => return Ok(outcome),
+            None => (journal, Admission::Resume),
+        },
+        None => {
+            let record = SessionRecord::child(child, parent.session().clone(), "child", parent.clock());
+            (Journal::create(Arc::clone(&env.store), record), Admission::Start(spawn.task))
+        }
+    };
+    Box::pin(execute(
+        Arc::clone(env),
+        Arc::new(journal),
+        spawn.agent,
+        admission,
+        Within {
+            path: Some(parent.agent().into()),
+            scope: parent.scope().narrow(&spawn.scope),
+            cancel: parent.cancellation().child_token(),
+            emitter: parent.emitter().clone(),
+            run: None,
+            deadline: None,
+        },
+    ))
+    .await
+}
+
+/// The outcome of a child whose run is over.
+async fn finished(journal: &Journal) -> Result<Option<Outcome>> {
+    if journal.read(|state| state.run().is_some()) {
+        return Ok(None);
+    }
+    journal.last_outcome().await
+}
+
+async fn ended(child: SessionId, mut outcome: watch::Receiver<Option<Outcome>>) -> (SessionId, Result<Outcome>) {
+    let result = match outcome.wait_for(Option::is_some).await {
+        Ok(outcome) => outcome.clone().ok_or_else(Error::cancelled),
+        Err(_) => Err(Error::new(ErrorKind::Internal, "a child's task ended without an outcome")),
+    };
+    (child, result)
+}
+
+async fn sleep_until(cx: &RunContext, until: Option<Timestamp>) {
+    match until {
+        Some(until) => tokio::time::sleep(until.since(cx.clock())).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn observed(recorded: &[Event]) -> Option<Value> {
+    recorded.iter().find_map(|event| match event {
+        Event::Observed(observed) => Some(observed.value.clone()),
+        _ => None,
+    })
+}
+
+fn key_of(event: &Event) -> Option<EffectKey> {
+    match event {
+        Event::ModelStarted(it) => it.key,
+        Event::ModelFinished(it) => it.key,
+        Event::ToolStarted(it) => it.key,
+        Event::ToolFinished(it) => it.key,
+        Event::ChildStarted(it) => Some(it.key),
+        Event::ChildFinished(it) => Some(it.key),
+        Event::WaitStarted(it) => Some(it.key),
+        Event::Observed(it) => Some(it.key),
+        _ => None,
+    }
+}

@@ -1,0 +1,81 @@
+//! One prompt to one outcome: the pure [`Turn`], the effects that it asks for, and what performs and records them.
+
+mod batch;
+mod context;
+mod effect;
+mod emit;
+mod execute;
+mod handle;
+mod journal;
+mod local;
+mod model_call;
+mod outcome;
+mod tool_call;
+mod turn;
+
+pub use batch::Batch as ToolSchedule;
+pub use context::{Child, RunContext, Waited};
+pub use effect::{Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
+pub use emit::Observer;
+pub use handle::RunHandle;
+pub use outcome::{Outcome, Pause, Status, StopReason};
+pub use turn::{Action, StopWhen, Turn};
+
+pub(crate) use context::Env;
+pub(crate) use emit::{Emitter, Sink};
+pub(crate) use execute::{Admission, Within, execute};
+pub(crate) use journal::Journal;
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use crate::message::Message;
+
+/// What an agent is given.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Task {
+    /// The prompt.
+    pub prompt: Arc<Message>,
+}
+
+impl Task {
+    /// A task of one prompt.
+    #[must_use]
+    pub fn new(prompt: impl Into<Message>) -> Self {
+        Self { prompt: Arc::new(prompt.into()) }
+    }
+}
+
+impl<P: Into<Message>> From<P> for Task {
+    fn from(prompt: P) -> Self {
+        Self::new(prompt)
+    }
+}
+
+/// Bounds of a run. Every loop has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Model calls of one run. Default 50.
+    pub steps: u32,
+    /// Tool calls at once. Default 5 (CM04).
+    pub parallel_tools: NonZeroUsize,
+    /// How long one tool call may take, unless its tool says otherwise. Default 10 minutes.
+    pub tool_timeout: Duration,
+    /// How long a model may stay silent, before and within its reply. Default 5 minutes.
+    pub model_silence: Duration,
+    /// Bytes of one tool result; the middle of a longer one is cut out. Default 256 KiB.
+    pub tool_output: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            steps: 50,
+            parallel_tools: NonZeroUsize::new(5).unwrap_or(NonZeroUsize::MIN),
+            tool_timeout: Duration::from_secs(600),
+            model_silence: Duration::from_secs(300),
+            tool_output: 256 << 10,
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The calls of one step: checked, judged, claimed, run and settled.
+//!
+//! Claims are committed before the tools are polled, so a tool that ran was claimed. All of a step's claims that can
+//! start at once share one transaction.
+
+use std::{
+    any::Any, borrow::Cow, collections::VecDeque, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use serde_json::Value;
+
+use super::{Pause, RunContext, ToolCalls, ToolSchedule, local::LocalEffects};
+use crate::{
+    Error, ErrorKind, Result,
+    digest::Digest,
+    event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted},
+    message::{Content, ToolCall, ToolResult},
+    permission::{ApprovalId, ApprovalRequest, Decision, Verdict, judge},
+    tool::{Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, validate},
+};
+
+pub(crate) async fn perform(
+    local: &LocalEffects,
+    cx: &RunContext,
+    key: Option<EffectKey>,
+    recorded: &[Event],
+    mut calls: ToolCalls,
+) -> Result<Vec<Arc<ToolFinished>>> {
+    // A hand-written agent's call: its own journal entries say how far it came.
+    for event in recorded {
+        match event {
+            Event::ToolFinished(call) => return Ok(vec![Arc::clone(call)]),
+            Event::ToolStarted(_) => calls.calls.iter_mut().for_each(|call| call.started = true),
+            _ => {}
+        }
+    }
+    let (seq, first) = place(local, key);
+    let mut step = Step { local, cx, key, seq, first, calls: &calls, results: Vec::new(), fatal: None, pause: None };
+    step.run().await?;
+    let Step { mut results, fatal, pause, .. } = step;
+    if let Some(error) = fatal {
+        return Err(error);
+    }
+    if let Some(pause) = pause {
+        return Err(Error::paused(pause));
+    }
+    results.sort_by_key(|call| call.index);
+    Ok(results)
+}
+
+/// What names the calls for good: the number of the message (or of the run) and the index of the first call.
+fn place(local: &LocalEffects, key: Option<EffectKey>) -> (u64, usize) {
+    match key {
+        None => (local.journal.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),
+        Some(key) => {
+            let run = local.journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
+            (run, usize::try_from(key.ordinal).unwrap_or(usize::MAX))
+        }
+    }
+}
+
+struct Step<'a> {
+    local: &'a LocalEffects,
+    cx: &'a RunContext,
+    key: Option<EffectKey>,
+    seq: u64,
+    first: usize,
+    calls: &'a ToolCalls,
+    results: Vec<Arc<ToolFinished>>,
+    fatal: Option<Error>,
+    pause: Option<Pause>,
+}
+
+/// What is to be done about one call.
+enum Plan<'a> {
+    /// It is never run: this is its result.
+    Settled { call: &'a ToolCall, text: String, denied: bool },
+    /// It may run.
+    Run(Ready<'a>),
+    /// It may run if the approver says so.
+    Ask(Ready<'a>, Box<ApprovalRequest>),
+}
+
+struct Ready<'a> {
+    call: &'a ToolCall,
+    tool: &'a Arc<dyn Tool>,
+    arguments: Value,
+    exclusive: bool,
+    allowed_by: Cow<'static, str>,
+}
+
+/// What a running call came to.
+enum Done<'a> {
+    Ran { call: &'a ToolCall, result: Result<ToolOutput, ToolError>, time: Duration },
+    Decided { ready: Ready<'a>, request: Box<ApprovalRequest>, decision: Decision },
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = (usize, Done<'a>)> + Send + 'a>>;
+
+impl<'a> Step<'a> {
+    async fn run(&mut self) -> Result<()> {
+        let message = Arc::clone(&self.calls.message);
+        let calls: Vec<&ToolCall> = message.tool_calls().collect();
+        // Plans are made in order and before anything runs, so they do not depend on how tools overlap.
+        let mut plans = VecDeque::with_capacity(self.calls.calls.len());
+        for pending in &self.calls.calls {
+            let Some(call) = calls.get(pending.index) else {
+                return Err(Error::new(ErrorKind::Internal, "a pending call is not in its message"));
+            };
+            plans.push_back(self.plan(pending.index, call, pending.started));
+        }
+        self.drive(plans).await
+    }
+
+    async fn drive(&mut self, plans: VecDeque<Plan<'_>>) -> Result<()> {
+        let exclusive = plans.iter().map(Plan::is_exclusive).collect();
+        let mut schedule = ToolSchedule::new(exclusive, self.calls.limits.parallel_tools);
+        let mut plans: Vec<Option<Plan<'_>>> = plans.into_iter().map(Some).collect();
+        let mut running: FuturesUnordered<Running<'_>> = FuturesUnordered::new();
+        let cx = self.cx;
+        loop {
+            while let Some(place) = schedule.start() {
+                let Some(plan) = plans.get_mut(place).and_then(Option::take) else { continue };
+                match plan {
+                    Plan::Settled { call, text, denied } => {
+                        self.settle_unrun(place, call, text, denied);
+                        schedule.finish(place);
+                    }
+                    Plan::Run(ready) => running.push(self.claim(place, ready)),
+                    Plan::Ask(ready, request) => {
+                        self.local.stage(cx, Event::ApprovalRequested(Arc::new((*request).clone())));
+                        running.push(Box::pin(ask(cx, place, ready, request)));
+                    }
+                }
+            }
+            if running.is_empty() {
+                return Ok(());
+            }
+            self.local.commit(cx).await?;
+            let done = tokio::select! {
+                biased;
+                done = running.next() => done,
+                () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
+            };
+            let mut next = done;
+            // What is ready together is settled together.
+            while let Some((place, done)) = next {
+                match done {
+                    Done::Ran { call, result, time } => {
+                        self.settle(place, call, result, time);
+                        schedule.finish(place);
+                    }
+                    Done::Decided { ready, request, decision } => {
+                        match self.decided(place, ready, &request, decision) {
+                            Some(ready) => running.push(self.claim(place, ready)),
+                            None => schedule.finish(place),
+                        }
+                    }
+                }
+                if self.fatal.is_some() || self.pause.is_some() {
+                    schedule.stop();
+                }
+                next = running.next().now_or_never().flatten();
+            }
+        }
+    }
+
+    fn index(&self, place: usize) -> usize {
+        self.calls.calls.get(place).map_or(place, |call| call.index)
+    }
+
+    fn plan<'c>(&self, index: usize, call: &'c ToolCall, started: bool) -> Plan<'c>
+    where
+        'a: 'c,
+    {
+        let settled = |text: String, denied| Plan::Settled { call, text, denied };
+        if let Some(problem) = &call.malformed {
+            return settled(format!("the call could not be read: {problem}"), false);
+        }
+        let arguments = call.arguments.to_value();
+        let spec = match validate(&self.calls.offered, &call.name, &arguments) {
+            Ok(spec) => spec,
+            Err(problem) => return settled(problem, false),
+        };
+        if started && spec.repeat() == Repeat::Once {
+            return settled(
+                "the process ended while this call ran, so its outcome is unknown; find out before you repeat it".to_owned(),
+                false,
+            );
+        }
+        let Some(tool) = self.calls.offered.get(&call.name) else {
+            return settled(format!("there is no tool `{}`", call.name), false);
+        };
+        let Ok(footprint) = std::panic::catch_unwind(AssertUnwindSafe(|| tool.footprint(&arguments))) else {
+            return settled("the tool panicked when it was asked what the call touches".to_owned(), false);
+        };
+        let verdict = judge(self.cx.scope(), &self.cx.env().policy, spec, &footprint);
+        let exclusive = footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
+        let ready = |arguments, allowed_by| Ready { call, tool, arguments, exclusive, allowed_by };
+        match verdict {
+            Verdict::Allow(rule) => Plan::Run(ready(arguments, rule)),
+            Verdict::OutOfScope(text) => settled(text, false),
+            Verdict::Deny(rule) => settled(format!("refused by the rule `{rule}`"), true),
+            Verdict::Ask(rule) => {
+                let request = self.question(index, call, spec.digest(), footprint, &rule);
+                match self.local.journal.read(|state| state.approval(&request.id, request.digest)) {
+                    Some(Decision::Allow) => Plan::Run(ready(arguments, "approver".into())),
+                    Some(Decision::Deny) => settled("refused by the approver".to_owned(), true),
+                    Some(Decision::Later) | None => Plan::Ask(ready(arguments, "approver".into()), Box::new(request)),
+                }
+            }
+        }
+    }
+
+    fn question(&self, index: usize, call: &ToolCall, spec: Digest, footprint: Footprint, rule: &str) -> ApprovalRequest {
+        ApprovalRequest {
+            id: ApprovalId::new(self.cx.session(), self.seq, self.first + index),
+            session: self.cx.session().clone(),
+            run: self.cx.run(),
+            agent: self.cx.agent().to_owned(),
+            tool: call.name.clone(),
+            digest: Digest::of([spec.to_string().as_bytes(), call.arguments.as_str().as_bytes()]),
+            arguments: call.arguments.clone(),
+            footprint,
+            rule: rule.to_owned(),
+        }
+    }
+
+    /// Records that the call is about to run. The returned future is polled only after that is committed.
+    fn claim<'c>(&self, place: usize, ready: Ready<'c>) -> Running<'c>
+    where
+        'a: 'c,
+    {
+        let index = self.index(place);
+        let spec = ready.tool.spec();
+        let started = ToolStarted {
+            index,
+            call: ready.call.id.clone(),
+            tool: ready.call.name.clone(),
+            repeat: spec.repeat(),
+            allowed_by: ready.allowed_by.into_owned(),
+            key: self.key,
+        };
+        self.local.stage(self.cx, Event::ToolStarted(Arc::new(started)));
+        let limit = spec.timeout().unwrap_or(self.calls.limits.tool_timeout);
+        let context = ToolContext {
+            run: self.cx,
+            call_id: Cow::Borrowed(&ready.call.id),
+            seq: self.seq,
+            index: self.first + index,
+            cancel: Cow::Borrowed(self.cx.cancellation()),
+        };
+        Box::pin(run_tool(place, ready.call, ready.tool, ToolInput::new(ready.arguments), context, limit))
+    }
+
+    /// What an answer means for the call: it goes on, or it has its result.
+    fn decided<'c>(
+        &mut self,
+        place: usize,
+        ready: Ready<'c>,
+        request: &ApprovalRequest,
+        decision: Decision,
+    ) -> Option<Ready<'c>> {
+        if decision == Decision::Later {
+            self.pause.get_or_insert(Pause::Approval(request.id.clone()));
+            return None;
+        }
+        let answer = ApprovalDecided { id: request.id.clone(), decision, digest: request.digest };
+        self.local.stage(self.cx, Event::ApprovalDecided(Arc::new(answer)));
+        if decision == Decision::Allow {
+            return Some(ready);
+        }
+        self.settle_unrun(place, ready.call, "refused by the approver".to_owned(), true);
+        None
+    }
+
+    fn settle_unrun(&mut self, place: usize, call: &ToolCall, text: String, denied: bool) {
+        self.finish(place, ToolFinished {
+            index: 0,
+            result: Arc::new(ToolResult::error(call, text)),
+            stop_turn: denied,
+            denied,
+            metadata: None,
+            micros: 0,
+            fatal: None,
+            key: self.key,
+        });
+    }
+
+    fn settle(&mut self, place: usize, call: &ToolCall, result: Result<ToolOutput, ToolError>, time: Duration) {
+        let cap = self.calls.limits.tool_output;
+        let (output, fatal) = match result {
+            Ok(output) => (output, None),
+            Err(ToolError::Tell(text)) => (ToolOutput::error(text), None),
+            Err(ToolError::Fatal(error)) => {
+                (ToolOutput::error(format!("the tool failed: {}", error.message())), Some(error))
+            }
+        };
+        let mut result = ToolResult::text(call, "");
+        result.is_error = output.is_error;
+        result.content = capped(output.content, cap);
+        self.finish(place, ToolFinished {
+            index: 0,
+            result: Arc::new(result),
+            stop_turn: output.stop_turn,
+            denied: false,
+            metadata: output.metadata,
+            micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+            fatal: fatal.as_ref().map(Error::record),
+            key: self.key,
+        });
+        self.fatal = self.fatal.take().or(fatal);
+    }
+
+    fn finish(&mut self, place: usize, mut finished: ToolFinished) {
+        finished.index = self.index(place);
+        let finished = Arc::new(finished);
+        self.local.stage(self.cx, Event::ToolFinished(Arc::clone(&finished)));
+        self.results.push(finished);
+    }
+}
+
+impl Plan<'_> {
+    fn is_exclusive(&self) -> bool {
+        match self {
+            Self::Settled { .. } => false,
+            Self::Run(ready) | Self::Ask(ready, _) => ready.exclusive,
+        }
+    }
+}
+
+async fn run_tool<'c>(
+    place: usize,
+    call: &'c ToolCall,
+    tool: &Arc<dyn Tool>,
+    input: ToolInput,
+    context: ToolContext<'_>,
+    limit: Duration,
+) -> (usize, Done<'c>) {
+    let started = std::time::Instant::now();
+    let run = tokio::time::timeout(limit, tool.call(input, &context));
+    let result = match AssertUnwindSafe(run).catch_unwind().await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(ToolError::Tell(format!("the call took longer than {} s and was stopped", limit.as_secs_f64()))),
+        Err(panic) => Err(ToolError::Tell(format!("the tool panicked: {}", panic_text(&*panic)))),
+    };
+    (place, Done::Ran { call, result, time: started.elapsed() })
+}
+
+/// Asks the approver; an error or a panic is a refusal, no approver at all is "later".
+async fn ask<'c>(cx: &RunContext, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> (usize, Done<'c>) {
+    let decision = match &cx.env().approver {
+        None => Decision::Later,
+        Some(approver) => {
+            let _one_at_a_time = cx.env().asking.lock().await;
+            match AssertUnwindSafe(approver.decide(&request)).catch_unwind().await {
+                Ok(Ok(decision)) => decision,
+                Ok(Err(_)) | Err(_) => Decision::Deny,
+            }
+        }
+    };
+    (place, Done::Decided { ready, request, decision })
+}
+
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// Content of at most `limit` bytes of text: of a longer one the beginning and the end are kept.
+fn capped(content: Vec<Content>, limit: usize) -> Vec<Content> {
+    let total: usize = content.iter().map(|piece| if let Content::Text(text) = piece { text.len() } else { 0 }).sum();
+    if total <= limit {
+        return content;
+    }
+    let share = |text: &str| limit.saturating_mul(text.len()).checked_div(total).unwrap_or(0);
+    content
+        .into_iter()
+        .map(|piece| match piece {
+            Content::Text(text) => {
+                let keep = share(&text) / 2;
+                let head = text.floor_char_boundary(keep);
+                let tail = text.ceil_char_boundary(text.len().saturating_sub(keep));
+                let dropped = tail.saturating_sub(head);
+                let (head, tail) = (text.get(..head).unwrap_or(""), text.get(tail..).unwrap_or(""));
+                Content::Text(format!("{head}\n[… {dropped} bytes left out …]\n{tail}"))
+            }
+            other => other,
+        })
+        .collect()
+}

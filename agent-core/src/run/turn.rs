@@ -1,0 +1,246 @@
+//! The pure machine of one run: observations in, the next action out. It never awaits, reads a clock or does I/O.
+//!
+//! It is not stored: applying a run's events rebuilds it, and [`Turn::action`] is then the first thing that has no
+//! observation yet.
+
+use std::sync::Arc;
+
+use crate::{
+    Money, Usage,
+    event::{Event, ModelFinished, ToolFinished},
+    message::{Message, Part},
+    provider::FinishReason,
+};
+
+use super::{Outcome, PendingCall, Status, StopReason};
+
+/// What a turn asks its driver to do.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Call the model: step number, from 1.
+    CallModel(u32),
+    /// Run these calls of the newest assistant message.
+    CallTools {
+        /// The message that asks.
+        message: Arc<Message>,
+        /// The calls without a result, in order.
+        calls: Vec<PendingCall>,
+    },
+    /// The run is over.
+    Finish(Outcome),
+}
+
+/// A condition that ends a run after a step whose tools have run (CM17). Any one suffices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopWhen {
+    /// At least this many steps were made.
+    Steps(u32),
+    /// The step called this tool.
+    ToolCalled(String),
+    /// The step's message holds a part of this kind: `text`, `reasoning`, `refusal`, `media`, `tool_call`.
+    Content(String),
+    /// The step's reply ended so.
+    Finish(FinishReason),
+    /// At least this many tokens were used in the run, input and output together.
+    TotalTokens(u64),
+}
+
+impl StopWhen {
+    fn holds(&self, step: u32, reply: &ModelFinished, usage: &Usage) -> bool {
+        match self {
+            Self::Steps(n) => step >= *n,
+            Self::ToolCalled(name) => reply.message.tool_calls().any(|call| call.name == *name),
+            Self::Content(kind) => reply.message.parts().iter().any(|part| kind_of(part) == kind),
+            Self::Finish(reason) => reply.finish.reason == *reason,
+            Self::TotalTokens(n) => usage.total().unwrap_or(0) >= *n,
+        }
+    }
+}
+
+fn kind_of(part: &Part) -> &'static str {
+    match part {
+        Part::Text(_) => "text",
+        Part::Reasoning(_) => "reasoning",
+        Part::Refusal(_) => "refusal",
+        Part::Media(_) => "media",
+        Part::ToolCall(_) => "tool_call",
+        Part::ToolResult(_) => "tool_result",
+        Part::Opaque(_) => "opaque",
+    }
+}
+
+/// The machine of one run.
+///
+/// ```
+/// use entourage_core::run::{Action, Turn};
+///
+/// let turn = Turn::new(50);
+/// assert_eq!(turn.action(), Action::CallModel(1));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Turn {
+    max_steps: u32,
+    stop_when: Arc<[StopWhen]>,
+    step: u32,
+    usage: Usage,
+    cost: Option<Money>,
+    text: String,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    /// The model's move.
+    Model,
+    /// The tools' move.
+    Tools { reply: Arc<ModelFinished>, calls: Vec<CallState>, stopped: Option<Stop> },
+    /// Over.
+    Done(Status),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallState {
+    New,
+    Started,
+    Settled,
+}
+
+#[derive(Debug, Clone)]
+enum Stop {
+    Turn,
+    Status(Status),
+}
+
+impl Turn {
+    /// A run of at most `max_steps` model calls.
+    #[must_use]
+    pub fn new(max_steps: u32) -> Self {
+        Self {
+            max_steps,
+            stop_when: Arc::default(),
+            step: 0,
+            usage: Usage::default(),
+            cost: Some(Money::default()),
+            text: String::new(),
+            phase: Phase::Model,
+        }
+    }
+
+    /// Ends the run when any of `conditions` holds.
+    #[must_use]
+    pub fn stop_when(mut self, conditions: Arc<[StopWhen]>) -> Self {
+        self.stop_when = conditions;
+        self
+    }
+
+    /// Takes in one observation. Events that are not part of the conversation are passed over.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::ModelFinished(reply) if reply.key.is_none() => self.reply(reply),
+            Event::ToolStarted(call) if call.key.is_none() => {
+                if let Phase::Tools { calls, .. } = &mut self.phase
+                    && let Some(state @ CallState::New) = calls.get_mut(call.index)
+                {
+                    *state = CallState::Started;
+                }
+            }
+            Event::ToolFinished(call) if call.key.is_none() => self.settle(call),
+            _ => {}
+        }
+    }
+
+    /// What is to be done now. Pure: asking again gives the same answer.
+    #[must_use]
+    pub fn action(&self) -> Action {
+        match &self.phase {
+            Phase::Model if self.step >= self.max_steps => {
+                Action::Finish(self.outcome(Status::Stopped(StopReason::Steps(self.max_steps))))
+            }
+            Phase::Model => Action::CallModel(self.step + 1),
+            Phase::Tools { reply, calls, .. } => {
+                let pending = calls.iter().enumerate().filter(|(_, state)| **state != CallState::Settled);
+                Action::CallTools {
+                    message: Arc::clone(&reply.message),
+                    calls: pending
+                        .map(|(index, state)| PendingCall { index, started: *state == CallState::Started })
+                        .collect(),
+                }
+            }
+            Phase::Done(status) => Action::Finish(self.outcome(status.clone())),
+        }
+    }
+
+    /// Takes in one observation and says what is to be done then.
+    pub fn next(&mut self, observation: &Event) -> Action {
+        self.apply(observation);
+        self.action()
+    }
+
+    /// Model calls so far.
+    #[must_use]
+    pub fn steps(&self) -> u32 {
+        self.step
+    }
+
+    /// The outcome if the run ended now with `status`.
+    #[must_use]
+    pub fn outcome(&self, status: Status) -> Outcome {
+        let mut outcome = Outcome::new(status);
+        outcome.text.clone_from(&self.text);
+        outcome.usage = self.usage;
+        outcome.cost = self.cost;
+        outcome.steps = self.step;
+        outcome
+    }
+
+    fn reply(&mut self, reply: &Arc<ModelFinished>) {
+        self.step += 1;
+        self.usage += reply.usage;
+        self.cost = self.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
+        if let Some(text) = reply.message.first_text() {
+            text.clone_into(&mut self.text);
+        }
+        if let Some(error) = &reply.error {
+            let cancelled = reply.finish.reason == FinishReason::Cancelled;
+            self.phase = Phase::Done(if cancelled { Status::Cancelled } else { Status::Failed(error.clone()) });
+            return;
+        }
+        let calls = reply.message.tool_calls().count();
+        self.phase = match reply.finish.reason {
+            // CM02: only a reply that waits for its calls goes on.
+            FinishReason::ToolCalls if calls > 0 => {
+                Phase::Tools { reply: Arc::clone(reply), calls: vec![CallState::New; calls], stopped: None }
+            }
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => Phase::Done(Status::Completed),
+            reason => Phase::Done(Status::Stopped(StopReason::Reply(reason))),
+        };
+    }
+
+    fn settle(&mut self, call: &ToolFinished) {
+        let Phase::Tools { reply, calls, stopped } = &mut self.phase else { return };
+        if let Some(state) = calls.get_mut(call.index) {
+            *state = CallState::Settled;
+        }
+        if let Some(error) = &call.fatal {
+            *stopped = Some(Stop::Status(Status::Failed(error.clone())));
+        } else if call.denied && stopped.is_none() {
+            *stopped = Some(Stop::Status(Status::Stopped(StopReason::Denied(call.result.name.clone()))));
+        } else if call.stop_turn && stopped.is_none() {
+            *stopped = Some(Stop::Turn);
+        }
+        if calls.iter().any(|state| *state != CallState::Settled) {
+            return;
+        }
+        let stopped = stopped.take().map(|stop| match stop {
+            Stop::Turn => Status::Completed,
+            Stop::Status(status) => status,
+        });
+        let condition = || {
+            let held = self.stop_when.iter().find(|condition| condition.holds(self.step, reply, &self.usage))?;
+            Some(Status::Stopped(StopReason::Condition(format!("{held:?}"))))
+        };
+        self.phase = stopped.or_else(condition).map_or(Phase::Model, Phase::Done);
+    }
+}

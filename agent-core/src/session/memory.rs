@@ -1,0 +1,121 @@
+//! The in-memory store: the reference, and what tests and `ask` use.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+
+use super::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionStore};
+use crate::{Error, ErrorKind, Result, SessionId};
+
+/// Keeps sessions in memory. Nothing is serialized.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use entourage_core::session::{MemoryStore, SessionFilter, SessionStore};
+///
+/// let store = MemoryStore::default();
+/// assert!(store.query(&SessionFilter::roots()).await.unwrap().is_empty());
+/// # });
+/// ```
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    sessions: Mutex<HashMap<SessionId, Stored>>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    info: SessionInfo,
+    rows: Vec<Row>,
+    /// Who wrote each row: lets the same batch be delivered twice.
+    writers: Vec<u64>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Stored>> {
+        // A panic cannot leave a half-written session: every change below is made of infallible steps.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl SessionStore for MemoryStore {
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        batch.check(session, expected)?;
+        let mut sessions = self.lock();
+        if let Some(record) = batch.create {
+            match sessions.get(session) {
+                Some(stored) => return repeated(stored, session, expected, &batch.rows, batch.writer),
+                None if record.parent.as_ref().is_some_and(|parent| !sessions.contains_key(parent)) => {
+                    return Err(Error::new(ErrorKind::NotFound, "the parent session does not exist")
+                        .during("store.append")
+                        .with("session", session.as_str()));
+                }
+                None => {
+                    let writers = vec![batch.writer; batch.rows.len()];
+                    let info = SessionInfo::new(record, batch.head);
+                    let seq = info.head.seq;
+                    sessions.insert(session.clone(), Stored { info, rows: batch.rows, writers });
+                    return Ok(seq);
+                }
+            }
+        }
+        let stored = sessions.get_mut(session).ok_or_else(|| Error::no_session(session))?;
+        if stored.info.head.seq != expected {
+            return repeated(stored, session, expected, &batch.rows, batch.writer);
+        }
+        stored.writers.resize(stored.writers.len() + batch.rows.len(), batch.writer);
+        stored.rows.extend(batch.rows);
+        stored.info.head = batch.head;
+        Ok(stored.info.head.seq)
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        let sessions = self.lock();
+        let stored = sessions.get(session).ok_or_else(|| Error::no_session(session))?;
+        let after = usize::try_from(range.after).unwrap_or(usize::MAX);
+        Ok(stored.rows.iter().skip(after).take(range.limit.unwrap_or(usize::MAX)).cloned().collect())
+    }
+
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        let sessions = self.lock();
+        if let Some(id) = &filter.id {
+            let found = sessions.get(id).map(|stored| &stored.info).filter(|info| filter.admits(info));
+            return Ok(found.cloned().into_iter().collect());
+        }
+        let mut found: Vec<_> = sessions.values().map(|stored| &stored.info).filter(|info| filter.admits(info)).collect();
+        found.sort_by(|a, b| b.head.updated.cmp(&a.head.updated).then_with(|| a.record.id.cmp(&b.record.id)));
+        Ok(found.into_iter().skip(filter.offset).take(filter.limit.unwrap_or(usize::MAX)).cloned().collect())
+    }
+
+    async fn delete(&self, session: &SessionId) -> Result<u64> {
+        let mut sessions = self.lock();
+        let mut doomed = vec![session.clone()];
+        let mut deleted = 0;
+        while let Some(id) = doomed.pop() {
+            doomed.extend(
+                sessions.values().map(|it| &it.info.record).filter(|it| it.parent.as_ref() == Some(&id)).map(|it| it.id.clone()),
+            );
+            deleted += u64::from(sessions.remove(&id).is_some());
+        }
+        Ok(deleted)
+    }
+}
+
+/// The same batch again is fine; another one is a conflict.
+fn repeated(stored: &Stored, session: &SessionId, expected: u64, rows: &[Row], writer: u64) -> Result<u64> {
+    let first = usize::try_from(expected).unwrap_or(usize::MAX);
+    let known = stored.writers.get(first..first.saturating_add(rows.len()));
+    match known {
+        Some(writers) if writers.iter().all(|it| *it == writer) => Ok(stored.info.head.seq),
+        _ => Err(Error::append_conflict(session, expected, stored.info.head.seq)),
+    }
+}

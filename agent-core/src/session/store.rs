@@ -1,0 +1,310 @@
+//! The contract of a store.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use async_trait::async_trait;
+
+use super::{SessionHead, SessionInfo, SessionRecord, SessionStatus};
+use crate::{
+    Error, ErrorKind, Result, RunId, SessionId, Timestamp,
+    event::{Envelope, Event, Origin},
+};
+
+/// A store that is shared.
+pub type SharedStore = Arc<dyn SessionStore>;
+
+/// Where sessions live.
+///
+/// # Contract
+/// - [`SessionStore::append`] is atomic: all rows and the head, or nothing, also when the future is dropped or the
+///   process dies. Once it returned `Ok` the rows survive a crash (as far as the medium can promise it).
+/// - Of several writers that append to one session with the same `expected` number, exactly one succeeds; the others
+///   get [`ErrorKind::Conflict`] and nothing of theirs is stored.
+/// - Rows come back in order, each once, byte for byte.
+/// - An id of one session never touches another, whatever it looks like.
+/// - Damaged or newer data is a typed error for its session; other sessions still load.
+///
+/// `testkit::store` holds the suite that every store passes.
+#[async_trait]
+pub trait SessionStore: Send + Sync + fmt::Debug {
+    /// Appends `batch` if the newest event of the session has the number `expected`, and returns the new number.
+    ///
+    /// A session is created by an append that expects 0 and carries its record. Appending the same batch again
+    /// (same writer, same numbers) after it succeeded is `Ok` and stores nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when the number differs, [`ErrorKind::NotFound`] when the session (or the parent named
+    /// by its record) does not exist.
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64>;
+
+    /// Reads a window of a session's events.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when there is no such session.
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>>;
+
+    /// Lists sessions, newest update first, ties by id.
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>>;
+
+    /// Deletes a session and everything below it, and returns how many sessions that were. Deleting what is not
+    /// there succeeds with 0.
+    async fn delete(&self, session: &SessionId) -> Result<u64>;
+}
+
+/// What is appended in one go.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Batch {
+    /// Creates the session; only with `expected` 0.
+    pub create: Option<SessionRecord>,
+    /// The events, numbered from `expected + 1` without gaps.
+    pub rows: Vec<Row>,
+    /// The head after them.
+    pub head: SessionHead,
+    /// Names the writer: a random number per open session. With the event's number it identifies an event for good.
+    pub writer: u64,
+}
+
+impl Batch {
+    /// A batch of `rows` by `writer`.
+    #[must_use]
+    pub fn new(writer: u64, rows: Vec<Row>, head: SessionHead) -> Self {
+        Self { create: None, rows, head, writer }
+    }
+
+    /// The same batch, creating the session first.
+    #[must_use]
+    pub fn creating(mut self, record: SessionRecord) -> Self {
+        self.create = Some(record);
+        self
+    }
+
+    /// Checks what every store may rely on. Stores call it before they write.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when the batch is empty, its numbers do not follow `expected`, or it creates a
+    /// session that has events.
+    pub fn check(&self, session: &SessionId, expected: u64) -> Result<()> {
+        let numbered = (expected.saturating_add(1)..).zip(&self.rows).all(|(seq, row)| row.seq() == seq);
+        let created = self.create.as_ref().is_none_or(|record| expected == 0 && record.id == *session);
+        let head = expected.saturating_add(self.rows.len() as u64) == self.head.seq;
+        if self.rows.is_empty() || !numbered || !created || !head {
+            return Err(Error::new(ErrorKind::InvalidInput, "a batch must hold events numbered from the expected one on")
+                .during("store.append")
+                .with("session", session.as_str()));
+        }
+        Ok(())
+    }
+}
+
+/// The error that [`SessionStore::append`] gives to a writer that was too late.
+impl Error {
+    /// A conflict between `expected` and the `actual` number of the newest event.
+    #[must_use]
+    pub fn append_conflict(session: &SessionId, expected: u64, actual: u64) -> Self {
+        Self::new(
+            ErrorKind::Conflict,
+            format!("another writer appended to the session first (it is at event {actual}, not {expected}); open it again"),
+        )
+        .during("store.append")
+        .with("session", session.as_str())
+    }
+
+    /// There is no such session.
+    #[must_use]
+    pub fn no_session(session: &SessionId) -> Self {
+        Self::new(ErrorKind::NotFound, "there is no such session; list the sessions to see their ids")
+            .with("session", session.as_str())
+    }
+}
+
+/// One event as a store sees it: columns for its tables and an opaque body.
+#[derive(Debug, Clone)]
+pub struct Row(Repr);
+
+#[derive(Debug, Clone)]
+enum Repr {
+    Live(Envelope),
+    Stored(Box<Columns>, String),
+}
+
+/// What a store may index. The names are stable.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Columns {
+    /// Number in the session, from 1.
+    pub seq: u64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// The kind of event.
+    pub kind: Cow<'static, str>,
+    /// The run.
+    pub run: RunId,
+    /// The agents from the root down.
+    pub agent: Arc<str>,
+}
+
+impl Columns {
+    /// The columns of an event.
+    #[must_use]
+    pub fn new(seq: u64, at: Timestamp, kind: impl Into<Cow<'static, str>>, run: RunId, agent: impl Into<Arc<str>>) -> Self {
+        Self { seq, at, kind: kind.into(), run, agent: agent.into() }
+    }
+}
+
+impl Row {
+    /// A row of a live event. Nothing is serialized until a store asks for the body.
+    #[must_use]
+    pub fn live(envelope: Envelope) -> Self {
+        Self(Repr::Live(envelope))
+    }
+
+    /// A row as it was stored.
+    #[must_use]
+    pub fn stored(columns: Columns, body: String) -> Self {
+        Self(Repr::Stored(Box::new(columns), body))
+    }
+
+    /// The event's number.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        match &self.0 {
+            Repr::Live(envelope) => envelope.seq,
+            Repr::Stored(columns, _) => columns.seq,
+        }
+    }
+
+    /// What may be indexed.
+    #[must_use]
+    pub fn columns(&self) -> Columns {
+        match &self.0 {
+            Repr::Live(it) => {
+                Columns::new(it.seq, it.at, it.event.kind(), it.origin.run, Arc::clone(&it.origin.agent))
+            }
+            Repr::Stored(columns, _) => (**columns).clone(),
+        }
+    }
+
+    /// The body, JSON text.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the event does not serialize.
+    pub fn body(&self) -> Result<Cow<'_, str>> {
+        match &self.0 {
+            Repr::Live(envelope) => Ok(Cow::Owned(envelope.event.to_json()?)),
+            Repr::Stored(_, body) => Ok(Cow::Borrowed(body)),
+        }
+    }
+
+    /// The event.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NewerVersion`] or [`ErrorKind::Corrupt`], naming session and number.
+    pub fn into_envelope(self, session: &SessionId) -> Result<Envelope> {
+        match self.0 {
+            Repr::Live(envelope) => Ok(envelope),
+            Repr::Stored(columns, body) => {
+                let event = Event::from_json(&columns.kind, &body)
+                    .map_err(|error| error.with("session", session.as_str()).with("event", columns.seq.to_string()))?;
+                let origin = Origin::new(session.clone(), columns.run, columns.agent);
+                Ok(Envelope::new(Arc::new(origin), columns.seq, columns.at, event))
+            }
+        }
+    }
+}
+
+/// A window of a session's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadRange {
+    /// Events with a number greater than this.
+    pub after: u64,
+    /// At most this many.
+    pub limit: Option<usize>,
+}
+
+impl ReadRange {
+    /// All events.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { after: 0, limit: None }
+    }
+
+    /// Events with a number greater than `seq`.
+    #[must_use]
+    pub fn after(seq: u64) -> Self {
+        Self { after: seq, limit: None }
+    }
+
+    /// At most `limit` of them.
+    #[must_use]
+    pub fn take(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+}
+
+/// Which sessions to list.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct SessionFilter {
+    /// Only this session.
+    pub id: Option<SessionId>,
+    /// Only roots (`Some(None)`) or only the children of one session.
+    pub parent: Option<Option<SessionId>>,
+    /// Only sessions in this state.
+    pub status: Option<SessionStatus>,
+    /// Skip this many.
+    pub offset: usize,
+    /// At most this many.
+    pub limit: Option<usize>,
+}
+
+impl SessionFilter {
+    /// Every session.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Only the sessions that users started: children are left out (CA07).
+    #[must_use]
+    pub fn roots() -> Self {
+        Self { parent: Some(None), ..Self::default() }
+    }
+
+    /// Only the session `id`.
+    #[must_use]
+    pub fn id(id: SessionId) -> Self {
+        Self { id: Some(id), ..Self::default() }
+    }
+
+    /// Only the children of `parent`.
+    #[must_use]
+    pub fn children_of(parent: SessionId) -> Self {
+        Self { parent: Some(Some(parent)), ..Self::default() }
+    }
+
+    /// Only sessions in this state.
+    #[must_use]
+    pub fn with_status(mut self, status: SessionStatus) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// A page: skip `offset`, then at most `limit`.
+    #[must_use]
+    pub fn page(mut self, offset: usize, limit: usize) -> Self {
+        self.offset = offset;
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Whether a session passes, pages aside.
+    #[must_use]
+    pub fn admits(&self, info: &SessionInfo) -> bool {
+        self.id.as_ref().is_none_or(|id| *id == info.record.id)
+            && self.parent.as_ref().is_none_or(|parent| *parent == info.record.parent)
+            && self.status.is_none_or(|status| status == info.head.status)
+    }
+}

@@ -1,0 +1,247 @@
+//! Checking and mending what a model sent as a tool call (CM05). Pure; never runs anything.
+
+use std::{collections::HashSet, fmt};
+
+use serde_json::Value;
+
+use super::{ToolSpec, Tools};
+use crate::{
+    message::{Arguments, ToolCall},
+    provider::RawCall,
+};
+
+/// A program's own way to mend a call that cannot be run as it came.
+pub trait Repair: Send + Sync + fmt::Debug {
+    /// The mended call, or `None` to leave it invalid. `problem` says what is wrong. The result is checked again.
+    fn repair(&self, call: &RawCall, problem: &str, offered: &Tools) -> Option<RawCall>;
+}
+
+/// Gives calls of one message ids that are present and different.
+#[derive(Debug, Default)]
+pub struct CallIds(HashSet<String>, usize);
+
+impl CallIds {
+    fn claim(&mut self, id: String) -> String {
+        let position = self.1;
+        self.1 += 1;
+        // A single call, the common case, needs no set.
+        if !id.is_empty() && (position == 0 || !self.0.contains(&id)) {
+            self.0.insert(id.clone());
+            return id;
+        }
+        let mut made = format!("call_{position}");
+        while !self.0.insert(made.clone()) {
+            made.push('_');
+        }
+        made
+    }
+}
+
+/// Turns what came into a call that can be stored and replayed, with its parsed arguments when they are usable.
+///
+/// Arguments that are no JSON object are mended by the hook, else by [`repair_json`]; when that fails the call keeps
+/// `{}` and says in `malformed` what came. A name that no service would accept again is made acceptable.
+#[must_use]
+pub fn check_call(
+    raw: RawCall,
+    ids: &mut CallIds,
+    hook: Option<(&dyn Repair, &Tools)>,
+) -> (ToolCall, Option<Value>) {
+    let raw = match hook {
+        Some((hook, offered)) => mend(raw, hook, offered),
+        None => raw,
+    };
+    let name = acceptable_name(raw.name);
+    let id = ids.claim(raw.id);
+    let problem = match Arguments::parse(raw.arguments.clone()) {
+        Ok((arguments, value)) => return (ToolCall::new(id, name, arguments), Some(value)),
+        Err(problem) => problem,
+    };
+    if let Some((arguments, value)) = repair_json(&raw.arguments).and_then(|text| Arguments::parse(text).ok()) {
+        return (ToolCall::new(id, name, arguments), Some(value));
+    }
+    let shown: String = raw.arguments.chars().take(1_000).collect();
+    let mut call = ToolCall::new(id, name, Arguments::empty());
+    call.malformed = Some(format!("{}; what came: {shown}", problem.message()));
+    (call, None)
+}
+
+fn mend(raw: RawCall, hook: &dyn Repair, offered: &Tools) -> RawCall {
+    let problem = match Arguments::parse(raw.arguments.clone()) {
+        Ok((_, value)) => validate(offered, &raw.name, &value).err(),
+        Err(error) => Some(error.message().to_owned()),
+    };
+    match problem {
+        Some(problem) => hook.repair(&raw, &problem, offered).unwrap_or(raw),
+        None => raw,
+    }
+}
+
+fn acceptable_name(name: String) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.len() <= 64 && name.chars().all(safe) {
+        return name;
+    }
+    let name: String = name.chars().take(64).map(|c| if safe(c) { c } else { '_' }).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// Whether `name` is offered and every required key is present.
+///
+/// # Errors
+/// The text for the model; for an unknown tool it lists those that are offered.
+pub fn validate<'a>(offered: &'a Tools, name: &str, arguments: &Value) -> Result<&'a ToolSpec, String> {
+    let Some(tool) = offered.get(name) else {
+        let names: Vec<_> = offered.specs().iter().map(ToolSpec::name).collect();
+        return Err(if names.is_empty() {
+            format!("there is no tool `{name}`, and no other tool is offered here")
+        } else {
+            format!("there is no tool `{name}`; the tools are: {}", names.join(", "))
+        });
+    };
+    let spec = tool.spec();
+    let required = spec.schema().get("required").and_then(Value::as_array);
+    let missing: Vec<_> = required
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .filter(|key| arguments.get(key).is_none())
+        .collect();
+    if missing.is_empty() {
+        Ok(spec)
+    } else {
+        Err(format!("the call of `{name}` lacks the required argument `{}`", missing.join("`, `")))
+    }
+}
+
+/// Mends JSON in the ways that cannot change its meaning: a code fence around it, raw control characters in strings,
+/// commas before a closing bracket, and closing brackets that are missing at the end.
+///
+/// `None` when there is nothing to mend or the text ends inside a string, a number or a word: what would follow is
+/// not known, and a guess could run a tool on half a path.
+#[must_use]
+pub fn repair_json(text: &str) -> Option<String> {
+    let inner = unfence(text.trim());
+    let mut out = String::with_capacity(inner.len() + 4);
+    let mut open = Vec::new();
+    let mut in_string = false;
+    let mut escaped = false;
+    for c in inner.chars() {
+        if in_string {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                '"' => in_string = false,
+                c if c.is_control() => {
+                    out.push_str(&format!("\\u{:04x}", u32::from(c)));
+                    continue;
+                }
+                _ => {}
+            }
+            out.push(c);
+            continue;
+        }
+        match c {
+            '"' => in_string = true,
+            '{' => open.push('}'),
+            '[' => open.push(']'),
+            '}' | ']' => {
+                drop_trailing_comma(&mut out);
+                if open.pop() != Some(c) {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+        out.push(c);
+    }
+    // After a quote or a bracket nothing can be half; a number or a word may be.
+    let complete = out.trim_end().ends_with(['"', '}', ']', '{', '[', ',']);
+    if in_string || !complete {
+        return None;
+    }
+    drop_trailing_comma(&mut out);
+    while let Some(bracket) = open.pop() {
+        out.push(bracket);
+    }
+    (out != text).then_some(out)
+}
+
+fn unfence(text: &str) -> &str {
+    let Some(rest) = text.strip_prefix("```") else { return text };
+    let body = rest.split_once('\n').map_or(rest, |(_, body)| body);
+    body.trim_end().strip_suffix("```").unwrap_or(body).trim()
+}
+
+fn drop_trailing_comma(out: &mut String) {
+    let kept = out.trim_end().len();
+    if out.get(..kept).is_some_and(|text| text.ends_with(',')) {
+        out.truncate(kept.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn raw(id: &str, name: &str, arguments: &str) -> RawCall {
+        RawCall { id: id.into(), name: name.into(), arguments: arguments.into() }
+    }
+
+    #[test]
+    fn repair_changes_only_what_cannot_change_the_meaning() {
+        for (broken, mended) in [
+            ("```json\n{\"a\": 1}\n```", Some("{\"a\": 1}")),
+            ("{\"a\": 1,}", Some("{\"a\": 1}")),
+            ("{\"a\": [1, 2, ] }", Some("{\"a\": [1, 2] }")),
+            ("{\"a\": \"x\"", Some("{\"a\": \"x\"}")),
+            ("{\"a\": {\"b\": []", Some("{\"a\": {\"b\": []}}")),
+            ("{\"a\": \"line\nbreak\"}", Some("{\"a\": \"line\\u000abreak\"}")),
+            ("{\"path\": \"/ho", None),
+            ("{\"n\": 12", None),
+            ("{\"b\": tru", None),
+            ("{\"a\": 1}", None),
+            ("{]", None),
+            ("rm -rf", None),
+        ] {
+            assert_eq!(repair_json(broken).as_deref(), mended, "{broken}");
+        }
+    }
+
+    #[test]
+    fn attack_46_ids_are_unique_and_names_storable() {
+        let mut ids = CallIds::default();
+        let calls: Vec<_> = [("", "a"), ("x", "b c\u{202e}"), ("x", ""), ("call_0", "d")]
+            .into_iter()
+            .map(|(id, name)| check_call(raw(id, name, ""), &mut ids, None).0)
+            .collect();
+        let unique: HashSet<_> = calls.iter().map(|call| &call.id).collect();
+        assert_eq!(unique.len(), 4, "{calls:?}");
+        assert_eq!(calls[1].name, "b_c_");
+        assert_eq!(calls[2].name, "unnamed");
+    }
+
+    #[test]
+    fn attack_46_deep_and_foreign_json_is_malformed_not_run() {
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(400), "]".repeat(400));
+        for text in [deep.as_str(), "[1]", "\"x\"", "NaN", "{\"a\": NaN}", "{\"a\": 1e}"] {
+            let (call, value) = check_call(raw("1", "t", text), &mut CallIds::default(), None);
+            assert!(call.malformed.is_some(), "{text}");
+            assert_eq!((call.arguments.as_str(), value), ("{}", None));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn repair_never_panics_and_never_touches_valid_json(text in "\\PC{0,60}|[\\[\\]{}\",:0-9a-z \\\\\n]{0,40}") {
+            let repaired = repair_json(&text);
+            if serde_json::from_str::<Value>(&text).is_ok() {
+                // Blank space around valid JSON may go, nothing else.
+                let same = repaired.is_none_or(|r| serde_json::from_str::<Value>(&r).unwrap() == serde_json::from_str::<Value>(&text).unwrap());
+                prop_assert!(same);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A tool from a closure.
+
+use std::{fmt, future::Future, marker::PhantomData};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use super::{IntoToolOutput, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec};
+
+/// Makes a tool of a spec and an async closure over the raw input.
+///
+/// ```
+/// use entourage_core::tool::{self, Access, ToolSpec};
+/// use serde_json::json;
+///
+/// let spec = ToolSpec::new("echo", "Says it again.", json!({"type": "object", "properties": {"text": {"type": "string"}}}))
+///     .with_access(Access::NONE);
+/// let echo = tool::from_fn(spec, |input| async move { Ok(input.arguments["text"].to_string()) });
+/// ```
+pub fn from_fn<F, Fut, O>(spec: ToolSpec, call: F) -> FnTool<F, Fut, O>
+where
+    F: Fn(ToolInput) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<O, ToolError>> + Send,
+    O: IntoToolOutput,
+{
+    FnTool { spec, call, types: PhantomData }
+}
+
+/// Makes a tool of an async closure over typed arguments; the schema is derived from their type.
+///
+/// ```
+/// use entourage_core::tool::{self, Access, Tool};
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add {
+///     /// The first number.
+///     a: i64,
+///     /// The second number.
+///     b: i64,
+/// }
+///
+/// let add = tool::typed("add", "Adds two numbers.", Access::NONE, |Add { a, b }| async move { Ok(a + b) });
+/// assert_eq!(add.spec().schema()["required"], serde_json::json!(["a", "b"]));
+/// ```
+pub fn typed<T, F, Fut, O>(
+    name: impl Into<String>,
+    description: impl Into<String>,
+    access: super::Access,
+    call: F,
+) -> impl Tool
+where
+    T: DeserializeOwned + JsonSchema,
+    F: Fn(T) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<O, ToolError>> + Send,
+    O: IntoToolOutput + Send,
+{
+    let spec = ToolSpec::new(name, description, schema_of::<T>()).with_access(access);
+    from_fn(spec, move |input: ToolInput| {
+        let future = input.parse::<T>().map(&call);
+        async move { future?.await }
+    })
+}
+
+/// The JSON Schema of `T` without the keys that say nothing to a model.
+#[must_use]
+pub fn schema_of<T: JsonSchema>() -> serde_json::Value {
+    let mut schema = serde_json::Value::from(schemars::schema_for!(T));
+    if let Some(object) = schema.as_object_mut() {
+        object.remove("$schema");
+        object.remove("title");
+    }
+    schema
+}
+
+/// A tool made by [`from_fn`].
+pub struct FnTool<F, Fut, O> {
+    spec: ToolSpec,
+    call: F,
+    types: PhantomData<fn() -> (Fut, O)>,
+}
+
+impl<F, Fut, O> fmt::Debug for FnTool<F, Fut, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FnTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl<F, Fut, O> Tool for FnTool<F, Fut, O>
+where
+    F: Fn(ToolInput) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<O, ToolError>> + Send,
+    O: IntoToolOutput,
+{
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, input: ToolInput, _cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        (self.call)(input).await?.into_output()
+    }
+}

@@ -1,0 +1,144 @@
+//! What agents can do: the [`Tool`] trait, what a tool declares about itself, and sets of tools.
+//!
+//! Nothing here runs a tool or decides whether it may run: see `run` and `permission`.
+
+mod arguments;
+mod from_fn;
+mod output;
+mod spec;
+mod toolset;
+
+pub use arguments::{CallIds, Repair, check_call, repair_json, validate};
+pub use from_fn::{FnTool, from_fn, schema_of, typed};
+pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
+pub use spec::{Access, Footprint, Repeat, ToolSpec};
+pub use toolset::{Combined, Filtered, Prefixed, Renamed, Tools, Toolset, ToolsetExt};
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{SessionId, run::RunContext};
+
+/// Something that a model can ask for.
+///
+/// # Contract
+/// - [`Tool::call`] is only called with arguments that are a JSON object holding every required key, after the
+///   scope, the policy and, where needed, a person admitted the call.
+/// - The future is dropped when the run is cancelled or the tool's time is over; whatever it started must end with
+///   it (process groups, temporary files, tasks).
+/// - A panic is caught and becomes an error result.
+/// - The tool never blocks the thread: work that does goes through `tokio::task::spawn_blocking`.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// What the model and the runtime know about the tool. Does not change during a step.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Runs one call.
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError>;
+
+    /// What this very call touches. The default is the declared access and nothing else.
+    ///
+    /// One footprint serves what may run in parallel, what the scope admits, what the policy's patterns match and
+    /// what an approval shows.
+    fn footprint(&self, _arguments: &Value) -> Footprint {
+        Footprint::new(self.spec().access())
+    }
+}
+
+impl fmt::Debug for dyn Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tool({})", self.spec().name())
+    }
+}
+
+/// A shared tool is a tool.
+#[async_trait]
+impl<T: Tool + ?Sized> Tool for Arc<T> {
+    fn spec(&self) -> &ToolSpec {
+        (**self).spec()
+    }
+
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        (**self).call(input, cx).await
+    }
+
+    fn footprint(&self, arguments: &Value) -> Footprint {
+        (**self).footprint(arguments)
+    }
+}
+
+/// The arguments of one call.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ToolInput {
+    /// A JSON object.
+    pub arguments: Value,
+}
+
+impl ToolInput {
+    /// Input made of `arguments`.
+    #[must_use]
+    pub fn new(arguments: Value) -> Self {
+        Self { arguments }
+    }
+
+    /// The arguments as `T`.
+    ///
+    /// # Errors
+    /// [`ToolError::Tell`] with what does not fit, so that the model can mend its call.
+    pub fn parse<T: DeserializeOwned>(self) -> Result<T, ToolError> {
+        serde_json::from_value(self.arguments)
+            .map_err(|error| ToolError::tell(format!("the arguments do not fit the tool's schema: {error}")))
+    }
+}
+
+/// What a tool may know about the call it answers.
+#[derive(Debug)]
+pub struct ToolContext<'a> {
+    pub(crate) run: &'a RunContext,
+    pub(crate) call_id: Cow<'a, str>,
+    pub(crate) seq: u64,
+    pub(crate) index: usize,
+    pub(crate) cancel: Cow<'a, CancellationToken>,
+}
+
+impl ToolContext<'_> {
+    /// The run that asks. A tool that runs an agent makes the child's context from it, which can only narrow.
+    #[must_use]
+    pub fn run(&self) -> &RunContext {
+        self.run
+    }
+
+    /// The session that asks.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        self.run.session()
+    }
+
+    /// The id of the call, as chosen by the model's service. Do not build paths or keys from it.
+    #[must_use]
+    pub fn call_id(&self) -> &str {
+        &self.call_id
+    }
+
+    /// The same for every try of this call, different for any other: pass it on to services that can deduplicate.
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        format!("{}.{}$${}", self.run.session(), self.seq, self.index)
+    }
+
+    /// Cancelled when the run is. The future of the call is dropped soon after.
+    #[must_use]
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    /// Tells whoever watches the run how far the call has come. Not stored.
+    pub fn progress(&self, text: impl Into<String>) {
+        self.run.progress(&self.call_id, text.into());
+    }
+}

@@ -1,0 +1,361 @@
+//! What a tool declares: name, schema, access, and what may be repeated.
+
+use std::{
+    fmt,
+    ops::BitOr,
+    sync::{Arc, OnceLock},
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+use crate::{Error, ErrorKind, Result, digest::Digest};
+
+/// What a tool can touch: a set of read, write, execute, network, delegate and ask.
+///
+/// ```
+/// use entourage_core::tool::Access;
+///
+/// let access = Access::READ | Access::NETWORK;
+/// assert!(access.contains(Access::READ));
+/// assert!(!Access::READ.contains(access));
+/// assert_eq!(access.to_string(), "read+network");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Access(u8);
+
+impl Access {
+    /// Nothing outside its arguments.
+    pub const NONE: Self = Self(0);
+    /// Reads files or other local state.
+    pub const READ: Self = Self(1);
+    /// Changes files or other local state.
+    pub const WRITE: Self = Self(2);
+    /// Runs programs.
+    pub const EXECUTE: Self = Self(4);
+    /// Talks to other machines.
+    pub const NETWORK: Self = Self(8);
+    /// Starts other agents.
+    pub const DELEGATE: Self = Self(16);
+    /// Asks the user.
+    pub const ASK: Self = Self(32);
+    /// Everything.
+    pub const ALL: Self = Self(63);
+
+    const NAMES: [(Self, &'static str); 6] = [
+        (Self::READ, "read"),
+        (Self::WRITE, "write"),
+        (Self::EXECUTE, "execute"),
+        (Self::NETWORK, "network"),
+        (Self::DELEGATE, "delegate"),
+        (Self::ASK, "ask"),
+    ];
+
+    /// Whether all of `other` is in this set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether this set and `other` share anything.
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// What both sets hold.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// What this set holds and `other` does not.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether nothing is changed: reading or nothing at all.
+    #[must_use]
+    pub const fn is_read_only(self) -> bool {
+        Self::READ.contains(self)
+    }
+
+    /// The set named by words such as `"read"` or `"read+network"`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a word that names no access, listing those that do.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut access = Self::NONE;
+        for word in text.split('+').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
+            let Some((flag, _)) = Self::NAMES.iter().find(|(_, name)| *name == word) else {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    format!("`{word}` is no access; use read, write, execute, network, delegate, ask, joined by +"),
+                ));
+            };
+            access = access | *flag;
+        }
+        Ok(access)
+    }
+}
+
+impl BitOr for Access {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Self::NAMES.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| *name);
+        f.write_str(names.next().unwrap_or("none"))?;
+        names.try_for_each(|name| write!(f, "+{name}"))
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Access({self})")
+    }
+}
+
+impl Serialize for Access {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Access {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// What happens on resume to a call that was started and whose result was never recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repeat {
+    /// It has no effects; it runs again.
+    Safe,
+    /// Doing it twice equals doing it once, given the same idempotency key; it runs again.
+    Idempotent,
+    /// It runs an agent; the child session that it started is re-entered.
+    Resume,
+    /// It is not repeated; the model is told that the outcome is unknown.
+    Once,
+}
+
+/// What a tool declares about itself. Cloning shares it.
+#[derive(Clone)]
+pub struct ToolSpec(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    name: String,
+    description: String,
+    schema: Value,
+    access: Access,
+    repeat: Option<Repeat>,
+    timeout: Option<std::time::Duration>,
+    digest: OnceLock<Digest>,
+}
+
+impl ToolSpec {
+    /// A tool that takes an object described by `schema` (JSON Schema draft 2020-12) and touches nothing.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
+        Self(Arc::new(Inner {
+            name: name.into(),
+            description: description.into(),
+            schema,
+            access: Access::NONE,
+            repeat: None,
+            timeout: None,
+            digest: OnceLock::new(),
+        }))
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        inner.digest = OnceLock::new();
+        change(inner);
+        self
+    }
+
+    /// Declares what it can touch.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> Self {
+        self.edit(|inner| inner.access = access)
+    }
+
+    /// Declares what may be repeated after a crash.
+    #[must_use]
+    pub fn with_repeat(self, repeat: Repeat) -> Self {
+        self.edit(|inner| inner.repeat = Some(repeat))
+    }
+
+    /// Limits how long one call may take. Without it the agent's own limit applies.
+    #[must_use]
+    pub fn with_timeout(self, timeout: std::time::Duration) -> Self {
+        self.edit(|inner| inner.timeout = Some(timeout))
+    }
+
+    /// The same tool under another name.
+    #[must_use]
+    pub fn with_name(self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        self.edit(|inner| inner.name = name)
+    }
+
+    /// The name that the model uses.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What the model is told about it.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// The JSON Schema of its arguments.
+    #[must_use]
+    pub fn schema(&self) -> &Value {
+        &self.0.schema
+    }
+
+    /// What it can touch.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.0.access
+    }
+
+    /// What may be repeated. Without a declaration a read-only tool is [`Repeat::Safe`], any other [`Repeat::Once`].
+    #[must_use]
+    pub fn repeat(&self) -> Repeat {
+        self.0.repeat.unwrap_or(if self.access().is_read_only() { Repeat::Safe } else { Repeat::Once })
+    }
+
+    /// How long one call may take, if the tool says so.
+    #[must_use]
+    pub fn timeout(&self) -> Option<std::time::Duration> {
+        self.0.timeout
+    }
+
+    /// Identifies name, schema and access: a grant is void when this changes.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        *self.0.digest.get_or_init(|| {
+            Digest::of([
+                self.name().as_bytes(),
+                self.description().as_bytes(),
+                self.schema().to_string().as_bytes(),
+                self.access().to_string().as_bytes(),
+            ])
+        })
+    }
+}
+
+impl PartialEq for ToolSpec {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.name == other.0.name
+                && self.0.description == other.0.description
+                && self.0.schema == other.0.schema
+                && self.0.access == other.0.access
+                && self.0.repeat == other.0.repeat
+                && self.0.timeout == other.0.timeout)
+    }
+}
+
+impl fmt::Debug for ToolSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolSpec")
+            .field("name", &self.0.name)
+            .field("access", &self.0.access)
+            .field("repeat", &self.repeat())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Serialize for ToolSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut out = serializer.serialize_struct("ToolSpec", 4)?;
+        out.serialize_field("name", self.name())?;
+        out.serialize_field("description", self.description())?;
+        out.serialize_field("schema", self.schema())?;
+        out.serialize_field("access", &self.access())?;
+        out.end()
+    }
+}
+
+/// What one call touches, derived from its actual arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Footprint {
+    /// What kind of access this call needs; at most what the tool declares.
+    pub access: Access,
+    /// Paths it reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<String>,
+    /// Paths it changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<String>,
+    /// Hosts it talks to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// The command it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+impl Footprint {
+    /// A call that needs `access` and names nothing.
+    #[must_use]
+    pub fn new(access: Access) -> Self {
+        Self { access, ..Self::default() }
+    }
+
+    /// Names a path that is read.
+    #[must_use]
+    pub fn reading(mut self, path: impl Into<String>) -> Self {
+        self.reads.push(path.into());
+        self
+    }
+
+    /// Names a path that is changed.
+    #[must_use]
+    pub fn writing(mut self, path: impl Into<String>) -> Self {
+        self.writes.push(path.into());
+        self
+    }
+
+    /// Names a host.
+    #[must_use]
+    pub fn talking_to(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into());
+        self
+    }
+
+    /// Names a command.
+    #[must_use]
+    pub fn running(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
+
+    /// Whether the call must run alone: it changes something, runs a program or asks a person.
+    #[must_use]
+    pub fn is_exclusive(&self) -> bool {
+        self.access.intersects(Access::WRITE | Access::EXECUTE | Access::ASK)
+    }
+
+    /// What policy patterns are matched against: the command, else paths and hosts.
+    pub fn subjects(&self) -> impl Iterator<Item = &str> {
+        let named = self.writes.iter().chain(&self.reads).chain(&self.hosts).map(String::as_str);
+        self.command.as_deref().into_iter().chain(named.filter(|_| self.command.is_none()))
+    }
+}

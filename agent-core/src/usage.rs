@@ -1,0 +1,199 @@
+//! Tokens and money. Absent usage is `None`, never zero; money is an integer, so sums are exact.
+
+use std::{
+    fmt,
+    iter::Sum,
+    ops::{Add, AddAssign},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Tokens of one model call or of many.
+///
+/// `input` counts cached tokens, `output` counts reasoning tokens; providers that report them apart are
+/// normalised by their wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Tokens of the prompt, cached ones included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<u64>,
+    /// Tokens of the reply, reasoning included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// Prompt tokens read from a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<u64>,
+    /// Prompt tokens written to a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<u64>,
+    /// Reply tokens spent on reasoning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<u64>,
+}
+
+impl Usage {
+    /// Usage with the two figures that every provider has.
+    #[must_use]
+    pub fn new(input: u64, output: u64) -> Self {
+        Self { input: Some(input), output: Some(output), ..Self::default() }
+    }
+
+    /// Whether the provider reported nothing.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Input plus output, as far as known.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        plus(self.input, self.output)
+    }
+
+    /// Takes over each figure that `later` has. Streams report usage several times; the last word counts.
+    pub fn merge(&mut self, later: Usage) {
+        self.input = later.input.or(self.input);
+        self.output = later.output.or(self.output);
+        self.cache_read = later.cache_read.or(self.cache_read);
+        self.cache_write = later.cache_write.or(self.cache_write);
+        self.reasoning = later.reasoning.or(self.reasoning);
+    }
+}
+
+fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (some, None) | (None, some) => some,
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input = plus(self.input, other.input);
+        self.output = plus(self.output, other.output);
+        self.cache_read = plus(self.cache_read, other.cache_read);
+        self.cache_write = plus(self.cache_write, other.cache_write);
+        self.reasoning = plus(self.reasoning, other.reasoning);
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl Sum for Usage {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::default(), Add::add)
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
+        write!(f, "{} in, {} out", show(self.input), show(self.output))?;
+        if let Some(cached) = self.cache_read.filter(|n| *n > 0) {
+            write!(f, " ({cached} cached)")?;
+        }
+        Ok(())
+    }
+}
+
+/// An amount in pico-dollars (1e-12 USD): a price per million tokens times tokens is then exact.
+///
+/// ```
+/// use entourage_core::{Money, Prices, Usage};
+///
+/// // 3 USD per million tokens in, 15 USD per million out.
+/// let prices = Prices::per_million_micros(3_000_000, 15_000_000);
+/// assert_eq!(prices.cost(&Usage::new(1_000, 200)), Some(Money::from_pico(6_000_000_000)));
+/// assert_eq!(prices.cost(&Usage::new(1_000, 200)).unwrap().to_string(), "$0.006");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Money(u64);
+
+impl Money {
+    /// From pico-dollars.
+    #[must_use]
+    pub const fn from_pico(pico: u64) -> Self {
+        Self(pico)
+    }
+
+    /// In pico-dollars.
+    #[must_use]
+    pub const fn as_pico(self) -> u64 {
+        self.0
+    }
+}
+
+impl Add for Money {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Money {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Money {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::default(), Add::add)
+    }
+}
+
+impl fmt::Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const PICO: u64 = 1_000_000_000_000;
+        let fraction = format!("{:012}", self.0 % PICO);
+        let fraction = fraction.trim_end_matches('0');
+        let dot = if fraction.is_empty() { "" } else { "." };
+        write!(f, "${}{dot}{fraction}", self.0 / PICO)
+    }
+}
+
+/// Prices of a model in pico-dollars per token, which is micro-dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Prices {
+    /// Per prompt token that no cache held.
+    pub input: u64,
+    /// Per reply token.
+    pub output: u64,
+    /// Per prompt token read from a cache; `None` means the input price.
+    pub cache_read: Option<u64>,
+    /// Per prompt token written to a cache; `None` means the input price.
+    pub cache_write: Option<u64>,
+}
+
+impl Prices {
+    /// Prices in micro-dollars per million tokens: 3 USD per million is `3_000_000`.
+    #[must_use]
+    pub const fn per_million_micros(input: u64, output: u64) -> Self {
+        Self { input, output, cache_read: None, cache_write: None }
+    }
+
+    /// What `usage` costs; `None` when input or output is unknown, since a guess would be taken for a fact.
+    #[must_use]
+    pub fn cost(&self, usage: &Usage) -> Option<Money> {
+        let (input, output) = (usage.input?, usage.output?);
+        let read = usage.cache_read.unwrap_or(0).min(input);
+        let write = usage.cache_write.unwrap_or(0).min(input.saturating_sub(read));
+        let plain = input.saturating_sub(read).saturating_sub(write);
+        let parts = [
+            (plain, self.input),
+            (read, self.cache_read.unwrap_or(self.input)),
+            (write, self.cache_write.unwrap_or(self.input)),
+            (output, self.output),
+        ];
+        Some(parts.into_iter().map(|(tokens, price)| Money(tokens.saturating_mul(price))).sum())
+    }
+}

@@ -1,0 +1,2 @@
+//! Entourage.
+pub use entourage_core as core;

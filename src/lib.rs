@@ -1,2 +1,54 @@
-//! Entourage.
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// The nouns, traits, pure machines and runners: what everything else depends on.
 pub use entourage_core as core;
+pub use entourage_core::{
+    Digest, Error, ErrorKind, Money, Prices, Result, Retry, RunId, Runtime, RuntimeBuilder, Session,
+    SessionId, Timestamp, Usage, agent, context, event, message, permission, provider, run, session, tool,
+};
+
+#[cfg(feature = "testkit")]
+pub use entourage_core::testkit;
+
+/// Makes a tool of an async function.
+#[cfg(feature = "macros")]
+pub use entourage_macros::tool;
+
+#[cfg(feature = "openai-chat")]
+pub use entourage_providers as providers;
+
+/// File tools, all through one confined workspace.
+#[cfg(feature = "fs")]
+pub use entourage_tools::fs;
+
+/// Where sessions live.
+#[cfg(feature = "sqlite")]
+pub use entourage_store as store;
+
+/// What most programs use, for `use entourage::prelude::*`.
+pub mod prelude {
+    pub use entourage_core::{
+        Error, ErrorKind, Money, Result, Runtime, Session, SessionId, Usage,
+        agent::{Agent, ReactAgent},
+        event::{Envelope, Event},
+        message::Message,
+        permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
+        provider::{Delta, Model, Params, Provider},
+        run::{Limits, Outcome, RunContext, RunHandle, Status, StopWhen, Task},
+        session::{MemoryStore, SessionFilter, SessionStore},
+        tool::{Access, Json, Tool, ToolContext, ToolError, ToolOutput, Tools},
+    };
+
+    #[cfg(feature = "macros")]
+    pub use entourage_macros::tool;
+
+    #[cfg(feature = "openai-chat")]
+    pub use entourage_providers::{env::ModelFromEnv, openai_chat::OpenAiChat};
+
+    #[cfg(feature = "fs")]
+    pub use entourage_tools::fs::{self, Workspace};
+
+    #[cfg(feature = "sqlite")]
+    pub use entourage_store::SqliteStore;
+}

@@ -3,7 +3,7 @@
 //! A session's state is a fold over its stored events. Deltas and progress are streamed only; what they add up to is
 //! stored.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser::SerializeStruct};
 use serde_json::Value;
@@ -210,7 +210,9 @@ events! {
 
 fn read<T: DeserializeOwned>(kind: &str, json: &str) -> Result<T> {
     serde_json::from_str(json).map_err(|error| {
-        Error::new(ErrorKind::Corrupt, "a stored event cannot be read").with("kind", kind.to_owned()).caused_by(error)
+        Error::new(ErrorKind::Corrupt, "a stored event cannot be read")
+            .with("kind", kind.to_owned())
+            .caused_by(error)
     })
 }
 
@@ -229,7 +231,7 @@ payload! {
         /// The version of the stored form.
         format: u32,
         /// The agent's own name.
-        agent: String,
+        agent: Arc<str>,
         /// What it was asked.
         prompt: Arc<Message>,
     }
@@ -249,7 +251,7 @@ payload! {
         /// The step of the run, from 1.
         step: u32,
         /// The service.
-        provider: String,
+        provider: Arc<str>,
         /// The model's name there.
         model: Arc<str>,
         /// Set for an effect of a hand-written agent; its messages are not part of the conversation.
@@ -295,13 +297,13 @@ payload! {
         /// Position of the call in its message, from 0.
         index: usize,
         /// The id of the call.
-        call: String,
+        call: Arc<str>,
         /// The tool.
-        tool: String,
+        tool: Arc<str>,
         /// What resume may do when no result is recorded.
         repeat: Repeat,
         /// The rule, or who else allowed it.
-        allowed_by: String,
+        allowed_by: Cow<'static, str>,
         /// Set for an effect of a hand-written agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<EffectKey>,
@@ -442,8 +444,8 @@ payload! {
 }
 
 impl RunStarted {
-    pub(crate) fn new(agent: &str, prompt: Arc<Message>) -> Self {
-        Self { format: FORMAT, agent: agent.to_owned(), prompt }
+    pub(crate) fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
+        Self { format: FORMAT, agent, prompt }
     }
 }
 
@@ -452,8 +454,8 @@ impl fmt::Display for Envelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agent = &self.origin.agent;
         match &self.event {
-            Event::Delta(Delta::Text(text)) => return f.write_str(text),
-            Event::Delta(_) => return Ok(()),
+            Event::Delta(Delta::Text(text)) => f.write_str(text),
+            Event::Delta(_) => Ok(()),
             Event::RunStarted(run) => write!(f, "{agent}: {}", one_line(&run.prompt.text())),
             Event::RunResumed(_) => write!(f, "{agent}: resumed"),
             Event::ModelStarted(call) => write!(f, "{agent}: asks {}:{}", call.provider, call.model),

@@ -19,7 +19,9 @@ use crate::{
     permission::{ApprovalId, Approver, Decision, Policy, Scope},
     provider::Egress,
     run::{Admission, Emitter, Env, Journal, Observer, RunHandle, Sink, Task, Within, execute},
-    session::{MemoryStore, SessionFilter, SessionHead, SessionInfo, SessionRecord, SessionStore, SharedStore},
+    session::{
+        MemoryStore, SessionFilter, SessionHead, SessionInfo, SessionRecord, SessionStore, SharedStore,
+    },
 };
 
 /// How long [`Runtime::cancel_all`] waits for runs to unwind (CM13).
@@ -83,13 +85,15 @@ impl Runtime {
         if let Some(session) = live.get(&id).and_then(Weak::upgrade) {
             return Session(session);
         }
-        let session = Arc::new(Shared::new(Arc::clone(&self.0.env), Arc::downgrade(&self.0), id.clone(), false));
+        let session =
+            Arc::new(Shared::new(Arc::clone(&self.0.env), Arc::downgrade(&self.0), id.clone(), false));
         live.insert(id, Arc::downgrade(&session));
         Session(session)
     }
 
     fn create(&self, id: SessionId) -> Session {
-        let session = Arc::new(Shared::new(Arc::clone(&self.0.env), Arc::downgrade(&self.0), id.clone(), true));
+        let session =
+            Arc::new(Shared::new(Arc::clone(&self.0.env), Arc::downgrade(&self.0), id.clone(), true));
         self.live().insert(id, Arc::downgrade(&session));
         Session(session)
     }
@@ -232,7 +236,7 @@ impl RuntimeBuilder {
             clock: self.clock,
             policy: self.policy,
             approver: self.approver,
-            observers: self.observers.into(),
+            observers: if self.observers.is_empty() { Arc::default() } else { self.observers.into() },
             egress: self.egress,
             asking: AsyncMutex::new(()),
             tasks: TaskTracker::new(),
@@ -287,7 +291,8 @@ impl Shared {
                 None => state.new,
             }
         };
-        let stored = if known_new { None } else { Journal::find(Arc::clone(&self.env.store), &self.id).await? };
+        let stored =
+            if known_new { None } else { Journal::find(Arc::clone(&self.env.store), &self.id).await? };
         let journal = match stored {
             Some(journal) => Arc::new(journal),
             None if create => {
@@ -306,9 +311,12 @@ impl Shared {
     fn activate(&self, run: RunId, token: &CancellationToken) -> Result<()> {
         let mut state = self.lock();
         if let Some((active, _)) = &state.active {
-            return Err(Error::new(ErrorKind::Busy, "the session has an active run; await its outcome or cancel it first")
-                .with("session", self.id.as_str())
-                .with("active", active.to_string()));
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "the session has an active run; await its outcome or cancel it first",
+            )
+            .with("session", self.id.as_str())
+            .with("active", active.to_string()));
         }
         state.active = Some((run, token.clone()));
         Ok(())
@@ -379,23 +387,24 @@ impl Session {
         let task = self.0.activate(run, &cancel).and_then(|()| {
             let active = Active { session: Arc::clone(&self.0), sink: Arc::clone(&sink) };
             let handle = tokio::runtime::Handle::try_current().map_err(|error| {
-                Error::new(ErrorKind::Config, "a run needs a tokio runtime; call this within one").caused_by(error)
+                Error::new(ErrorKind::Config, "a run needs a tokio runtime; call this within one")
+                    .caused_by(error)
             })?;
-            let within = Within {
+            let within = Box::new(Within {
                 path: None,
                 scope: Scope::all(),
                 cancel: cancel.clone(),
                 emitter: Emitter::new(Some(Arc::clone(&sink)), Arc::clone(&self.0.env.observers)),
                 run: Some(run),
                 deadline,
-            };
+            });
             let env = Arc::clone(&self.0.env);
             let tasks = env.tasks.clone();
             Ok(tasks.spawn_on(
                 async move {
                     let create = matches!(admission, Admission::Start(_));
                     let journal = active.session.journal(create).await?;
-                    let outcome = execute(env, journal, agent, admission, within).await;
+                    let outcome = Box::pin(execute(env, journal, agent, admission, *within)).await;
                     drop(active);
                     outcome
                 },
@@ -470,7 +479,8 @@ impl Session {
         }
         self.append(|journal| {
             let digest = journal.read(|state| state.asked(id)).ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, "no such question is open in the session").with("approval", id.as_str())
+                Error::new(ErrorKind::NotFound, "no such question is open in the session")
+                    .with("approval", id.as_str())
             })?;
             Ok(Event::ApprovalDecided(Arc::new(ApprovalDecided { id: id.clone(), decision, digest })))
         })
@@ -483,9 +493,8 @@ impl Session {
         let _active = Active { session: Arc::clone(&self.0), sink: Arc::default() };
         let journal = self.0.journal(false).await?;
         let event = event(&journal)?;
-        let (run, agent) = journal.read(|state| {
-            (state.run().map_or(run, |open| open.id), Arc::<str>::from(state.head().agent.as_str()))
-        });
+        let (run, agent) =
+            journal.read(|state| (state.run().map_or(run, |open| open.id), Arc::clone(&state.head().agent)));
         let origin = Arc::new(Origin::new(self.0.id.clone(), run, agent));
         journal.stage(&origin, self.0.env.clock.now(), event);
         journal.commit(&Emitter::new(None, Arc::clone(&self.0.env.observers))).await

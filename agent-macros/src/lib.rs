@@ -1,1 +1,184 @@
-//! Placeholder while the workspace is laid out.
+//! The `#[tool]` attribute of Entourage: an async function becomes a tool that a model can call.
+//!
+//! `attribute` and `params` read what was written, `check` finds every mistake in it, `expand` writes the code. Nothing
+//! here knows what a tool is at run time: the written code calls `entourage_core::tool`.
+
+mod attribute;
+mod check;
+mod docs;
+mod errors;
+mod expand;
+mod params;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Item, ItemFn, TraitItemFn, spanned::Spanned};
+
+use self::{attribute::Options, errors::Errors};
+
+/// Makes a tool of an `async fn`.
+///
+/// The function's name becomes a value that is the tool. Its schema comes from the parameters, its description from
+/// the doc comment, which is what the model chooses it by and therefore required.
+///
+/// ```
+/// use std::sync::Arc;
+/// use entourage_core::tool::{Access, Tool, ToolError};
+/// # use entourage_macros::tool; // entourage::tool for those who use the facade
+///
+/// #[tool(access = "read", crate = "entourage_core")]
+/// /// Count the lines of a file.
+/// async fn line_count(
+///     /// Path of the file.
+///     path: String,
+///     /// Count only lines that hold this.
+///     matching: Option<String>,
+/// ) -> Result<usize, ToolError> {
+///     let text = std::fs::read_to_string(path)?;
+///     let wanted = matching.unwrap_or_default();
+///     Ok(text.lines().filter(|line| line.contains(&wanted)).count())
+/// }
+///
+/// let tools: [Arc<dyn Tool>; 1] = [line_count.into()];
+/// let spec = tools[0].spec();
+/// assert_eq!((spec.name(), spec.description()), ("line_count", "Count the lines of a file."));
+/// assert_eq!(spec.access(), Access::READ);
+/// assert_eq!(spec.schema()["properties"]["path"]["description"], "Path of the file.");
+/// assert_eq!(spec.schema()["required"], serde_json::json!(["path"]));
+/// ```
+///
+/// # Arguments of the attribute
+///
+/// All are optional.
+///
+/// | key | value | without it |
+/// |---|---|---|
+/// | `access` | `"read"`, `"write"`, `"execute"`, `"network"`, `"delegate"`, `"ask"`, joined by `+` | the tool touches nothing outside its arguments; **the default policy then runs it without asking** |
+/// | `name` | 1 to 64 letters, digits, `_` and `-` | the function's name |
+/// | `description` | a text, or a macro such as `include_str!("count.md")` | the doc comment |
+/// | `repeat` | `"safe"`, `"idempotent"`, `"resume"` or `"once"` | read-only tools are `safe`, others `once` |
+/// | `timeout` | `"500ms"`, `"30s"`, `"5m"` | the limit of the agent |
+/// | `crate` | the path of entourage-core | `"::entourage::core"` |
+///
+/// # Parameters
+///
+/// Each parameter is an argument that the model gives; its type implements `serde::Deserialize` and
+/// `schemars::JsonSchema` and owns its data (`String`, not `&str`). `Option<T>` may be left out by the model. Keys that
+/// no parameter names are ignored. What does not fit is told to the model, and the function is not called. On a
+/// parameter may stand:
+///
+/// - a doc comment or `#[arg(description = "…")]`: what the model reads about it
+/// - `#[serde(…)]` and `#[schemars(…)]`: as on the field of a struct, such as `#[serde(default)]`
+/// - `#[args]`: this one parameter, a struct, is the whole argument object, beside which there are no other arguments
+/// - `#[state]`: given when the tool is made, not by the model
+///
+/// A parameter of type `&ToolContext<'_>` is given by the run.
+///
+/// # State
+///
+/// With `#[state]` parameters the name is made to a tool by calling it with their values, in their order. They are
+/// cloned for each call: give an `Arc`.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+/// use entourage_core::tool::{Tool, ToolContext, ToolError};
+/// # use entourage_macros::tool;
+///
+/// #[tool(crate = "entourage_core")]
+/// /// Add to the counter and tell its value.
+/// async fn add(#[state] counter: Arc<AtomicU64>, by: u64, cx: &ToolContext<'_>) -> u64 {
+///     cx.progress("adding");
+///     counter.fetch_add(by, Ordering::Relaxed) + by
+/// }
+///
+/// let counter = Arc::new(AtomicU64::new(0));
+/// let tool: Arc<dyn Tool> = add(Arc::clone(&counter)).into();
+/// assert_eq!(tool.spec().schema()["required"], serde_json::json!(["by"]));
+/// ```
+///
+/// # Methods
+///
+/// On a `&self` method of an inherent `impl` the method stays as it is, and beside it comes a method with the suffix
+/// `_tool`, which makes the tool of an `Arc` of the value. The value must be `Send + Sync + 'static`. In a generic
+/// `impl` the parameters cannot be of the generic types: the schema is one.
+///
+/// ```
+/// use std::sync::Arc;
+/// use entourage_core::tool::Tool;
+/// # use entourage_macros::tool;
+///
+/// struct Greeter { greeting: String }
+///
+/// impl Greeter {
+///     #[tool(crate = "entourage_core")]
+///     /// Greet somebody.
+///     async fn greet(&self, name: String) -> String {
+///         format!("{}, {name}!", self.greeting)
+///     }
+/// }
+///
+/// let greeter = Arc::new(Greeter { greeting: "Hello".into() });
+/// let tool: Arc<dyn Tool> = greeter.greet_tool();
+/// assert_eq!(tool.spec().name(), "greet");
+/// ```
+///
+/// # What it returns
+///
+/// A `Result<O, E>` or just `O`, where `O: IntoToolOutput` (strings, numbers, `bool`, `()`, `ToolOutput`, `Json(…)`)
+/// and `E: Into<ToolError>` (any error type). A `Result` is known by its name, so an alias must be called `Result` too.
+///
+/// # What is written
+///
+/// `#[tool] async fn f` becomes a struct `f` of the same visibility, without fields or with those of the `#[state]`
+/// parameters, which implements `Tool`, `Clone`, `Debug` and `Into<Arc<dyn Tool>>`. Without state it has no size and is
+/// `Copy`; what it declares is made once for the program. As with any such struct, no variable or parameter in its
+/// module can be called `f` (within the function itself one can): the compiler then says that `f` "is interpreted as a
+/// unit struct, not a new binding". To call the function directly as well, for example in a test,
+/// put its work into a second function. A function without `self` inside an `impl` cannot be a tool, as no struct can
+/// stand there: move it out of the `impl`.
+#[proc_macro_attribute]
+pub fn tool(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    tool_of(attribute.into(), &item.into()).into()
+}
+
+fn tool_of(attribute: TokenStream, item: &TokenStream) -> TokenStream {
+    let mut function = match parse_function(item) {
+        Ok(function) => function,
+        Err(error) => {
+            let error = error.into_compile_error();
+            return quote!(#error #item);
+        }
+    };
+    let mut errors = Errors::default();
+    let options = Options::parse(attribute, &mut errors);
+    let params = params::take(&mut function.sig, &mut errors);
+    check::function(&function, &params, &mut errors);
+    let spec = check::spec(&function, options, &mut errors);
+    match (spec, errors.into_error()) {
+        (Some(spec), None) => expand::tool(&function, &params, &spec),
+        // The function itself stays, so that editors and the compiler go on with its body.
+        (_, error) => {
+            let error = error.map(syn::Error::into_compile_error);
+            quote!(#error #function)
+        }
+    }
+}
+
+fn parse_function(item: &TokenStream) -> syn::Result<ItemFn> {
+    let error = match syn::parse2::<ItemFn>(item.clone()) {
+        Ok(function) => return Ok(function),
+        Err(error) => error,
+    };
+    if let Ok(method) = syn::parse2::<TraitItemFn>(item.clone()) {
+        let message = "a tool needs a body: `#[tool]` goes on a free `async fn` or on a method of an inherent `impl`, \
+                       not on a method that a trait only declares";
+        return Err(syn::Error::new(method.sig.ident.span(), message));
+    }
+    Err(match syn::parse2::<Item>(item.clone()) {
+        Ok(other) => {
+            let message = "`#[tool]` goes on an `async fn`: free, or a `&self` method inside an `impl`";
+            syn::Error::new(other.span(), message)
+        }
+        Err(_) => error,
+    })
+}

@@ -1,1 +1,13 @@
-//! Placeholder while the workspace is laid out.
+//! What Entourage's agents can do.
+//!
+//! Each group of tools is a feature, and none is on by default. A tool here implements [`entourage_core::tool::Tool`]
+//! and nothing else: whether a call may run is decided in the core, never here.
+//!
+//! | module | feature | tools |
+//! |---|---|---|
+//! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`: read-only, confined to a workspace |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "fs")]
+pub mod fs;

@@ -13,7 +13,8 @@ use crate::{
     permission::Scope,
     provider::{Model, ModelSlot, Params, Request, ToolChoice},
     run::{
-        Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, StopWhen, Task, ToolCalls, Turn,
+        Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, StopWhen, Task,
+        ToolCalls, Turn,
     },
     runtime::Runtime,
     tool::{Repair, Tool, Tools, Toolset},
@@ -47,6 +48,7 @@ struct Inner {
 }
 
 /// What most agents leave at its default; apart, so that an idle agent stays small.
+#[derive(Default)]
 struct More {
     params: Option<Arc<Params>>,
     scope: Scope,
@@ -54,19 +56,6 @@ struct More {
     stop_when: Arc<[StopWhen]>,
     repair: Option<Arc<dyn Repair>>,
     prepare: Option<Arc<dyn Prepare>>,
-}
-
-impl Default for More {
-    fn default() -> Self {
-        Self {
-            params: None,
-            scope: Scope::all(),
-            limits: Limits::default(),
-            stop_when: Arc::default(),
-            repair: None,
-            prepare: None,
-        }
-    }
 }
 
 enum ToolSource {
@@ -80,7 +69,7 @@ impl ReactAgent {
         ReactBuilder {
             name: name.into(),
             model: model.into(),
-            instructions: "".into(),
+            instructions: Arc::default(),
             tools: Vec::new(),
             toolset: None,
             more: None,
@@ -145,7 +134,8 @@ impl ReactAgent {
         }
         let Prepared { model, instructions, messages, tools, tool_choice } = plan;
         let blind = model.profile().vision == Some(false);
-        let mut request = Request::new(Arc::clone(model.name()), if blind { without_media(&messages) } else { messages });
+        let mut request =
+            Request::new(Arc::clone(model.name()), if blind { without_media(&messages) } else { messages });
         request.instructions = instructions;
         request.tools = Arc::clone(tools.specs());
         request.tool_choice = tool_choice;
@@ -174,7 +164,12 @@ impl Agent for ReactAgent {
         let limits = self.limits();
         let stop_when = self.0.more.as_ref().map(|more| Arc::clone(&more.stop_when)).unwrap_or_default();
         let mut turn = Turn::new(limits.steps).stop_when(stop_when);
-        let narrowed = self.0.more.as_ref().map(|more| cx.narrowed(&more.scope));
+        let narrowed = self
+            .0
+            .more
+            .as_ref()
+            .filter(|more| !more.scope.contains(cx.scope()))
+            .map(|more| cx.narrowed(&more.scope));
         let cx = narrowed.as_ref().unwrap_or(cx);
         let effects = cx.effects();
         for event in effects.recorded() {
@@ -186,7 +181,9 @@ impl Agent for ReactAgent {
                 Action::CallModel(step) => {
                     let call = self.next_call(step, cx.history());
                     offered = call.offered.clone();
-                    let Observation::Model(reply) = effects.perform(cx, None, Effect::Model(Box::new(call))).await? else {
+                    let Observation::Model(reply) =
+                        effects.perform(cx, None, Effect::Model(Box::new(call))).await?
+                    else {
                         return Err(wrong_observation());
                     };
                     turn.apply(&Event::ModelFinished(reply));
@@ -196,7 +193,8 @@ impl Agent for ReactAgent {
                         offered = self.next_call(turn.steps(), cx.history()).offered;
                     }
                     let calls = ToolCalls { message, calls, offered: offered.clone(), limits };
-                    let Observation::Tools(results) = effects.perform(cx, None, Effect::Tools(Box::new(calls))).await?
+                    let Observation::Tools(results) =
+                        effects.perform(cx, None, Effect::Tools(Box::new(calls))).await?
                     else {
                         return Err(wrong_observation());
                     };
@@ -221,7 +219,10 @@ fn wrong_observation() -> Error {
 
 impl fmt::Debug for ReactAgent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReactAgent").field("name", &self.0.name).field("model", &self.0.model).finish_non_exhaustive()
+        f.debug_struct("ReactAgent")
+            .field("name", &self.0.name)
+            .field("model", &self.0.model)
+            .finish_non_exhaustive()
     }
 }
 

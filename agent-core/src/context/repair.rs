@@ -60,7 +60,7 @@ fn close(repaired: &mut History, open: &mut Option<Arc<Message>>, results: &mut 
 /// Calls belong to assistants and results to tool messages; ids within a message are unique.
 fn without_stray_parts(message: &Arc<Message>) -> Arc<Message> {
     let mut ids = HashSet::new();
-    let keep = |part: &Part, ids: &mut HashSet<String>| match part {
+    let keep = |part: &Part, ids: &mut HashSet<Arc<str>>| match part {
         Part::ToolCall(call) => message.role() == Role::Assistant && ids.insert(call.id.clone()),
         Part::ToolResult(_) => false,
         _ => true,
@@ -83,7 +83,9 @@ pub fn without_media(history: &History) -> History {
                 return Arc::clone(message);
             }
             let note = |part: &Part| match part {
-                Part::Media(media) => Part::Text(format!("[{}: not shown, this model sees no media]", media.mime)),
+                Part::Media(media) => {
+                    Part::Text(format!("[{}: not shown, this model sees no media]", media.mime))
+                }
                 other => other.clone(),
             };
             Arc::new(Message::new(message.role(), message.parts().iter().map(note).collect()))
@@ -103,7 +105,10 @@ mod tests {
     }
 
     fn result(id: u8) -> Part {
-        Part::ToolResult(Arc::new(ToolResult::text(&ToolCall::new(id.to_string(), "t", Arguments::empty()), "ok")))
+        Part::ToolResult(Arc::new(ToolResult::text(
+            &ToolCall::new(id.to_string(), "t", Arguments::empty()),
+            "ok",
+        )))
     }
 
     fn any_message() -> impl Strategy<Value = Message> {

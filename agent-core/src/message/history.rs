@@ -26,7 +26,8 @@ type Chunk = Vec<Arc<Message>>;
 /// ```
 #[derive(Clone, Default)]
 pub struct History {
-    full: Arc<Vec<Arc<Chunk>>>,
+    /// `None` until the first chunk is full.
+    full: Option<Arc<Vec<Arc<Chunk>>>>,
     tail: Arc<Chunk>,
 }
 
@@ -37,14 +38,18 @@ impl History {
         tail.push(message.into());
         if tail.len() == CHUNK {
             let chunk = std::mem::take(&mut self.tail);
-            Arc::make_mut(&mut self.full).push(chunk);
+            Arc::make_mut(self.full.get_or_insert_default()).push(chunk);
         }
+    }
+
+    fn full(&self) -> &[Arc<Chunk>] {
+        self.full.as_ref().map_or(&[], |full| full.as_slice())
     }
 
     /// How many messages there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.full.len() * CHUNK + self.tail.len()
+        self.full().len() * CHUNK + self.tail.len()
     }
 
     /// Whether there is none.
@@ -56,22 +61,22 @@ impl History {
     /// The newest message.
     #[must_use]
     pub fn last(&self) -> Option<&Arc<Message>> {
-        self.tail.last().or_else(|| self.full.last().and_then(|chunk| chunk.last()))
+        self.tail.last().or_else(|| self.full().last().and_then(|chunk| chunk.last()))
     }
 
     /// The message at `index`, counted from the oldest.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&Arc<Message>> {
-        match self.full.get(index / CHUNK) {
+        match self.full().get(index / CHUNK) {
             Some(chunk) => chunk.get(index % CHUNK),
-            None => self.tail.get(index.checked_sub(self.full.len() * CHUNK)?),
+            None => self.tail.get(index.checked_sub(self.full().len() * CHUNK)?),
         }
     }
 
     /// All messages, oldest first.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
-        Iter { chunks: self.full.iter(), current: [].iter(), tail: self.tail.iter() }
+        Iter { chunks: self.full().iter(), current: [].iter(), tail: self.tail.iter() }
     }
 }
 

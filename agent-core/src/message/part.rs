@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Value, value::RawValue};
 
 use crate::{Error, ErrorKind, Result};
@@ -84,9 +84,9 @@ pub enum MediaSource {
 #[non_exhaustive]
 pub struct ToolCall {
     /// Chosen by the model's service; unique within its message.
-    pub id: String,
+    pub id: Arc<str>,
     /// The tool's name as the model spelled it.
-    pub name: String,
+    pub name: Arc<str>,
     /// The arguments: always a JSON object, `{}` when what came was none (see `malformed`).
     pub arguments: Arguments,
     /// Why the arguments could not be used and what came instead (at most 1,000 characters). Such a call is never run.
@@ -97,7 +97,7 @@ pub struct ToolCall {
 impl ToolCall {
     /// A call of `name` with `arguments`.
     #[must_use]
-    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Arguments) -> Self {
+    pub fn new(id: impl Into<Arc<str>>, name: impl Into<Arc<str>>, arguments: Arguments) -> Self {
         Self { id: id.into(), name: name.into(), arguments, malformed: None }
     }
 }
@@ -107,22 +107,27 @@ impl ToolCall {
 pub struct Arguments(Box<str>);
 
 impl Arguments {
-    /// Checks that `text` is a JSON object and parses it once.
+    /// Checks that `text` is a JSON object.
     ///
     /// Blank text counts as `{}`: several services send nothing for a call without arguments.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when it is not JSON, nests deeper than 128 levels, or is no object.
-    pub fn parse(text: impl Into<String>) -> Result<(Self, Value)> {
-        let mut text = text.into();
+    pub fn parse(text: impl Into<String>) -> Result<Self> {
+        Self::check(text.into()).map_err(|invalid| Error::new(ErrorKind::InvalidInput, invalid.why))
+    }
+
+    pub(crate) fn check(text: String) -> Result<Self, InvalidArguments> {
         if text.trim().is_empty() {
-            text = "{}".to_owned();
+            return Ok(Self::empty());
         }
         match serde_json::from_str(&text) {
-            Ok(value @ Value::Object(_)) => Ok((Self(text.into()), value)),
-            Ok(_) => Err(Error::new(ErrorKind::InvalidInput, "the arguments are no JSON object")),
+            Ok(Shape::Object) => Ok(Self(text.into())),
+            Ok(Shape::Other) => {
+                Err(InvalidArguments { why: "the arguments are no JSON object".to_owned(), text })
+            }
             Err(error) => {
-                Err(Error::new(ErrorKind::InvalidInput, format!("the arguments are no valid JSON: {error}")))
+                Err(InvalidArguments { why: format!("the arguments are no valid JSON: {error}"), text })
             }
         }
     }
@@ -144,6 +149,58 @@ impl Arguments {
     pub fn to_value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
     }
+}
+
+/// Reads JSON of any depth that the parser allows and keeps nothing but whether it is an object.
+enum Shape {
+    Object,
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ShapeVisitor)
+    }
+}
+
+struct ShapeVisitor;
+
+macro_rules! scalars {
+    ($($visit:ident: $type:ty),*) => {
+        $(fn $visit<E: de::Error>(self, _: $type) -> Result<Shape, E> {
+            Ok(Shape::Other)
+        })*
+    };
+}
+
+impl<'de> de::Visitor<'de> for ShapeVisitor {
+    type Value = Shape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    scalars!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+
+    fn visit_unit<E: de::Error>(self) -> Result<Shape, E> {
+        Ok(Shape::Other)
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Shape, A::Error> {
+        while items.next_element::<Shape>()?.is_some() {}
+        Ok(Shape::Other)
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut entries: A) -> Result<Shape, A::Error> {
+        while entries.next_entry::<Shape, Shape>()?.is_some() {}
+        Ok(Shape::Object)
+    }
+}
+
+/// Text that is no arguments, given back.
+pub(crate) struct InvalidArguments {
+    pub(crate) why: String,
+    pub(crate) text: String,
 }
 
 impl From<&Value> for Arguments {
@@ -177,9 +234,9 @@ impl<'de> Deserialize<'de> for Arguments {
 #[non_exhaustive]
 pub struct ToolResult {
     /// The id of the call.
-    pub call: String,
+    pub call: Arc<str>,
     /// The tool's name.
-    pub name: String,
+    pub name: Arc<str>,
     /// What the model is shown.
     pub content: Vec<Content>,
     /// Whether the call failed.
@@ -192,11 +249,17 @@ impl ToolResult {
     #[must_use]
     pub fn text(call: &ToolCall, text: impl Into<String>) -> Self {
         Self {
-            call: call.id.clone(),
-            name: call.name.clone(),
+            call: Arc::clone(&call.id),
+            name: Arc::clone(&call.name),
             content: vec![Content::Text(text.into())],
             is_error: false,
         }
+    }
+
+    /// A result of `call` made of `content`.
+    #[must_use]
+    pub fn new(call: &ToolCall, content: Vec<Content>, is_error: bool) -> Self {
+        Self { call: Arc::clone(&call.id), name: Arc::clone(&call.name), content, is_error }
     }
 
     /// An error result of `call`.

@@ -243,7 +243,10 @@ mod tests {
         let policy = Policy::new();
         assert!(matches!(policy.judge(&spec(Access::READ), &Footprint::default()), Verdict::Allow(_)));
         for access in [Access::WRITE, Access::EXECUTE, Access::NETWORK] {
-            assert!(matches!(policy.judge(&spec(access), &Footprint::default()), Verdict::Ask(_)), "{access}");
+            assert!(
+                matches!(policy.judge(&spec(access), &Footprint::default()), Verdict::Ask(_)),
+                "{access}"
+            );
         }
     }
 
@@ -256,8 +259,16 @@ mod tests {
         };
         assert_eq!(judge(&["docs/a.md"]), Verdict::Allow("allow write:docs/*".into()));
         assert_eq!(judge(&["src/a.rs"]), Verdict::Ask("ask w*".into()));
-        assert_eq!(judge(&["docs/a.md", "src/a.rs"]), Verdict::Ask("ask w*".into()), "one path is not covered");
-        assert_eq!(judge(&["docs/a.lock"]), Verdict::Deny("deny write:*.lock".into()), "equal length: deny wins");
+        assert_eq!(
+            judge(&["docs/a.md", "src/a.rs"]),
+            Verdict::Ask("ask w*".into()),
+            "one path is not covered"
+        );
+        assert_eq!(
+            judge(&["docs/a.lock"]),
+            Verdict::Deny("deny write:*.lock".into()),
+            "equal length: deny wins"
+        );
         assert_eq!(judge(&[]), Verdict::Ask("ask w*".into()), "a subject pattern needs a subject");
     }
 }

@@ -53,7 +53,8 @@ impl Scope {
     /// The same scope with at most the tools named.
     #[must_use]
     pub fn with_tools<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
-        let named = Self { access: Access::ALL, tools: Some(Arc::new(names.into_iter().map(Into::into).collect())) };
+        let named =
+            Self { access: Access::ALL, tools: Some(Arc::new(names.into_iter().map(Into::into).collect())) };
         self.narrow(&named)
     }
 
@@ -93,7 +94,9 @@ impl Scope {
     pub fn admits(&self, spec: &ToolSpec, footprint: &Footprint) -> Result<(), String> {
         let name = spec.name();
         if !self.has_tool(name) {
-            return Err(format!("the tool `{name}` is outside this agent's scope; it holds other tools only"));
+            return Err(format!(
+                "the tool `{name}` is outside this agent's scope; it holds other tools only"
+            ));
         }
         let needed = spec.access() | footprint.access;
         if !self.access.contains(needed) {

@@ -1,8 +1,10 @@
 //! Deltas → message: the fold that every reader of a stream shares.
 
+use std::sync::Arc;
+
 use crate::{
     Error, ErrorKind, Result, Usage,
-    message::{Message, Part, Reasoning, Role},
+    message::{Message, Part, Reasoning, Role, ToolCall},
 };
 
 use super::{Delta, Finish, FinishReason};
@@ -44,8 +46,8 @@ pub struct Assembler {
     bytes: usize,
     parts: Vec<Piece>,
     /// Position in `parts` of each call, with the index that the wire uses for it.
-    calls: Vec<(usize, usize)>,
-    dropped: Vec<usize>,
+    calls: Vec<(u32, usize)>,
+    dropped: Vec<u32>,
     finish: Option<Finish>,
     usage: Usage,
     response_id: Option<Box<str>>,
@@ -64,9 +66,9 @@ enum Piece {
 #[non_exhaustive]
 pub struct RawCall {
     /// The service's id; may be empty.
-    pub id: String,
+    pub id: Arc<str>,
     /// The tool's name.
-    pub name: String,
+    pub name: Arc<str>,
     /// JSON text, as far as it came.
     pub arguments: String,
 }
@@ -83,6 +85,7 @@ impl Assembler {
     /// # Errors
     /// [`ErrorKind::TooLarge`] when the reply outgrows its bounds, [`ErrorKind::Protocol`] when something follows
     /// the end or arguments come for a call that never began.
+    #[inline]
     pub fn push(&mut self, delta: &Delta) -> Result<()> {
         match delta {
             Delta::Text(text) => self.append(text, Kind::Text),
@@ -167,8 +170,11 @@ impl Assembler {
     fn not_finished(&self) -> Result<()> {
         match self.finish {
             None => Ok(()),
-            Some(_) => Err(Error::new(ErrorKind::Protocol, "the model's service sent content after the end of its reply")
-                .during("model.stream")),
+            Some(_) => Err(Error::new(
+                ErrorKind::Protocol,
+                "the model's service sent content after the end of its reply",
+            )
+            .during("model.stream")),
         }
     }
 
@@ -178,7 +184,10 @@ impl Assembler {
         if self.bytes > self.limits.bytes {
             return Err(Error::new(
                 ErrorKind::TooLarge,
-                format!("the model's reply is larger than {} bytes; lower its output limit", self.limits.bytes),
+                format!(
+                    "the model's reply is larger than {} bytes; lower its output limit",
+                    self.limits.bytes
+                ),
             )
             .during("model.stream"));
         }
@@ -197,7 +206,8 @@ impl Assembler {
             (_, Kind::Text) => self.parts.push(Piece::Done(Part::Text(text.to_owned()))),
             (_, Kind::Refusal) => self.parts.push(Piece::Done(Part::Refusal(text.to_owned()))),
             (_, Kind::Reasoning) => {
-                self.parts.push(Piece::Done(Part::Reasoning(Reasoning { text: text.to_owned(), signature: None })));
+                self.parts
+                    .push(Piece::Done(Part::Reasoning(Reasoning { text: text.to_owned(), signature: None })));
             }
         }
         Ok(())
@@ -217,7 +227,7 @@ impl Assembler {
         Ok(())
     }
 
-    fn start_call(&mut self, index: usize, id: &str, name: &str) -> Result<()> {
+    fn start_call(&mut self, index: u32, id: &Arc<str>, name: &Arc<str>) -> Result<()> {
         self.grow(id.len() + name.len())?;
         if self.calls.len() >= self.limits.tool_calls {
             self.dropped.push(index);
@@ -225,14 +235,14 @@ impl Assembler {
         }
         self.calls.push((index, self.parts.len()));
         self.parts.push(Piece::Call(RawCall {
-            id: id.to_owned(),
-            name: name.to_owned(),
+            id: Arc::clone(id),
+            name: Arc::clone(name),
             arguments: String::new(),
         }));
         Ok(())
     }
 
-    fn extend_call(&mut self, index: usize, text: &str) -> Result<()> {
+    fn extend_call(&mut self, index: u32, text: &str) -> Result<()> {
         self.grow(text.len())?;
         let place = self.calls.iter().rev().find(|(wire, _)| *wire == index).map(|(_, place)| *place);
         match place.and_then(|place| self.parts.get_mut(place)) {
@@ -251,9 +261,12 @@ impl Assembler {
                 Ok(())
             }
             _ if self.dropped.contains(&index) => Ok(()),
-            _ => Err(Error::new(ErrorKind::Protocol, "the model's service sent arguments for a call that never began")
-                .with("index", index.to_string())
-                .during("model.stream")),
+            _ => Err(Error::new(
+                ErrorKind::Protocol,
+                "the model's service sent arguments for a call that never began",
+            )
+            .with("index", index.to_string())
+            .during("model.stream")),
         }
     }
 }
@@ -286,22 +299,22 @@ pub struct Assembled {
 
 impl Assembled {
     /// The message, with each raw call turned into a part by `check`.
-    pub fn into_message_with(self, mut check: impl FnMut(RawCall) -> Part) -> Message {
-        let parts = self
+    pub fn into_message_with(self, mut check: impl FnMut(RawCall) -> ToolCall) -> Message {
+        let mut parts: Vec<Part> = self
             .parts
             .into_iter()
             .map(|piece| match piece {
                 Piece::Done(part) => part,
-                Piece::Call(call) => check(call),
+                Piece::Call(call) => Part::ToolCall(check(call)),
             })
             .collect();
+        crate::tool::make_ids_unique(&mut parts);
         Message::new(Role::Assistant, parts)
     }
 
     /// The message; arguments that are no JSON object are marked as malformed.
     #[must_use]
     pub fn into_message(self) -> Message {
-        let mut ids = crate::tool::CallIds::default();
-        self.into_message_with(|raw| Part::ToolCall(crate::tool::check_call(raw, &mut ids, None).0))
+        self.into_message_with(|raw| crate::tool::check_call(raw, None))
     }
 }

@@ -82,7 +82,11 @@ impl CallContext {
     /// A context outside any run.
     #[must_use]
     pub fn new() -> Self {
-        Self { cancel: CancellationToken::new(), session: None, run: None, egress: Egress::Any, timeout: None }
+        Self::within(CancellationToken::new())
+    }
+
+    pub(crate) fn within(cancel: CancellationToken) -> Self {
+        Self { cancel, session: None, run: None, egress: Egress::Any, timeout: None }
     }
 
     /// Narrows where the call may connect to.

@@ -1,6 +1,6 @@
 //! A model: a provider, the model's name there, what is known about it, and how to call it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use super::{DeltaStream, Params, Profile, Provider, Request};
 use crate::{Money, Result, Usage, message::History, provider::CallContext};
@@ -22,6 +22,7 @@ pub struct Model(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     provider: Arc<dyn Provider>,
+    provider_name: Arc<str>,
     name: Arc<str>,
     profile: Profile,
     params: Arc<Params>,
@@ -30,7 +31,13 @@ struct Inner {
 impl Model {
     /// The model that `provider` knows as `name`.
     pub fn new(provider: Arc<dyn Provider>, name: impl Into<Arc<str>>) -> Self {
-        Self(Arc::new(Inner { provider, name: name.into(), profile: Profile::default(), params: Arc::default() }))
+        Self(Arc::new(Inner {
+            provider_name: provider.name().into(),
+            provider,
+            name: name.into(),
+            profile: Profile::default(),
+            params: Arc::default(),
+        }))
     }
 
     /// The same model with facts about it.
@@ -52,6 +59,7 @@ impl Model {
     pub fn layer(mut self, wrap: impl FnOnce(Arc<dyn Provider>) -> Arc<dyn Provider>) -> Self {
         let inner = Arc::make_mut(&mut self.0);
         inner.provider = wrap(Arc::clone(&inner.provider));
+        inner.provider_name = inner.provider.name().into();
         self
     }
 
@@ -59,6 +67,12 @@ impl Model {
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
+    }
+
+    /// The service's name.
+    #[must_use]
+    pub fn provider_name(&self) -> &Arc<str> {
+        &self.0.provider_name
     }
 
     /// The service.
@@ -91,8 +105,13 @@ impl Model {
     ///
     /// # Errors
     /// Those of [`Provider::stream`].
-    pub async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream> {
-        self.0.provider.stream(request, cx).await
+    pub fn stream<'a>(
+        &'a self,
+        request: Request,
+        cx: &'a CallContext,
+    ) -> Pin<Box<dyn Future<Output = Result<DeltaStream>> + Send + 'a>> {
+        // Not through the implementation for `Arc`, which would box the future a second time.
+        (*self.0.provider).stream(request, cx)
     }
 
     /// What `usage` costs at this model's prices; `None` when either is unknown.

@@ -31,9 +31,9 @@ impl Request {
     pub fn new(model: impl Into<Arc<str>>, messages: History) -> Self {
         Self {
             model: model.into(),
-            instructions: "".into(),
+            instructions: Arc::default(),
             messages,
-            tools: [].into(),
+            tools: Arc::default(),
             tool_choice: ToolChoice::Auto,
             params: Arc::default(),
         }

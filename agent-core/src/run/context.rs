@@ -1,6 +1,7 @@
 //! What an agent runs in: it carries what narrows on the way down, and nothing else.
 
 use std::{
+    collections::VecDeque,
     fmt,
     sync::{
         Arc,
@@ -14,7 +15,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Effect, Effects, Emitter, Limits, ModelCall, Observation, Observer, Outcome, PendingCall, Spawn, Task, ToolCalls,
+    Effect, Effects, Emitter, Limits, ModelCall, Observation, Observer, Outcome, PendingCall, Spawn, Task,
+    ToolCalls,
 };
 use crate::{
     Clock, Error, ErrorKind, Result, RunId, SessionId, Timestamp,
@@ -149,8 +151,7 @@ impl RunContext {
     }
 
     pub(crate) fn call_context(&self) -> CallContext {
-        let mut cx = CallContext::new().with_egress(self.0.env.egress);
-        cx.cancel = self.0.cancel.clone();
+        let mut cx = CallContext::within(self.0.cancel.clone()).with_egress(self.0.env.egress);
         cx.session = Some(self.session().clone());
         cx.run = Some(self.run());
         cx
@@ -158,7 +159,8 @@ impl RunContext {
 
     pub(crate) fn progress(&self, call: &str, text: String) {
         let progress = Event::Progress(Arc::new(Progress { call: call.to_owned(), text }));
-        self.0.emitter.emit(&mut vec![Envelope::new(Arc::clone(&self.0.origin), 0, self.clock(), progress)]);
+        let envelope = Envelope::new(Arc::clone(&self.0.origin), 0, self.clock(), progress);
+        self.0.emitter.emit(&mut VecDeque::from([envelope]));
     }
 
     /// Performs one effect of a hand-written agent, or answers it from the journal.
@@ -186,7 +188,12 @@ impl RunContext {
     ///
     /// # Errors
     /// The model's error, or [`ErrorKind::Cancelled`].
-    pub async fn call_model_with(&self, model: &Model, request: Request, tools: Tools) -> Result<Arc<ModelFinished>> {
+    pub async fn call_model_with(
+        &self,
+        model: &Model,
+        request: Request,
+        tools: Tools,
+    ) -> Result<Arc<ModelFinished>> {
         let call = ModelCall {
             model: model.clone(),
             request: request.with_tools(Arc::clone(tools.specs())),
@@ -235,7 +242,12 @@ impl RunContext {
     ///
     /// # Errors
     /// As [`RunContext::spawn`].
-    pub async fn spawn_in(&self, agent: Arc<dyn Agent>, task: impl Into<Task>, scope: Scope) -> Result<Child> {
+    pub async fn spawn_in(
+        &self,
+        agent: Arc<dyn Agent>,
+        task: impl Into<Task>,
+        scope: Scope,
+    ) -> Result<Child> {
         let spawn = Spawn { agent, task: task.into(), scope };
         match self.perform(Effect::Spawn(Box::new(spawn))).await? {
             Observation::Spawned(session) => Ok(Child(session)),
@@ -309,7 +321,10 @@ impl RunContext {
 
 impl fmt::Debug for RunContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunContext").field("origin", &self.0.origin).field("scope", &self.0.scope).finish_non_exhaustive()
+        f.debug_struct("RunContext")
+            .field("origin", &self.0.origin)
+            .field("scope", &self.0.scope)
+            .finish_non_exhaustive()
     }
 }
 
@@ -354,7 +369,10 @@ fn digest(effect: &Effect) -> Digest {
             text(serde_json::to_string(&call.request)).as_bytes(),
         ]),
         Effect::Tools(calls) => {
-            let pieces = calls.message.tool_calls().flat_map(|call| [call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
+            let pieces = calls
+                .message
+                .tool_calls()
+                .flat_map(|call| [call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
             Digest::of(std::iter::once(b"tools".as_slice()).chain(pieces))
         }
         Effect::Spawn(spawn) => Digest::of([

@@ -106,7 +106,10 @@ pub struct Spawn {
 
 impl fmt::Debug for Spawn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spawn").field("agent", &self.agent.name()).field("task", &self.task).finish_non_exhaustive()
+        f.debug_struct("Spawn")
+            .field("agent", &self.agent.name())
+            .field("task", &self.task)
+            .finish_non_exhaustive()
     }
 }
 

@@ -31,7 +31,7 @@ impl Emitter {
     }
 
     /// Hands over all events of `batch`, which is then empty.
-    pub(crate) fn emit(&self, batch: &mut Vec<Envelope>) {
+    pub(crate) fn emit(&self, batch: &mut VecDeque<Envelope>) {
         for observer in &*self.observers {
             for event in &*batch {
                 observer.on_event(event);
@@ -64,13 +64,18 @@ impl Sink {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, batch: &mut Vec<Envelope>) {
+    fn push(&self, batch: &mut VecDeque<Envelope>) {
         let mut queue = self.lock();
         if queue.abandoned {
             batch.clear();
             return;
         }
-        queue.events.extend(batch.drain(..));
+        // A long burst moves as a whole when the reader has emptied the queue; a short one keeps its buffer.
+        if queue.events.is_empty() && batch.len() > 8 {
+            std::mem::swap(&mut queue.events, batch);
+        } else {
+            queue.events.append(batch);
+        }
         let waker = queue.waker.take();
         drop(queue);
         if let Some(waker) = waker {

@@ -97,7 +97,12 @@ pub(crate) async fn execute(
         Err((outcome, error)) => (outcome, Some(error)),
     };
     close(&journal, &origin, &env, &outcome);
-    let committed = tokio::time::timeout(CLEAN_UP, journal.commit(&within.emitter)).await;
+    // Only a cancelled run is pressed for time: others wait for their store.
+    let committed = if within.cancel.is_cancelled() {
+        Box::pin(tokio::time::timeout(CLEAN_UP, journal.commit(&within.emitter))).await
+    } else {
+        Ok(journal.commit(&within.emitter).await)
+    };
     match (error, committed) {
         (Some(error), _) => Err(error),
         (None, Ok(Ok(()))) => match &outcome.status {
@@ -106,16 +111,22 @@ pub(crate) async fn execute(
         },
         (None, Ok(Err(error))) => Err(error),
         (None, Err(_)) => {
-            Err(Error::new(ErrorKind::Timeout, "the store did not take the run's last events in time").during("store.append"))
+            Err(Error::new(ErrorKind::Timeout, "the store did not take the run's last events in time")
+                .during("store.append"))
         }
     }
 }
 
-fn admit(journal: &Journal, agent: &dyn Agent, admission: Admission, within: &Within) -> Result<(Arc<Origin>, Task, Event)> {
-    let name = agent.name();
+fn admit(
+    journal: &Journal,
+    agent: &dyn Agent,
+    admission: Admission,
+    within: &Within,
+) -> Result<(Arc<Origin>, Task, Event)> {
+    let name: Arc<str> = agent.name().into();
     let path: Arc<str> = match &within.path {
         Some(above) => format!("{above}/{name}").into(),
-        None => name.into(),
+        None => Arc::clone(&name),
     };
     let session = journal.session().clone();
     match admission {
@@ -128,12 +139,16 @@ fn admit(journal: &Journal, agent: &dyn Agent, admission: Admission, within: &Wi
         Admission::Resume => {
             let run = journal.read(|state| state.run().cloned());
             let run = run.ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, "the session has no unfinished run; start one").with("session", session.as_str())
+                Error::new(ErrorKind::NotFound, "the session has no unfinished run; start one")
+                    .with("session", session.as_str())
             })?;
             if run.agent != name {
                 return Err(Error::new(
                     ErrorKind::Config,
-                    format!("the run was started by the agent `{}`; resume it with that one, not with `{name}`", run.agent),
+                    format!(
+                        "the run was started by the agent `{}`; resume it with that one, not with `{name}`",
+                        run.agent
+                    ),
                 )
                 .with("session", session.as_str()));
             }
@@ -161,16 +176,22 @@ fn check_prompt(task: &Task) -> Result<()> {
 }
 
 /// Runs the agent; the second value tells whether its deadline passed.
-async fn run_agent(agent: &dyn Agent, task: Task, cx: &RunContext, deadline: Option<Timestamp>) -> (Result<Outcome>, bool) {
+async fn run_agent(
+    agent: &dyn Agent,
+    task: Task,
+    cx: &RunContext,
+    deadline: Option<Timestamp>,
+) -> (Result<Outcome>, bool) {
     let mut run = std::pin::pin!(AssertUnwindSafe(agent.run(task, cx)).catch_unwind());
     let mut late = false;
     let ended = match deadline {
         None => run.await,
         Some(deadline) => {
+            let mut over = Box::pin(tokio::time::sleep(deadline.since(cx.clock())));
             tokio::select! {
                 biased;
                 ended = &mut run => ended,
-                () = tokio::time::sleep(deadline.since(cx.clock())) => {
+                () = &mut over => {
                     late = true;
                     cx.cancellation().cancel();
                     run.await

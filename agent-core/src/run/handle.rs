@@ -142,6 +142,9 @@ impl Stream for RunHandle {
 
 impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunHandle").field("run", &self.run).field("session", &self.session).finish_non_exhaustive()
+        f.debug_struct("RunHandle")
+            .field("run", &self.run)
+            .field("session", &self.session)
+            .finish_non_exhaustive()
     }
 }

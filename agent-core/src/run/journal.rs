@@ -3,14 +3,17 @@
 //! What is staged is part of the state at once, and is committed before any effect leaves the process. So a step
 //! with one tool costs two transactions.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
 use super::{Emitter, Outcome};
 use crate::{
-    Error, ErrorRecord, Result, SessionId, Timestamp,
+    ErrorRecord, Result, SessionId, Timestamp,
     event::{Envelope, Event, Origin},
     session::{Batch, ReadRange, Row, SessionFilter, SessionHead, SessionRecord, SessionState, SharedStore},
 };
@@ -30,7 +33,9 @@ pub(crate) struct Journal {
 #[derive(Debug)]
 struct Inner {
     state: SessionState,
-    staged: Vec<Envelope>,
+    staged: VecDeque<Envelope>,
+    /// An empty buffer, kept between commits.
+    spare: VecDeque<Envelope>,
     /// Number of the newest event that the store has.
     committed: u64,
     /// A commit whose answer was never seen, since its future was dropped: exactly these rows are sent again.
@@ -47,10 +52,6 @@ impl Journal {
     }
 
     /// A session that the store knows.
-    pub(crate) async fn open(store: SharedStore, id: &SessionId) -> Result<Self> {
-        Self::find(store, id).await?.ok_or_else(|| Error::no_session(id).during("session.open"))
-    }
-
     pub(crate) async fn find(store: SharedStore, id: &SessionId) -> Result<Option<Self>> {
         let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else { return Ok(None) };
         let mut state = SessionState::default();
@@ -79,11 +80,19 @@ impl Journal {
 
     fn with(store: SharedStore, record: SessionRecord, state: SessionState, recorded: Vec<Event>) -> Self {
         let committed = state.head().seq;
-        let inner = Inner { state, staged: Vec::new(), committed, attempt: None, broken: None, recorded };
+        let inner = Inner {
+            state,
+            staged: VecDeque::new(),
+            spare: VecDeque::new(),
+            committed,
+            attempt: None,
+            broken: None,
+            recorded,
+        };
         Self {
             store,
             record,
-            writer: Uuid::now_v7().as_u64_pair().1,
+            writer: Uuid::new_v4().as_u64_pair().0,
             committing: AsyncMutex::new(()),
             inner: Mutex::new(inner),
         }
@@ -143,7 +152,7 @@ impl Journal {
         let seq = inner.state.head().seq + 1;
         let envelope = Envelope::new(Arc::clone(origin), seq, at, event);
         inner.state.apply(&envelope);
-        inner.staged.push(envelope);
+        inner.staged.push_back(envelope);
         seq
     }
 
@@ -167,9 +176,12 @@ impl Journal {
                 return Err(error);
             }
             inner.committed = expected.saturating_add(count as u64);
-            let mut events: Vec<_> = inner.staged.drain(..count).collect();
+            let mut events = std::mem::take(&mut inner.spare);
+            events.extend(inner.staged.drain(..count));
             drop(inner);
             emitter.emit(&mut events);
+            events.clear();
+            self.lock().spare = events;
         }
     }
 

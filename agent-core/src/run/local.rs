@@ -3,20 +3,20 @@
 use std::{
     collections::HashMap,
     fmt,
+    future::Future,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use async_trait::async_trait;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{
-    Admission, Effect, Effects, Journal, Observation, Outcome, Pause, RunContext, Spawn, Status, Within, execute,
-    model_call,
-    tool_call,
+    Admission, Effect, Effects, Journal, Observation, Outcome, Pause, RunContext, Spawn, Status, Within,
+    execute, model_call, tool_call,
 };
 use crate::{
     Error, ErrorKind, Result, SessionId, Timestamp,
@@ -53,7 +53,11 @@ impl LocalEffects {
     }
 
     pub(crate) fn stage(&self, cx: &RunContext, event: Event) -> u64 {
-        self.journal.stage(cx.origin(), cx.clock(), event)
+        self.stage_at(cx, cx.clock(), event)
+    }
+
+    pub(crate) fn stage_at(&self, cx: &RunContext, at: Timestamp, event: Event) -> u64 {
+        self.journal.stage(cx.origin(), at, event)
     }
 
     pub(crate) async fn commit(&self, cx: &RunContext) -> Result<()> {
@@ -100,7 +104,13 @@ impl LocalEffects {
         }
     }
 
-    async fn spawn(&self, cx: &RunContext, key: Option<EffectKey>, recorded: &[Event], spawn: Spawn) -> Result<Observation> {
+    async fn spawn(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        spawn: Spawn,
+    ) -> Result<Observation> {
         let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a child needs a keyed effect"))?;
         let run_seq = self.journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
         let child = self.journal.session().child(run_seq, key.ordinal)?;
@@ -174,8 +184,11 @@ impl LocalEffects {
         let mut waiting = FuturesUnordered::new();
         for child in children {
             let outcome = self.children().get(&child).cloned().ok_or_else(|| {
-                Error::new(ErrorKind::InvalidInput, "this child was waited for already, or is no child of this run")
-                    .with("child", child.as_str())
+                Error::new(
+                    ErrorKind::InvalidInput,
+                    "this child was waited for already, or is no child of this run",
+                )
+                .with("child", child.as_str())
             })?;
             waiting.push(ended(child, outcome));
         }
@@ -190,7 +203,10 @@ impl LocalEffects {
                 }
             }
         }
-        Err(pause.map_or_else(|| Error::new(ErrorKind::InvalidInput, "there is no child to wait for"), Error::paused))
+        Err(pause.map_or_else(
+            || Error::new(ErrorKind::InvalidInput, "there is no child to wait for"),
+            Error::paused,
+        ))
     }
 
     /// The end of a wait that survives a restart: recorded when it begins.
@@ -214,7 +230,13 @@ impl LocalEffects {
         Ok(until)
     }
 
-    async fn sleep(&self, cx: &RunContext, key: Option<EffectKey>, recorded: &[Event], time: Duration) -> Result<Observation> {
+    async fn sleep(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        time: Duration,
+    ) -> Result<Observation> {
         if recorded.iter().any(|event| matches!(event, Event::Observed(_))) {
             return Ok(Observation::Slept);
         }
@@ -228,18 +250,24 @@ impl LocalEffects {
         Ok(Observation::Slept)
     }
 
-    fn signal(&self, cx: &RunContext, key: Option<EffectKey>, recorded: &[Event], name: String) -> Result<Observation> {
+    fn signal(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        name: &str,
+    ) -> Result<Observation> {
         if let Some(value) = observed(recorded) {
             // It was taken before; the fold after a restart holds it again.
-            self.journal.take_signal(&name);
+            self.journal.take_signal(name);
             return Ok(Observation::Signal(value));
         }
-        match self.journal.take_signal(&name) {
+        match self.journal.take_signal(name) {
             Some(value) => {
                 self.observe(cx, key, value.clone());
                 Ok(Observation::Signal(value))
             }
-            None => Err(Error::paused(Pause::Signal { name, until: None })),
+            None => Err(Error::paused(Pause::Signal { name: name.to_owned(), until: None })),
         }
     }
 
@@ -250,7 +278,8 @@ impl LocalEffects {
         recorded: &[Event],
         make: impl FnOnce() -> T,
     ) -> Result<T> {
-        let broken = |error| Error::new(ErrorKind::Corrupt, "a recorded observation cannot be read").caused_by(error);
+        let broken =
+            |error| Error::new(ErrorKind::Corrupt, "a recorded observation cannot be read").caused_by(error);
         if let Some(value) = observed(recorded) {
             return serde_json::from_value(value).map_err(broken);
         }
@@ -260,23 +289,53 @@ impl LocalEffects {
     }
 }
 
-#[async_trait]
-impl Effects for LocalEffects {
-    async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
-        let recorded = self.take_recorded(key)?;
+impl LocalEffects {
+    async fn perform_other(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: Vec<Event>,
+        effect: Effect,
+    ) -> Result<Observation> {
         match effect {
-            Effect::Model(call) => {
-                model_call::perform(self, cx, key, &recorded, *call).await.map(Observation::Model)
-            }
-            Effect::Tools(calls) => {
-                tool_call::perform(self, cx, key, &recorded, *calls).await.map(Observation::Tools)
+            Effect::Model(_) | Effect::Tools(_) => {
+                Err(Error::new(ErrorKind::Internal, "this effect has its own future"))
             }
             Effect::Spawn(spawn) => self.spawn(cx, key, &recorded, *spawn).await,
-            Effect::WaitAny { children, timeout } => self.wait_any(cx, key, &recorded, children, timeout).await,
-            Effect::Signal { name } => self.signal(cx, key, &recorded, name),
+            Effect::WaitAny { children, timeout } => {
+                self.wait_any(cx, key, &recorded, children, timeout).await
+            }
+            Effect::Signal { name } => self.signal(cx, key, &recorded, &name),
             Effect::Sleep(time) => self.sleep(cx, key, &recorded, time).await,
             Effect::Now => self.note(cx, key, &recorded, || cx.clock()).map(Observation::Now),
-            Effect::NewId => self.note(cx, key, &recorded, || Uuid::now_v7().to_string()).map(Observation::Id),
+            Effect::NewId => {
+                self.note(cx, key, &recorded, || Uuid::now_v7().to_string()).map(Observation::Id)
+            }
+        }
+    }
+}
+
+impl Effects for LocalEffects {
+    // Written out so that each effect's future is a box of its own size: the model call's is by far the largest.
+    fn perform<'a, 'b, 'c>(
+        &'a self,
+        cx: &'b RunContext,
+        key: Option<EffectKey>,
+        effect: Effect,
+    ) -> Pin<Box<dyn Future<Output = Result<Observation>> + Send + 'c>>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        let recorded = match self.take_recorded(key) {
+            Ok(recorded) => recorded,
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
+        match effect {
+            Effect::Model(call) => Box::pin(model_call::perform(self, cx, key, recorded, call)),
+            Effect::Tools(calls) => Box::pin(tool_call::perform(self, cx, key, recorded, calls)),
+            other => Box::pin(self.perform_other(cx, key, recorded, other)),
         }
     }
 
@@ -333,7 +392,10 @@ async fn finished(journal: &Journal) -> Result<Option<Outcome>> {
     journal.last_outcome().await
 }
 
-async fn ended(child: SessionId, mut outcome: watch::Receiver<Option<Outcome>>) -> (SessionId, Result<Outcome>) {
+async fn ended(
+    child: SessionId,
+    mut outcome: watch::Receiver<Option<Outcome>>,
+) -> (SessionId, Result<Outcome>) {
     let result = match outcome.wait_for(Option::is_some).await {
         Ok(outcome) => outcome.clone().ok_or_else(Error::cancelled),
         Err(_) => Err(Error::new(ErrorKind::Internal, "a child's task ended without an outcome")),

@@ -1,19 +1,23 @@
 //! One model call: started event, streamed deltas, finished message.
 
 use std::{
+    collections::VecDeque,
     future::Future,
-    pin::pin,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
-use super::{ModelCall, RunContext, local::LocalEffects};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
     Error, ErrorKind, Result, Timestamp,
     event::{EffectKey, Envelope, Event, ModelFinished, ModelStarted, Warning},
-    message::Part,
     provider::{Assembled, Assembler, Delta, DeltaStream, FinishReason},
-    tool::{CallIds, check_call},
+    tool::check_call,
 };
 
 /// Deltas handed to the reader at once, and between two chances for other tasks.
@@ -23,58 +27,68 @@ pub(crate) async fn perform(
     local: &LocalEffects,
     cx: &RunContext,
     key: Option<EffectKey>,
-    recorded: &[Event],
-    call: ModelCall,
-) -> Result<Arc<ModelFinished>> {
+    recorded: Vec<Event>,
+    call: Box<ModelCall>,
+) -> Result<Observation> {
     for event in recorded {
         if let Event::ModelFinished(reply) = event {
-            return reply.error.as_ref().map_or_else(|| Ok(Arc::clone(reply)), |error| Err(error.to_error()));
+            return match &reply.error {
+                Some(error) => Err(error.to_error()),
+                None => Ok(Observation::Model(reply)),
+            };
         }
     }
     let started = cx.clock();
     let step = call.step;
     let model = call.model.clone();
-    let start = ModelStarted { step, provider: model.provider().name().to_owned(), model: Arc::clone(model.name()), key };
-    let seq = local.stage(cx, Event::ModelStarted(Arc::new(start)));
+    let start = ModelStarted {
+        step,
+        provider: Arc::clone(model.provider_name()),
+        model: Arc::clone(model.name()),
+        key,
+    };
+    let seq = local.stage_at(cx, started, Event::ModelStarted(Arc::new(start)));
     local.commit(cx).await?;
 
     let mut assembler = Assembler::default();
     let offered = call.offered.clone();
     let repair = call.repair.clone();
-    let streamed = reply(cx, call, seq, &mut assembler).await;
+    let streamed = reply(cx, call, seq, started, &mut assembler).await;
     let (reply, error) = match streamed {
         Ok(()) if assembler.is_finished() => (assembler.finish()?, None),
         Ok(()) => (assembler.abort(FinishReason::Error), Some(Assembler::cut_off())),
-        Err(error) if error.kind() == ErrorKind::Cancelled => (assembler.abort(FinishReason::Cancelled), Some(error)),
+        Err(error) if error.kind() == ErrorKind::Cancelled => {
+            (assembler.abort(FinishReason::Cancelled), Some(error))
+        }
         Err(error) => (assembler.abort(FinishReason::Error), Some(error)),
     };
     report_losses(local, cx, &reply);
-    let Assembled { finish, usage, response_id, model: answered, .. } = &reply;
-    let mut finished = ModelFinished {
-        step,
-        cost: model.cost(usage),
-        finish: finish.clone(),
-        usage: *usage,
-        model: answered.clone(),
-        response: response_id.clone(),
-        micros: u64::try_from(cx.clock().since(started).as_micros()).unwrap_or(u64::MAX),
-        error: error.as_ref().map(Error::record),
-        key,
-        message: Arc::new(crate::message::Message::assistant("")),
-    };
-    let mut ids = CallIds::default();
+    let (usage, finish) = (reply.usage, reply.finish.clone());
+    let (response, answered) = (reply.response_id.clone(), reply.model.clone());
     let cut_off = error.is_some();
-    finished.message = Arc::new(reply.into_message_with(|mut raw| {
+    let ended = cx.clock();
+    let message = reply.into_message_with(|mut raw| {
         // CM14: a call that was cut off has no arguments, and is never run.
         if cut_off {
             raw.arguments.clear();
         }
-        let hook = repair.as_deref().filter(|_| !cut_off).map(|hook| (hook, &offered));
-        Part::ToolCall(check_call(raw, &mut ids, hook).0)
-    }));
+        check_call(raw, repair.as_deref().filter(|_| !cut_off).map(|hook| (hook, &offered)))
+    });
+    let finished = ModelFinished {
+        step,
+        message: Arc::new(message),
+        cost: model.cost(&usage),
+        finish,
+        usage,
+        model: answered,
+        response,
+        micros: u64::try_from(ended.since(started).as_micros()).unwrap_or(u64::MAX),
+        error: error.as_ref().map(Error::record),
+        key,
+    };
     let finished = Arc::new(finished);
-    local.stage(cx, Event::ModelFinished(Arc::clone(&finished)));
-    error.map_or(Ok(finished), Err)
+    local.stage_at(cx, ended, Event::ModelFinished(Arc::clone(&finished)));
+    error.map_or(Ok(Observation::Model(finished)), Err)
 }
 
 fn report_losses(local: &LocalEffects, cx: &RunContext, reply: &Assembled) {
@@ -88,35 +102,71 @@ fn report_losses(local: &LocalEffects, cx: &RunContext, reply: &Assembled) {
 }
 
 /// Streams one reply into `assembler`, shows its deltas, and ends early on a cancel or when the model stays silent.
-async fn reply(cx: &RunContext, call: ModelCall, seq: u64, assembler: &mut Assembler) -> Result<()> {
+async fn reply(
+    cx: &RunContext,
+    call: Box<ModelCall>,
+    seq: u64,
+    started: Timestamp,
+    assembler: &mut Assembler,
+) -> Result<()> {
+    if cx.cancellation().is_cancelled() {
+        return Err(Error::cancelled());
+    }
     let call_cx = cx.call_context();
-    let silence = call.silence;
-    let mut cancelled = pin!(cx.cancellation().cancelled());
-    let mut silent = pin!(tokio::time::sleep(silence));
-    let too_silent = || {
-        Error::new(ErrorKind::Timeout, format!("the model said nothing for {} s; try again", silence.as_secs()))
-            .during("model.stream")
+    let mut patience = Patience { cx, silence: call.silence, cancelled: None, timer: None };
+    let ModelCall { model, request, .. } = *call;
+    let mut start = model.stream(request, &call_cx);
+    let stream = std::future::poll_fn(|task| match start.as_mut().poll(task) {
+        Poll::Pending => patience.poll(task, false).map(Err),
+        ready @ Poll::Ready(_) => ready,
+    })
+    .await?;
+    drop(start);
+    let mut pump = Pump {
+        cx,
+        seq,
+        assembler,
+        stream,
+        burst: VecDeque::new(),
+        at: started,
+        has_text: false,
+        moved: false,
     };
-    let stream = tokio::select! {
-        biased;
-        () = &mut cancelled => return Err(Error::cancelled()),
-        stream = call.model.stream(call.request, &call_cx) => stream?,
-        () = &mut silent => return Err(too_silent()),
-    };
-    let mut pump = Pump { cx, seq, assembler, stream, burst: Vec::new(), has_text: false, moved: false };
-    std::future::poll_fn(|task| {
-        if let Poll::Ready(result) = pump.poll(task) {
-            return Poll::Ready(result);
+    std::future::poll_fn(|task| match pump.poll(task) {
+        Poll::Pending => {
+            let moved = std::mem::take(&mut pump.moved);
+            patience.poll(task, moved).map(Err)
         }
-        if cancelled.as_mut().poll(task).is_ready() {
-            return Poll::Ready(Err(Error::cancelled()));
-        }
-        if std::mem::take(&mut pump.moved) {
-            silent.as_mut().reset(tokio::time::Instant::now() + silence);
-        }
-        silent.as_mut().poll(task).map(|()| Err(too_silent()))
+        ready @ Poll::Ready(_) => ready,
     })
     .await
+}
+
+/// What ends a wait for the model: a cancel, or too long a silence. Made only once there is something to wait for.
+struct Patience<'a> {
+    cx: &'a RunContext,
+    silence: Duration,
+    cancelled: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience<'_> {
+    fn poll(&mut self, task: &mut Context<'_>, moved: bool) -> Poll<Error> {
+        let token = self.cx.cancellation();
+        let cancelled = self.cancelled.get_or_insert_with(|| Box::pin(token.clone().cancelled_owned()));
+        if cancelled.as_mut().poll(task).is_ready() {
+            return Poll::Ready(Error::cancelled());
+        }
+        let silence = self.silence;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(silence)));
+        if moved {
+            timer.as_mut().reset(Instant::now() + silence);
+        }
+        timer.as_mut().poll(task).map(|()| {
+            let text = format!("the model said nothing for {} s; try again", silence.as_secs());
+            Error::new(ErrorKind::Timeout, text).during("model.stream")
+        })
+    }
 }
 
 /// Moves deltas from the stream to the assembler and to whoever watches.
@@ -125,7 +175,9 @@ struct Pump<'a> {
     seq: u64,
     assembler: &'a mut Assembler,
     stream: DeltaStream,
-    burst: Vec<Envelope>,
+    burst: VecDeque<Envelope>,
+    /// When the burst began.
+    at: Timestamp,
     has_text: bool,
     /// Whether anything came since the silence was last measured.
     moved: bool,
@@ -154,28 +206,28 @@ impl Pump<'_> {
         };
         if !self.burst.is_empty() {
             self.moved = true;
-            let at = self.cx.clock();
-            for envelope in &mut self.burst {
-                envelope.at = at;
-            }
             self.cx.emitter().emit(&mut self.burst);
         }
         end
     }
 
-    fn take(&mut self, mut delta: Delta) -> Result<()> {
+    /// The delta goes where it is read from at once: moving it about would cost as much as the rest.
+    fn take(&mut self, delta: Delta) -> Result<()> {
+        if self.burst.is_empty() {
+            self.at = self.cx.clock();
+        }
+        let origin = Arc::clone(self.cx.origin());
+        self.burst.push_back(Envelope { origin, seq: self.seq, at: self.at, event: Event::Delta(delta) });
+        let Some(Envelope { event: Event::Delta(delta), .. }) = self.burst.back_mut() else { return Ok(()) };
         // CM03: a reply does not begin with a blank line.
-        if let Delta::Text(text) = &mut delta
-            && !self.has_text
+        if !self.has_text
+            && let Delta::Text(text) = delta
         {
             if text.starts_with('\n') {
                 text.remove(0);
             }
             self.has_text = !text.is_empty();
         }
-        self.assembler.push(&delta)?;
-        let origin = Arc::clone(self.cx.origin());
-        self.burst.push(Envelope::new(origin, self.seq, Timestamp::default(), Event::Delta(delta)));
-        Ok(())
+        self.assembler.push(delta)
     }
 }

@@ -133,7 +133,9 @@ impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Approval(id) => write!(f, "waits for a decision about {id}; decide and resume the session"),
-            Self::Signal { name, .. } => write!(f, "waits for the signal `{name}`; send it and resume the session"),
+            Self::Signal { name, .. } => {
+                write!(f, "waits for the signal `{name}`; send it and resume the session")
+            }
         }
     }
 }

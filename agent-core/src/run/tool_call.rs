@@ -4,16 +4,15 @@
 //! start at once share one transaction.
 
 use std::{
-    any::Any, borrow::Cow, collections::VecDeque, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc,
-    time::Duration,
+    any::Any, borrow::Cow, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
 };
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 
-use super::{Pause, RunContext, ToolCalls, ToolSchedule, local::LocalEffects};
+use super::{Observation, Pause, RunContext, ToolCalls, ToolSchedule, local::LocalEffects};
 use crate::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Result, Timestamp,
     digest::Digest,
     event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted},
     message::{Content, ToolCall, ToolResult},
@@ -25,19 +24,20 @@ pub(crate) async fn perform(
     local: &LocalEffects,
     cx: &RunContext,
     key: Option<EffectKey>,
-    recorded: &[Event],
-    mut calls: ToolCalls,
-) -> Result<Vec<Arc<ToolFinished>>> {
+    recorded: Vec<Event>,
+    mut calls: Box<ToolCalls>,
+) -> Result<Observation> {
     // A hand-written agent's call: its own journal entries say how far it came.
     for event in recorded {
-        match event {
-            Event::ToolFinished(call) => return Ok(vec![Arc::clone(call)]),
+        match &event {
+            Event::ToolFinished(call) => return Ok(Observation::Tools(vec![Arc::clone(call)])),
             Event::ToolStarted(_) => calls.calls.iter_mut().for_each(|call| call.started = true),
             _ => {}
         }
     }
     let (seq, first) = place(local, key);
-    let mut step = Step { local, cx, key, seq, first, calls: &calls, results: Vec::new(), fatal: None, pause: None };
+    let mut step =
+        Step { local, cx, key, seq, first, calls: &calls, results: Vec::new(), fatal: None, pause: None };
     step.run().await?;
     let Step { mut results, fatal, pause, .. } = step;
     if let Some(error) = fatal {
@@ -47,7 +47,7 @@ pub(crate) async fn perform(
         return Err(Error::paused(pause));
     }
     results.sort_by_key(|call| call.index);
-    Ok(results)
+    Ok(Observation::Tools(results))
 }
 
 /// What names the calls for good: the number of the message (or of the run) and the index of the first call.
@@ -93,8 +93,42 @@ struct Ready<'a> {
 
 /// What a running call came to.
 enum Done<'a> {
-    Ran { call: &'a ToolCall, result: Result<ToolOutput, ToolError>, time: Duration },
+    Ran { call: &'a ToolCall, result: Result<ToolOutput, ToolError>, ended: Timestamp, time: Duration },
     Decided { ready: Ready<'a>, request: Box<ApprovalRequest>, decision: Decision },
+}
+
+/// The calls that run. Most steps have one, which then needs no queue.
+#[derive(Default)]
+struct RunningCalls<'a> {
+    one: Option<Running<'a>>,
+    more: Option<FuturesUnordered<Running<'a>>>,
+}
+
+impl<'a> RunningCalls<'a> {
+    fn push(&mut self, call: Running<'a>) {
+        match &mut self.more {
+            None if self.one.is_none() => self.one = Some(call),
+            more => {
+                let more = more.get_or_insert_default();
+                more.extend(self.one.take());
+                more.push(call);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.one.is_none() && self.more.as_ref().is_none_or(FuturesUnordered::is_empty)
+    }
+
+    /// The next call to end; `None` when none runs.
+    async fn next(&mut self) -> Option<(usize, Done<'a>)> {
+        if let Some(one) = &mut self.one {
+            let done = one.await;
+            self.one = None;
+            return Some(done);
+        }
+        self.more.as_mut()?.next().await
+    }
 }
 
 type Running<'a> = Pin<Box<dyn Future<Output = (usize, Done<'a>)> + Send + 'a>>;
@@ -104,21 +138,20 @@ impl<'a> Step<'a> {
         let message = Arc::clone(&self.calls.message);
         let calls: Vec<&ToolCall> = message.tool_calls().collect();
         // Plans are made in order and before anything runs, so they do not depend on how tools overlap.
-        let mut plans = VecDeque::with_capacity(self.calls.calls.len());
+        let mut plans = Vec::with_capacity(self.calls.calls.len());
         for pending in &self.calls.calls {
             let Some(call) = calls.get(pending.index) else {
                 return Err(Error::new(ErrorKind::Internal, "a pending call is not in its message"));
             };
-            plans.push_back(self.plan(pending.index, call, pending.started));
+            plans.push(Some(self.plan(pending.index, call, pending.started)));
         }
         self.drive(plans).await
     }
 
-    async fn drive(&mut self, plans: VecDeque<Plan<'_>>) -> Result<()> {
-        let exclusive = plans.iter().map(Plan::is_exclusive).collect();
+    async fn drive(&mut self, mut plans: Vec<Option<Plan<'_>>>) -> Result<()> {
+        let exclusive = plans.iter().flatten().map(Plan::is_exclusive).collect();
         let mut schedule = ToolSchedule::new(exclusive, self.calls.limits.parallel_tools);
-        let mut plans: Vec<Option<Plan<'_>>> = plans.into_iter().map(Some).collect();
-        let mut running: FuturesUnordered<Running<'_>> = FuturesUnordered::new();
+        let mut running = RunningCalls::default();
         let cx = self.cx;
         loop {
             while let Some(place) = schedule.start() {
@@ -148,8 +181,8 @@ impl<'a> Step<'a> {
             // What is ready together is settled together.
             while let Some((place, done)) = next {
                 match done {
-                    Done::Ran { call, result, time } => {
-                        self.settle(place, call, result, time);
+                    Done::Ran { call, result, ended, time } => {
+                        self.settle(place, call, result, ended, time);
                         schedule.finish(place);
                     }
                     Done::Decided { ready, request, decision } => {
@@ -208,19 +241,28 @@ impl<'a> Step<'a> {
                 match self.local.journal.read(|state| state.approval(&request.id, request.digest)) {
                     Some(Decision::Allow) => Plan::Run(ready(arguments, "approver".into())),
                     Some(Decision::Deny) => settled("refused by the approver".to_owned(), true),
-                    Some(Decision::Later) | None => Plan::Ask(ready(arguments, "approver".into()), Box::new(request)),
+                    Some(Decision::Later) | None => {
+                        Plan::Ask(ready(arguments, "approver".into()), Box::new(request))
+                    }
                 }
             }
         }
     }
 
-    fn question(&self, index: usize, call: &ToolCall, spec: Digest, footprint: Footprint, rule: &str) -> ApprovalRequest {
+    fn question(
+        &self,
+        index: usize,
+        call: &ToolCall,
+        spec: Digest,
+        footprint: Footprint,
+        rule: &str,
+    ) -> ApprovalRequest {
         ApprovalRequest {
             id: ApprovalId::new(self.cx.session(), self.seq, self.first + index),
             session: self.cx.session().clone(),
             run: self.cx.run(),
             agent: self.cx.agent().to_owned(),
-            tool: call.name.clone(),
+            tool: call.name.to_string(),
             digest: Digest::of([spec.to_string().as_bytes(), call.arguments.as_str().as_bytes()]),
             arguments: call.arguments.clone(),
             footprint,
@@ -237,10 +279,10 @@ impl<'a> Step<'a> {
         let spec = ready.tool.spec();
         let started = ToolStarted {
             index,
-            call: ready.call.id.clone(),
-            tool: ready.call.name.clone(),
+            call: Arc::clone(&ready.call.id),
+            tool: Arc::clone(&ready.call.name),
             repeat: spec.repeat(),
-            allowed_by: ready.allowed_by.into_owned(),
+            allowed_by: ready.allowed_by,
             key: self.key,
         };
         self.local.stage(self.cx, Event::ToolStarted(Arc::new(started)));
@@ -277,19 +319,30 @@ impl<'a> Step<'a> {
     }
 
     fn settle_unrun(&mut self, place: usize, call: &ToolCall, text: String, denied: bool) {
-        self.finish(place, ToolFinished {
-            index: 0,
-            result: Arc::new(ToolResult::error(call, text)),
-            stop_turn: denied,
-            denied,
-            metadata: None,
-            micros: 0,
-            fatal: None,
-            key: self.key,
-        });
+        self.finish(
+            place,
+            self.cx.clock(),
+            ToolFinished {
+                index: 0,
+                result: Arc::new(ToolResult::error(call, text)),
+                stop_turn: denied,
+                denied,
+                metadata: None,
+                micros: 0,
+                fatal: None,
+                key: self.key,
+            },
+        );
     }
 
-    fn settle(&mut self, place: usize, call: &ToolCall, result: Result<ToolOutput, ToolError>, time: Duration) {
+    fn settle(
+        &mut self,
+        place: usize,
+        call: &ToolCall,
+        result: Result<ToolOutput, ToolError>,
+        at: Timestamp,
+        time: Duration,
+    ) {
         let cap = self.calls.limits.tool_output;
         let (output, fatal) = match result {
             Ok(output) => (output, None),
@@ -298,26 +351,28 @@ impl<'a> Step<'a> {
                 (ToolOutput::error(format!("the tool failed: {}", error.message())), Some(error))
             }
         };
-        let mut result = ToolResult::text(call, "");
-        result.is_error = output.is_error;
-        result.content = capped(output.content, cap);
-        self.finish(place, ToolFinished {
-            index: 0,
-            result: Arc::new(result),
-            stop_turn: output.stop_turn,
-            denied: false,
-            metadata: output.metadata,
-            micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
-            fatal: fatal.as_ref().map(Error::record),
-            key: self.key,
-        });
+        let result = ToolResult::new(call, capped(output.content, cap), output.is_error);
+        self.finish(
+            place,
+            at,
+            ToolFinished {
+                index: 0,
+                result: Arc::new(result),
+                stop_turn: output.stop_turn,
+                denied: false,
+                metadata: output.metadata,
+                micros: u64::try_from(time.as_micros()).unwrap_or(u64::MAX),
+                fatal: fatal.as_ref().map(Error::record),
+                key: self.key,
+            },
+        );
         self.fatal = self.fatal.take().or(fatal);
     }
 
-    fn finish(&mut self, place: usize, mut finished: ToolFinished) {
+    fn finish(&mut self, place: usize, at: Timestamp, mut finished: ToolFinished) {
         finished.index = self.index(place);
         let finished = Arc::new(finished);
-        self.local.stage(self.cx, Event::ToolFinished(Arc::clone(&finished)));
+        self.local.stage_at(self.cx, at, Event::ToolFinished(Arc::clone(&finished)));
         self.results.push(finished);
     }
 }
@@ -339,18 +394,27 @@ async fn run_tool<'c>(
     context: ToolContext<'_>,
     limit: Duration,
 ) -> (usize, Done<'c>) {
-    let started = std::time::Instant::now();
-    let run = tokio::time::timeout(limit, tool.call(input, &context));
+    let started = context.run.clock();
+    let run = tokio::time::timeout(limit, (**tool).call(input, &context));
     let result = match AssertUnwindSafe(run).catch_unwind().await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(ToolError::Tell(format!("the call took longer than {} s and was stopped", limit.as_secs_f64()))),
+        Ok(Err(_)) => Err(ToolError::Tell(format!(
+            "the call took longer than {} s and was stopped",
+            limit.as_secs_f64()
+        ))),
         Err(panic) => Err(ToolError::Tell(format!("the tool panicked: {}", panic_text(&*panic)))),
     };
-    (place, Done::Ran { call, result, time: started.elapsed() })
+    let ended = context.run.clock();
+    (place, Done::Ran { call, result, ended, time: ended.since(started) })
 }
 
 /// Asks the approver; an error or a panic is a refusal, no approver at all is "later".
-async fn ask<'c>(cx: &RunContext, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> (usize, Done<'c>) {
+async fn ask<'c>(
+    cx: &RunContext,
+    place: usize,
+    ready: Ready<'c>,
+    request: Box<ApprovalRequest>,
+) -> (usize, Done<'c>) {
     let decision = match &cx.env().approver {
         None => Decision::Later,
         Some(approver) => {
@@ -371,7 +435,8 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 /// Content of at most `limit` bytes of text: of a longer one the beginning and the end are kept.
 fn capped(content: Vec<Content>, limit: usize) -> Vec<Content> {
-    let total: usize = content.iter().map(|piece| if let Content::Text(text) = piece { text.len() } else { 0 }).sum();
+    let total: usize =
+        content.iter().map(|piece| if let Content::Text(text) = piece { text.len() } else { 0 }).sum();
     if total <= limit {
         return content;
     }

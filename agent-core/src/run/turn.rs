@@ -51,7 +51,7 @@ impl StopWhen {
     fn holds(&self, step: u32, reply: &ModelFinished, usage: &Usage) -> bool {
         match self {
             Self::Steps(n) => step >= *n,
-            Self::ToolCalled(name) => reply.message.tool_calls().any(|call| call.name == *name),
+            Self::ToolCalled(name) => reply.message.tool_calls().any(|call| *call.name == **name),
             Self::Content(kind) => reply.message.parts().iter().any(|part| kind_of(part) == kind),
             Self::Finish(reason) => reply.finish.reason == *reason,
             Self::TotalTokens(n) => usage.total().unwrap_or(0) >= *n,
@@ -86,7 +86,8 @@ pub struct Turn {
     step: u32,
     usage: Usage,
     cost: Option<Money>,
-    text: String,
+    /// The newest message with text.
+    text: Option<Arc<Message>>,
     phase: Phase,
 }
 
@@ -123,7 +124,7 @@ impl Turn {
             step: 0,
             usage: Usage::default(),
             cost: Some(Money::default()),
-            text: String::new(),
+            text: None,
             phase: Phase::Model,
         }
     }
@@ -188,7 +189,9 @@ impl Turn {
     #[must_use]
     pub fn outcome(&self, status: Status) -> Outcome {
         let mut outcome = Outcome::new(status);
-        outcome.text.clone_from(&self.text);
+        if let Some(text) = self.text.as_ref().and_then(|message| message.first_text()) {
+            text.clone_into(&mut outcome.text);
+        }
         outcome.usage = self.usage;
         outcome.cost = self.cost;
         outcome.steps = self.step;
@@ -199,12 +202,13 @@ impl Turn {
         self.step += 1;
         self.usage += reply.usage;
         self.cost = self.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
-        if let Some(text) = reply.message.first_text() {
-            text.clone_into(&mut self.text);
+        if reply.message.first_text().is_some() {
+            self.text = Some(Arc::clone(&reply.message));
         }
         if let Some(error) = &reply.error {
             let cancelled = reply.finish.reason == FinishReason::Cancelled;
-            self.phase = Phase::Done(if cancelled { Status::Cancelled } else { Status::Failed(error.clone()) });
+            self.phase =
+                Phase::Done(if cancelled { Status::Cancelled } else { Status::Failed(error.clone()) });
             return;
         }
         let calls = reply.message.tool_calls().count();
@@ -213,7 +217,9 @@ impl Turn {
             FinishReason::ToolCalls if calls > 0 => {
                 Phase::Tools { reply: Arc::clone(reply), calls: vec![CallState::New; calls], stopped: None }
             }
-            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => Phase::Done(Status::Completed),
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => {
+                Phase::Done(Status::Completed)
+            }
             reason => Phase::Done(Status::Stopped(StopReason::Reply(reason))),
         };
     }
@@ -226,7 +232,7 @@ impl Turn {
         if let Some(error) = &call.fatal {
             *stopped = Some(Stop::Status(Status::Failed(error.clone())));
         } else if call.denied && stopped.is_none() {
-            *stopped = Some(Stop::Status(Status::Stopped(StopReason::Denied(call.result.name.clone()))));
+            *stopped = Some(Stop::Status(Status::Stopped(StopReason::Denied(call.result.name.to_string()))));
         } else if call.stop_turn && stopped.is_none() {
             *stopped = Some(Stop::Turn);
         }
@@ -238,7 +244,8 @@ impl Turn {
             Stop::Status(status) => status,
         });
         let condition = || {
-            let held = self.stop_when.iter().find(|condition| condition.holds(self.step, reply, &self.usage))?;
+            let held =
+                self.stop_when.iter().find(|condition| condition.holds(self.step, reply, &self.usage))?;
             Some(Status::Stopped(StopReason::Condition(format!("{held:?}"))))
         };
         self.phase = stopped.or_else(condition).map_or(Phase::Model, Phase::Done);

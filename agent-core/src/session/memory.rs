@@ -29,8 +29,8 @@ pub struct MemoryStore {
 struct Stored {
     info: SessionInfo,
     rows: Vec<Row>,
-    /// Who wrote each row: lets the same batch be delivered twice.
-    writers: Vec<u64>,
+    /// Who wrote, with the number of the first row: lets the same batch be delivered twice.
+    writers: Vec<(u64, u64)>,
 }
 
 impl MemoryStore {
@@ -60,7 +60,7 @@ impl SessionStore for MemoryStore {
                         .with("session", session.as_str()));
                 }
                 None => {
-                    let writers = vec![batch.writer; batch.rows.len()];
+                    let writers = vec![(1, batch.writer)];
                     let info = SessionInfo::new(record, batch.head);
                     let seq = info.head.seq;
                     sessions.insert(session.clone(), Stored { info, rows: batch.rows, writers });
@@ -72,7 +72,9 @@ impl SessionStore for MemoryStore {
         if stored.info.head.seq != expected {
             return repeated(stored, session, expected, &batch.rows, batch.writer);
         }
-        stored.writers.resize(stored.writers.len() + batch.rows.len(), batch.writer);
+        if stored.writers.last().is_none_or(|(_, writer)| *writer != batch.writer) {
+            stored.writers.push((expected + 1, batch.writer));
+        }
         stored.rows.extend(batch.rows);
         stored.info.head = batch.head;
         Ok(stored.info.head.seq)
@@ -87,11 +89,11 @@ impl SessionStore for MemoryStore {
 
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
         let sessions = self.lock();
-        if let Some(id) = &filter.id {
-            let found = sessions.get(id).map(|stored| &stored.info).filter(|info| filter.admits(info));
-            return Ok(found.cloned().into_iter().collect());
-        }
-        let mut found: Vec<_> = sessions.values().map(|stored| &stored.info).filter(|info| filter.admits(info)).collect();
+        let mut found: Vec<_> = match &filter.id {
+            Some(id) => sessions.get(id).into_iter().map(|stored| &stored.info).collect(),
+            None => sessions.values().map(|stored| &stored.info).collect(),
+        };
+        found.retain(|info| filter.admits(info));
         found.sort_by(|a, b| b.head.updated.cmp(&a.head.updated).then_with(|| a.record.id.cmp(&b.record.id)));
         Ok(found.into_iter().skip(filter.offset).take(filter.limit.unwrap_or(usize::MAX)).cloned().collect())
     }
@@ -102,7 +104,11 @@ impl SessionStore for MemoryStore {
         let mut deleted = 0;
         while let Some(id) = doomed.pop() {
             doomed.extend(
-                sessions.values().map(|it| &it.info.record).filter(|it| it.parent.as_ref() == Some(&id)).map(|it| it.id.clone()),
+                sessions
+                    .values()
+                    .map(|it| &it.info.record)
+                    .filter(|it| it.parent.as_ref() == Some(&id))
+                    .map(|it| it.id.clone()),
             );
             deleted += u64::from(sessions.remove(&id).is_some());
         }
@@ -112,10 +118,14 @@ impl SessionStore for MemoryStore {
 
 /// The same batch again is fine; another one is a conflict.
 fn repeated(stored: &Stored, session: &SessionId, expected: u64, rows: &[Row], writer: u64) -> Result<u64> {
-    let first = usize::try_from(expected).unwrap_or(usize::MAX);
-    let known = stored.writers.get(first..first.saturating_add(rows.len()));
-    match known {
-        Some(writers) if writers.iter().all(|it| *it == writer) => Ok(stored.info.head.seq),
-        _ => Err(Error::append_conflict(session, expected, stored.info.head.seq)),
+    let last = expected.saturating_add(rows.len() as u64);
+    let writer_of =
+        |seq: u64| stored.writers.iter().rev().find(|(first, _)| *first <= seq).map(|(_, writer)| *writer);
+    let same = last <= stored.info.head.seq
+        && (expected.saturating_add(1)..=last).all(|seq| writer_of(seq) == Some(writer));
+    if same {
+        Ok(stored.info.head.seq)
+    } else {
+        Err(Error::append_conflict(session, expected, stored.info.head.seq))
     }
 }

@@ -9,6 +9,6 @@ mod store;
 
 pub use memory::MemoryStore;
 pub use record::{SessionHead, SessionInfo, SessionRecord, SessionStatus};
-pub use state::SessionState;
 pub(crate) use state::Closing;
+pub use state::SessionState;
 pub use store::{Batch, Columns, ReadRange, Row, SessionFilter, SessionStore, SharedStore};

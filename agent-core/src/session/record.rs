@@ -1,6 +1,6 @@
 //! What a store keeps about a session beside its events.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct SessionRecord {
     /// The session that started it; `None` for a root.
     pub parent: Option<SessionId>,
     /// What it is for: `"user"` for a root, otherwise the role below its parent, such as `"child"`.
-    pub role: String,
+    pub role: Arc<str>,
     /// When it was created.
     pub created: Timestamp,
 }
@@ -24,12 +24,12 @@ impl SessionRecord {
     /// A root session.
     #[must_use]
     pub fn root(id: SessionId, created: Timestamp) -> Self {
-        Self { id, parent: None, role: "user".to_owned(), created }
+        Self { id, parent: None, role: "user".into(), created }
     }
 
     /// A session below `parent`.
     #[must_use]
-    pub fn child(id: SessionId, parent: SessionId, role: impl Into<String>, created: Timestamp) -> Self {
+    pub fn child(id: SessionId, parent: SessionId, role: impl Into<Arc<str>>, created: Timestamp) -> Self {
         Self { id, parent: Some(parent), role: role.into(), created }
     }
 }
@@ -45,9 +45,9 @@ pub struct SessionHead {
     /// The run that is under way or paused.
     pub run: Option<RunId>,
     /// The agent that ran last.
-    pub agent: String,
+    pub agent: Arc<str>,
     /// The first prompt, cut to 80 characters, until something better names the session.
-    pub title: String,
+    pub title: Arc<str>,
     /// Messages in the conversation.
     pub messages: u64,
     /// Tokens of this session's own model calls.
@@ -64,8 +64,8 @@ impl Default for SessionHead {
             seq: 0,
             status: SessionStatus::Idle,
             run: None,
-            agent: String::new(),
-            title: String::new(),
+            agent: Arc::default(),
+            title: Arc::default(),
             messages: 0,
             usage: Usage::default(),
             cost: Some(Money::default()),

@@ -30,7 +30,7 @@ pub struct SessionState {
 #[derive(Debug, Clone)]
 pub(crate) struct OpenRun {
     pub(crate) id: RunId,
-    pub(crate) agent: String,
+    pub(crate) agent: Arc<str>,
     pub(crate) prompt: Arc<Message>,
     /// Number of the event that started it.
     pub(crate) seq: u64,
@@ -40,7 +40,8 @@ pub(crate) struct OpenRun {
     usage: Usage,
     cost: Option<Money>,
     steps: u32,
-    text: String,
+    /// The newest message with text.
+    text: Option<Arc<Message>>,
 }
 
 /// An assistant message whose calls wait for results.
@@ -75,10 +76,14 @@ impl OpenStep {
         match (why, started) {
             (Closing::Cancelled, true) => "cancelled while it ran; its outcome is unknown".to_owned(),
             (Closing::Cancelled, false) => "cancelled before it ran".to_owned(),
-            (Closing::Failed(error), true) => format!("cut off while it ran; its outcome is unknown: {error}"),
+            (Closing::Failed(error), true) => {
+                format!("cut off while it ran; its outcome is unknown: {error}")
+            }
             (Closing::Failed(error), false) => format!("not run, since the run failed: {error}"),
             (Closing::Ended(reason), _) => format!("not run: {reason}"),
-            (Closing::Abandoned, true) => "the run was abandoned while it ran; its outcome is unknown".to_owned(),
+            (Closing::Abandoned, true) => {
+                "the run was abandoned while it ran; its outcome is unknown".to_owned()
+            }
             (Closing::Abandoned, false) => "not run: the run was abandoned".to_owned(),
         }
     }
@@ -106,7 +111,9 @@ impl SessionState {
     pub(crate) fn spent(&self) -> Outcome {
         let mut outcome = Outcome::new(Status::Completed);
         if let Some(run) = &self.run {
-            outcome.text.clone_from(&run.text);
+            if let Some(text) = run.text.as_ref().and_then(|message| message.first_text()) {
+                text.clone_into(&mut outcome.text);
+            }
             outcome.usage = run.usage;
             outcome.cost = run.cost;
             outcome.steps = run.steps;
@@ -188,11 +195,11 @@ impl SessionState {
         self.head.status = SessionStatus::Running;
         self.head.run = Some(envelope.origin.run);
         if self.head.agent != started.agent {
-            self.head.agent.clone_from(&started.agent);
+            self.head.agent = Arc::clone(&started.agent);
         }
         self.run = Some(OpenRun {
             id: envelope.origin.run,
-            agent: started.agent.clone(),
+            agent: Arc::clone(&started.agent),
             prompt: Arc::clone(&started.prompt),
             seq: envelope.seq,
             resumed: 0,
@@ -200,7 +207,7 @@ impl SessionState {
             usage: Usage::default(),
             cost: Some(Money::default()),
             steps: 0,
-            text: String::new(),
+            text: None,
         });
         if has_content(&started.prompt) {
             self.push(Arc::clone(&started.prompt));
@@ -221,8 +228,8 @@ impl SessionState {
         self.close(Closing::Abandoned);
         if let Some(run) = &mut self.run {
             run.converses = true;
-            if let Some(text) = reply.message.first_text() {
-                text.clone_into(&mut run.text);
+            if reply.message.first_text().is_some() {
+                run.text = Some(Arc::clone(&reply.message));
             }
         }
         if !has_content(&reply.message) {
@@ -277,17 +284,21 @@ impl SessionState {
     }
 }
 
-fn title(prompt: &Message) -> String {
-    let Some(text) = prompt.first_text() else { return String::new() };
+fn title(prompt: &Message) -> Arc<str> {
+    const MOST: usize = 80;
+    let text = prompt.first_text().unwrap_or_default().trim();
+    if text.len() <= MOST && !text.contains(['\n', '\r', '\t']) {
+        return text.into();
+    }
     let mut words = text.split_whitespace();
-    let mut title: String = words.next().unwrap_or_default().chars().take(80).collect();
+    let mut title: String = words.next().unwrap_or_default().chars().take(MOST).collect();
     for word in words {
-        if title.chars().count() + word.chars().count() + 1 > 80 {
+        if title.chars().count() + word.chars().count() + 1 > MOST {
             title.push('…');
             break;
         }
         title.push(' ');
         title.push_str(word);
     }
-    title
+    title.into()
 }

@@ -85,13 +85,17 @@ impl Batch {
     /// [`ErrorKind::InvalidInput`] when the batch is empty, its numbers do not follow `expected`, or it creates a
     /// session that has events.
     pub fn check(&self, session: &SessionId, expected: u64) -> Result<()> {
-        let numbered = (expected.saturating_add(1)..).zip(&self.rows).all(|(seq, row)| row.seq() == seq);
+        let numbers = expected.saturating_add(1)..=u64::MAX;
+        let numbered = numbers.zip(&self.rows).all(|(seq, row)| row.seq() == seq);
         let created = self.create.as_ref().is_none_or(|record| expected == 0 && record.id == *session);
         let head = expected.saturating_add(self.rows.len() as u64) == self.head.seq;
         if self.rows.is_empty() || !numbered || !created || !head {
-            return Err(Error::new(ErrorKind::InvalidInput, "a batch must hold events numbered from the expected one on")
-                .during("store.append")
-                .with("session", session.as_str()));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a batch must hold events numbered from the expected one on",
+            )
+            .during("store.append")
+            .with("session", session.as_str()));
         }
         Ok(())
     }
@@ -147,7 +151,13 @@ pub struct Columns {
 impl Columns {
     /// The columns of an event.
     #[must_use]
-    pub fn new(seq: u64, at: Timestamp, kind: impl Into<Cow<'static, str>>, run: RunId, agent: impl Into<Arc<str>>) -> Self {
+    pub fn new(
+        seq: u64,
+        at: Timestamp,
+        kind: impl Into<Cow<'static, str>>,
+        run: RunId,
+        agent: impl Into<Arc<str>>,
+    ) -> Self {
         Self { seq, at, kind: kind.into(), run, agent: agent.into() }
     }
 }
@@ -204,8 +214,9 @@ impl Row {
         match self.0 {
             Repr::Live(envelope) => Ok(envelope),
             Repr::Stored(columns, body) => {
-                let event = Event::from_json(&columns.kind, &body)
-                    .map_err(|error| error.with("session", session.as_str()).with("event", columns.seq.to_string()))?;
+                let event = Event::from_json(&columns.kind, &body).map_err(|error| {
+                    error.with("session", session.as_str()).with("event", columns.seq.to_string())
+                })?;
                 let origin = Origin::new(session.clone(), columns.run, columns.agent);
                 Ok(Envelope::new(Arc::new(origin), columns.seq, columns.at, event))
             }

@@ -1,1 +1,25 @@
-//! Test doubles.
+//! Doubles and conformance suites for people who write agents, tools, providers or stores.
+//!
+//! Nothing here touches the network, a key or the wall clock. Unlike the rest of the library it panics: that is how a
+//! test fails.
+
+#![allow(clippy::panic, clippy::missing_panics_doc)]
+
+mod clock;
+mod live;
+mod provider;
+pub mod store;
+mod tools;
+
+pub use clock::PausedClock;
+pub use live::{LiveCall, LiveProvider};
+pub use provider::{Script, ScriptedProvider};
+pub use tools::{FakeTool, Gate, run_tool};
+
+use crate::{Runtime, RuntimeBuilder, provider::Egress};
+
+/// A runtime builder that forbids every network call of a model: a provider that tries gets
+/// [`crate::ErrorKind::PermissionDenied`]. Sessions are in memory and time is tokio's.
+pub fn runtime() -> RuntimeBuilder {
+    Runtime::builder().egress(Egress::Forbidden).clock(PausedClock::new())
+}

@@ -1,12 +1,12 @@
 //! Checking and mending what a model sent as a tool call (CM05). Pure; never runs anything.
 
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde_json::Value;
 
 use super::{ToolSpec, Tools};
 use crate::{
-    message::{Arguments, ToolCall},
+    message::{Arguments, Part, ToolCall},
     provider::RawCall,
 };
 
@@ -16,59 +16,54 @@ pub trait Repair: Send + Sync + fmt::Debug {
     fn repair(&self, call: &RawCall, problem: &str, offered: &Tools) -> Option<RawCall>;
 }
 
-/// Gives calls of one message ids that are present and different.
-#[derive(Debug, Default)]
-pub struct CallIds(HashSet<String>, usize);
-
-impl CallIds {
-    fn claim(&mut self, id: String) -> String {
-        let position = self.1;
-        self.1 += 1;
-        // A single call, the common case, needs no set.
-        if !id.is_empty() && (position == 0 || !self.0.contains(&id)) {
-            self.0.insert(id.clone());
-            return id;
+/// Gives the calls of one message ids that are present and different.
+pub fn make_ids_unique(parts: &mut [Part]) {
+    let calls = |part: &Part| matches!(part, Part::ToolCall(_));
+    let lacking = parts.iter().any(|part| matches!(part, Part::ToolCall(call) if call.id.is_empty()));
+    if !lacking && parts.iter().filter(|part| calls(part)).count() < 2 {
+        return;
+    }
+    let mut seen: HashSet<Arc<str>> = HashSet::new();
+    for (place, part) in parts.iter_mut().enumerate() {
+        let Part::ToolCall(call) = part else { continue };
+        if call.id.is_empty() || seen.contains(&call.id) {
+            let mut made = format!("call_{place}");
+            while seen.contains(made.as_str()) {
+                made.push('_');
+            }
+            call.id = made.into();
         }
-        let mut made = format!("call_{position}");
-        while !self.0.insert(made.clone()) {
-            made.push('_');
-        }
-        made
+        seen.insert(Arc::clone(&call.id));
     }
 }
 
-/// Turns what came into a call that can be stored and replayed, with its parsed arguments when they are usable.
+/// Turns what came into a call that can be stored and replayed.
 ///
 /// Arguments that are no JSON object are mended by the hook, else by [`repair_json`]; when that fails the call keeps
 /// `{}` and says in `malformed` what came. A name that no service would accept again is made acceptable.
 #[must_use]
-pub fn check_call(
-    raw: RawCall,
-    ids: &mut CallIds,
-    hook: Option<(&dyn Repair, &Tools)>,
-) -> (ToolCall, Option<Value>) {
+pub fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> ToolCall {
     let raw = match hook {
         Some((hook, offered)) => mend(raw, hook, offered),
         None => raw,
     };
     let name = acceptable_name(raw.name);
-    let id = ids.claim(raw.id);
-    let problem = match Arguments::parse(raw.arguments.clone()) {
-        Ok((arguments, value)) => return (ToolCall::new(id, name, arguments), Some(value)),
+    let problem = match Arguments::check(raw.arguments) {
+        Ok(arguments) => return ToolCall::new(raw.id, name, arguments),
         Err(problem) => problem,
     };
-    if let Some((arguments, value)) = repair_json(&raw.arguments).and_then(|text| Arguments::parse(text).ok()) {
-        return (ToolCall::new(id, name, arguments), Some(value));
+    if let Some(arguments) = repair_json(&problem.text).and_then(|text| Arguments::check(text).ok()) {
+        return ToolCall::new(raw.id, name, arguments);
     }
-    let shown: String = raw.arguments.chars().take(1_000).collect();
-    let mut call = ToolCall::new(id, name, Arguments::empty());
-    call.malformed = Some(format!("{}; what came: {shown}", problem.message()));
-    (call, None)
+    let shown: String = problem.text.chars().take(1_000).collect();
+    let mut call = ToolCall::new(raw.id, name, Arguments::empty());
+    call.malformed = Some(format!("{}; what came: {shown}", problem.why));
+    call
 }
 
 fn mend(raw: RawCall, hook: &dyn Repair, offered: &Tools) -> RawCall {
     let problem = match Arguments::parse(raw.arguments.clone()) {
-        Ok((_, value)) => validate(offered, &raw.name, &value).err(),
+        Ok(arguments) => validate(offered, &raw.name, &arguments.to_value()).err(),
         Err(error) => Some(error.message().to_owned()),
     };
     match problem {
@@ -77,13 +72,13 @@ fn mend(raw: RawCall, hook: &dyn Repair, offered: &Tools) -> RawCall {
     }
 }
 
-fn acceptable_name(name: String) -> String {
+fn acceptable_name(name: Arc<str>) -> Arc<str> {
     let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= 64 && name.chars().all(safe) {
         return name;
     }
     let name: String = name.chars().take(64).map(|c| if safe(c) { c } else { '_' }).collect();
-    if name.is_empty() { "unnamed".to_owned() } else { name }
+    if name.is_empty() { "unnamed".into() } else { name.into() }
 }
 
 /// Whether `name` is offered and every required key is present.
@@ -212,24 +207,26 @@ mod tests {
 
     #[test]
     fn attack_46_ids_are_unique_and_names_storable() {
-        let mut ids = CallIds::default();
-        let calls: Vec<_> = [("", "a"), ("x", "b c\u{202e}"), ("x", ""), ("call_0", "d")]
+        let mut parts: Vec<_> = [("", "a"), ("x", "b c\u{202e}"), ("x", ""), ("call_0", "d")]
             .into_iter()
-            .map(|(id, name)| check_call(raw(id, name, ""), &mut ids, None).0)
+            .map(|(id, name)| Part::ToolCall(check_call(raw(id, name, ""), None)))
             .collect();
+        make_ids_unique(&mut parts);
+        let message = crate::message::Message::new(crate::message::Role::Assistant, parts);
+        let calls: Vec<_> = message.tool_calls().collect();
         let unique: HashSet<_> = calls.iter().map(|call| &call.id).collect();
         assert_eq!(unique.len(), 4, "{calls:?}");
-        assert_eq!(calls[1].name, "b_c_");
-        assert_eq!(calls[2].name, "unnamed");
+        assert_eq!(&*calls[1].name, "b_c_");
+        assert_eq!(&*calls[2].name, "unnamed");
     }
 
     #[test]
     fn attack_46_deep_and_foreign_json_is_malformed_not_run() {
         let deep = format!("{{\"a\":{}1{}}}", "[".repeat(400), "]".repeat(400));
         for text in [deep.as_str(), "[1]", "\"x\"", "NaN", "{\"a\": NaN}", "{\"a\": 1e}"] {
-            let (call, value) = check_call(raw("1", "t", text), &mut CallIds::default(), None);
+            let call = check_call(raw("1", "t", text), None);
             assert!(call.malformed.is_some(), "{text}");
-            assert_eq!((call.arguments.as_str(), value), ("{}", None));
+            assert_eq!(call.arguments.as_str(), "{}");
         }
     }
 

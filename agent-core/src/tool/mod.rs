@@ -8,7 +8,7 @@ mod output;
 mod spec;
 mod toolset;
 
-pub use arguments::{CallIds, Repair, check_call, repair_json, validate};
+pub use arguments::{Repair, check_call, make_ids_unique, repair_json, validate};
 pub use from_fn::{FnTool, from_fn, schema_of, typed};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use spec::{Access, Footprint, Repeat, ToolSpec};

@@ -91,7 +91,9 @@ impl Access {
             let Some((flag, _)) = Self::NAMES.iter().find(|(_, name)| *name == word) else {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
-                    format!("`{word}` is no access; use read, write, execute, network, delegate, ask, joined by +"),
+                    format!(
+                        "`{word}` is no access; use read, write, execute, network, delegate, ask, joined by +"
+                    ),
                 ));
             };
             access = access | *flag;

@@ -68,7 +68,7 @@ impl Tools {
     /// The empty set.
     #[must_use]
     pub fn none() -> Self {
-        Self { tools: [].into(), specs: [].into() }
+        Self { tools: Arc::default(), specs: Arc::default() }
     }
 
     /// The tool of this name.
@@ -190,7 +190,10 @@ impl Renamed {
 
 impl fmt::Debug for Renamed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Renamed").field("from", &self.inner.spec().name()).field("to", &self.spec.name()).finish()
+        f.debug_struct("Renamed")
+            .field("from", &self.inner.spec().name())
+            .field("to", &self.spec.name())
+            .finish()
     }
 }
 

@@ -1,0 +1,283 @@
+//! The suite that every store passes, yours included.
+//!
+//! Each case gets an empty store and checks one promise of [`SessionStore`]'s contract. The suite knows nothing about
+//! how a store works inside, and skips only what the store declares that it cannot do.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use entourage_core::{session::MemoryStore, testkit::store::{Capabilities, conformance}};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let capabilities = Capabilities::all().without_reopen();
+//! let report = conformance("memory", capabilities, async || Arc::new(MemoryStore::new())).await;
+//! println!("{report}");
+//! report.assert();
+//! # });
+//! ```
+
+mod append;
+mod list;
+mod read;
+mod sample;
+
+use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use crate::{
+    Error, Result,
+    session::{SessionStore, SharedStore},
+};
+
+/// How long one case may take. A store that hangs fails; it does not stop the suite.
+const CASE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What a store can do beyond the contract's core. Everything else is required of every store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Data outlives the handle: a second handle on the same place sees all of it.
+    pub reopen: bool,
+}
+
+impl Capabilities {
+    /// A store that can do everything.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self { reopen: true }
+    }
+
+    /// Its data is gone with the handle.
+    #[must_use]
+    pub const fn without_reopen(mut self) -> Self {
+        self.reopen = false;
+        self
+    }
+}
+
+type Reopen = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>> + Send + Sync>;
+
+/// An empty store for one case, with what it needs to live.
+pub struct Fixture {
+    store: SharedStore,
+    reopen: Option<Reopen>,
+    guards: Vec<Box<dyn Any + Send + Sync>>,
+}
+
+impl Fixture {
+    /// An empty store.
+    #[must_use]
+    pub fn new(store: SharedStore) -> Self {
+        Self { store, reopen: None, guards: Vec::new() }
+    }
+
+    /// How to open another handle on the same data while the first one lives.
+    #[must_use]
+    pub fn reopening<R, F>(mut self, reopen: R) -> Self
+    where
+        R: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = Result<SharedStore>> + Send + 'static,
+    {
+        self.reopen = Some(Box::new(move || Box::pin(reopen())));
+        self
+    }
+
+    /// Keeps `guard` until the case is over: a temporary directory, a server.
+    #[must_use]
+    pub fn keeping(mut self, guard: impl Any + Send + Sync) -> Self {
+        self.guards.push(Box::new(guard));
+        self
+    }
+
+    async fn reopened(&self) -> Result<SharedStore, Failure> {
+        match &self.reopen {
+            Some(reopen) => Ok(reopen().await?),
+            None => Err(Failure("the fixture does not say how to reopen the store".to_owned())),
+        }
+    }
+}
+
+impl fmt::Debug for Fixture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fixture")
+            .field("store", &self.store)
+            .field("reopens", &self.reopen.is_some())
+            .finish()
+    }
+}
+
+impl From<SharedStore> for Fixture {
+    fn from(store: SharedStore) -> Self {
+        Self::new(store)
+    }
+}
+
+impl<S: SessionStore + 'static> From<Arc<S>> for Fixture {
+    fn from(store: Arc<S>) -> Self {
+        Self::new(store)
+    }
+}
+
+/// Runs every case, each on a fresh store that `make` gives, and reports how they ended.
+///
+/// A case that the store declares it cannot do is run all the same: when it passes, the declaration is stale and the
+/// case counts as failed. Needs a tokio runtime with time; cases that race want the multi-threaded one.
+pub async fn conformance<M, F>(name: impl Into<String>, capabilities: Capabilities, make: M) -> Report
+where
+    M: Fn() -> F,
+    F: Future<Output: Into<Fixture>>,
+{
+    let mut report =
+        Report { name: name.into(), passed: Vec::new(), failed: Vec::new(), skipped: Vec::new() };
+    for case in cases() {
+        let outcome = run(case.run, make().await.into()).await;
+        let declared = (case.needs)(&capabilities);
+        match outcome {
+            Ok(()) if declared => report.passed.push(case.name),
+            Err(failure) if declared => report.failed.push((case.name, failure.0)),
+            Ok(()) => report
+                .failed
+                .push((case.name, "it passes, so it must not be declared as unsupported".to_owned())),
+            Err(failure) => report.skipped.push((case.name, failure.0)),
+        }
+    }
+    report
+}
+
+async fn run(case: Run, fixture: Fixture) -> Checked {
+    // Its own task: a store that panics fails this case only.
+    let mut task = tokio::spawn(case(fixture));
+    match tokio::time::timeout(CASE_TIMEOUT, &mut task).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(panic)) => Err(Failure(panic.to_string())),
+        Err(_) => {
+            task.abort();
+            Err(Failure(format!("it did not end within {} seconds", CASE_TIMEOUT.as_secs())))
+        }
+    }
+}
+
+/// How the cases ended. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a report does nothing until `assert`"]
+pub struct Report {
+    name: String,
+    passed: Vec<&'static str>,
+    failed: Vec<(&'static str, String)>,
+    skipped: Vec<(&'static str, String)>,
+}
+
+impl Report {
+    /// The cases that passed.
+    #[must_use]
+    pub fn passed(&self) -> &[&'static str] {
+        &self.passed
+    }
+
+    /// The cases that failed, and how.
+    #[must_use]
+    pub fn failed(&self) -> &[(&'static str, String)] {
+        &self.failed
+    }
+
+    /// The cases that the store declared it cannot do, and how they failed.
+    #[must_use]
+    pub fn skipped(&self) -> &[(&'static str, String)] {
+        &self.skipped
+    }
+
+    /// Ends the test when a case failed.
+    ///
+    /// # Panics
+    /// When a case failed, with all failures.
+    #[track_caller]
+    pub fn assert(&self) {
+        assert!(self.failed.is_empty(), "{self:#}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, passed, failed, skipped } = self;
+        write!(
+            f,
+            "conformance {name}: {} passed, {} failed, {} skipped",
+            passed.len(),
+            failed.len(),
+            skipped.len()
+        )?;
+        if f.alternate() {
+            for (verdict, cases) in [("failed", failed), ("skipped", skipped)] {
+                for (case, text) in cases {
+                    write!(f, "\n  {case} {verdict}: {text}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a case failed, for people.
+#[derive(Debug)]
+struct Failure(String);
+
+type Checked<T = ()> = Result<T, Failure>;
+type Run = fn(Fixture) -> Pin<Box<dyn Future<Output = Checked> + Send>>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(format!("the store failed: {error:?}"))
+    }
+}
+
+struct Case {
+    name: &'static str,
+    needs: fn(&Capabilities) -> bool,
+    run: Run,
+}
+
+macro_rules! cases {
+    ($($module:ident::$case:ident $(needs $needs:expr)?,)*) => {
+        [$(Case {
+            name: stringify!($case),
+            needs: cases!(@needs $($needs)?),
+            run: |fixture| Box::pin($module::$case(fixture)),
+        }),*]
+    };
+    (@needs) => { |_| true };
+    (@needs $needs:expr) => { $needs };
+}
+
+fn cases() -> impl IntoIterator<Item = Case> {
+    cases![
+        append::the_first_batch_creates_the_session,
+        append::batches_follow_each_other,
+        append::a_wrong_expected_number_is_a_conflict,
+        append::of_fifty_racing_writers_one_wins,
+        append::of_fifty_racing_creators_one_wins,
+        append::attack_12_the_same_batch_twice_is_stored_once,
+        append::another_batch_at_the_same_numbers_conflicts,
+        append::a_malformed_batch_is_refused,
+        append::an_unknown_session_is_not_found,
+        append::a_child_needs_its_parent,
+        append::a_hundred_sessions_at_once_lose_nothing,
+        append::a_dropped_append_is_all_or_nothing,
+        read::every_event_and_every_part_comes_back,
+        read::bodies_come_back_byte_for_byte,
+        read::a_body_of_a_mebibyte_comes_back,
+        read::a_thousand_events_in_one_batch_come_back,
+        read::columns_come_back_at_their_limits,
+        read::heads_come_back,
+        read::attack_05_text_that_looks_like_a_query_is_text,
+        read::attack_07_ids_that_look_alike_stay_apart,
+        read::windows_are_exact,
+        read::a_second_handle_sees_everything needs |can| can.reopen,
+        list::newest_first_and_ties_by_id,
+        list::pages_have_no_gaps_and_no_repeats,
+        list::filters_select,
+        list::attack_13_delete_takes_the_tree_and_no_neighbour,
+        list::deleting_what_is_not_there_is_fine,
+        list::a_deleted_session_can_be_made_anew,
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! Tools that do what a test wants, and gates that make races deterministic.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::{
+    Error, ErrorKind, Result,
+    agent::Agent,
+    message::ToolResult,
+    permission::Policy,
+    run::{Outcome, RunContext, Task},
+    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
+};
+
+/// A gate that holds back whoever comes until the test opens it.
+#[derive(Debug, Clone)]
+pub struct Gate(Arc<watch::Sender<(bool, usize)>>);
+
+impl Gate {
+    /// A closed gate.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(watch::Sender::new((false, 0))))
+    }
+
+    /// Lets everybody pass, now and later.
+    pub fn open(&self) {
+        self.0.send_modify(|(open, _)| *open = true);
+    }
+
+    /// Waits until `count` have come to the gate, in all.
+    pub async fn arrived(&self, count: usize) {
+        let _ = self.0.subscribe().wait_for(|(_, arrived)| *arrived >= count).await;
+    }
+
+    /// Arrives, and waits until the gate is open.
+    pub async fn pass(&self) {
+        self.0.send_modify(|(_, arrived)| *arrived += 1);
+        let _ = self.0.subscribe().wait_for(|(open, _)| *open).await;
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A tool that does what a test wants, and counts. Cloning shares the counters.
+#[derive(Debug, Clone)]
+pub struct FakeTool {
+    spec: ToolSpec,
+    act: Act,
+    gate: Option<Gate>,
+    delay: Duration,
+    stats: Arc<Stats>,
+}
+
+#[derive(Debug, Default)]
+struct Stats {
+    started: AtomicUsize,
+    finished: AtomicUsize,
+    running: AtomicUsize,
+    most: AtomicUsize,
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Return(ToolOutput),
+    Echo,
+    Tell(String),
+    Fatal(ErrorKind, String),
+    Panic(String),
+    Hang,
+}
+
+impl FakeTool {
+    /// A tool that reads and returns "ok".
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            spec: ToolSpec::new(name, "A tool of a test.", json!({"type": "object"}))
+                .with_access(Access::READ),
+            act: Act::Return(ToolOutput::text("ok")),
+            gate: None,
+            delay: Duration::ZERO,
+            stats: Arc::default(),
+        }
+    }
+
+    /// Declares access.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.spec = self.spec.with_access(access);
+        self
+    }
+
+    /// Declares what may be repeated.
+    #[must_use]
+    pub fn repeat(mut self, repeat: Repeat) -> Self {
+        self.spec = self.spec.with_repeat(repeat);
+        self
+    }
+
+    /// Declares required string arguments.
+    #[must_use]
+    pub fn requiring(mut self, keys: &[&str]) -> Self {
+        let properties: serde_json::Map<_, _> =
+            keys.iter().map(|key| ((*key).to_owned(), json!({"type": "string"}))).collect();
+        let schema = json!({"type": "object", "properties": properties, "required": keys});
+        let access = self.spec.access();
+        self.spec = ToolSpec::new(self.spec.name(), self.spec.description(), schema).with_access(access);
+        self
+    }
+
+    /// Limits how long a call may take.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.spec = self.spec.with_timeout(limit);
+        self
+    }
+
+    fn acting(mut self, act: Act) -> Self {
+        self.act = act;
+        self
+    }
+
+    /// Returns this text.
+    #[must_use]
+    pub fn returning(self, text: impl Into<String>) -> Self {
+        self.acting(Act::Return(ToolOutput::text(text)))
+    }
+
+    /// Returns this output.
+    #[must_use]
+    pub fn giving(self, output: ToolOutput) -> Self {
+        self.acting(Act::Return(output))
+    }
+
+    /// Returns its arguments as JSON.
+    #[must_use]
+    pub fn echoing(self) -> Self {
+        self.acting(Act::Echo)
+    }
+
+    /// Fails in a way that the model can mend.
+    #[must_use]
+    pub fn telling(self, text: impl Into<String>) -> Self {
+        self.acting(Act::Tell(text.into()))
+    }
+
+    /// Fails in a way that the host must mend.
+    #[must_use]
+    pub fn failing(self, kind: ErrorKind, text: impl Into<String>) -> Self {
+        self.acting(Act::Fatal(kind, text.into()))
+    }
+
+    /// Panics.
+    #[must_use]
+    pub fn panicking(self, text: impl Into<String>) -> Self {
+        self.acting(Act::Panic(text.into()))
+    }
+
+    /// Never ends.
+    #[must_use]
+    pub fn hanging(self) -> Self {
+        self.acting(Act::Hang)
+    }
+
+    /// Each call passes this gate first.
+    #[must_use]
+    pub fn behind(mut self, gate: &Gate) -> Self {
+        self.gate = Some(gate.clone());
+        self
+    }
+
+    /// Each call takes this long on tokio's clock.
+    #[must_use]
+    pub fn taking(mut self, time: Duration) -> Self {
+        self.delay = time;
+        self
+    }
+
+    /// How many calls began.
+    #[must_use]
+    pub fn started(&self) -> usize {
+        self.stats.started.load(Ordering::SeqCst)
+    }
+
+    /// How many calls came to their end.
+    #[must_use]
+    pub fn finished(&self) -> usize {
+        self.stats.finished.load(Ordering::SeqCst)
+    }
+
+    /// How many calls run now.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.stats.running.load(Ordering::SeqCst)
+    }
+
+    /// The most calls that ever ran at once.
+    #[must_use]
+    pub fn most_at_once(&self) -> usize {
+        self.stats.most.load(Ordering::SeqCst)
+    }
+}
+
+/// Counts a call as running until it ends, however it ends.
+struct Running<'a>(&'a Stats);
+
+impl<'a> Running<'a> {
+    fn new(stats: &'a Stats) -> Self {
+        stats.started.fetch_add(1, Ordering::SeqCst);
+        let now = stats.running.fetch_add(1, Ordering::SeqCst) + 1;
+        stats.most.fetch_max(now, Ordering::SeqCst);
+        Self(stats)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Tool for FakeTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, input: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let _running = Running::new(&self.stats);
+        if let Some(gate) = &self.gate {
+            gate.pass().await;
+        }
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
+        let output = match &self.act {
+            Act::Return(output) => Ok(output.clone()),
+            Act::Echo => Ok(ToolOutput::text(input.arguments.to_string())),
+            Act::Tell(text) => Err(ToolError::Tell(text.clone())),
+            Act::Fatal(kind, text) => Err(ToolError::Fatal(Error::new(*kind, text.clone()))),
+            Act::Panic(text) => panic!("{text}"),
+            Act::Hang => std::future::pending().await,
+        };
+        self.stats.finished.fetch_add(1, Ordering::SeqCst);
+        output
+    }
+}
+
+/// Runs one call of `tool` as an agent would, with everything allowed, and returns what a model would be shown.
+///
+/// # Errors
+/// A fatal tool error.
+pub async fn run_tool(tool: impl Tool + 'static, arguments: Value) -> Result<ToolResult> {
+    #[derive(Clone)]
+    struct OneCall(Tools, Arc<str>, Value);
+
+    #[async_trait]
+    impl Agent for OneCall {
+        fn name(&self) -> &str {
+            "one-call"
+        }
+
+        async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
+            let result = cx.call_tool(&self.0, &self.1, &self.2).await?;
+            Ok(Outcome::completed(serde_json::to_string(&result).map_err(|error| {
+                Error::new(ErrorKind::Internal, "a tool's result does not serialize").caused_by(error)
+            })?))
+        }
+    }
+
+    let name = Arc::from(tool.spec().name());
+    let agent = OneCall(Tools::new([Arc::new(tool) as Arc<dyn Tool>])?, name, arguments);
+    let runtime = super::runtime().policy(Policy::allow_all()).build();
+    let outcome = runtime.session().start(&agent, "call").outcome().await?;
+    serde_json::from_str(&outcome.text)
+        .map_err(|error| Error::new(ErrorKind::Corrupt, "a tool's result cannot be read").caused_by(error))
+}

@@ -1,0 +1,190 @@
+//! The parameters of the function: what each is for, with the attributes that belong to it.
+//!
+//! Takes the attributes that only `#[tool]` understands off the function. Judges single attributes and patterns;
+//! whether the parameters make sense together is for `check`.
+
+use proc_macro2::Ident;
+use syn::{
+    Attribute, Error, FnArg, Meta, Pat, PatType, Result, Signature, Token, Type, parse_quote_spanned,
+    punctuated::Punctuated, spanned::Spanned,
+};
+
+use crate::{attribute, errors::Errors};
+
+/// One parameter other than `self`.
+#[derive(Debug)]
+pub(crate) struct Param {
+    pub(crate) ident: Ident,
+    pub(crate) ty: Type,
+    pub(crate) role: Role,
+    /// What goes on the field of the argument struct: docs, `serde` and `schemars`.
+    pub(crate) field: Vec<Attribute>,
+}
+
+/// Where the value of a parameter comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The model gives it by name.
+    Argument,
+    /// `#[args]`: all that the model gives.
+    Arguments,
+    /// `#[state]`: the program gives it when it makes the tool.
+    State,
+    /// The run gives it: `&ToolContext<'_>`.
+    Context,
+}
+
+/// Reads the parameters and takes the attributes off them that the function cannot keep.
+pub(crate) fn take(signature: &mut Signature, errors: &mut Errors) -> Vec<Param> {
+    let typed = signature.inputs.iter_mut().filter_map(|input| match input {
+        FnArg::Typed(param) => Some(param),
+        FnArg::Receiver(_) => None,
+    });
+    typed.filter_map(|param| take_one(param, errors)).collect()
+}
+
+fn take_one(param: &mut PatType, errors: &mut Errors) -> Option<Param> {
+    let mut marks = Marks::default();
+    for attribute in std::mem::take(&mut param.attrs) {
+        let kept = marks.sort(attribute);
+        param.attrs.extend(errors.keep(kept).flatten());
+    }
+    let role = marks.role(&param.ty, errors);
+    let ident = errors.keep(name(&param.pat))?;
+    let mut field = if marks.described.is_some() { Vec::new() } else { marks.docs };
+    field.extend(marks.described);
+    field.extend(marks.derives);
+    Some(Param { ident, ty: (*param.ty).clone(), role, field })
+}
+
+/// The attributes of one parameter, sorted.
+#[derive(Default)]
+struct Marks {
+    role: Option<(Role, Attribute)>,
+    docs: Vec<Attribute>,
+    /// From `#[arg(description = …)]`.
+    described: Option<Attribute>,
+    /// `serde` and `schemars`.
+    derives: Vec<Attribute>,
+}
+
+impl Marks {
+    /// Takes what belongs to `#[tool]` and returns what the function keeps.
+    fn sort(&mut self, attribute: Attribute) -> Result<Option<Attribute>> {
+        let name = attribute.path().get_ident().map(Ident::to_string).unwrap_or_default();
+        match name.as_str() {
+            "doc" => self.docs.push(attribute),
+            "serde" | "schemars" => self.derives.push(attribute),
+            "arg" => self.described = Some(described(&attribute)?),
+            "args" => self.mark(Role::Arguments, attribute)?,
+            "state" => self.mark(Role::State, attribute)?,
+            "allow" | "expect" | "warn" | "deny" | "forbid" => return Ok(Some(attribute)),
+            "cfg" | "cfg_attr" => {
+                let message =
+                    "the parameters of a tool cannot depend on `cfg`; put the whole function under it";
+                return Err(Error::new_spanned(attribute, message));
+            }
+            _ => {
+                let message = "a parameter of a tool has no such attribute; it takes `#[arg(description = \"…\")]`, \
+                               `#[args]`, `#[state]`, `#[serde(…)]`, `#[schemars(…)]` and doc comments";
+                return Err(Error::new_spanned(attribute, message));
+            }
+        }
+        Ok(None)
+    }
+
+    fn mark(&mut self, role: Role, attribute: Attribute) -> Result<()> {
+        attribute.meta.require_path_only()?;
+        if self.role.is_some() {
+            let message = "a parameter takes one of `#[args]` and `#[state]`, once";
+            return Err(Error::new_spanned(attribute, message));
+        }
+        self.role = Some((role, attribute));
+        Ok(())
+    }
+
+    fn role(&self, ty: &Type, errors: &mut Errors) -> Role {
+        let role = match &self.role {
+            Some((role, _)) if !is_context(ty) => *role,
+            Some((_, attribute)) => {
+                errors.on(attribute, "the run gives the `ToolContext`; take this attribute away");
+                Role::Context
+            }
+            None if is_context(ty) => Role::Context,
+            None => Role::Argument,
+        };
+        match role {
+            Role::Argument => {}
+            Role::Arguments => {
+                for attribute in self.docs.iter().chain(&self.described).chain(&self.derives) {
+                    errors.on(
+                        attribute,
+                        "the model does not see this; write it on the struct and its fields, where they are defined",
+                    );
+                }
+            }
+            Role::State | Role::Context => {
+                for attribute in self.described.iter().chain(&self.derives) {
+                    errors.on(attribute, "the model does not give this parameter; take this attribute away");
+                }
+            }
+        }
+        role
+    }
+}
+
+/// `#[arg(description = "…")]` as the doc attribute of a field.
+fn described(attribute: &Attribute) -> Result<Attribute> {
+    const FORM: &str = "`#[arg]` takes a description and nothing else: `#[arg(description = \"…\")]`";
+    let Meta::List(list) = &attribute.meta else { return Err(Error::new_spanned(attribute, FORM)) };
+    let metas = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?;
+    if metas.is_empty() {
+        return Err(Error::new_spanned(attribute, FORM));
+    }
+    let mut text = None;
+    for meta in &metas {
+        if text.is_some() || !meta.path().is_ident("description") {
+            return Err(Error::new_spanned(meta, FORM));
+        }
+        text = Some(attribute::description(meta)?);
+    }
+    Ok(parse_quote_spanned!(attribute.path().span()=> #[doc = #text]))
+}
+
+fn name(pattern: &Pat) -> Result<Ident> {
+    match pattern {
+        Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => Ok(name.ident.clone()),
+        pattern => Err(Error::new_spanned(
+            pattern,
+            "the model gives an argument by its name, so a parameter of a tool is a plain name; take the value apart in \
+             the function",
+        )),
+    }
+}
+
+/// Whether `ty` is `&ToolContext<'_>`, by the name of the type.
+fn is_context(ty: &Type) -> bool {
+    match ungroup(ty) {
+        Type::Reference(reference) => reference.mutability.is_none() && names(&reference.elem, "ToolContext"),
+        _ => false,
+    }
+}
+
+/// Whether the last segment of the path `ty` is `name`.
+pub(crate) fn names(ty: &Type, name: &str) -> bool {
+    match ungroup(ty) {
+        Type::Path(path) => path.path.segments.last().is_some_and(|segment| segment.ident == name),
+        _ => false,
+    }
+}
+
+/// The type itself, without parentheses and the invisible groups that `macro_rules!` puts around it.
+pub(crate) fn ungroup(mut ty: &Type) -> &Type {
+    loop {
+        ty = match ty {
+            Type::Group(group) => &group.elem,
+            Type::Paren(paren) => &paren.elem,
+            other => return other,
+        };
+    }
+}

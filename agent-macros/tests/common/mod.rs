@@ -1,0 +1,55 @@
+//! Calls a tool as a run does.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use entourage_core::{
+    Result, Runtime,
+    agent::Agent,
+    permission::Policy,
+    run::{Outcome, RunContext, Task},
+    tool::{Tool, ToolSpec, Tools},
+};
+use serde_json::Value;
+
+/// What the tool declares.
+pub(crate) fn declared(tool: impl Into<Arc<dyn Tool>>) -> ToolSpec {
+    tool.into().spec().clone()
+}
+
+/// The text of the tool's answer, or of its failure.
+pub(crate) async fn call(
+    tool: impl Into<Arc<dyn Tool>>,
+    arguments: Value,
+) -> std::result::Result<String, String> {
+    let caller = Caller { tool: tool.into(), arguments };
+    let runtime = Runtime::builder().policy(Policy::allow_all()).build();
+    let outcome = runtime.session().start(&caller, "call it").outcome().await.unwrap();
+    match outcome.text.split_once(' ').unwrap() {
+        ("ok", text) => Ok(text.to_owned()),
+        (_, text) => Err(text.to_owned()),
+    }
+}
+
+/// An agent that calls its tool once.
+#[derive(Clone)]
+struct Caller {
+    tool: Arc<dyn Tool>,
+    arguments: Value,
+}
+
+#[async_trait]
+impl Agent for Caller {
+    fn name(&self) -> &str {
+        "caller"
+    }
+
+    async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
+        let tools = Tools::new([Arc::clone(&self.tool)])?;
+        let result = cx.call_tool(&tools, self.tool.spec().name(), &self.arguments).await?;
+        let status = if result.is_error { "failed" } else { "ok" };
+        Ok(Outcome::completed(format!("{status} {}", result.to_text())))
+    }
+}

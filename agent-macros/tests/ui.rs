@@ -1,0 +1,11 @@
+//! What the compiler says about functions that cannot be tools, and that it says nothing about those that can.
+//!
+//! `TRYBUILD=overwrite cargo test -p entourage-macros --test ui` writes the snapshots anew; read them before you keep
+//! them.
+
+#[test]
+fn mistakes_are_named_with_the_way_out() {
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("tests/ui/*.rs");
+    cases.pass("tests/ui/pass/*.rs");
+}

@@ -1,0 +1,26 @@
+//! What a tool cannot answer with.
+#![allow(unused, mixed_script_confusables)]
+
+use entourage_macros::tool;
+
+struct Report;
+
+/// A success of no known form.
+#[tool(crate = "entourage_core")]
+async fn success() -> Result<Report, std::io::Error> {
+    Ok(Report)
+}
+
+/// The same without `Result`.
+#[tool(crate = "entourage_core")]
+async fn plain() -> Vec<String> {
+    Vec::new()
+}
+
+/// A failure that is no error.
+#[tool(crate = "entourage_core")]
+async fn failure() -> Result<(), String> {
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,24 @@
+//! What is no function with a body.
+#![allow(unused, mixed_script_confusables)]
+
+use entourage_macros::tool;
+
+#[tool(crate = "entourage_core")]
+/// A struct.
+struct Count;
+
+trait Counts {
+    #[tool(crate = "entourage_core")]
+    /// Only declared.
+    async fn count(&self) -> usize;
+}
+
+/// Unsafe.
+#[tool(crate = "entourage_core")]
+async unsafe fn risky() {}
+
+/// Foreign.
+#[tool(crate = "entourage_core")]
+async extern "C" fn foreign() {}
+
+fn main() {}

@@ -1,0 +1,12 @@
+//! State that cannot be given to each call.
+#![allow(unused)]
+
+use entourage_macros::tool;
+
+struct Unique;
+
+/// State that does not clone.
+#[tool(crate = "entourage_core")]
+async fn unique(#[state] unique: Unique) {}
+
+fn main() {}

@@ -1,0 +1,325 @@
+//! One service's address: requests out, accepted replies in, everything else an error.
+//!
+//! Redirects are never followed: a POST would turn into a GET, and keys would travel. There is no total timeout;
+//! whoever reads a reply bounds its silence.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use entourage_core::{
+    Error, ErrorKind, Result, Retry,
+    provider::{CallContext, Egress},
+};
+use futures_util::{Stream, StreamExt};
+use reqwest::{
+    Method, Url,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
+};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{Failing, Failure, Redactor, headers};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Most of a refusal's body that is read.
+const MAX_REFUSAL: usize = 64 << 10;
+
+/// What a service is reached by.
+#[derive(Default)]
+pub(crate) struct Settings {
+    pub(crate) base_url: String,
+    pub(crate) vendor: String,
+    pub(crate) key: Option<SecretString>,
+    pub(crate) headers: Vec<(String, SecretString)>,
+    pub(crate) allow_insecure: bool,
+}
+
+/// A checked address with its headers and connections. Cloning shares the connections.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    client: reqwest::Client,
+    base: Url,
+    headers: HeaderMap,
+    redactor: Redactor,
+    vendor: Arc<str>,
+}
+
+impl Endpoint {
+    /// Checks the settings; connects to nothing.
+    pub(crate) fn new(settings: Settings) -> Result<Self> {
+        let base = check_base(&settings.base_url)?;
+        let host = base.host_str().unwrap_or_default();
+        let local = Egress::Loopback.admits(host);
+        let secret = settings.key.is_some() || settings.headers.iter().any(|(name, _)| carries_secret(name));
+        if base.scheme() == "http" && secret && !local && !settings.allow_insecure {
+            return Err(config(format!(
+                "the key for {host} would travel unencrypted over http; use https, or allow_insecure() in a network you trust"
+            )));
+        }
+        let headers = header_map(&settings)?;
+        let mut client = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none())
+            .tcp_nodelay(true)
+            .user_agent(concat!("entourage/", env!("CARGO_PKG_VERSION")));
+        if local {
+            // A proxy is another machine: it could neither reach this one nor be what a loopback-only run allows.
+            client = client.no_proxy();
+        }
+        let client =
+            client.build().map_err(|error| config("the HTTP client could not be set up").caused_by(error))?;
+        let vendor = if settings.vendor.is_empty() { host.to_owned() } else { settings.vendor };
+        let secrets = settings.key.into_iter().chain(settings.headers.into_iter().map(|(_, value)| value));
+        Ok(Self { client, redactor: Redactor::new(secrets), vendor: vendor.into(), base, headers })
+    }
+
+    pub(crate) fn vendor(&self) -> &str {
+        &self.vendor
+    }
+
+    pub(crate) fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// Sends `body` to `path` below the base address and returns once the service has accepted it.
+    pub(crate) async fn post(&self, path: &[&str], body: Vec<u8>, cx: &CallContext) -> Result<Reply> {
+        self.send(Method::POST, path, Some(body), cx).await
+    }
+
+    /// Reads at most `limit` bytes from `path` below the base address.
+    pub(crate) async fn get(&self, path: &[&str], limit: usize, cx: &CallContext) -> Result<Vec<u8>> {
+        let mut reply = self.send(Method::GET, path, None, cx).await?;
+        let mut body = Vec::new();
+        while let Some(piece) = reply.next().await {
+            body.extend_from_slice(&piece?);
+            if body.len() > limit {
+                return Err(reply
+                    .failing
+                    .error(ErrorKind::TooLarge, format!("the answer is larger than {limit} bytes")));
+            }
+        }
+        Ok(body)
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<Vec<u8>>,
+        cx: &CallContext,
+    ) -> Result<Reply> {
+        cx.check_host(self.base.host_str().unwrap_or_default())?;
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        let mut request = self.client.request(method, url).headers(self.headers.clone());
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        if let Some(timeout) = cx.timeout {
+            request = request.timeout(timeout);
+        }
+        let mut failing =
+            Failing { vendor: Arc::clone(&self.vendor), redactor: self.redactor.clone(), request_id: None };
+        let response = request.send().await.map_err(|error| self.unreachable(&failing, error))?;
+        failing.request_id = headers::request_id(response.headers());
+        if response.status().is_success() {
+            return Ok(Reply { body: Box::pin(response.bytes_stream()), failing });
+        }
+        if response.status().is_redirection() {
+            return Err(self.redirected(&failing, &response));
+        }
+        Err(refusal(&failing, response).await)
+    }
+
+    fn unreachable(&self, failing: &Failing, error: reqwest::Error) -> Error {
+        let address = self.address();
+        let error = error.without_url();
+        if error.is_timeout() && !error.is_connect() {
+            return failing
+                .error(ErrorKind::Timeout, format!("{} did not answer in time; try again", self.vendor));
+        }
+        let text = if error.is_connect() && Egress::Loopback.admits(self.base.host_str().unwrap_or_default())
+        {
+            format!("could not connect to {address}; is the server running?")
+        } else if error.is_connect() {
+            format!("could not connect to {address}; check the address and the network")
+        } else {
+            format!("the connection to {address} failed before an answer came; try again")
+        };
+        failing.error(ErrorKind::Transport, text).caused_by(error)
+    }
+
+    /// Scheme, host and port: no path or query, which may hold what is nobody's business.
+    fn address(&self) -> String {
+        self.base.origin().ascii_serialization()
+    }
+
+    fn redirected(&self, failing: &Failing, response: &reqwest::Response) -> Error {
+        let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+        let to = self
+            .base
+            .join(to)
+            .map_or_else(|_| "elsewhere".to_owned(), |to| to.origin().ascii_serialization());
+        let text = format!(
+            "{} redirects to {to}, which is not followed, so that the key stays with {}; set the base URL to the final address",
+            self.vendor,
+            self.address()
+        );
+        failing
+            .error(ErrorKind::Transport, text)
+            .with_retry(Retry::Permanent)
+            .with("status", response.status().as_str())
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({} at {}{})", self.vendor, self.address(), self.base.path())
+    }
+}
+
+fn config(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Config, message).during("provider.build")
+}
+
+/// Whether a header of this name usually carries a secret.
+fn carries_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["auth", "key", "token", "secret", "cookie"].iter().any(|word| name.contains(word))
+}
+
+fn check_base(text: &str) -> Result<Url> {
+    let url = Url::parse(text).map_err(|error| {
+        config(format!("the base URL is no address: {error}; write one such as https://host/v1"))
+    })?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err(config(format!(
+            "the base URL must begin with http:// or https://, not {}:",
+            url.scheme()
+        )));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(config("the base URL holds a user name or password; pass them with header() instead"));
+    }
+    if url.fragment().is_some() {
+        return Err(config("the base URL ends in #…; leave that part out"));
+    }
+    Ok(url)
+}
+
+fn header_map(settings: &Settings) -> Result<HeaderMap> {
+    let mut map = HeaderMap::new();
+    map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    map.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+    if let Some(key) = &settings.key {
+        let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret())).map_err(|_| {
+            config("the API key holds characters that no header can carry; was it copied with a line break?")
+        })?;
+        value.set_sensitive(true);
+        map.insert(AUTHORIZATION, value);
+    }
+    for (name, value) in &settings.headers {
+        let wrong = || config(format!("the header `{}` has an invalid name or value", name.escape_debug()));
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::try_from(value.expose_secret()).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+async fn refusal(failing: &Failing, response: reqwest::Response) -> Error {
+    let status = response.status().as_u16();
+    let wait = headers::retry_after(response.headers(), SystemTime::now());
+    let again = headers::should_retry(response.headers());
+    let mut body = Vec::new();
+    let mut pieces = response.bytes_stream();
+    // A body that breaks off is still worth quoting.
+    while let Some(Ok(piece)) = pieces.next().await {
+        let room = MAX_REFUSAL.saturating_sub(body.len());
+        body.extend(piece.iter().take(room));
+        if piece.len() >= room {
+            break;
+        }
+    }
+    let mut error = failing.refused(&Failure::from_body(&body), Some(status));
+    if let Some(again) = again {
+        error = error.with_retry(if again { Retry::Temporary } else { Retry::Permanent });
+    }
+    match wait {
+        Some(wait) => error.with_retry_after(wait),
+        None => error,
+    }
+}
+
+/// The body of an accepted reply, piece by piece. Dropping it ends the call.
+pub(crate) struct Reply {
+    body: Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>,
+    pub(crate) failing: Failing,
+}
+
+impl Stream for Reply {
+    type Item = Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.body.as_mut().poll_next(cx);
+        polled.map_err(|error| {
+            let error = error.without_url();
+            let (kind, text) = match error.is_timeout() {
+                true => (ErrorKind::Timeout, "did not finish its reply in time; try again"),
+                false => (ErrorKind::Transport, "broke off in the middle of its reply; try again"),
+            };
+            self.failing.error(kind, format!("{} {text}", self.failing.vendor)).caused_by(error)
+        })
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("failing", &self.failing).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(url: &str, key: Option<&str>, allow_insecure: bool) -> Result<Endpoint> {
+        let key = key.map(|key| key.to_owned().into());
+        Endpoint::new(Settings { base_url: url.to_owned(), key, allow_insecure, ..Settings::default() })
+    }
+
+    #[test]
+    fn bad_addresses_are_refused_before_anything_happens() {
+        for url in [
+            "",
+            "localhost:8080/v1",
+            "ftp://host/v1",
+            "https://",
+            "https://user:word@host/v1",
+            "https://host/v1#x",
+        ] {
+            let error = endpoint(url, None, false).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config, "{url}");
+            assert!(!format!("{error:?}").contains("word@"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_does_not_travel_unencrypted_unless_allowed() {
+        assert_eq!(endpoint("http://10.0.0.1/v1", Some("k"), false).unwrap_err().kind(), ErrorKind::Config);
+        assert!(endpoint("http://10.0.0.1/v1", None, false).is_ok());
+        assert!(endpoint("http://10.0.0.1/v1", Some("k"), true).is_ok());
+        assert!(endpoint("http://[::1]:80/v1", Some("k"), false).is_ok());
+        assert!(endpoint("https://host/v1", Some("k"), false).is_ok());
+        assert_eq!(endpoint("https://host/v1", Some("a\nb"), false).unwrap_err().kind(), ErrorKind::Config);
+    }
+}

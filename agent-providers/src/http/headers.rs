@@ -1,0 +1,59 @@
+//! What response headers say about a refusal.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+/// How long the service asks to wait: `retry-after-ms`, else `retry-after` in seconds or as a date.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let seconds = |text: &str| Duration::try_from_secs_f64(text.parse().ok()?).ok();
+    if let Some(wait) = text(headers, "retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(wait / 1_000.0).ok();
+    }
+    let value = text(headers, RETRY_AFTER.as_str())?;
+    seconds(value).or_else(|| {
+        let date = httpdate::parse_http_date(value).ok()?;
+        Some(date.duration_since(now).unwrap_or_default())
+    })
+}
+
+/// The service's id of the request, for its support.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
+    ["x-request-id", "request-id", "apim-request-id"]
+        .into_iter()
+        .find_map(|name| text(headers, name))
+        .map(|id| id.chars().take(200).collect())
+}
+
+/// What `x-should-retry` says.
+pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
+    text(headers, "x-should-retry")?.parse().ok()
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    Some(headers.get(name)?.to_str().ok()?.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_come_as_milliseconds_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Sun, 06 Nov 1994 08:49:00 GMT").unwrap();
+        let wait = |name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            retry_after(&headers, now)
+        };
+        assert_eq!(wait("retry-after-ms", "1500"), Some(Duration::from_millis(1500)));
+        assert_eq!(wait("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("retry-after", "0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(wait("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(37)));
+        assert_eq!(wait("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(wait("retry-after", "1000000000"), Some(Duration::from_secs(1_000_000_000)));
+        for nonsense in ["-1", "NaN", "1e300", "soon", ""] {
+            assert_eq!(wait("retry-after", nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//!
+//! It reads event streams and whole JSON bodies, told apart by their first byte, since some services answer a request
+//! for a stream with one. It must give the same deltas wherever the bytes are cut.
+
+use std::{borrow::Cow, collections::VecDeque};
+
+use entourage_core::{
+    Error, ErrorKind, Result, Usage,
+    provider::{Delta, Finish, FinishReason},
+};
+use serde_json::value::RawValue;
+
+use super::{
+    Dialect,
+    calls::Calls,
+    wire::{Choice, Chunk, Content, Maybe, Said, WireUsage},
+};
+use crate::http::{Failing, Failure, sse};
+
+/// Largest body that is not a stream.
+const MAX_BODY: usize = 16 << 20;
+
+/// Decodes one reply.
+///
+/// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
+/// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+///
+/// ```
+/// use entourage_core::provider::Delta;
+/// use entourage_providers::openai_chat::{Decoder, Dialect};
+///
+/// let mut decoder = Decoder::new(Dialect::COMMON);
+/// decoder.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel");
+/// decoder.push(b"lo\"}}]}\n\n");
+/// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    form: Form,
+    sse: sse::Parser,
+    body: Vec<u8>,
+    reply: Reply,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Unknown,
+    Events,
+    Body,
+    /// Nothing more is read: it broke a bound, or is no reply at all.
+    Refused,
+}
+
+impl Decoder {
+    /// A decoder for a service that speaks `dialect`.
+    #[must_use]
+    pub fn new(dialect: Dialect) -> Self {
+        Self::reporting(dialect, Failing::default())
+    }
+
+    pub(crate) fn reporting(dialect: Dialect, failing: Failing) -> Self {
+        Self {
+            form: Form::Unknown,
+            sse: sse::Parser::default(),
+            body: Vec::new(),
+            reply: Reply::new(dialect, failing),
+        }
+    }
+
+    /// Takes in the next bytes, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let mut bytes = bytes;
+        if self.form == Form::Unknown {
+            // Some services keep a connection alive with white space before the body.
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
+            let Some(start) = bytes.iter().position(|byte| !blank(byte)) else { return };
+            bytes = bytes.get(start..).unwrap_or_default();
+            self.form = match bytes.first() {
+                Some(b'{' | b'[') => Form::Body,
+                Some(b'<') => {
+                    self.refuse("the model's service answered with a web page; check the base URL, it often ends in /v1");
+                    return;
+                }
+                _ => Form::Events,
+            };
+        }
+        match self.form {
+            Form::Events => {
+                let reply = &mut self.reply;
+                if let Err(error) = self.sse.push(bytes, |event| reply.event(event)) {
+                    self.form = Form::Refused;
+                    self.reply.out.push_back(Err(error));
+                }
+            }
+            Form::Body if self.body.len().saturating_add(bytes.len()) <= MAX_BODY => {
+                self.body.extend_from_slice(bytes);
+            }
+            Form::Body => {
+                self.form = Form::Refused;
+                self.body = Vec::new();
+                let error = self.reply.failing.error(ErrorKind::TooLarge, "the reply is larger than 16 MiB");
+                self.reply.out.push_back(Err(error));
+            }
+            Form::Unknown | Form::Refused => {}
+        }
+    }
+
+    /// The bytes have ended. Without a reason from the service and without its mark of the end, no
+    /// [`Delta::Finish`] is made up: the reply was cut off.
+    pub fn finish(&mut self) {
+        match self.form {
+            Form::Events => {
+                let reply = &mut self.reply;
+                if let Err(error) = self.sse.finish(|event| reply.event(event)) {
+                    self.reply.out.push_back(Err(error));
+                }
+            }
+            Form::Body => {
+                let body = std::mem::take(&mut self.body);
+                self.reply.whole(&body);
+            }
+            Form::Unknown | Form::Refused => {}
+        }
+        self.form = Form::Refused;
+        self.reply.end(false);
+    }
+
+    /// The next delta, or the next error; `None` until more bytes come.
+    pub fn pop(&mut self) -> Option<Result<Delta>> {
+        self.reply.out.pop_front()
+    }
+
+    /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports, without
+    /// what only the connection knows.
+    #[must_use]
+    pub fn refusal(status: u16, body: &[u8]) -> Error {
+        Failing::default().refused(&Failure::from_body(body), Some(status))
+    }
+
+    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
+    #[must_use]
+    pub fn has_finish(&self) -> bool {
+        self.reply.raw_finish.is_some() || self.reply.ended
+    }
+
+    /// Whether the reply is complete; what comes after is not read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.reply.ended
+    }
+
+    fn refuse(&mut self, text: &'static str) {
+        self.form = Form::Refused;
+        self.reply.out.push_back(Err(self.reply.failing.error(ErrorKind::Protocol, text)));
+    }
+}
+
+/// What is known of the reply so far.
+#[derive(Debug)]
+struct Reply {
+    dialect: Dialect,
+    failing: Failing,
+    out: VecDeque<Result<Delta>>,
+    calls: Calls,
+    usage: Usage,
+    id: Option<Box<str>>,
+    model: Option<Box<str>>,
+    raw_finish: Option<Box<str>>,
+    /// Text, reasoning or a refusal came.
+    has_content: bool,
+    ended: bool,
+}
+
+impl Reply {
+    fn new(dialect: Dialect, failing: Failing) -> Self {
+        Self {
+            dialect,
+            failing,
+            out: VecDeque::new(),
+            calls: Calls::default(),
+            usage: Usage::default(),
+            id: None,
+            model: None,
+            raw_finish: None,
+            has_content: false,
+            ended: false,
+        }
+    }
+
+    fn event(&mut self, event: sse::Event<'_>) {
+        let data = event.data.trim_ascii();
+        if self.ended || data.is_empty() {
+            return;
+        }
+        if data == b"[DONE]" {
+            self.end(true);
+        } else if event.name == b"error" {
+            self.failed(&Failure::from_body(data));
+        } else {
+            self.json(data, true);
+        }
+    }
+
+    fn whole(&mut self, body: &[u8]) {
+        let before = self.out.len();
+        let choices = self.json(body, false);
+        if choices {
+            self.end(true);
+        } else if self.out.iter().skip(before).all(Result::is_ok) {
+            let text = "the model's service answered without a reply in it; check that the base URL is that of chat completions";
+            self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
+        }
+    }
+
+    /// Reads one JSON text; says whether there was a choice in it.
+    fn json(&mut self, data: &[u8], streamed: bool) -> bool {
+        match serde_json::from_slice(data) {
+            Ok(chunk) => self.chunk(chunk, data, streamed),
+            Err(_) => {
+                // Broken UTF-8 costs a replacement character, not the reply.
+                let text = String::from_utf8_lossy(data);
+                match serde_json::from_str(&text) {
+                    Ok(chunk) => self.chunk(chunk, text.as_bytes(), streamed),
+                    Err(error) => {
+                        self.unreadable(&text, &error);
+                        false
+                    }
+                }
+            }
+        }
+    }
+
+    fn unreadable(&mut self, text: &str, error: &serde_json::Error) {
+        let start: String = self.failing.quote(text).chars().take(200).collect();
+        let text = format!("{} sent what is no JSON ({error}): {start}", self.failing.vendor);
+        self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
+    }
+
+    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], streamed: bool) -> bool {
+        self.identify(chunk.id.filled(), chunk.model.filled());
+        let found = chunk.choices.first.is_some();
+        let mut failure = chunk.error.and_then(reported);
+        if failure.is_none() && chunk.object.as_str() == "error" {
+            failure = Some(Failure::from_body(data));
+        }
+        if let Some(choice) = chunk.choices.first {
+            failure = failure.or_else(|| choice.error.and_then(reported));
+            self.choice(choice, streamed);
+        }
+        for usage in [chunk.usage.0, chunk.x_groq.0.and_then(|groq| groq.usage.0)].into_iter().flatten() {
+            self.count(&usage);
+        }
+        match failure {
+            Some(failure) => self.failed(&failure),
+            None if !found && !streamed => {
+                // A refusal with status 200 in the shapes that have no `error`.
+                let failure = Failure::from_body(data);
+                if !failure.message.is_empty() {
+                    self.failed(&failure);
+                }
+            }
+            None => {}
+        }
+        found
+    }
+
+    fn choice(&mut self, choice: Choice<'_>, streamed: bool) {
+        let nothing_yet = !self.has_content && self.calls.is_empty();
+        let said = match (choice.delta, choice.message) {
+            // In a stream, a message beside the deltas repeats them; in a whole body, a delta beside it is empty.
+            (Maybe(Some(delta)), _) if streamed => Some(delta),
+            (_, Maybe(Some(message))) if !streamed || nothing_yet => Some(message),
+            (Maybe(delta), _) => delta,
+        };
+        if let Some(said) = said
+            && let Err(error) = self.said(said)
+        {
+            self.out.push_back(Err(error));
+        }
+        if let Some(reason) = choice.finish_reason.filled() {
+            self.raw_finish = Some(reason.into());
+        }
+    }
+
+    fn said(&mut self, said: Said<'_>) -> Result<()> {
+        let fields = [said.reasoning_content, said.reasoning, said.thinking];
+        if let Some(text) = fields.into_iter().find_map(super::wire::Text::filled) {
+            self.say(text, Delta::Reasoning);
+        }
+        for detail in said.reasoning_details.0 {
+            for sealed in [detail.signature, detail.data] {
+                if let Some(text) = sealed.filled() {
+                    self.out.push_back(Ok(Delta::ReasoningSignature(text.into_owned())));
+                }
+            }
+        }
+        match said.content {
+            Content::Absent => {}
+            Content::Text(text) => self.say(text, Delta::Text),
+            Content::Pieces(pieces) => {
+                for piece in pieces {
+                    self.say(piece.thinking.into_text(), Delta::Reasoning);
+                    self.say(piece.text.filled().unwrap_or_default(), Delta::Text);
+                }
+            }
+        }
+        if let Some(text) = said.refusal.filled() {
+            self.say(text, Delta::Refusal);
+        }
+        let out = &mut self.out;
+        let mut emit = |delta| out.push_back(Ok(delta));
+        if let Some(function) = said.function_call.0 {
+            self.calls.push_legacy(function, &mut emit)?;
+        }
+        said.tool_calls.0.into_iter().try_for_each(|call| self.calls.push(call, &mut emit))
+    }
+
+    fn say(&mut self, text: Cow<'_, str>, delta: impl FnOnce(String) -> Delta) {
+        if !text.is_empty() {
+            self.has_content = true;
+            self.out.push_back(Ok(delta(text.into_owned())));
+        }
+    }
+
+    fn identify(&mut self, id: Option<Cow<'_, str>>, model: Option<Cow<'_, str>>) {
+        let news = (self.id.is_none() && id.is_some()) || (self.model.is_none() && model.is_some());
+        if news {
+            self.id = self.id.take().or(id.map(Into::into));
+            self.model = self.model.take().or(model.map(Into::into));
+            self.out.push_back(Ok(Delta::Response { id: self.id.clone(), model: self.model.clone() }));
+        }
+    }
+
+    fn count(&mut self, wire: &WireUsage) {
+        let mut merged = self.usage;
+        merged.merge(super::usage::usage(wire));
+        if merged != self.usage {
+            self.usage = merged;
+            self.out.push_back(Ok(Delta::Usage(Box::new(merged))));
+        }
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        self.out.push_back(Err(self.failing.refused(failure, None)));
+    }
+
+    /// The end of the reply. `marked` says that the service itself marked it, with `[DONE]` or the end of a JSON body.
+    fn end(&mut self, marked: bool) {
+        if self.ended {
+            return;
+        }
+        let out = &mut self.out;
+        self.calls.finish(&mut |delta| out.push_back(Ok(delta)));
+        let called = !self.calls.is_empty();
+        let finish = match self.raw_finish.take() {
+            Some(raw) => {
+                let mut reason = reason(&raw);
+                if reason == FinishReason::Stop && called && self.dialect.stop_means_tool_calls {
+                    reason = FinishReason::ToolCalls;
+                }
+                Finish::from_wire(reason, raw)
+            }
+            None if marked && called => Finish::new(FinishReason::ToolCalls),
+            None if marked && self.has_content => Finish::new(FinishReason::Stop),
+            None => return,
+        };
+        self.ended = true;
+        self.out.push_back(Ok(Delta::Finish(finish)));
+    }
+}
+
+fn reported(error: &RawValue) -> Option<Failure> {
+    let value = serde_json::from_str(error.get()).ok()?;
+    crate::http::says_something(&value).then(|| Failure::from_json(&value))
+}
+
+fn reason(raw: &str) -> FinishReason {
+    match raw {
+        "stop" => FinishReason::Stop,
+        "tool_calls" | "function_call" => FinishReason::ToolCalls,
+        "length" => FinishReason::Length,
+        "content_filter" => FinishReason::ContentFilter,
+        "error" => FinishReason::Error,
+        _ => FinishReason::Other,
+    }
+}

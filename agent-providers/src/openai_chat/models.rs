@@ -1,0 +1,61 @@
+//! Which model a server has: asked once, by who named none.
+
+use std::sync::Arc;
+
+use entourage_core::{Error, ErrorKind, Result, provider::CallContext};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::DEFAULT_MODEL;
+use crate::http::Endpoint;
+
+/// Largest list of models that is read; the largest catalogues have some thousand entries of a few hundred bytes.
+const MAX_LIST: usize = 8 << 20;
+
+#[derive(Debug, Default)]
+pub(super) struct DefaultModel(OnceCell<Arc<str>>);
+
+impl DefaultModel {
+    /// The server's model. Asked again at the next call when the server could not say.
+    pub(super) async fn resolve(&self, endpoint: &Endpoint, cx: &CallContext) -> Result<Arc<str>> {
+        let ask = || async {
+            let body = endpoint.get(&["models"], MAX_LIST, cx).await?;
+            choose(&body).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::NotFound,
+                    format!("{} names no model; load one, or say which model to use", endpoint.vendor()),
+                )
+                .during("model.list")
+            })
+        };
+        self.0.get_or_try_init(ask).await.cloned()
+    }
+}
+
+/// The model to take from the answer to `GET /models`.
+pub(crate) fn choose(body: &[u8]) -> Option<Arc<str>> {
+    let list: Value = serde_json::from_slice(body).ok()?;
+    let models = list.get("data").or_else(|| list.get("models")).unwrap_or(&list).as_array()?;
+    let ids = || {
+        models
+            .iter()
+            .filter_map(|model| model.get("id").or_else(|| model.get("name")).or(Some(model))?.as_str())
+            .filter(|id| !id.is_empty())
+    };
+    ids().find(|id| *id == DEFAULT_MODEL).or_else(|| ids().next()).map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_first_model_is_taken_unless_one_is_called_default() {
+        let choose = |body: &str| super::choose(body.as_bytes());
+        assert_eq!(choose(r#"{"data":[{"id":"a"},{"id":"b"}]}"#).as_deref(), Some("a"));
+        assert_eq!(choose(r#"{"data":[{"id":"a"},{"id":"default"}]}"#).as_deref(), Some("default"));
+        assert_eq!(choose(r#"[{"id":"a"}]"#).as_deref(), Some("a"));
+        assert_eq!(choose(r#"{"models":[{"name":"a"}]}"#).as_deref(), Some("a"));
+        for none in ["", "{}", r#"{"data":[]}"#, r#"{"data":null}"#, "<html>"] {
+            assert_eq!(choose(none), None, "{none}");
+        }
+    }
+}

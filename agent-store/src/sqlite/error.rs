@@ -1,0 +1,169 @@
+//! What went wrong in the database, as the core's error. Nothing outside this file reads a result code.
+
+use std::path::Path;
+
+use entourage_core::{Error, ErrorKind, Retry, SessionId};
+use sqlx::{Row, sqlite::SqliteRow};
+
+/// Why an operation failed. Kept apart from the core's error so that each text is written once.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The driver or the database reported it.
+    Driver(sqlx::Error),
+    /// A value in the database is one that this store never writes.
+    Damaged(String),
+    /// The database as a whole is not for this store.
+    Refused(Error),
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged(what.into())
+    }
+
+    /// Names the session that a listed row belongs to.
+    pub(super) fn of_row(self, row: &SqliteRow) -> Self {
+        match (self, row.try_get::<&str, _>("id")) {
+            (Self::Damaged(what), Ok(id)) => Self::Damaged(format!("{what} in session {id}")),
+            (failure, _) => failure,
+        }
+    }
+
+    /// The error that the caller sees. `operation` is the one of the trait.
+    pub(super) fn into_error(self, operation: &'static str, path: &Path) -> Error {
+        let error = match self {
+            Self::Driver(error) => from_driver(error),
+            Self::Refused(error) => error,
+            Self::Damaged(what) => Error::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "the database holds what no version of this store writes: {what}; restore it from a backup"
+                ),
+            ),
+        };
+        error.during(operation).with("path", path.display().to_string())
+    }
+
+    pub(super) fn into_session_error(
+        self,
+        operation: &'static str,
+        path: &Path,
+        session: &SessionId,
+    ) -> Error {
+        self.into_error(operation, path).with("session", session.as_str())
+    }
+
+    /// Whether another connection is in the way, so that trying again can help.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Driver(error) if matches!(result_code(error), Some(5 | 6)))
+    }
+
+    /// Whether the database wants to be recovered by somebody who may write.
+    pub(super) fn needs_writer(&self) -> bool {
+        matches!(self, Self::Driver(error) if result_code(error) == Some(8))
+    }
+}
+
+/// The primary result code, such as 5 for `SQLITE_BUSY`.
+fn result_code(error: &sqlx::Error) -> Option<i32> {
+    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(extended & 0xff)
+}
+
+fn from_driver(error: sqlx::Error) -> Error {
+    let (kind, retry, text) = match &error {
+        sqlx::Error::Database(_) => match result_code(&error) {
+            Some(5 | 6) => (
+                ErrorKind::Store,
+                Retry::Temporary,
+                "the database is locked by another connection; try again",
+            ),
+            Some(8) => (
+                ErrorKind::Store,
+                Retry::Permanent,
+                "the database is write-protected; give this process leave to write",
+            ),
+            Some(10) => (
+                ErrorKind::Store,
+                Retry::Permanent,
+                "the database file cannot be read or written; check the disk and that the file system is mounted",
+            ),
+            Some(11) => {
+                (ErrorKind::Corrupt, Retry::Permanent, "the database is damaged; restore it from a backup")
+            }
+            Some(13) => {
+                (ErrorKind::Store, Retry::Permanent, "the disk is full; free some space and try again")
+            }
+            Some(14) => (
+                ErrorKind::Store,
+                Retry::Permanent,
+                "the database cannot be opened; check that this process may read and write the file and its directory",
+            ),
+            Some(18) => {
+                (ErrorKind::TooLarge, Retry::Permanent, "a value is larger than a database row may be (1 GB)")
+            }
+            Some(19) => (
+                ErrorKind::Corrupt,
+                Retry::Permanent,
+                "the tables contradict each other; restore the database from a backup",
+            ),
+            Some(26) => (
+                ErrorKind::Corrupt,
+                Retry::Permanent,
+                "this is no SQLite database; move the file away or choose another path",
+            ),
+            _ => (
+                ErrorKind::Store,
+                Retry::Permanent,
+                "the database refused a statement; see the cause, and check that nobody changed its tables",
+            ),
+        },
+        sqlx::Error::PoolTimedOut => {
+            (ErrorKind::Store, Retry::Temporary, "all connections to the database are busy; try again")
+        }
+        sqlx::Error::PoolClosed => {
+            (ErrorKind::Store, Retry::Permanent, "the store was closed; open it again")
+        }
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => (
+            ErrorKind::Corrupt,
+            Retry::Permanent,
+            "a column does not hold what this store writes; restore the database from a backup",
+        ),
+        _ => (ErrorKind::Store, Retry::Permanent, "the database cannot be used; see the cause"),
+    };
+    Error::new(kind, text).with_retry(retry).caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_pool_is_temporary_and_a_closed_one_is_not() {
+        let path = Path::new("team.db");
+        let busy = Failure::from(sqlx::Error::PoolTimedOut).into_error("store.append", path);
+        assert_eq!((busy.kind(), busy.retry()), (ErrorKind::Store, Retry::Temporary));
+        let closed = Failure::from(sqlx::Error::PoolClosed).into_error("store.append", path);
+        assert_eq!((closed.kind(), closed.retry()), (ErrorKind::Store, Retry::Permanent));
+        assert!(closed.to_string().contains("path: team.db"), "{closed}");
+    }
+
+    #[test]
+    fn a_damaged_value_names_itself() {
+        let error = Failure::damaged("event -1").into_error("store.read", Path::new("team.db"));
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("event -1"), "{error}");
+    }
+}

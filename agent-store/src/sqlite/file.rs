@@ -1,0 +1,167 @@
+//! What lies at a path, before SQLite sees it. Reads a few bytes and changes nothing.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use entourage_core::{Error, ErrorKind};
+
+use super::schema::Label;
+
+/// The first bytes of a database, as the file format lays them out.
+const HEADER: usize = 100;
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// What a path holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing, or an empty file: a new database may be made here.
+    Nothing,
+    /// Something that starts like a database of this store or an unlabelled one.
+    Database,
+}
+
+/// Looks at `path`, which is absolute.
+pub(super) fn inspect(path: &Path) -> Result<Found, Error> {
+    let refuse = |kind, text: &'static str| Err(Error::new(kind, text));
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return inspect_parent(path),
+        Err(error) => return Err(unreadable(error)),
+    };
+    if metadata.is_dir() {
+        return refuse(ErrorKind::Store, "the path is a directory; name a file in it, such as `sessions.db`");
+    }
+    if !metadata.is_file() {
+        return refuse(ErrorKind::Store, "the path is no regular file; choose another path");
+    }
+    if metadata.permissions().readonly() {
+        return refuse(
+            ErrorKind::Store,
+            "the file is write-protected; make it writable or choose another path",
+        );
+    }
+    if metadata.len() == 0 {
+        return Ok(Found::Nothing);
+    }
+    let mut header = Vec::with_capacity(HEADER);
+    let read = File::open(path).and_then(|file| file.take(HEADER as u64).read_to_end(&mut header));
+    read.map_err(unreadable)?;
+    judge_header(&header, metadata.len(), has_journal(path))?;
+    Ok(Found::Database)
+}
+
+fn inspect_parent(path: &Path) -> Result<Found, Error> {
+    match path.parent().map(fs::metadata) {
+        Some(Ok(parent)) if parent.is_dir() => Ok(Found::Nothing),
+        Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(unreadable(error)),
+        _ => Err(Error::new(
+            ErrorKind::Store,
+            "the directory of the database does not exist; create it first or choose another path",
+        )),
+    }
+}
+
+fn unreadable(error: io::Error) -> Error {
+    Error::new(ErrorKind::Store, "the file cannot be read; check its permissions and those of its directory")
+        .caused_by(error)
+}
+
+/// Whether a log beside the file may hold newer pages than the file itself.
+fn has_journal(path: &Path) -> bool {
+    ["-wal", "-journal"].iter().any(|suffix| {
+        let mut name = OsString::from(path);
+        name.push(suffix);
+        fs::metadata(PathBuf::from(name)).is_ok_and(|log| log.len() > 0)
+    })
+}
+
+/// Refuses what can be refused without opening it. The header may be older than a log beside the file, so passing here
+/// is not yet an admission.
+fn judge_header(header: &[u8], length: u64, journal: bool) -> Result<(), Error> {
+    if !header.starts_with(header_start(header)) || header.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "this is no SQLite database; move the file away or choose another path",
+        ));
+    }
+    if header.len() < HEADER {
+        return Err(truncated());
+    }
+    let number = |offset: usize| {
+        let bytes = header.get(offset..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    };
+    let pages = number(28);
+    let page_size = match header.get(16..18) {
+        Some(&[0, 1]) => 65_536,
+        Some(&[high, low]) => u64::from(u16::from_be_bytes([high, low])),
+        _ => return Err(truncated()),
+    };
+    // The page count counts only when the last writer kept it: then the two change counters agree.
+    let counted = number(24) == number(92) && pages > 0;
+    if counted && !journal && length < u64::from(pages) * page_size {
+        return Err(truncated());
+    }
+    // Both numbers are signed in the format. What is 0 here may be set in the log.
+    match (i64::from(number(68).cast_signed()), i64::from(number(60).cast_signed())) {
+        (0, _) | (_, 0) => Ok(()),
+        (application_id, version) => Label { application_id, version, used: true }.judge(),
+    }
+}
+
+/// The part of the magic text that a file of this length can show.
+fn header_start(header: &[u8]) -> &'static [u8] {
+    MAGIC.get(..header.len().min(MAGIC.len())).unwrap_or(MAGIC)
+}
+
+fn truncated() -> Error {
+    Error::new(ErrorKind::Corrupt, "the database file was cut short; restore it from a backup")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(pages: u32, version: u32, application_id: u32) -> Vec<u8> {
+        let mut header = vec![0; HEADER];
+        header[..16].copy_from_slice(MAGIC);
+        header[16..18].copy_from_slice(&4096_u16.to_be_bytes());
+        header[28..32].copy_from_slice(&pages.to_be_bytes());
+        header[60..64].copy_from_slice(&version.to_be_bytes());
+        header[68..72].copy_from_slice(&application_id.to_be_bytes());
+        header
+    }
+
+    fn kind(header: &[u8], length: u64, journal: bool) -> Option<ErrorKind> {
+        judge_header(header, length, journal).err().map(|error| error.kind())
+    }
+
+    const OURS: u32 = u32::from_be_bytes(*b"Entg");
+
+    #[test]
+    fn attack_08_a_file_shorter_than_its_header_says_is_refused_unless_a_log_completes_it() {
+        let header = header(3, 1, OURS);
+        assert_eq!(kind(&header, 3 * 4096, false), None);
+        assert_eq!(kind(&header, 3 * 4096 - 1, false), Some(ErrorKind::Corrupt));
+        assert_eq!(kind(&header, 3 * 4096 - 1, true), None);
+        for length in 1..HEADER {
+            assert_eq!(
+                kind(&header[..length], length as u64, true),
+                Some(ErrorKind::Corrupt),
+                "{length} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn other_files_and_other_programs_are_refused() {
+        assert_eq!(kind(b"hello, this is a text file", 26, false), Some(ErrorKind::Corrupt));
+        assert_eq!(kind(&header(1, 1, 77), 4096, false), Some(ErrorKind::Store));
+        assert_eq!(kind(&header(1, 99, OURS), 4096, false), Some(ErrorKind::NewerVersion));
+        assert_eq!(kind(&header(1, 0, 0), 4096, false), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! Opening a database: look, judge, prepare, and only then hand out connections.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use entourage_core::{Error, ErrorKind, Result};
+use sqlx::{
+    Connection, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous},
+};
+use tokio::{task, time};
+
+use super::{
+    SqliteStore,
+    error::Failure,
+    file::{Found, inspect},
+    schema::{self, Label},
+};
+
+const OPERATION: &str = "store.open";
+/// How long a caller waits for its turn inside this process.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause between attempts to take the lock that SQLite does not wait for by itself.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// How much a returned append survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// A power cut. Each append waits for the disk.
+    #[default]
+    PowerLoss,
+    /// The death of the process, but a power cut may undo the last appends (never half of one). Much faster on slow
+    /// disks.
+    ProcessDeath,
+}
+
+/// Options of a [`SqliteStore`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `open`"]
+pub struct SqliteBuilder {
+    path: PathBuf,
+    busy_timeout: Duration,
+    durability: Durability,
+    readers: u32,
+}
+
+impl SqliteBuilder {
+    pub(super) fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            busy_timeout: Duration::from_secs(5),
+            durability: Durability::default(),
+            readers: 4,
+        }
+    }
+
+    /// How long an operation waits for another process that writes to the same file. Default 5 seconds.
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// What a returned append survives. Default [`Durability::PowerLoss`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Connections that read, besides the one that writes. Default 4; 0 counts as 1, and at most 64 are opened.
+    pub fn readers(mut self, readers: u32) -> Self {
+        self.readers = readers.clamp(1, 64);
+        self
+    }
+
+    /// Opens the database, creating the file (not its directory) when there is none, and brings its tables up to date.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] for a file that is no SQLite database or was cut short, [`ErrorKind::NewerVersion`] for
+    /// one that a newer version wrote, [`ErrorKind::Store`] for what cannot be opened, belongs to another program or
+    /// stays locked (the last is worth a retry). A file that is refused is not changed.
+    pub async fn open(self) -> Result<SqliteStore> {
+        let path = std::path::absolute(&self.path).map_err(|error| {
+            Error::new(ErrorKind::InvalidInput, "this is no path; name a file")
+                .during(OPERATION)
+                .caused_by(error)
+        })?;
+        self.ready(&path).await.map_err(|failure| failure.into_error(OPERATION, &path))?;
+        let writer = pool(1).connect_lazy_with(self.options(&path, Access::Write));
+        let readers = pool(self.readers).connect_lazy_with(self.options(&path, Access::Read));
+        Ok(SqliteStore::new(Arc::from(path), writer, readers))
+    }
+
+    async fn ready(&self, path: &Path) -> Result<(), Failure> {
+        if look(path.to_owned()).await? == Found::Database {
+            self.admit(path).await?;
+        }
+        let mut connection = self.connect(path, Access::Write).await?;
+        self.prepare(&mut connection).await?;
+        Ok(connection.close().await?)
+    }
+
+    /// Judges an existing database through a connection that cannot change it.
+    async fn admit(&self, path: &Path) -> Result<(), Failure> {
+        let label = async {
+            let mut connection = self.connect(path, Access::Look).await?;
+            let label = Label::read(&mut connection).await;
+            // What the close says does not matter: nothing was written.
+            connection.close().await.ok();
+            label
+        };
+        match label.await {
+            Ok(label) => Ok(label.judge()?),
+            // A process died while it wrote. Opening for writing rolls that back, and `prepare` judges again.
+            Err(failure) if failure.needs_writer() => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Brings an open database up to date.
+    async fn prepare(&self, connection: &mut SqliteConnection) -> Result<(), Failure> {
+        let label = Label::read(connection).await?;
+        label.judge()?;
+        self.log_ahead(connection).await?;
+        if schema::pending(label).is_empty() { Ok(()) } else { migrate(connection).await }
+    }
+
+    /// Turns the write-ahead log on: readers then never wait for the writer. The setting stays with the file.
+    async fn log_ahead(&self, connection: &mut SqliteConnection) -> Result<(), Failure> {
+        let deadline = time::Instant::now() + self.busy_timeout;
+        loop {
+            // The switch needs the file for itself, and SQLite does not wait for that.
+            let mode = sqlx::query_scalar::<_, String>("PRAGMA journal_mode = WAL")
+                .fetch_one(&mut *connection)
+                .await;
+            match mode.map_err(Failure::from) {
+                Ok(mode) if mode.eq_ignore_ascii_case("wal") => return Ok(()),
+                Ok(mode) => {
+                    return Err(Error::new(
+                        ErrorKind::Store,
+                        "the file system cannot hold a write-ahead log; put the database on a local disk",
+                    )
+                    .with("journal_mode", mode)
+                    .into());
+                }
+                Err(failure) if failure.is_busy() && time::Instant::now() < deadline => {
+                    time::sleep(LOCK_PAUSE).await;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    async fn connect(&self, path: &Path, access: Access) -> Result<SqliteConnection, Failure> {
+        Ok(SqliteConnection::connect_with(&self.options(path, access)).await?)
+    }
+
+    fn options(&self, path: &Path, access: Access) -> SqliteConnectOptions {
+        let synchronous = match self.durability {
+            Durability::PowerLoss => SqliteSynchronous::Full,
+            Durability::ProcessDeath => SqliteSynchronous::Normal,
+        };
+        let options = quiet(SqliteConnectOptions::new())
+            .filename(path)
+            .busy_timeout(self.busy_timeout)
+            .foreign_keys(true);
+        match access {
+            Access::Look => options.read_only(true),
+            Access::Read => options.pragma("query_only", "ON"),
+            Access::Write => options.create_if_missing(true).synchronous(synchronous),
+        }
+    }
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy)]
+enum Access {
+    Look,
+    Read,
+    Write,
+}
+
+impl SqliteStore {
+    /// A database in memory, gone with the store. For trying out SQL; tests of agents want the core's `MemoryStore`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when there is no memory for it.
+    pub async fn in_memory() -> Result<Self> {
+        let path: Arc<Path> = Arc::from(Path::new(":memory:"));
+        let failed = |failure: Failure| failure.into_error(OPERATION, &path);
+        // The one connection holds the data, so it must never be replaced: `pool` lets none grow old.
+        let options = quiet(SqliteConnectOptions::new()).in_memory(true).foreign_keys(true);
+        let pool = pool(1).connect_with(options).await.map_err(Failure::from).map_err(failed)?;
+        let mut connection = pool.acquire().await.map_err(Failure::from).map_err(failed)?;
+        migrate(&mut connection).await.map_err(failed)?;
+        drop(connection);
+        Ok(Self::new(Arc::clone(&path), pool.clone(), pool))
+    }
+}
+
+async fn look(path: PathBuf) -> Result<Found> {
+    task::spawn_blocking(move || inspect(&path)).await.map_err(|error| {
+        Error::new(ErrorKind::Internal, "the runtime stopped while the store was opened").caused_by(error)
+    })?
+}
+
+/// Applies what is missing in one transaction, after looking again: another process may have been faster.
+async fn migrate(connection: &mut SqliteConnection) -> Result<(), Failure> {
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let label = Label::read(&mut transaction).await?;
+    label.judge()?;
+    for sql in schema::pending(label) {
+        sqlx::raw_sql(*sql).execute(&mut *transaction).await?;
+    }
+    Ok(transaction.commit().await?)
+}
+
+/// Connections live as long as the store: no background task watches their age.
+fn pool(connections: u32) -> SqlitePoolOptions {
+    SqlitePoolOptions::new()
+        .max_connections(connections)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .test_before_acquire(false)
+        .acquire_timeout(QUEUE_TIMEOUT)
+}
+
+/// The driver would log every statement; what matters is in the errors.
+fn quiet(options: SqliteConnectOptions) -> SqliteConnectOptions {
+    use sqlx::ConnectOptions;
+    options.disable_statement_logging()
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path()).finish_non_exhaustive()
+    }
+}

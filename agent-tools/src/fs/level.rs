@@ -1,0 +1,189 @@
+//! Reading directories: one level with its ignore rules applied, and the walk over all files below a place.
+//!
+//! Links are named and never followed; each directory is opened through the workspace's handle.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use cap_fs_ext::FollowSymlinks;
+use cap_std::fs::{DirEntry, FileType};
+
+use super::{
+    rules::{Rules, Verdict},
+    stop::{Halt, Stop},
+    workspace::Workspace,
+};
+
+/// What an entry of a directory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Dir,
+    Link,
+    /// A pipe, a socket, a device.
+    Special,
+}
+
+impl From<FileType> for Kind {
+    fn from(kind: FileType) -> Self {
+        if kind.is_dir() {
+            Self::Dir
+        } else if kind.is_file() {
+            Self::File
+        } else if kind.is_symlink() {
+            Self::Link
+        } else {
+            Self::Special
+        }
+    }
+}
+
+fn kind(entry: &DirEntry) -> Option<Kind> {
+    match entry.file_type().map(Kind::from) {
+        // Some file systems do not tell the type in the listing.
+        Ok(Kind::Special) | Err(_) => entry.metadata().ok().map(|metadata| metadata.file_type().into()),
+        Ok(kind) => Some(kind),
+    }
+}
+
+/// An entry that is neither hidden nor ignored.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) path: PathBuf,
+    pub(super) kind: Kind,
+    /// Of files, when asked for and known.
+    pub(super) modified: Option<SystemTime>,
+}
+
+/// What a reading of directories includes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Include {
+    pub(super) hidden: bool,
+    /// Whether to ask when files were modified.
+    pub(super) times: bool,
+}
+
+/// One directory's entries by name, with the rules that hold below it.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) rules: Arc<Rules>,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Level {
+    /// Reads `dir`, which is no link; `Ok(None)` when the system does not allow it or it is no directory any more.
+    pub(super) fn read(
+        ws: &Workspace,
+        dir: &Path,
+        above: Arc<Rules>,
+        include: Include,
+        stop: &Stop,
+    ) -> Result<Option<Self>, Halt> {
+        Self::read_as(ws, dir, Some(above), include, stop, FollowSymlinks::No)
+    }
+
+    /// Reads the place where a walk starts, with the rules from above it. The model named it, so it may be a link
+    /// within the root.
+    pub(super) fn start(
+        ws: &Workspace,
+        dir: &Path,
+        include: Include,
+        stop: &Stop,
+    ) -> Result<Option<Self>, Halt> {
+        Self::read_as(ws, dir, Rules::above(ws, dir), include, stop, FollowSymlinks::Yes)
+    }
+
+    fn read_as(
+        ws: &Workspace,
+        dir: &Path,
+        above: Option<Arc<Rules>>,
+        include: Include,
+        stop: &Stop,
+        follow: FollowSymlinks,
+    ) -> Result<Option<Self>, Halt> {
+        stop.check()?;
+        let at = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        let Ok(listing) = ws.open_dir(at, follow).and_then(|dir| dir.entries()) else { return Ok(None) };
+        let mut found: Vec<(OsString, Kind, Option<SystemTime>)> = Vec::new();
+        for entry in listing {
+            stop.check()?;
+            let Ok(entry) = entry else { continue };
+            let Some(kind) = kind(&entry) else { continue };
+            let asked = include.times && kind == Kind::File;
+            let modified = asked.then(|| entry.metadata().ok()?.modified().ok()).flatten();
+            found.push((entry.file_name(), kind, modified.map(cap_std::time::SystemTime::into_std)));
+        }
+        found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let has = |name: &str| found.binary_search_by(|(it, ..)| it.as_os_str().cmp(name.as_ref())).is_ok();
+        let rules = Rules::read(ws, dir, above, has);
+        let entries = found
+            .into_iter()
+            .filter_map(|(name, kind, modified)| {
+                let path = dir.join(&name);
+                let hidden = name.as_encoded_bytes().starts_with(b".") && !include.hidden;
+                let shown = match rules.judge(&path, kind == Kind::Dir) {
+                    Verdict::Ignore => false,
+                    Verdict::Keep => true,
+                    Verdict::Silent => !hidden,
+                };
+                shown.then_some(Entry { path, kind, modified })
+            })
+            .collect();
+        Ok(Some(Self { rules, entries }))
+    }
+}
+
+/// All entries below a place that are no directories, by name, depth first.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    ws: &'a Workspace,
+    stop: &'a Stop,
+    include: Include,
+    left: Vec<(Entry, Arc<Rules>)>,
+    /// Directories that could not be read.
+    pub(super) unreadable: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        ws: &'a Workspace,
+        start: &Path,
+        include: Include,
+        stop: &'a Stop,
+    ) -> Result<Self, Halt> {
+        let mut walk = Self { ws, stop, include, left: Vec::new(), unreadable: 0 };
+        let level = Level::start(ws, start, include, stop)?;
+        walk.push(level);
+        Ok(walk)
+    }
+
+    fn push(&mut self, level: Option<Level>) {
+        match level {
+            Some(Level { rules, entries }) => {
+                self.left.extend(entries.into_iter().rev().map(|entry| (entry, Arc::clone(&rules))));
+            }
+            None => self.unreadable += 1,
+        }
+    }
+
+    /// The next entry that is no directory.
+    pub(super) fn next(&mut self) -> Result<Option<Entry>, Halt> {
+        while let Some((entry, rules)) = self.left.pop() {
+            self.stop.check()?;
+            if entry.kind != Kind::Dir {
+                return Ok(Some(entry));
+            }
+            // What a repository keeps for itself is no part of the tree, even where hidden names are shown.
+            if entry.path.file_name().is_some_and(|name| name == ".git") {
+                continue;
+            }
+            let level = Level::read(self.ws, &entry.path, rules, self.include, self.stop)?;
+            self.push(level);
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,67 @@
+//! Names like the one that was not found, from the same directory.
+
+use super::{path::Inside, text, workspace::Workspace};
+
+/// Entries of the directory that are looked at.
+const MOST: usize = 2_000;
+/// Names that are offered.
+const OFFERED: usize = 3;
+/// Longer names are not compared letter by letter.
+const LONGEST: usize = 100;
+
+/// Up to three similar paths, the most similar first. Empty when the directory cannot be read.
+pub(super) fn names(ws: &Workspace, missing: &Inside) -> Vec<String> {
+    let path = missing.names();
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
+    let Ok(listing) = ws.dir().read_dir(Inside::reached(parent).as_path()) else { return Vec::new() };
+    let wanted = name.to_string_lossy().to_lowercase();
+    let mut close: Vec<(usize, String)> = listing
+        .take(MOST)
+        .filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            let distance = distance(&wanted, &name.to_string_lossy().to_lowercase())?;
+            Some((distance, text::show(&parent.join(name))))
+        })
+        .collect();
+    close.sort();
+    close.truncate(OFFERED);
+    close.into_iter().map(|(_, name)| format!("`{name}`")).collect()
+}
+
+/// How many letters differ; `None` when the names are not similar.
+fn distance(wanted: &str, name: &str) -> Option<usize> {
+    let a: Vec<char> = wanted.chars().collect();
+    let b: Vec<char> = name.chars().collect();
+    if a.is_empty() || a.len() > LONGEST || b.len() > LONGEST {
+        return None;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut next = Vec::with_capacity(row.len());
+        next.push(i + 1);
+        for ((y, pair), left) in b.iter().zip(row.windows(2)).zip(0..) {
+            let (Some(diagonal), Some(above)) = (pair.first(), pair.last()) else { return None };
+            let before: usize = next.get::<usize>(left).copied()?;
+            next.push((diagonal + usize::from(x != y)).min(above + 1).min(before + 1));
+        }
+        row = next;
+    }
+    let letters = row.last().copied()?;
+    let part = b.len() >= 3 && a.len() >= 3 && (name.contains(wanted) || wanted.contains(name));
+    (part || letters <= (a.len() / 3).max(1)).then_some(letters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_counted_and_strangers_left_out() {
+        assert_eq!(distance("main.rs", "main.rs"), Some(0));
+        assert_eq!(distance("mian.rs", "main.rs"), Some(2));
+        assert_eq!(distance("main", "main.rs"), Some(3));
+        assert_eq!(distance("main.rs", "cargo.toml"), None);
+        assert_eq!(distance("a", "b"), Some(1));
+        assert_eq!(distance("a", "bcd"), None);
+    }
+}

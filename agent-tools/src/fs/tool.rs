@@ -1,0 +1,111 @@
+//! The one implementation of `Tool` that all operations here share: schema, footprint, thread, time.
+
+use std::{
+    io,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind,
+    tool::{Access, Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of},
+};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    stop::{Stop, blocking},
+    workspace::Workspace,
+};
+
+/// How much longer than an operation's own limit the runtime waits, for a file system that does not answer.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a read-only file tool does. It runs on a thread where it may block.
+pub(super) trait Operation: Send + Sync + 'static {
+    /// What the model sends. A path in it is called `path`.
+    type Arguments: DeserializeOwned + JsonSchema + Send + 'static;
+    const NAME: &'static str;
+    const DESCRIPTION: &'static str;
+    /// How long it may take.
+    const TIME: Duration;
+    /// What is read when the model names no path.
+    const WITHOUT_PATH: Option<&'static str>;
+
+    fn run(workspace: &Workspace, arguments: Self::Arguments, stop: &Stop) -> Result<ToolOutput, ToolError>;
+}
+
+/// Where a tool finds its workspace.
+#[derive(Debug, Clone)]
+pub(super) struct Place(Arc<OnceLock<Workspace>>);
+
+impl Place {
+    pub(super) fn fixed(workspace: &Workspace) -> Self {
+        Self(Arc::new(OnceLock::from(workspace.clone())))
+    }
+
+    /// The current directory as it is when the place is first asked for.
+    pub(super) fn current() -> Self {
+        Self(Arc::default())
+    }
+
+    fn workspace(&self) -> Result<&Workspace, Error> {
+        if let Some(workspace) = self.0.get() {
+            return Ok(workspace);
+        }
+        let opened = std::env::current_dir().map_err(no_directory).and_then(Workspace::open)?;
+        Ok(self.0.get_or_init(|| opened))
+    }
+}
+
+fn no_directory(error: io::Error) -> Error {
+    Error::new(ErrorKind::NotFound, "there is no current directory; start the program in one that exists")
+        .during("workspace.open")
+        .caused_by(error)
+}
+
+/// An operation as a tool.
+#[derive(Debug)]
+pub(super) struct ReadTool<O> {
+    spec: ToolSpec,
+    place: Place,
+    operation: PhantomData<fn() -> O>,
+}
+
+impl<O: Operation> ReadTool<O> {
+    pub(super) fn shared(place: Place) -> Arc<dyn Tool> {
+        let spec = ToolSpec::new(O::NAME, O::DESCRIPTION, schema_of::<O::Arguments>())
+            .with_access(Access::READ)
+            .with_timeout(O::TIME + GRACE);
+        Arc::new(Self { spec, place, operation: PhantomData })
+    }
+}
+
+#[async_trait]
+impl<O: Operation> Tool for ReadTool<O> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, input: ToolInput, _cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments: O::Arguments = input.parse()?;
+        let place = self.place.clone();
+        blocking(O::TIME, move |stop| O::run(place.workspace()?, arguments, stop)).await
+    }
+
+    /// Names the path as the workspace knows it, so that a rule cannot be evaded by spelling. Asks the file system
+    /// where links lead, which takes microseconds.
+    fn footprint(&self, arguments: &Value) -> Footprint {
+        let footprint = Footprint::new(Access::READ);
+        let Some(path) = arguments.get("path").and_then(Value::as_str).or(O::WITHOUT_PATH) else {
+            return footprint;
+        };
+        match self.place.workspace() {
+            Ok(workspace) => workspace.subjects(path).into_iter().fold(footprint, Footprint::reading),
+            Err(_) => footprint.reading(path),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! `view`: lines of a text file, or an image (CX09).
+//!
+//! Reads no further than what is shown: a file of any size costs what lies before the section and the section itself.
+
+use std::{
+    fmt::Write as _,
+    io::{self, BufRead, BufReader, Read},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use cap_fs_ext::FollowSymlinks;
+use entourage_core::{
+    message::{Media, MediaSource},
+    tool::{ToolError, ToolOutput},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    sniff,
+    stop::{Halt, Stop, StopReader, halted},
+    text,
+    tool::Operation,
+    workspace::Workspace,
+};
+
+const LINES: u64 = 200;
+/// Bytes of a line that are shown.
+const LINE: usize = 2_000;
+/// Bytes of all lines shown together.
+const SECTION: usize = 200 << 10;
+/// Bytes of the result, numbers included: below what a run shows of one result.
+const RESULT: usize = 240 << 10;
+const IMAGE: u64 = 5 << 20;
+/// Bytes of one line that are passed over to find the next: else one line could cost the whole file.
+const LONG_LINE: usize = 16 << 20;
+const BUFFER: usize = 64 << 10;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Arguments {
+    /// The file, relative to the workspace's root.
+    path: String,
+    /// How many lines to skip: 0, the default, begins at line 1.
+    #[serde(default)]
+    offset: Option<u64>,
+    /// How many lines to show at most. Default 200.
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct View;
+
+impl Operation for View {
+    type Arguments = Arguments;
+    const NAME: &'static str = "view";
+    const DESCRIPTION: &'static str = "Shows the lines of a text file with their numbers, 200 at a time: `offset` and \
+        `limit` choose which. Lines are cut at 2,000 bytes. Images (PNG, JPEG, GIF, WebP) of at most 5 MiB are shown \
+        as images. For a directory use `ls`.";
+    const TIME: Duration = Duration::from_secs(20);
+    const WITHOUT_PATH: Option<&'static str> = None;
+
+    fn run(ws: &Workspace, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+        let offset = arguments.offset.unwrap_or(0);
+        let limit = arguments.limit.unwrap_or(LINES);
+        if limit == 0 {
+            return Err(ToolError::tell("`limit` is 0, so nothing would be shown; give 1 or more"));
+        }
+        let place = ws.place(&arguments.path)?;
+        let name = text::echo(&text::show(place.as_path()));
+        if ws.look(&place)?.is_dir() {
+            return Err(ToolError::tell(format!("`{name}` is a directory; list it with `ls`")));
+        }
+        let opened =
+            ws.open_file(place.as_path(), FollowSymlinks::Yes).map_err(|error| ws.explain(&error, &place))?;
+        let Some(file) = opened else {
+            return Err(ToolError::tell(format!(
+                "`{name}` is a pipe, a socket or a device, which cannot be viewed"
+            )));
+        };
+        let size = file.metadata().map_err(|error| ws.explain(&error, &place))?.len();
+        let mut section = Section::new(&name, file, stop);
+        let head = section.head()?;
+        if let Some(mime) = sniff::binary(&head) {
+            return section.binary(mime, size);
+        }
+        section.lines(offset, limit)
+    }
+}
+
+struct Section<'a, R> {
+    name: &'a str,
+    reader: BufReader<StopReader<'a, R>>,
+    stop: &'a Stop,
+}
+
+/// A line without its end.
+struct Line {
+    bytes: Vec<u8>,
+    /// It was longer than what was kept.
+    cut: bool,
+    /// Its end was not found in time.
+    endless: bool,
+}
+
+impl<'a, R: Read> Section<'a, R> {
+    fn new(name: &'a str, file: R, stop: &'a Stop) -> Self {
+        let reader = BufReader::with_capacity(BUFFER, StopReader { inner: file, stop });
+        Self { name, reader, stop }
+    }
+
+    fn fault(&self, error: &io::Error) -> ToolError {
+        match self.stop.check() {
+            Err(halt @ Halt::Dropped) => halted(halt, self.stop),
+            Err(Halt::TimeOver) => ToolError::tell(format!(
+                "stopped after {}: the lines lie too far into `{}`; view an earlier part or search it with `grep`",
+                self.stop.limit(),
+                self.name
+            )),
+            Ok(()) => ToolError::tell(format!("`{}` cannot be read: {error}", self.name)),
+        }
+    }
+
+    fn buffer(&mut self) -> Result<&[u8], ToolError> {
+        if let Err(error) = self.reader.fill_buf() {
+            return Err(self.fault(&error));
+        }
+        Ok(self.reader.buffer())
+    }
+
+    /// The first bytes; they stay to be read.
+    fn head(&mut self) -> Result<Vec<u8>, ToolError> {
+        let buffer = self.buffer()?;
+        Ok(buffer.get(..sniff::HEAD).unwrap_or(buffer).to_vec())
+    }
+
+    fn binary(mut self, mime: &'static str, size: u64) -> Result<ToolOutput, ToolError> {
+        let name = self.name;
+        let bytes = text::count(usize::try_from(size).unwrap_or(usize::MAX), "byte", "bytes");
+        if !mime.starts_with("image/") {
+            return Err(ToolError::tell(format!(
+                "`{name}` is no UTF-8 text ({mime}, {bytes}), so it cannot be viewed"
+            )));
+        }
+        if !sniff::is_shown(mime) {
+            return Err(ToolError::tell(format!(
+                "`{name}` is an image ({mime}, {bytes}) of a type that cannot be shown; PNG, JPEG, GIF and WebP can"
+            )));
+        }
+        let mut image = Vec::new();
+        if size <= IMAGE {
+            let read = self.reader.by_ref().take(IMAGE + 1).read_to_end(&mut image);
+            read.map_err(|error| self.fault(&error))?;
+        }
+        // It may have grown since it was opened.
+        if size > IMAGE || image.len() as u64 > IMAGE {
+            return Err(ToolError::tell(format!(
+                "`{name}` is an image ({mime}, {bytes}); at most 5 MiB can be shown"
+            )));
+        }
+        let mut media = Media::new(mime, MediaSource::Base64(STANDARD.encode(&image)));
+        media.name = Some(name.to_owned());
+        let note = format!("`{name}` is an image ({mime}, {bytes}):");
+        Ok(ToolOutput::text(note).with_media(media).with_metadata(json!({ "path": name, "mime": mime })))
+    }
+
+    fn lines(mut self, offset: u64, limit: u64) -> Result<ToolOutput, ToolError> {
+        if self.buffer()?.is_empty() {
+            return Ok(ToolOutput::text(format!("`{}` is empty", self.name)));
+        }
+        for skipped in 0..offset {
+            if self.next_line(0, usize::MAX)?.is_none() {
+                let lines = text::count(usize::try_from(skipped).unwrap_or(usize::MAX), "line", "lines");
+                return Err(ToolError::tell(format!("`{}` has {lines}; give a lower `offset`", self.name)));
+            }
+        }
+        let mut shown = Shown { number: offset, ..Shown::default() };
+        while shown.lines < limit {
+            let Some(line) = self.next_line(LINE, LONG_LINE)? else { break };
+            shown.push(&line, self.name)?;
+            if line.endless {
+                return Ok(shown.finish(self.name, Rest::Unreachable));
+            }
+        }
+        if shown.lines == 0 {
+            let lines = text::count(usize::try_from(offset).unwrap_or(usize::MAX), "line", "lines");
+            return Err(ToolError::tell(format!("`{}` has {lines}; give a lower `offset`", self.name)));
+        }
+        let rest = if self.buffer()?.is_empty() { Rest::None } else { Rest::More };
+        Ok(shown.finish(self.name, rest))
+    }
+
+    /// The next line, of which `keep` bytes are kept and at most about `pass` are passed over; `None` at the end.
+    fn next_line(&mut self, keep: usize, pass: usize) -> Result<Option<Line>, ToolError> {
+        let mut line = Line { bytes: Vec::new(), cut: false, endless: false };
+        let mut passed = 0_usize;
+        loop {
+            let buffer = self.buffer()?;
+            if buffer.is_empty() {
+                break if passed == 0 { Ok(None) } else { Ok(Some(line)) };
+            }
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
+            let room = keep.saturating_sub(line.bytes.len());
+            line.bytes.extend_from_slice(part.get(..room).unwrap_or(part));
+            // A carriage return alone is no more text.
+            line.cut |= part.len() > room && part.get(room..) != Some(b"\r");
+            let used = part.len() + usize::from(end.is_some());
+            passed = passed.saturating_add(used);
+            self.reader.consume(used);
+            if end.is_some() {
+                break Ok(Some(line));
+            }
+            if passed > pass {
+                line.endless = true;
+                break Ok(Some(line));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Rest {
+    None,
+    More,
+    /// Behind a line too long to pass over.
+    Unreachable,
+}
+
+#[derive(Default)]
+struct Shown {
+    text: String,
+    /// Of the last line shown, counted from 1.
+    number: u64,
+    lines: u64,
+    /// What counts towards the section's limit.
+    bytes: usize,
+    cut: usize,
+}
+
+impl Shown {
+    fn push(&mut self, line: &Line, name: &str) -> Result<(), ToolError> {
+        self.number += 1;
+        self.lines += 1;
+        let mut bytes = line.bytes.as_slice();
+        if self.number == 1 {
+            bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+        }
+        let content = match std::str::from_utf8(bytes) {
+            Ok(content) if !content.contains('\0') => content,
+            // The cut may have gone through a character.
+            Err(error) if line.cut && error.error_len().is_none() => bytes
+                .get(..error.valid_up_to())
+                .and_then(|valid| std::str::from_utf8(valid).ok())
+                .unwrap_or_default(),
+            _ => {
+                return Err(ToolError::tell(format!(
+                    "`{name}` is no UTF-8 text from line {} on (application/octet-stream), so it cannot be viewed there",
+                    self.number
+                )));
+            }
+        };
+        let content = content.strip_suffix('\r').unwrap_or(content);
+        self.bytes += content.len() + 1;
+        if self.bytes > SECTION || self.text.len() > RESULT {
+            return Err(ToolError::tell(format!(
+                "this section of `{name}` is larger than 200 KiB; view less of it with `offset` and `limit`"
+            )));
+        }
+        let mark = if line.cut { "…" } else { "" };
+        self.cut += usize::from(line.cut);
+        let _ = writeln!(self.text, "{:>6}\t{content}{mark}", self.number);
+        Ok(())
+    }
+
+    fn finish(mut self, name: &str, rest: Rest) -> ToolOutput {
+        if self.cut > 0 {
+            let lines = text::count(self.cut, "line was", "lines were");
+            let _ = writeln!(self.text, "({lines} cut at 2,000 bytes)");
+        }
+        let _ = match rest {
+            Rest::None => Ok(()),
+            Rest::More => writeln!(self.text, "(more lines follow; go on with offset {})", self.number),
+            Rest::Unreachable => {
+                writeln!(
+                    self.text,
+                    "(line {} is longer than 16 MiB; what follows it is not shown)",
+                    self.number
+                )
+            }
+        };
+        let metadata =
+            json!({ "path": name, "first_line": self.number - self.lines + 1, "lines": self.lines });
+        ToolOutput::text(self.text.trim_end_matches('\n')).with_metadata(metadata)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(file: impl Read, offset: u64, limit: u64) -> Result<String, String> {
+        let stop = Stop::after(Duration::from_secs(60));
+        match Section::new("f", file, &stop).lines(offset, limit) {
+            Ok(output) => Ok(output.content[0].as_text()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Never ends, so a test that ends shows that the reading is bounded.
+    struct Endless(&'static [u8]);
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            buffer.iter_mut().zip(self.0.iter().cycle()).for_each(|(to, from)| *to = *from);
+            Ok(buffer.len() / self.0.len() * self.0.len())
+        }
+    }
+
+    #[test]
+    fn cx09_a_file_without_end_costs_what_is_shown() {
+        let shown = lines(Endless(b"abc\n"), 3, 2).unwrap();
+        assert_eq!(shown, "     4\tabc\n     5\tabc\n(more lines follow; go on with offset 5)");
+        let shown = lines(Endless(b"x"), 0, 200).unwrap();
+        assert!(shown.contains("line 1 is longer than 16 MiB"), "{}", shown.len());
+        assert!(shown.len() < 2_200, "{}", shown.len());
+        let error = lines(Endless(b"\n"), 0, u64::MAX).unwrap_err();
+        assert!(error.contains("larger than 200 KiB") && error.contains("offset"), "{error}");
+    }
+
+    #[test]
+    fn cx09_ends_of_lines_wherever_the_buffer_ends() {
+        /// One byte a read.
+        struct Drip(&'static [u8]);
+        impl Read for Drip {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let n = self.0.len().min(1);
+                buffer[..n].copy_from_slice(&self.0[..n]);
+                self.0 = &self.0[n..];
+                Ok(n)
+            }
+        }
+        for text in [&b"\xef\xbb\xbfa\r\n\r\n\xc3\xa9"[..], b"a\n\n\xc3\xa9\n"] {
+            let expected = "     1\ta\n     2\t\n     3\té";
+            assert_eq!(lines(text, 0, 9).unwrap(), expected);
+            // A mark of byte order is recognised once the line is whole.
+            assert_eq!(lines(Drip(text), 0, 9).unwrap(), expected);
+            assert_eq!(lines(text, 2, 9).unwrap(), "     3\té");
+            let error = lines(text, 3, 9).unwrap_err();
+            assert!(error.contains("has 3 lines"), "{error}");
+            assert_eq!(lines(text, 99, 9).unwrap_err(), error);
+        }
+    }
+}

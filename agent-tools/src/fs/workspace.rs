@@ -1,0 +1,227 @@
+//! The one path policy of every file tool: a root, and the handle through which all below it is opened.
+//!
+//! Paths are never made canonical and then compared: a link could change in between. They are cut to plain names, and
+//! the handle refuses any link that leads out at the moment of opening.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, Metadata, OpenOptions},
+};
+use entourage_core::{
+    Error, ErrorKind,
+    tool::{Tool, ToolError},
+};
+
+use super::{
+    glob::Find,
+    grep::Grep,
+    ls::Ls,
+    path::{self, Inside},
+    similar, text,
+    tool::{Place, ReadTool},
+    view::View,
+};
+
+/// A directory that file tools are confined to. Cloning shares it.
+///
+/// # Contract
+/// - A path is relative to the root, or absolute and below it. `..` is resolved by name; what climbs out is refused.
+/// - A link that leads out of the root, or that is absolute, is refused when it is opened, whatever it was before.
+///   Links within the root are followed where a path names them, and not when a tree is walked.
+/// - Pipes, sockets and devices are never read.
+/// - The directory is held open: if it is renamed the workspace follows it.
+///
+/// ```
+/// # fn main() -> Result<(), entourage_core::Error> {
+/// use entourage_tools::fs::Workspace;
+///
+/// let workspace = Workspace::open(".")?;
+/// let tools = [workspace.view(), workspace.grep()];
+/// assert_eq!(tools[0].spec().name(), "view");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Workspace(Arc<Inner>);
+
+struct Inner {
+    dir: Dir,
+    /// The names by which an absolute path may call the root; the first is canonical.
+    roots: Vec<PathBuf>,
+}
+
+impl Workspace {
+    /// Opens `root`, which must be a directory. Blocks for the time of a few file system calls.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when it does not exist, [`ErrorKind::InvalidInput`] when it is no directory,
+    /// [`ErrorKind::PermissionDenied`] when the system refuses it; each names the path.
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, Error> {
+        let root = root.as_ref();
+        let canonical = std::fs::canonicalize(root).map_err(|error| unusable(root, error))?;
+        let dir =
+            Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(|error| unusable(root, error))?;
+        let mut roots = vec![canonical];
+        // The name that the program uses may differ where a link leads to the root. With `..` in it, it may not be
+        // shortened by name: what precedes could be a link.
+        let plain = !root.components().any(|part| part == std::path::Component::ParentDir);
+        let given = std::path::absolute(root).ok().filter(|_| plain).and_then(|full| path::normal(&full));
+        roots.extend(given.filter(|given| !roots.contains(given)));
+        Ok(Self(Arc::new(Inner { dir, roots })))
+    }
+
+    /// The root's canonical path when it was opened. For people: nothing is opened by it.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.0.roots.first().map_or(Path::new("."), PathBuf::as_path)
+    }
+
+    /// Shows lines of a file, or an image (CX09). The contract is that of [`view`](super::view()).
+    #[must_use]
+    pub fn view(&self) -> Arc<dyn Tool> {
+        ReadTool::<View>::shared(Place::fixed(self))
+    }
+
+    /// Lists a directory as a tree (CX10). The contract is that of [`ls`](super::ls()).
+    #[must_use]
+    pub fn ls(&self) -> Arc<dyn Tool> {
+        ReadTool::<Ls>::shared(Place::fixed(self))
+    }
+
+    /// Finds files by name (CX10). The contract is that of [`glob`](super::glob()).
+    #[must_use]
+    pub fn glob(&self) -> Arc<dyn Tool> {
+        ReadTool::<Find>::shared(Place::fixed(self))
+    }
+
+    /// Searches files (CX10). The contract is that of [`grep`](super::grep()).
+    #[must_use]
+    pub fn grep(&self) -> Arc<dyn Tool> {
+        ReadTool::<Grep>::shared(Place::fixed(self))
+    }
+
+    /// All tools that only read: `view`, `ls`, `glob` and `grep`.
+    #[must_use]
+    pub fn read_tools(&self) -> Vec<Arc<dyn Tool>> {
+        vec![self.view(), self.ls(), self.glob(), self.grep()]
+    }
+
+    pub(super) fn dir(&self) -> &Dir {
+        &self.0.dir
+    }
+
+    pub(super) fn roots(&self) -> &[PathBuf] {
+        &self.0.roots
+    }
+
+    /// The place that a model's path names, whether or not anything is there.
+    pub(super) fn place(&self, path: &str) -> Result<Inside, ToolError> {
+        Inside::parse(path, &self.0.roots).map_err(ToolError::Tell)
+    }
+
+    /// What policy patterns are matched against: the place, and where links lead from there if that is elsewhere.
+    /// A rule about a file thus also holds for a link to it.
+    pub(super) fn subjects(&self, path: &str) -> Vec<String> {
+        let Ok(place) = Inside::parse(path, &self.0.roots) else { return vec![path.to_owned()] };
+        let mut subjects = vec![text::show(place.as_path())];
+        // For what cannot be reached the handle would answer with a part of the way, and without `openat2` it opens what
+        // is there, which must be no pipe.
+        let found = self.0.dir.metadata(place.as_path());
+        let reached = found.is_ok_and(|found| found.is_file() || found.is_dir());
+        if let Some(target) = self.0.dir.canonicalize(place.as_path()).ok().filter(|_| reached) {
+            let target = text::show(&target);
+            if !subjects.contains(&target) {
+                subjects.push(target);
+            }
+        }
+        subjects
+    }
+
+    /// What is at a place, links followed. The error is for the model and offers similar names.
+    pub(super) fn look(&self, place: &Inside) -> Result<Metadata, ToolError> {
+        self.0.dir.metadata(place.as_path()).map_err(|error| self.explain(&error, place))
+    }
+
+    /// Opens a regular file for reading; `None` when it is anything else.
+    pub(super) fn open_file(&self, at: &Path, follow: FollowSymlinks) -> io::Result<Option<std::fs::File>> {
+        let metadata = match follow {
+            FollowSymlinks::Yes => self.0.dir.metadata(at)?,
+            FollowSymlinks::No => self.0.dir.symlink_metadata(at)?,
+        };
+        // Opening a device can already do something.
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        // If it became a pipe since, opening must not wait for a writer.
+        let file = self.0.dir.open_with(at, OpenOptions::new().read(true).nonblock(true).follow(follow))?;
+        let file = file.into_std();
+        Ok(if file.metadata()?.is_file() { Some(file) } else { None })
+    }
+
+    /// Opens a directory; with `No` a link in the last place is refused.
+    pub(super) fn open_dir(&self, at: &Path, follow: FollowSymlinks) -> io::Result<Dir> {
+        match follow {
+            FollowSymlinks::Yes => self.0.dir.open_dir(at),
+            FollowSymlinks::No => self.0.dir.open_dir_nofollow(at),
+        }
+    }
+
+    /// The error result for what the system said about a place.
+    pub(super) fn explain(&self, error: &io::Error, place: &Inside) -> ToolError {
+        let shown = text::echo(&text::show(place.as_path()));
+        ToolError::Tell(match error.kind() {
+            // The handle's own refusal has no code of the system.
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => path::outside(&shown),
+            io::ErrorKind::PermissionDenied => format!("the system does not allow reading `{shown}`"),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                let mut answer = format!("there is nothing at `{shown}`");
+                let names = similar::names(self, place);
+                if !names.is_empty() {
+                    answer.push_str("; did you mean ");
+                    answer.push_str(&names.join(" or "));
+                    answer.push('?');
+                }
+                answer
+            }
+            _ => format!("`{shown}` cannot be read: {error}"),
+        })
+    }
+}
+
+impl fmt::Debug for Workspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workspace").field("root", &self.root()).finish_non_exhaustive()
+    }
+}
+
+fn unusable(root: &Path, error: io::Error) -> Error {
+    let shown = root.display();
+    let (kind, message) = match error.kind() {
+        io::ErrorKind::NotFound => (
+            ErrorKind::NotFound,
+            format!("the workspace `{shown}` does not exist; create it or name another directory"),
+        ),
+        io::ErrorKind::NotADirectory => (
+            ErrorKind::InvalidInput,
+            format!("the workspace `{shown}` is no directory; name the one that holds it"),
+        ),
+        io::ErrorKind::PermissionDenied => (
+            ErrorKind::PermissionDenied,
+            format!(
+                "the system does not allow opening the workspace `{shown}`; change its permissions or name another"
+            ),
+        ),
+        _ => (
+            ErrorKind::InvalidInput,
+            format!("the workspace `{shown}` cannot be opened: {error}; name a directory that can be read"),
+        ),
+    };
+    Error::new(kind, message).during("workspace.open").caused_by(error)
+}

@@ -52,6 +52,7 @@ pub struct Runtime(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     env: Arc<Env>,
+    store: SharedStore,
     live: Mutex<HashMap<SessionId, Weak<Shared>>>,
 }
 
@@ -71,11 +72,6 @@ impl Runtime {
     #[must_use]
     pub fn session(&self) -> Session {
         self.create(SessionId::generate())
-    }
-
-    /// A new session for one question, known to nobody else.
-    pub(crate) fn ephemeral(&self) -> Session {
-        Session(Arc::new(Shared::new(self.0.env.clone(), Weak::new(), SessionId::generate(), true)))
     }
 
     /// A session under an id of the caller's choice: the stored one if there is one, otherwise new.
@@ -114,7 +110,7 @@ impl Runtime {
     /// # Errors
     /// The store's.
     pub async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.0.env.store.query(filter).await
+        self.0.store.query(filter).await
     }
 
     /// Cancels the run of a session, if there is one. A prompt that comes later is not affected (CM13).
@@ -146,7 +142,7 @@ impl Runtime {
     /// The store.
     #[must_use]
     pub fn store(&self) -> &SharedStore {
-        &self.0.env.store
+        &self.0.store
     }
 
     fn live(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
@@ -230,9 +226,15 @@ impl RuntimeBuilder {
 
     /// The runtime.
     #[must_use]
-    pub fn build(self) -> Runtime {
-        let env = Env {
-            store: self.store.unwrap_or_else(|| Arc::new(MemoryStore::new())),
+    pub fn build(mut self) -> Runtime {
+        let store = self.store.get_or_insert_with(|| Arc::new(MemoryStore::new()));
+        let store = Arc::clone(store);
+        Runtime(Arc::new(Inner { env: Arc::new(self.env()), store, live: Mutex::default() }))
+    }
+
+    fn env(self) -> Env {
+        Env {
+            store: self.store,
             clock: self.clock,
             policy: self.policy,
             approver: self.approver,
@@ -240,8 +242,7 @@ impl RuntimeBuilder {
             egress: self.egress,
             asking: AsyncMutex::new(()),
             tasks: TaskTracker::new(),
-        };
-        Runtime(Arc::new(Inner { env: Arc::new(env), live: Mutex::default() }))
+        }
     }
 }
 
@@ -292,12 +293,12 @@ impl Shared {
             }
         };
         let stored =
-            if known_new { None } else { Journal::find(Arc::clone(&self.env.store), &self.id).await? };
+            if known_new { None } else { Journal::find(self.env.store.clone(), &self.id).await? };
         let journal = match stored {
             Some(journal) => Arc::new(journal),
             None if create => {
                 let record = SessionRecord::root(self.id.clone(), self.env.clock.now());
-                Arc::new(Journal::create(Arc::clone(&self.env.store), record))
+                Arc::new(Journal::create(self.env.store.clone(), record))
             }
             None => return Err(Error::no_session(&self.id).during("session.open")),
         };
@@ -348,6 +349,12 @@ impl Drop for Active {
 }
 
 impl Session {
+    /// A session for one question: known to nobody else, and kept only while it runs.
+    pub(crate) fn ephemeral() -> Self {
+        let env = Arc::new(RuntimeBuilder::default().env());
+        Self(Arc::new(Shared::new(env, Weak::new(), SessionId::generate(), true)))
+    }
+
     /// Its id.
     #[must_use]
     pub fn id(&self) -> &SessionId {

@@ -21,6 +21,8 @@ const ACCESS: [(&str, &str); 7] = [
     ("none", "NONE"),
 ];
 
+const ACCESS_WORDS: &str = "read, write, execute, network, delegate, ask, joined by `+`, or none";
+
 const REPEAT: [(&str, &str); 4] =
     [("safe", "Safe"), ("idempotent", "Idempotent"), ("resume", "Resume"), ("once", "Once")];
 
@@ -29,7 +31,7 @@ const REPEAT: [(&str, &str); 4] =
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) description: Option<Expr>,
-    /// Constants of `Access`, to be joined.
+    /// Constants of `Access`, to be joined; empty when there was none to read, which is then among the errors.
     pub(crate) access: Vec<Ident>,
     /// A variant of `Repeat`.
     pub(crate) repeat: Option<Ident>,
@@ -56,8 +58,9 @@ impl Options {
                 format!("{error}; `#[tool]` takes `key = \"value\"` with the keys {KEYS}"),
             )
         });
+        let Some(metas) = errors.keep(metas) else { return options };
         let mut seen: Vec<String> = Vec::new();
-        for meta in errors.keep(metas).into_iter().flatten() {
+        for meta in metas {
             let key = meta.path().get_ident().map(Ident::to_string).unwrap_or_default();
             if seen.contains(&key) {
                 errors.on(meta.path(), format!("`{key}` is given twice; keep one"));
@@ -66,6 +69,9 @@ impl Options {
             let read = options.set(&key, &meta);
             errors.keep(read);
             seen.push(key);
+        }
+        if !seen.iter().any(|key| key == "access") {
+            errors.push(Error::new(Span::call_site(), missing_access()));
         }
         options
     }
@@ -134,6 +140,11 @@ pub(crate) fn description(meta: &Meta) -> Result<Expr> {
     }
 }
 
+/// There is no default: a tool that forgot to say that it writes would run without anybody being asked.
+fn missing_access() -> String {
+    format!("`access` is missing; add `access = \"…\"` to say what the tool touches: {ACCESS_WORDS}")
+}
+
 fn access(words: &LitStr) -> Result<Vec<Ident>> {
     let text = words.value();
     text.split('+')
@@ -141,10 +152,7 @@ fn access(words: &LitStr) -> Result<Vec<Ident>> {
             Some(constant) => Ok(constant),
             None => Err(Error::new_spanned(
                 words,
-                format!(
-                    "`{}` is no access; use read, write, execute, network, delegate, ask, joined by `+`, or none",
-                    word.trim()
-                ),
+                format!("`{}` is no access; use {ACCESS_WORDS}", word.trim()),
             )),
         })
         .collect()

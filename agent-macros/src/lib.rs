@@ -49,11 +49,11 @@ use self::{attribute::Options, errors::Errors};
 ///
 /// # Arguments of the attribute
 ///
-/// All are optional.
+/// `access` is required, the others are optional.
 ///
 /// | key | value | without it |
 /// |---|---|---|
-/// | `access` | `"read"`, `"write"`, `"execute"`, `"network"`, `"delegate"`, `"ask"`, joined by `+` | the tool touches nothing outside its arguments; **the default policy then runs it without asking** |
+/// | `access` | `"read"`, `"write"`, `"execute"`, `"network"`, `"delegate"`, `"ask"`, joined by `+`; `"none"` for a tool that touches nothing outside its arguments | does not compile: the default policy runs what reads, delegates, asks or touches nothing, and asks about the rest |
 /// | `name` | 1 to 64 letters, digits, `_` and `-` | the function's name |
 /// | `description` | a text, or a macro such as `include_str!("count.md")` | the doc comment |
 /// | `repeat` | `"safe"`, `"idempotent"`, `"resume"` or `"once"` | read-only tools are `safe`, others `once` |
@@ -84,7 +84,7 @@ use self::{attribute::Options, errors::Errors};
 /// use entourage_core::tool::{Tool, ToolContext, ToolError};
 /// # use entourage_macros::tool;
 ///
-/// #[tool(crate = "entourage_core")]
+/// #[tool(access = "write", crate = "entourage_core")]
 /// /// Add to the counter and tell its value.
 /// async fn add(#[state] counter: Arc<AtomicU64>, by: u64, cx: &ToolContext<'_>) -> u64 {
 ///     cx.progress("adding");
@@ -110,7 +110,7 @@ use self::{attribute::Options, errors::Errors};
 /// struct Greeter { greeting: String }
 ///
 /// impl Greeter {
-///     #[tool(crate = "entourage_core")]
+///     #[tool(access = "none", crate = "entourage_core")]
 ///     /// Greet somebody.
 ///     async fn greet(&self, name: String) -> String {
 ///         format!("{}, {name}!", self.greeting)

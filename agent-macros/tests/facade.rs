@@ -9,7 +9,7 @@ use std::sync::Arc;
 use entourage_core::tool::{Access, Tool};
 use entourage_macros::tool;
 
-#[tool]
+#[tool(access = "none")]
 /// Count the letters of a text.
 async fn letters(text: String) -> usize {
     text.chars().count()

@@ -35,13 +35,13 @@ impl Counter {
         Ok(self.value.fetch_add(by, Ordering::Relaxed) + by)
     }
 
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// The counter's name.
     async fn r#type(&self) -> &'static str {
         self.name
     }
 
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Sum up.
     async fn sum(&self, #[args] terms: Terms) -> u64 {
         self.value.load(Ordering::Relaxed) + terms.terms.iter().sum::<u64>()
@@ -57,7 +57,7 @@ struct Terms {
 struct Shown<T>(T);
 
 impl<T: Display> Shown<T> {
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Show it.
     async fn show(&self, before: String) -> String {
         format!("{before}{}", self.0)

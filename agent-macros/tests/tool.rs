@@ -36,12 +36,12 @@ async fn line_count(
 )]
 async fn put() {}
 
-#[tool(crate = "entourage_core", description = include_str!("described.md"))]
+#[tool(crate = "entourage_core", access = "none", description = include_str!("described.md"))]
 pub async fn from_a_file() -> &'static str {
     "x"
 }
 
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 #[doc = "First."]
 #[doc = include_str!("described.md")]
 pub(crate) async fn joined() -> &'static str {
@@ -102,7 +102,7 @@ async fn arguments_reach_the_function() {
 
 #[tokio::test]
 async fn arguments_that_do_not_fit_are_told_and_nothing_runs() {
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Counts its calls.
     async fn counted(#[state] calls: Arc<AtomicU64>, _by: u8) -> u64 {
         calls.fetch_add(1, Ordering::Relaxed)
@@ -119,33 +119,33 @@ async fn arguments_that_do_not_fit_are_told_and_nothing_runs() {
 #[tokio::test]
 async fn names_may_be_awkward() {
     // A unit struct of such a name breaks every binding of that name in its scope.
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// One.
     async fn args(mut args: String) -> String {
         args.push('!');
         args
     }
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Two.
     async fn input(input: u8, r#type: u8) -> u8 {
         input + r#type
     }
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Three.
     async fn cx(cx: &ToolContext<'_>) -> bool {
         cx.call_id().is_empty()
     }
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Four.
     async fn f(#[state] given: u8) -> u8 {
         given
     }
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Five.
     async fn tool(value: u8) -> Result<u8, ToolError> {
         Ok(value)
     }
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Six.
     async fn r#match() -> bool {
         true
@@ -162,7 +162,7 @@ async fn names_may_be_awkward() {
 
 #[tokio::test]
 async fn serde_and_schemars_attributes_go_to_the_argument() {
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Search.
     async fn search(
         #[serde(rename = "q")] query: String,
@@ -194,7 +194,7 @@ struct Place {
 
 #[tokio::test]
 async fn one_struct_may_be_all_arguments() {
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Go there.
     async fn go(#[state] by: &'static str, #[args] place: Place) -> String {
         format!("{by} to {} {:?}", place.latitude, place.names)
@@ -206,7 +206,7 @@ async fn one_struct_may_be_all_arguments() {
 
 #[tokio::test]
 async fn the_context_is_given_by_the_run() {
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Tell the session.
     async fn whoami(cx: &ToolContext<'_>, greeting: String) -> String {
         format!("{greeting} {}", cx.session().as_str() == cx.run().session().as_str())
@@ -222,7 +222,7 @@ struct Secret(&'static str);
 
 #[tokio::test]
 async fn state_is_given_when_the_tool_is_made() {
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Note something down.
     async fn note(#[state] notes: Arc<Mutex<Vec<String>>>, text: String, #[state] secret: Secret) -> usize {
         let mut notes = notes.lock().unwrap();
@@ -251,22 +251,22 @@ impl std::error::Error for Missing {}
 
 #[tokio::test]
 async fn answers_and_failures_of_every_kind() {
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Fails with its own error.
     async fn own_error() -> Result<(), Missing> {
         Err(Missing)
     }
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Uses an alias with one parameter.
     async fn io() -> std::io::Result<Json<Vec<u8>>> {
         Ok(Json(vec![1, 2]))
     }
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Ends with the error of the core.
     async fn fatal() -> entourage_core::Result<bool> {
         Err(entourage_core::Error::cancelled())
     }
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Makes its answer itself.
     async fn whole() -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput::error("no"))
@@ -282,7 +282,7 @@ async fn answers_and_failures_of_every_kind() {
 async fn tools_of_macros_have_the_same_parameters() {
     macro_rules! tool_of {
         ($name:ident, $text:literal, $type:ty, $context:ty) => {
-            #[tool(crate = "entourage_core", description = $text)]
+            #[tool(crate = "entourage_core", access = "none", description = $text)]
             async fn $name(value: Option<$type>, _cx: $context) -> String {
                 format!("{value:?}")
             }
@@ -298,12 +298,12 @@ async fn tools_of_macros_have_the_same_parameters() {
 
 #[tokio::test]
 async fn attributes_of_the_function_stay() {
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Is never there.
     #[cfg(any())]
     async fn absent(value: TypeThatDoesNotExist) {}
 
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     /// Is an old one.
     #[deprecated = "use another"]
     #[allow(clippy::let_and_return)]

@@ -4,7 +4,7 @@
 
 use entourage_core::{
     ErrorKind, Result,
-    provider::{Assembler, Delta, FinishReason},
+    provider::{Assembler, CallStart, Delta, FinishReason},
 };
 use entourage_providers::openai_chat::{Decoder, Dialect};
 use proptest::prelude::*;
@@ -64,7 +64,8 @@ fn sum(items: Vec<Result<Delta>>) -> Sum {
         match item {
             Ok(Delta::Text(text)) => sum.text += &text,
             Ok(Delta::Reasoning(text)) => sum.reasoning += &text,
-            Ok(Delta::ToolCallStart { index, id, name }) => {
+            Ok(Delta::ToolCallStart(call)) => {
+                let CallStart { index, id, name, .. } = *call;
                 indexes.push(index);
                 sum.calls.push((id.to_string(), name.to_string(), String::new()));
             }

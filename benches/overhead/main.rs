@@ -51,6 +51,15 @@ fn our_run(turns: usize) -> impl Work + Clone {
     }
 }
 
+/// The same with a store: every event of the run is kept, and could be read back.
+fn our_stored_run(turns: usize) -> impl Work + Clone {
+    let agent = ours::tireless(&ours::model(turns, 0, 0), &ours::tools());
+    move || {
+        let agent = agent.clone();
+        async move { drop(black_box(ours::consume(Runtime::in_memory().session().start(&agent, "add please")).await)) }
+    }
+}
+
 fn floor_naps() -> impl Work + Clone {
     let agent = Arc::new(floor::Agent::new(Arc::new(floor::Scripted { turns: 0, fan: 32 })));
     move || {
@@ -227,6 +236,8 @@ fn main() {
         println!("{name}: {:.2} µs a turn, floor {:.2} µs", per_turn(&pair.ours), per_turn(&pair.floor));
         println!("ratio {name} {:.2}", pair.ratio());
     }
+    let stored = pair(&tokio, samples, floor_run(1), our_stored_run(1));
+    println!("turn2 kept in the memory store: {:.2} times the floor", stored.ratio());
     let wall = pair(&tokio, samples.min(31), floor_naps(), our_naps());
     println!("ratio tools32_wall {:.2}", wall.ratio());
     let deltas = pair(&tokio, samples.min(51), floor_deltas(), our_deltas());

@@ -23,8 +23,8 @@ pub(crate) struct Scripted {
 
 fn call(index: u32, name: &str, a: usize) -> [Delta; 2] {
     [
-        Delta::ToolCallStart { index, id: format!("call{a}").into(), name: name.into() },
-        Delta::ToolCallArguments { index, text: format!("{{\"a\":{a},\"b\":1}}") },
+        Delta::tool_call(index, format!("call{a}"), name),
+        Delta::arguments(index, format!("{{\"a\":{a},\"b\":1}}")),
     ]
 }
 
@@ -36,7 +36,7 @@ impl Provider for Scripted {
 
     async fn stream(&self, request: Request, _: &CallContext) -> Result<DeltaStream> {
         if self.tokens > 0 {
-            let tokens = (0..self.tokens).map(|_| Ok(Delta::Text(String::from("token "))));
+            let tokens = (0..self.tokens).map(|_| Ok(Delta::Text("token ".into())));
             let end = std::iter::once_with(|| Ok(Delta::Finish(FinishReason::Stop.into())));
             return Ok(stream::iter(tokens.chain(end)).boxed());
         }
@@ -49,7 +49,7 @@ impl Provider for Scripted {
         } else {
             let last =
                 request.messages.last().and_then(|message| Some(message.tool_results().next()?.to_text()));
-            deltas.push(Delta::Text(format!("sum {}", last.as_deref().unwrap_or("?"))));
+            deltas.push(Delta::Text(format!("sum {}", last.as_deref().unwrap_or("?")).into()));
         }
         let reason = if deltas.len() > 1 { FinishReason::ToolCalls } else { FinishReason::Stop };
         deltas.push(Delta::Finish(reason.into()));

@@ -11,12 +11,12 @@ use crate::{
     event::Event,
     message::{History, Message},
     permission::Scope,
-    provider::{Model, ModelSlot, Params, Request, ToolChoice},
+    provider::{Model, ModelSlot, Params, ToolChoice},
     run::{
         Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, StopWhen, Task,
         ToolCalls, Turn,
     },
-    runtime::Runtime,
+    runtime::Session,
     tool::{Repair, Tool, Tools, Toolset},
 };
 
@@ -79,7 +79,7 @@ impl ReactAgent {
     /// Asks one thing, in memory, and returns the answer's text. What it knew is gone afterwards.
     ///
     /// A tool call that somebody would have to allow cannot be asked about here: give the agent a session of a
-    /// [`Runtime`] with an approver for that.
+    /// [`Runtime`](crate::Runtime) with an approver for that.
     ///
     /// # Errors
     /// What the run failed with, and [`ErrorKind::Paused`] or [`ErrorKind::Tool`] when it ended without an answer.
@@ -97,7 +97,7 @@ impl ReactAgent {
 
     /// Asks one thing, in memory, and returns the run: a stream of events and an outcome.
     pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
-        Runtime::in_memory().ephemeral().start(self, prompt)
+        Session::ephemeral().start(self, prompt)
     }
 
     /// What this agent may do, at most.
@@ -134,15 +134,13 @@ impl ReactAgent {
         }
         let Prepared { model, instructions, messages, tools, tool_choice } = plan;
         let blind = model.profile().vision == Some(false);
-        let mut request =
-            Request::new(Arc::clone(model.name()), if blind { without_media(&messages) } else { messages });
+        let mut request = model.request(if blind { without_media(&messages) } else { messages });
         request.instructions = instructions;
         request.tools = Arc::clone(tools.specs());
         request.tool_choice = tool_choice;
-        request.params = match params {
-            Some(params) => Arc::new((**params).clone().or(model.params())),
-            None => Arc::clone(model.params()),
-        };
+        if let Some(params) = params {
+            request.params = Arc::new((**params).clone().or(model.params()));
+        }
         ModelCall {
             model,
             request,

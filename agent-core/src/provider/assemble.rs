@@ -92,16 +92,16 @@ impl Assembler {
             Delta::Reasoning(text) => self.append(text, Kind::Reasoning),
             Delta::Refusal(text) => self.append(text, Kind::Refusal),
             Delta::ReasoningSignature(signature) => self.sign(signature),
-            Delta::ToolCallStart { index, id, name } => self.start_call(*index, id, name),
+            Delta::ToolCallStart(call) => self.start_call(call.index, &call.id, &call.name),
             Delta::ToolCallArguments { index, text } => self.extend_call(*index, text),
             Delta::Opaque(block) => {
                 self.not_finished()?;
                 self.parts.push(Piece::Done(Part::Opaque((**block).clone())));
                 Ok(())
             }
-            Delta::Response { id, model } => {
-                self.response_id = id.clone().or(self.response_id.take());
-                self.model = model.clone().or(self.model.take());
+            Delta::Response(info) => {
+                self.response_id = info.id.clone().or(self.response_id.take());
+                self.model = info.model.clone().or(self.model.take());
                 Ok(())
             }
             // Several services send usage after the finish reason.
@@ -115,7 +115,7 @@ impl Assembler {
             }
             Delta::Finish(finish) => {
                 self.not_finished()?;
-                self.finish = Some(finish.clone());
+                self.finish = Some((**finish).clone());
                 Ok(())
             }
         }

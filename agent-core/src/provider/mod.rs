@@ -9,7 +9,7 @@ mod profile;
 mod request;
 
 pub use assemble::{Assembled, Assembler, Limits as AssembleLimits, RawCall};
-pub use delta::{Delta, Finish, FinishReason};
+pub use delta::{CallStart, Delta, Finish, FinishReason, ResponseInfo};
 pub use model::{Model, ModelSlot, ModelSource};
 pub use profile::Profile;
 pub use request::{Params, Request, ToolChoice};

@@ -96,9 +96,7 @@ impl Model {
     /// A request of `messages` to this model with its default parameters.
     #[must_use]
     pub fn request(&self, messages: History) -> Request {
-        let mut request = Request::new(Arc::clone(&self.0.name), messages);
-        request.params = Arc::clone(&self.0.params);
-        request
+        Request::with_shared(Arc::clone(&self.0.name), messages, Arc::clone(&self.0.params))
     }
 
     /// Starts a call.

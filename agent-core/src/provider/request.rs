@@ -29,13 +29,17 @@ impl Request {
     /// A request of `messages` to `model`, with nothing else set.
     #[must_use]
     pub fn new(model: impl Into<Arc<str>>, messages: History) -> Self {
+        Self::with_shared(model.into(), messages, Arc::default())
+    }
+
+    pub(crate) fn with_shared(model: Arc<str>, messages: History, params: Arc<Params>) -> Self {
         Self {
-            model: model.into(),
+            model,
             instructions: Arc::default(),
             messages,
             tools: Arc::default(),
             tool_choice: ToolChoice::Auto,
-            params: Arc::default(),
+            params,
         }
     }
 

@@ -33,7 +33,8 @@ use crate::{
 /// What all runs of a runtime share.
 #[derive(Debug)]
 pub(crate) struct Env {
-    pub(crate) store: SharedStore,
+    /// `None`: nothing is kept, since nobody could ask for it.
+    pub(crate) store: Option<SharedStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: Policy,
     pub(crate) approver: Option<Arc<dyn Approver>>,

@@ -46,8 +46,15 @@ impl Emitter {
 
 /// The queue between a run and its handle. Unbounded, since the handle loses nothing: it holds at most what the run
 /// produced, which its own limits bound.
-#[derive(Default)]
 pub(crate) struct Sink(Mutex<Queue>);
+
+impl Default for Sink {
+    fn default() -> Self {
+        // A short run fits.
+        let events = VecDeque::with_capacity(16);
+        Self(Mutex::new(Queue { events, ..Queue::default() }))
+    }
+}
 
 #[derive(Default)]
 struct Queue {

@@ -54,7 +54,7 @@ pub(crate) async fn execute(
     journal.stage(&origin, env.clock.now(), event);
     if resumed {
         // Of two processes that resume the same run one is admitted: the other's append conflicts here.
-        journal.commit(&within.emitter).await?;
+        Box::pin(journal.commit(&within.emitter)).await?;
     }
     let recorded = if resumed { journal.recorded() } else { Vec::new() };
     journal.forget_recorded();
@@ -72,7 +72,7 @@ pub(crate) async fn execute(
     // Children end with their parent, however it ended.
     if effects.has_children() {
         within.cancel.cancel();
-        effects.join_children().await;
+        Box::pin(effects.join_children()).await;
     }
     drop(effects);
     let status = match &result {
@@ -213,12 +213,15 @@ fn close(journal: &Journal, origin: &Arc<Origin>, env: &Env, outcome: &Outcome) 
         journal.stage(origin, now, Event::RunPaused(Arc::new(RunPaused { pause: pause.clone() })));
         return;
     }
-    let text = outcome.status.to_string();
+    let text;
     let why = match &outcome.status {
         Status::Cancelled => Closing::Cancelled,
         Status::Failed(error) => Closing::Failed(&error.message),
         Status::Completed => Closing::Ended("the model ended its reply without waiting for its calls"),
-        Status::Stopped(_) | Status::Paused(_) => Closing::Ended(&text),
+        Status::Stopped(_) | Status::Paused(_) => {
+            text = outcome.status.to_string();
+            Closing::Ended(&text)
+        }
     };
     let open = journal.read(|state| state.step().map(|step| step.close(why))).unwrap_or_default();
     for (index, result) in open {

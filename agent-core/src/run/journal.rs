@@ -23,7 +23,8 @@ const WINDOW: usize = 1_000;
 
 #[derive(Debug)]
 pub(crate) struct Journal {
-    store: SharedStore,
+    /// `None` for a session that ends with its handle: its state lives here alone.
+    store: Option<SharedStore>,
     record: SessionRecord,
     writer: u64,
     committing: AsyncMutex<()>,
@@ -39,20 +40,29 @@ struct Inner {
     /// Number of the newest event that the store has.
     committed: u64,
     /// A commit whose answer was never seen, since its future was dropped: exactly these rows are sent again.
-    attempt: Option<(usize, SessionHead)>,
+    attempt: Option<Attempt>,
     broken: Option<ErrorRecord>,
     /// The events of the run that has no end, as found when the session was opened.
     recorded: Vec<Event>,
 }
 
+/// A commit that was begun.
+#[derive(Debug)]
+struct Attempt {
+    count: usize,
+    /// The head after these rows; kept once a later event changes the state's own.
+    head: Option<Box<SessionHead>>,
+}
+
 impl Journal {
     /// A session that the store does not know yet; the first commit creates it.
-    pub(crate) fn create(store: SharedStore, record: SessionRecord) -> Self {
+    pub(crate) fn create(store: Option<SharedStore>, record: SessionRecord) -> Self {
         Self::with(store, record, SessionState::default(), Vec::new())
     }
 
     /// A session that the store knows.
-    pub(crate) async fn find(store: SharedStore, id: &SessionId) -> Result<Option<Self>> {
+    pub(crate) async fn find(store: Option<SharedStore>, id: &SessionId) -> Result<Option<Self>> {
+        let Some(store) = store else { return Ok(None) };
         let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else { return Ok(None) };
         let mut state = SessionState::default();
         let mut recorded = Vec::new();
@@ -73,12 +83,12 @@ impl Journal {
                 }
             }
             if !full {
-                return Ok(Some(Self::with(store, info.record, state, recorded)));
+                return Ok(Some(Self::with(Some(store), info.record, state, recorded)));
             }
         }
     }
 
-    fn with(store: SharedStore, record: SessionRecord, state: SessionState, recorded: Vec<Event>) -> Self {
+    fn with(store: Option<SharedStore>, record: SessionRecord, state: SessionState, recorded: Vec<Event>) -> Self {
         let committed = state.head().seq;
         let inner = Inner {
             state,
@@ -137,7 +147,8 @@ impl Journal {
     /// What the session's newest run ended with, if it has ended.
     pub(crate) async fn last_outcome(&self) -> Result<Option<Outcome>> {
         let newest = self.seq().saturating_sub(1);
-        let rows = self.store.read(&self.record.id, ReadRange::after(newest)).await?;
+        let Some(store) = &self.store else { return Ok(None) };
+        let rows = store.read(&self.record.id, ReadRange::after(newest)).await?;
         for row in rows {
             if let Event::RunFinished(end) = row.into_envelope(&self.record.id)?.event {
                 return Ok(Some(end.outcome.clone()));
@@ -151,6 +162,7 @@ impl Journal {
         let mut inner = self.lock();
         let seq = inner.state.head().seq + 1;
         let envelope = Envelope::new(Arc::clone(origin), seq, at, event);
+        inner.keep_attempted_head();
         inner.state.apply(&envelope);
         inner.staged.push_back(envelope);
         seq
@@ -165,10 +177,14 @@ impl Journal {
     ///
     /// Cancel-safe: a commit whose future is dropped is sent again, unchanged, by the next one.
     pub(crate) async fn commit(&self, emitter: &Emitter) -> Result<()> {
+        let Some(store) = &self.store else {
+            self.show(usize::MAX, emitter);
+            return Ok(());
+        };
         let _one_at_a_time = self.committing.lock().await;
         loop {
             let Some((expected, count, batch)) = self.next_batch()? else { return Ok(()) };
-            let stored = self.store.append(&self.record.id, expected, batch).await;
+            let stored = store.append(&self.record.id, expected, batch).await;
             let mut inner = self.lock();
             inner.attempt = None;
             if let Err(error) = stored {
@@ -176,13 +192,21 @@ impl Journal {
                 return Err(error);
             }
             inner.committed = expected.saturating_add(count as u64);
-            let mut events = std::mem::take(&mut inner.spare);
-            events.extend(inner.staged.drain(..count));
             drop(inner);
-            emitter.emit(&mut events);
-            events.clear();
-            self.lock().spare = events;
+            self.show(count, emitter);
         }
+    }
+
+    /// Hands the oldest `count` staged events over to whoever watches.
+    fn show(&self, count: usize, emitter: &Emitter) {
+        let mut inner = self.lock();
+        let count = count.min(inner.staged.len());
+        let mut events = std::mem::take(&mut inner.spare);
+        events.extend(inner.staged.drain(..count));
+        drop(inner);
+        emitter.emit(&mut events);
+        events.clear();
+        self.lock().spare = events;
     }
 
     fn next_batch(&self) -> Result<Option<(u64, usize, Batch)>> {
@@ -193,12 +217,24 @@ impl Journal {
         if inner.staged.is_empty() {
             return Ok(None);
         }
-        let (count, head) =
-            inner.attempt.take().unwrap_or_else(|| (inner.staged.len(), inner.state.head().clone()));
-        inner.attempt = Some((count, head.clone()));
+        let attempt = inner.attempt.get_or_insert(Attempt { count: usize::MAX, head: None });
+        let head = attempt.head.as_deref().cloned();
+        let count = attempt.count.min(inner.staged.len());
+        if let Some(attempt) = &mut inner.attempt {
+            attempt.count = count;
+        }
+        let head = head.unwrap_or_else(|| inner.state.head().clone());
         let rows = inner.staged.iter().take(count).cloned().map(Row::live).collect();
         let batch = Batch::new(self.writer, rows, head);
         let batch = if inner.committed == 0 { batch.creating(self.record.clone()) } else { batch };
         Ok(Some((inner.committed, count, batch)))
+    }
+}
+
+impl Inner {
+    fn keep_attempted_head(&mut self) {
+        if let Some(Attempt { head: head @ None, .. }) = &mut self.attempt {
+            *head = Some(Box::new(self.state.head().clone()));
+        }
     }
 }

@@ -357,14 +357,14 @@ impl fmt::Debug for LocalEffects {
 /// Runs a child in its own session: from its start, or on from where a dead process left it.
 async fn run_child(parent: &RunContext, child: SessionId, spawn: Spawn) -> Result<Outcome> {
     let env = parent.env();
-    let (journal, admission) = match Journal::find(Arc::clone(&env.store), &child).await? {
+    let (journal, admission) = match Journal::find(env.store.clone(), &child).await? {
         Some(journal) => match finished(&journal).await? {
             Some(outcome) => return Ok(outcome),
             None => (journal, Admission::Resume),
         },
         None => {
             let record = SessionRecord::child(child, parent.session().clone(), "child", parent.clock());
-            (Journal::create(Arc::clone(&env.store), record), Admission::Start(spawn.task))
+            (Journal::create(env.store.clone(), record), Admission::Start(spawn.task))
         }
     };
     Box::pin(execute(

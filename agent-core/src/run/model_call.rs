@@ -223,8 +223,8 @@ impl Pump<'_> {
         if !self.has_text
             && let Delta::Text(text) = delta
         {
-            if text.starts_with('\n') {
-                text.remove(0);
+            if let Some(rest) = text.strip_prefix('\n') {
+                *text = rest.into();
             }
             self.has_text = !text.is_empty();
         }

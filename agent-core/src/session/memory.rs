@@ -22,7 +22,7 @@ use crate::{Error, ErrorKind, Result, SessionId};
 /// ```
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    sessions: Mutex<HashMap<SessionId, Stored>>,
+    sessions: Mutex<HashMap<SessionId, Box<Stored>>>,
 }
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Stored>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Box<Stored>>> {
         // A panic cannot leave a half-written session: every change below is made of infallible steps.
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -63,7 +63,7 @@ impl SessionStore for MemoryStore {
                     let writers = vec![(1, batch.writer)];
                     let info = SessionInfo::new(record, batch.head);
                     let seq = info.head.seq;
-                    sessions.insert(session.clone(), Stored { info, rows: batch.rows, writers });
+                    sessions.insert(session.clone(), Box::new(Stored { info, rows: batch.rows, writers }));
                     return Ok(seq);
                 }
             }

@@ -103,13 +103,13 @@ impl LiveCall {
 
     /// Sends text.
     pub fn text(&mut self, text: &str) {
-        self.send(Delta::Text(text.to_owned()));
+        self.send(Delta::Text(text.into()));
     }
 
     /// Sends a whole tool call.
     pub fn call(&mut self, index: u32, name: &str, arguments: &str) {
-        self.send(Delta::ToolCallStart { index, id: format!("call_{index}").into(), name: name.into() });
-        self.send(Delta::ToolCallArguments { index, text: arguments.to_owned() });
+        self.send(Delta::tool_call(index, format!("call_{index}"), name));
+        self.send(Delta::arguments(index, arguments));
     }
 
     /// Ends the reply well.

@@ -53,13 +53,13 @@ impl Script {
     /// Streams text.
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
-        self.delta(Delta::Text(text.into()))
+        self.delta(Delta::Text(text.into().into()))
     }
 
     /// Streams reasoning.
     #[must_use]
     pub fn reasoning(self, text: impl Into<String>) -> Self {
-        self.delta(Delta::Reasoning(text.into()))
+        self.delta(Delta::Reasoning(text.into().into()))
     }
 
     /// Streams a tool call whose arguments are `arguments`, sent as text in one piece.
@@ -71,10 +71,9 @@ impl Script {
     /// Streams a tool call whose arguments are any text at all.
     #[must_use]
     pub fn raw_call(self, name: &str, arguments: &str) -> Self {
-        let calls = self.0.iter().filter(|beat| matches!(beat, Beat::Delta(Delta::ToolCallStart { .. })));
+        let calls = self.0.iter().filter(|beat| matches!(beat, Beat::Delta(Delta::ToolCallStart(_))));
         let index = calls.fold(0, |count, _| count + 1);
-        self.delta(Delta::ToolCallStart { index, id: format!("call_{index}").into(), name: name.into() })
-            .delta(Delta::ToolCallArguments { index, text: arguments.to_owned() })
+        self.delta(Delta::tool_call(index, format!("call_{index}"), name)).delta(Delta::arguments(index, arguments))
     }
 
     /// Reports tokens.

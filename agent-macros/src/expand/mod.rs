@@ -73,16 +73,11 @@ impl Tool<'_> {
         let repeat = repeat.iter().map(|repeat| quote!(.with_repeat(#core::tool::Repeat::#repeat)));
         let timeout =
             timeout.iter().map(|millis| quote!(.with_timeout(::core::time::Duration::from_millis(#millis))));
-        let access = if access.is_empty() {
-            quote!(#core::tool::Access::NONE)
-        } else {
-            quote!(#(#core::tool::Access::#access)|*)
-        };
         quote! {
             fn spec(&self) -> &#core::tool::ToolSpec {
                 static __ENTOURAGE_SPEC: ::std::sync::LazyLock<#core::tool::ToolSpec> = ::std::sync::LazyLock::new(|| {
                     #core::tool::ToolSpec::new(#name, ::core::primitive::str::trim(#description), #core::tool::schema_of::<#arguments>())
-                        .with_access(#access)
+                        .with_access(#(#core::tool::Access::#access)|*)
                         #(#repeat)*
                         #(#timeout)*
                 });

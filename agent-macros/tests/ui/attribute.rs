@@ -16,15 +16,15 @@ async fn unknown_words() {}
 async fn no_access() {}
 
 /// Times.
-#[tool(crate = "entourage_core", timeout = "30")]
+#[tool(crate = "entourage_core", access = "none", timeout = "30")]
 async fn no_unit() {}
 
 /// Times.
-#[tool(crate = "entourage_core", timeout = "0s")]
+#[tool(crate = "entourage_core", access = "none", timeout = "0s")]
 async fn no_time() {}
 
 /// Times.
-#[tool(crate = "entourage_core", timeout = "99999999999999999999s")]
+#[tool(crate = "entourage_core", access = "none", timeout = "99999999999999999999s")]
 async fn long_time() {}
 
 /// Twice.
@@ -32,7 +32,7 @@ async fn long_time() {}
 async fn twice() {}
 
 /// Not a string.
-#[tool(crate = "entourage_core", timeout = 30)]
+#[tool(crate = "entourage_core", access = "none", timeout = 30)]
 async fn not_a_string() {}
 
 /// Without a value.
@@ -48,11 +48,11 @@ async fn list() {}
 async fn no_key() {}
 
 /// No path.
-#[tool(crate = "entourage core")]
+#[tool(crate = "entourage core", access = "none")]
 async fn no_path() {}
 
 /// No description.
-#[tool(crate = "entourage_core", description = 1 + 1)]
+#[tool(crate = "entourage_core", access = "none", description = 1 + 1)]
 async fn no_text() {}
 
 fn main() {}

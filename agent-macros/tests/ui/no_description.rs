@@ -3,17 +3,17 @@
 
 use entourage_macros::tool;
 
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn count(text: String) -> usize {
     text.len()
 }
 
-#[tool(crate = "entourage_core", description = "  ")]
+#[tool(crate = "entourage_core", access = "none", description = "  ")]
 async fn blank(text: String) -> usize {
     text.len()
 }
 
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 ///
 async fn blank_comment(text: String) -> usize {
     text.len()

@@ -3,7 +3,7 @@
 
 use entourage_macros::tool;
 
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 /// Count.
 fn count(text: String) -> usize {
     text.len()

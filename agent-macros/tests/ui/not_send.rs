@@ -6,7 +6,7 @@ use std::rc::Rc;
 use entourage_macros::tool;
 
 /// Holds an `Rc` across an await.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn rc() -> usize {
     let rc = Rc::new(1);
     std::future::ready(()).await;

@@ -10,19 +10,19 @@ struct All {
 }
 
 /// Patterns.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn patterns(All { path }: All, (a, b): (u8, u8), _: u8, ref c: u8) {}
 
 /// All and more.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn all_and_more(#[args] all: All, more: u8) {}
 
 /// All twice.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn all_twice(#[args] all: All, #[args] again: All) {}
 
 /// Docs nobody sees.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn unseen(
     /// The model never reads this.
     #[args]
@@ -31,11 +31,11 @@ async fn unseen(
 }
 
 /// Contexts.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn contexts(cx: &ToolContext<'_>, again: &ToolContext<'_>, #[state] marked: &ToolContext<'_>) {}
 
 /// Attributes.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn attributes(
     #[describe("x")] unknown: u8,
     #[arg(name = "x")] unknown_key: u8,

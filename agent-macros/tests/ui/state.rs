@@ -6,7 +6,7 @@ use entourage_macros::tool;
 struct Unique;
 
 /// State that does not clone.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn unique(#[state] unique: Unique) {}
 
 fn main() {}

@@ -103,7 +103,7 @@ impl Calls {
                 waiting.push_str(&arguments);
             }
             (None, _) if arguments.is_empty() => {}
-            (None, _) => emit(Delta::ToolCallArguments { index: number(at), text: arguments.into_owned() }),
+            (None, _) => emit(Delta::arguments(number(at), &*arguments)),
         }
         Ok(())
     }
@@ -140,9 +140,9 @@ fn number(at: usize) -> u32 {
 
 fn start(at: usize, id: &str, name: &str, arguments: String, emit: &mut impl FnMut(Delta)) {
     let index = number(at);
-    emit(Delta::ToolCallStart { index, id: id.into(), name: name.into() });
+    emit(Delta::tool_call(index, id, name));
     if !arguments.is_empty() {
-        emit(Delta::ToolCallArguments { index, text: arguments });
+        emit(Delta::arguments(index, arguments));
     }
 }
 

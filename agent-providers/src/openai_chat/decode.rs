@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::VecDeque};
 
 use entourage_core::{
     Error, ErrorKind, Result, Usage,
-    provider::{Delta, Finish, FinishReason},
+    provider::{Delta, Finish, FinishReason, ResponseInfo},
 };
 use serde_json::value::RawValue;
 
@@ -291,7 +291,7 @@ impl Reply {
         for detail in said.reasoning_details.0 {
             for sealed in [detail.signature, detail.data] {
                 if let Some(text) = sealed.filled() {
-                    self.out.push_back(Ok(Delta::ReasoningSignature(text.into_owned())));
+                    self.out.push_back(Ok(Delta::ReasoningSignature(text.into())));
                 }
             }
         }
@@ -316,10 +316,10 @@ impl Reply {
         said.tool_calls.0.into_iter().try_for_each(|call| self.calls.push(call, &mut emit))
     }
 
-    fn say(&mut self, text: Cow<'_, str>, delta: impl FnOnce(String) -> Delta) {
+    fn say(&mut self, text: Cow<'_, str>, delta: impl FnOnce(Box<str>) -> Delta) {
         if !text.is_empty() {
             self.has_content = true;
-            self.out.push_back(Ok(delta(text.into_owned())));
+            self.out.push_back(Ok(delta(text.into())));
         }
     }
 
@@ -328,7 +328,7 @@ impl Reply {
         if news {
             self.id = self.id.take().or(id.map(Into::into));
             self.model = self.model.take().or(model.map(Into::into));
-            self.out.push_back(Ok(Delta::Response { id: self.id.clone(), model: self.model.clone() }));
+            self.out.push_back(Ok(Delta::Response(Box::new(ResponseInfo::new(self.id.clone(), self.model.clone())))));
         }
     }
 
@@ -366,7 +366,7 @@ impl Reply {
             None => return,
         };
         self.ended = true;
-        self.out.push_back(Ok(Delta::Finish(finish)));
+        self.out.push_back(Ok(Delta::Finish(Box::new(finish))));
     }
 }
 

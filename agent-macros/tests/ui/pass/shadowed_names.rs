@@ -31,7 +31,7 @@ struct Owner;
 
 impl Owner {
     /// Count.
-    #[entourage_macros::tool(crate = "::entourage_core")]
+    #[entourage_macros::tool(crate = "::entourage_core", access = "none")]
     async fn count(&self, text: String) -> usize {
         text.len()
     }

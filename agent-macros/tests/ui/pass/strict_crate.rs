@@ -8,7 +8,7 @@ use entourage_core::tool::{Tool, ToolContext, ToolError};
 use entourage_macros::tool;
 
 /// Count.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 pub async fn count(text: String, cx: &ToolContext<'_>) -> Result<usize, ToolError> {
     cx.progress("counting");
     Ok(text.len())
@@ -20,12 +20,12 @@ pub async fn add(#[state] to: Arc<u64>, by: u64) -> u64 {
 }
 
 /// A tool of nothing.
-#[tool(crate = "entourage_core")]
+#[tool(crate = "entourage_core", access = "none")]
 async fn nothing() {}
 
 mod inner {
     /// Seen outside.
-    #[entourage_macros::tool(crate = "entourage_core")]
+    #[entourage_macros::tool(crate = "entourage_core", access = "none")]
     pub(crate) async fn visible(#[state] one: u8, #[state] _two: String) -> u8 {
         one
     }
@@ -37,7 +37,7 @@ pub struct Owner;
 
 impl Owner {
     /// Do it.
-    #[tool(crate = "entourage_core")]
+    #[tool(crate = "entourage_core", access = "none")]
     pub async fn act(&self, how: Option<String>) -> String {
         how.unwrap_or_default()
     }

@@ -1,0 +1,209 @@
+//! What the tests share: a model conversation's rules, a store that dies, a process that dies.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Clock, Error, ErrorKind, Result, Runtime, SessionId, Timestamp,
+    agent::{ReactAgent, ReactBuilder},
+    event::{Envelope, Event},
+    message::{History, Message, Role},
+    permission::Policy,
+    provider::Model,
+    run::RunHandle,
+    session::{Batch, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    testkit::{self, Gate},
+};
+use tokio::time::Instant;
+
+/// An agent of no particular kind.
+pub(crate) fn agent(model: Model) -> ReactBuilder {
+    ReactAgent::builder("tester", model)
+}
+
+/// A runtime in which every tool that the scope admits may run.
+pub(crate) fn open_runtime() -> Runtime {
+    testkit::runtime().policy(Policy::allow_all()).build()
+}
+
+pub(crate) fn memory() -> SharedStore {
+    Arc::new(MemoryStore::new())
+}
+
+pub(crate) fn runtime_on(store: &SharedStore) -> Runtime {
+    testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(store)).build()
+}
+
+/// All events of a run, up to its end.
+pub(crate) async fn drain(run: &mut RunHandle) -> Vec<Envelope> {
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        events.push(event);
+    }
+    events
+}
+
+pub(crate) fn kinds(events: &[Envelope]) -> Vec<&'static str> {
+    events.iter().map(|event| event.event.kind()).collect()
+}
+
+/// The stored events of a session. They are numbered without gaps, each once.
+pub(crate) async fn stored(store: &SharedStore, session: &SessionId) -> Vec<Envelope> {
+    let rows = store.read(session, ReadRange::all()).await.unwrap();
+    let events: Vec<_> = rows.into_iter().map(|row| row.into_envelope(session).unwrap()).collect();
+    let numbers: Vec<_> = events.iter().map(|event| event.seq).collect();
+    assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>(), "numbers without gaps");
+    events
+}
+
+/// What every service asks of a conversation: after a message with calls there is one tool message that answers
+/// each of them once, in call order, and there is no other tool message.
+pub(crate) fn assert_valid(history: &History) {
+    let messages: Vec<_> = history.iter().collect();
+    for (place, message) in messages.iter().enumerate() {
+        assert!(!message.parts().is_empty(), "an empty message: {history:?}");
+        let calls: Vec<_> = message.tool_calls().map(|call| call.id.to_string()).collect();
+        if message.role() == Role::Tool {
+            let asked = place.checked_sub(1).is_some_and(|before| messages[before].tool_calls().count() > 0);
+            assert!(asked, "results that nobody asked for: {history:?}");
+            continue;
+        }
+        assert_eq!(message.tool_results().count(), 0, "results belong to tool messages");
+        let next = messages.get(place + 1).filter(|next| next.role() == Role::Tool);
+        let answers: Vec<_> =
+            next.into_iter().flat_map(|next| next.tool_results()).map(|it| it.call.to_string()).collect();
+        assert_eq!(answers, calls, "each call is answered once, in order: {history:?}");
+    }
+}
+
+/// Texts of the results in a message, in order.
+pub(crate) fn results(message: &Message) -> Vec<String> {
+    message.tool_results().map(entourage_core::message::ToolResult::to_text).collect()
+}
+
+/// Runs `future` as a process of its own: when it is over, everything that it left running is dropped unpolled.
+pub(crate) fn process<T>(future: impl Future<Output = T>) -> T {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    tokio.unwrap().block_on(future)
+}
+
+/// Waits for the run's end, or for the moment at which its store stands still.
+pub(crate) async fn until_killed<T>(run: impl Future<Output = T>, killed: &Gate) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = killed.arrived(1) => None,
+        ended = run => Some(ended),
+    }
+}
+
+/// A clock that starts some time after the others' beginning, as a later process sees it.
+#[derive(Debug)]
+pub(crate) struct LaterClock(Instant, Duration);
+
+impl LaterClock {
+    pub(crate) fn new(later: Duration) -> Self {
+        Self(Instant::now(), later)
+    }
+}
+
+impl Clock for LaterClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(1_767_225_600_000_000).after(self.1 + self.0.elapsed())
+    }
+}
+
+/// What happens at the chosen append, and at every later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing is stored and no answer comes.
+    HangBefore,
+    /// The batch is stored, and no answer comes.
+    HangAfter,
+    /// Nothing is stored, and the answer is an error.
+    Fail,
+}
+
+/// A store that works until a given append.
+#[derive(Debug)]
+pub(crate) struct FaultyStore {
+    inner: SharedStore,
+    at: usize,
+    fault: Fault,
+    appends: AtomicUsize,
+    /// Reached when a process is to die.
+    pub(crate) killed: Gate,
+}
+
+impl FaultyStore {
+    /// A store over `inner` that fails at append number `at`, counted from 0.
+    pub(crate) fn new(inner: &SharedStore, at: usize, fault: Fault) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            at,
+            fault,
+            appends: AtomicUsize::new(0),
+            killed: Gate::new(),
+        })
+    }
+
+    /// A store that only counts.
+    pub(crate) fn counting() -> Arc<Self> {
+        Self::new(&memory(), usize::MAX, Fault::Fail)
+    }
+
+    pub(crate) fn appends(&self) -> usize {
+        self.appends.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl SessionStore for FaultyStore {
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        let number = self.appends.fetch_add(1, Ordering::SeqCst);
+        if number < self.at {
+            return self.inner.append(session, expected, batch).await;
+        }
+        match self.fault {
+            Fault::Fail => return Err(Error::new(ErrorKind::Store, "the disk is full; free some space")),
+            Fault::HangAfter if number == self.at => {
+                self.inner.append(session, expected, batch).await?;
+            }
+            Fault::HangAfter | Fault::HangBefore => {}
+        }
+        self.killed.pass().await;
+        Err(Error::new(ErrorKind::Store, "a dead process goes on"))
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        self.inner.read(session, range).await
+    }
+
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        self.inner.query(filter).await
+    }
+
+    async fn delete(&self, session: &SessionId) -> Result<u64> {
+        self.inner.delete(session).await
+    }
+}
+
+/// How many events of this kind there are.
+pub(crate) fn count(events: &[Envelope], kind: &str) -> usize {
+    events.iter().filter(|event| event.event.kind() == kind).count()
+}
+
+/// The results of all settled calls, with the tools' names, in the order in which they were stored.
+pub(crate) fn settled(events: &[Envelope]) -> Vec<(String, String)> {
+    let settled = events.iter().filter_map(|event| match &event.event {
+        Event::ToolFinished(call) => Some((call.result.name.to_string(), call.result.to_text())),
+        _ => None,
+    });
+    settled.collect()
+}

@@ -1,0 +1,124 @@
+//! CM05: what is checked before a call runs, and how it is mended.
+
+use entourage_core::{
+    provider::{FinishReason, RawCall},
+    testkit::{FakeTool, Script, ScriptedProvider},
+    tool::{Repair, Tools},
+};
+use serde_json::json;
+
+use crate::common::{agent, assert_valid, open_runtime, results};
+
+/// Runs one call and returns what the model is told, whether that is an error, how often the tool ran, and the
+/// arguments that are kept.
+async fn one_call(name: &str, arguments: &str) -> (String, bool, usize, String) {
+    let script = Script::new().raw_call(name, arguments).finish(FinishReason::ToolCalls);
+    let provider = ScriptedProvider::new().step(script).text("I see.");
+    let (write, other) = (FakeTool::new("write").requiring(&["path"]).echoing(), FakeTool::new("other"));
+    let agent = agent(provider.model()).tool(write.clone()).tool(other.clone()).build().unwrap();
+    let outcome = open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!(outcome.text, "I see.", "the loop goes on");
+    let request = &provider.requests()[1];
+    assert_valid(&request.messages);
+    let call = request.messages.get(1).unwrap().tool_calls().next().unwrap().arguments.as_str().to_owned();
+    let result = request.messages.last().unwrap().tool_results().next().unwrap().clone();
+    (result.to_text(), result.is_error, write.started() + other.started(), call)
+}
+
+#[tokio::test]
+async fn cm05_an_unknown_tool_is_an_error_that_lists_the_offered_ones() {
+    let (text, is_error, ran, _) = one_call("wipe", "{}").await;
+    assert!(is_error && ran == 0);
+    assert!(text.contains("`wipe`") && text.contains("other, write"), "{text}");
+}
+
+#[tokio::test]
+async fn cm05_a_missing_key_is_an_error_that_names_it() {
+    let (text, is_error, ran, _) = one_call("write", "{\"file\": \"x\"}").await;
+    assert!(is_error && ran == 0);
+    assert!(text.contains("`path`"), "{text}");
+}
+
+#[tokio::test]
+async fn cm05_json_that_can_be_mended_runs() {
+    for broken in [
+        "{\"path\": \"x\",}",
+        "{\"path\": \"x\"",
+        "```json\n{\"path\": \"x\"}\n```",
+    ] {
+        let (text, is_error, ran, kept) = one_call("write", broken).await;
+        assert_eq!((is_error, ran, text.as_str()), (false, 1, "{\"path\":\"x\"}"), "{broken}");
+        assert!(serde_json::from_str::<serde_json::Value>(&kept).unwrap().is_object());
+    }
+}
+
+#[tokio::test]
+async fn cm05_json_that_cannot_is_an_error_and_kept_as_an_empty_object() {
+    for broken in ["{\"path\": \"/ho", "[\"path\"]", "rm -rf /", "{\"path\": tru", "null", "\"path\"", "{{{"] {
+        let (text, is_error, ran, kept) = one_call("write", broken).await;
+        assert_eq!((is_error, ran, kept.as_str()), (true, 0, "{}"), "{broken}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn cm05_blank_arguments_count_as_none() {
+    assert_eq!(one_call("other", "").await, ("ok".into(), false, 1, "{}".into()));
+    assert!(one_call("write", " ").await.1, "but a required key is still missing");
+}
+
+#[derive(Debug)]
+struct Mender;
+
+impl Repair for Mender {
+    fn repair(&self, call: &RawCall, problem: &str, offered: &Tools) -> Option<RawCall> {
+        assert!(!problem.is_empty() && offered.get("write").is_some());
+        let mut mended = call.clone();
+        match &*call.name {
+            "wrte" => mended.name = "write".into(),
+            "write" if call.arguments.starts_with("path=") => {
+                mended.arguments = json!({"path": &call.arguments[5..]}).to_string();
+            }
+            "write" if call.arguments == "worse" => mended.arguments = "{\"path".into(),
+            _ => return None,
+        }
+        Some(mended)
+    }
+}
+
+#[tokio::test]
+async fn cm05_a_hook_mends_what_it_can_and_its_work_is_checked_again() {
+    let script = Script::new()
+        .raw_call("wrte", "{\"path\": \"a\"}")
+        .raw_call("write", "path=b")
+        .raw_call("write", "worse")
+        .raw_call("write", "{\"path\": \"c\",}")
+        .raw_call("nonsense", "{}")
+        .finish(FinishReason::ToolCalls);
+    let provider = ScriptedProvider::new().step(script).text("I see.");
+    let write = FakeTool::new("write").requiring(&["path"]).echoing();
+    let agent = agent(provider.model()).tool(write.clone()).repair(Mender).build().unwrap();
+    open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
+    let message = provider.requests()[1].messages.last().unwrap().clone();
+    let errors: Vec<_> = message.tool_results().map(|result| result.is_error).collect();
+    assert_eq!(errors, [false, false, true, false, true], "{:?}", results(&message));
+    assert_eq!(results(&message)[..2], ["{\"path\":\"a\"}", "{\"path\":\"b\"}"]);
+    assert_eq!(write.started(), 3);
+}
+
+#[tokio::test]
+async fn attack_17_names_of_another_languages_innards_are_no_tools() {
+    for name in ["constructor", "__proto__", "__init__", "prototype", "toString", "call_0", "default"] {
+        let (text, is_error, ran, _) = one_call(name, "{}").await;
+        assert!(is_error && ran == 0, "{name}");
+        assert!(text.contains("there is no tool"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn attack_17_such_a_name_can_be_given_to_a_tool_and_then_it_is_that_tool() {
+    let provider = ScriptedProvider::new().call("constructor", json!({})).text("Built.");
+    let tool = FakeTool::new("constructor");
+    let agent = agent(provider.model()).tool(tool.clone()).build().unwrap();
+    open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!(tool.finished(), 1);
+}

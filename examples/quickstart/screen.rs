@@ -1,0 +1,163 @@
+//! The run's events as lines on standard output. On a terminal a last line shows what is waited for; anywhere else
+//! the output is plain text.
+
+use std::{
+    collections::HashMap,
+    env,
+    io::{self, IsTerminal, Stdout, Write},
+    sync::Arc,
+    time::Instant,
+};
+
+use entourage::{
+    event::{Envelope, Event, ModelFinished, ToolFinished},
+    message::Message,
+    provider::Delta,
+};
+
+/// Characters of a call's arguments that are shown.
+const ARGUMENTS: usize = 70;
+/// Moves the cursor to the start of its line and clears the line.
+const CLEAR: &str = "\r\x1b[K";
+
+#[derive(Debug)]
+pub(crate) struct Screen {
+    out: Stdout,
+    /// Whether there is a terminal that understands escape codes.
+    live: bool,
+    at_line_start: bool,
+    /// Whether the model has said anything since it was last asked.
+    pub(crate) has_answer: bool,
+    waiting: Option<(String, Instant)>,
+    drawn: bool,
+    ticks: usize,
+    /// Arguments of the calls seen, by the call's id.
+    arguments: HashMap<Arc<str>, String>,
+}
+
+impl Screen {
+    pub(crate) fn new() -> Self {
+        let out = io::stdout();
+        let live = out.is_terminal() && env::var_os("TERM").is_some_and(|term| term != "dumb");
+        Self {
+            out,
+            live,
+            at_line_start: true,
+            has_answer: false,
+            waiting: None,
+            drawn: false,
+            ticks: 0,
+            arguments: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn show(&mut self, event: &Envelope) -> io::Result<()> {
+        match &event.event {
+            Event::ModelStarted(call) => {
+                self.has_answer = false;
+                self.wait(&format!("waiting for {}", call.model));
+            }
+            Event::Delta(Delta::Text(text) | Delta::Refusal(text)) => self.text(text)?,
+            Event::ModelFinished(reply) => self.reply(reply)?,
+            Event::ToolStarted(call) => self.wait(&format!("{} runs", call.tool)),
+            Event::ToolFinished(call) => self.tool(call)?,
+            Event::Warning(warning) => self.line(&format!("warning: {}", warning.text))?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// One line of its own.
+    pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
+        self.clear()?;
+        if !self.at_line_start {
+            writeln!(self.out)?;
+        }
+        self.at_line_start = true;
+        writeln!(self.out, "{}", printable(line))
+    }
+
+    /// Text as it comes, piece by piece.
+    pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        let text = printable(text);
+        let Some(last) = text.chars().last() else { return Ok(()) };
+        self.clear()?;
+        self.has_answer = true;
+        self.at_line_start = last == '\n';
+        write!(self.out, "{text}")?;
+        self.out.flush()
+    }
+
+    /// Called now and then: moves the line that shows what is waited for.
+    pub(crate) fn tick(&mut self) -> io::Result<()> {
+        let Some((what, since)) = self.waiting.as_ref().filter(|_| self.live && self.at_line_start) else {
+            return Ok(());
+        };
+        let wheel = ["|", "/", "-", "\\"].get(self.ticks % 4).unwrap_or(&"");
+        write!(self.out, "{CLEAR}{wheel} {what}, {} s", since.elapsed().as_secs())?;
+        self.drawn = true;
+        self.ticks += 1;
+        self.out.flush()
+    }
+
+    /// Notes the arguments of the calls that `message` makes.
+    pub(crate) fn note_calls(&mut self, message: &Message) {
+        for call in message.tool_calls() {
+            self.arguments.insert(Arc::clone(&call.id), shortened(call.arguments.as_str(), ARGUMENTS));
+        }
+    }
+
+    fn reply(&mut self, reply: &ModelFinished) -> io::Result<()> {
+        self.note_calls(&reply.message);
+        self.waiting = None;
+        self.clear()?;
+        if self.at_line_start {
+            return Ok(());
+        }
+        self.at_line_start = true;
+        writeln!(self.out)
+    }
+
+    fn tool(&mut self, call: &ToolFinished) -> io::Result<()> {
+        let result = &call.result;
+        let arguments = self.arguments.get(&result.call).map_or("", String::as_str);
+        let text = result.to_text();
+        let came = if result.is_error {
+            format!("failed: {}", shortened(&text, ARGUMENTS))
+        } else {
+            format!("{} in {} ms", size(text.len()), call.micros / 1_000)
+        };
+        let line = format!("  {} {arguments} -> {came}", result.name);
+        self.line(&line)
+    }
+
+    fn wait(&mut self, what: &str) {
+        self.waiting = Some((shortened(what, 50), Instant::now()));
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.drawn) { write!(self.out, "{CLEAR}") } else { Ok(()) }
+    }
+}
+
+/// Without control characters: what a model says or a file holds must not steer the terminal.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+/// The first `most` characters, on one line.
+fn shortened(text: &str, most: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= most {
+        return line;
+    }
+    line.chars().take(most).chain("...".chars()).collect()
+}
+
+fn size(bytes: usize) -> String {
+    if bytes < 1_024 {
+        format!("{bytes} bytes")
+    } else {
+        format!("{}.{} KiB", bytes / 1_024, bytes % 1_024 * 10 / 1_024)
+    }
+}

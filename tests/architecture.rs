@@ -55,7 +55,8 @@ const VENDOR_WORDS: &str = "cohere, azure, grok, xai, gpt, together ai";
 /// `(package, what it may depend on in this workspace, and in its tests besides)`.
 const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("counting-alloc", &[], &[]),
-    ("entourage-core", &[], &[]),
+    // Itself with its doubles for tests.
+    ("entourage-core", &[], &["entourage-core"]),
     ("entourage-macros", &[], &["entourage-core"]),
     ("entourage-providers", &["entourage-core"], &[]),
     ("entourage-store", &["entourage-core"], &[]),

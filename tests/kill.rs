@@ -82,7 +82,7 @@ fn attack_11_a_run_killed_at_any_moment_goes_on_where_it_was() {
     assert!(total.kills >= undisturbed.points.len().max(60), "too few were killed: {total:?}");
 }
 
-/// Every point, some of them twice, and moments in between.
+/// Every point standing still, every point in full flight, and moments in between; some of them twice.
 fn plans(points: usize, time: Duration) -> Vec<Plan> {
     let mut random = Random(0x5eed);
     let mut plans = Vec::new();
@@ -92,6 +92,7 @@ fn plans(points: usize, time: Duration) -> Vec<Plan> {
             kills.push(Kill::At(1 + random.below(points)));
         }
         plans.push(Plan(kills));
+        plans.push(Plan(vec![Kill::After(point, Duration::ZERO)]));
     }
     for _ in 0..30 {
         let within = u64::try_from(time.as_micros()).unwrap();
@@ -202,8 +203,7 @@ fn attack_09_of_two_processes_that_resume_one_run_one_is_admitted() {
             let directory = tempfile::tempdir().unwrap();
             assert!(run(directory.path(), "go", None, Kill::At(point)).killed);
             let then = look(directory.path());
-            let mut racers =
-                [0; 2].map(|_| Worker::start(directory.path(), order, None, Kill::Never));
+            let mut racers = [0; 2].map(|_| Worker::start(directory.path(), order, None, Kill::Never));
             racers.iter_mut().for_each(Worker::wait_until_ready);
             racers.iter_mut().for_each(Worker::go);
             let ends = racers.map(|racer| racer.end(Kill::Never).end.unwrap());

@@ -150,10 +150,9 @@ fn access(words: &LitStr) -> Result<Vec<Ident>> {
     text.split('+')
         .map(|word| match constant(&ACCESS, word.trim(), words.span()) {
             Some(constant) => Ok(constant),
-            None => Err(Error::new_spanned(
-                words,
-                format!("`{}` is no access; use {ACCESS_WORDS}", word.trim()),
-            )),
+            None => {
+                Err(Error::new_spanned(words, format!("`{}` is no access; use {ACCESS_WORDS}", word.trim())))
+            }
         })
         .collect()
 }

@@ -70,8 +70,11 @@ async fn explore(workspace: &Workspace, args: &Args) -> Result<u8, Box<dyn Error
         None => runtime.session(),
     };
     screen.line(&format!("model    {origin}"))?;
-    screen.line(&format!("explores {} (read-only)", workspace.root().display()))?;
-    screen.line(&format!("session  {} in {}\n", session.id(), store.path().display()))?;
+    screen.line(&format!("dir      {} (read-only)", workspace.root().display()))?;
+    screen.line(&format!("session  {} in {}", session.id(), store.path().display()))?;
+    // Said at once: a run that is killed cannot say it any more.
+    let resume = format!("resume   {}", args.again(session.id()));
+    screen.line(&format!("{resume}\n"))?;
 
     let started = Instant::now();
     let run = start(&session, &agent, args, &mut screen).await?;
@@ -79,7 +82,7 @@ async fn explore(workspace: &Workspace, args: &Args) -> Result<u8, Box<dyn Error
     if let Ok(outcome) = &outcome {
         conclude(outcome, started.elapsed(), &mut screen)?;
     }
-    screen.line(&format!("go on    {}", args.again(session.id())))?;
+    screen.line(&resume)?;
     store.close().await;
     Ok(match outcome?.status {
         Status::Completed => 0,
@@ -169,10 +172,10 @@ fn conclude(outcome: &Outcome, time: Duration, screen: &mut Screen) -> io::Resul
     let cost = outcome.cost.map_or_else(|| "unknown".to_owned(), |cost| cost.to_string());
     screen.line("")?;
     screen.line(&format!(
-        "run      {}; {} model calls in {:.1} s",
+        "run      {}; {:.1} s, model calls: {}",
         outcome.status,
-        outcome.steps,
-        time.as_secs_f64()
+        time.as_secs_f64(),
+        outcome.steps
     ))?;
     screen.line(&format!("tokens   {}; cost {cost}", outcome.usage))
 }

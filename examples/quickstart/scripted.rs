@@ -116,12 +116,12 @@ impl Seen {
     }
 
     fn report(&self) -> String {
-        let (dirs, files): (Vec<_>, Vec<_>) = self.names().into_iter().partition(|name| name.ends_with('/'));
+        let (dirs, others): (Vec<_>, Vec<_>) = self.names().into_iter().partition(|name| name.ends_with('/'));
         let mut report = format!(
             "I am a scripted stand-in: I cannot judge what this is for, and I measured no file. What the tools \
-             showed: {} directories and {} files{}. ",
+             showed: directories: {}, other entries: {}{}. ",
             dirs.len(),
-            files.len(),
+            others.len(),
             self.cut("ls")
         );
         let found = self.found().len();
@@ -138,16 +138,11 @@ impl Seen {
         report
     }
 
-    /// Says so where a tool left something out.
+    /// Says so where a tool failed or left something out; notes of its own are in parentheses.
     fn cut(&self, tool: &str) -> &'static str {
-        let text = self.text(tool);
-        match text {
-            None => " (the tool failed)",
-            Some(text) if text.lines().any(|line| line.starts_with('(') && line.ends_with(')')) => {
-                " (cut, there is more)"
-            }
-            Some(_) => "",
-        }
+        let Some(text) = self.text(tool) else { return " (the tool failed)" };
+        let is_note = |line: &str| line.starts_with('(') && !line.starts_with("(nothing");
+        if text.lines().any(is_note) { " (cut, there is more)" } else { "" }
     }
 }
 

@@ -69,9 +69,11 @@ pub(crate) async fn execute(
     );
     let (result, late) = run_agent(&*agent, task, &cx, within.deadline).await;
     drop(cx);
-    // Children end with their parent, however it ended.
+    // No child outlives its parent's run: a pause waits for what is under way, any other end cancels it.
     if effects.has_children() {
-        within.cancel.cancel();
+        if !matches!(&result, Err(error) if error.pause().is_some()) {
+            within.cancel.cancel();
+        }
         Box::pin(effects.join_children()).await;
     }
     drop(effects);

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Deltas handed to the reader at once, and between two chances for other tasks.
-const BURST: usize = 64;
+const BURST: usize = 128;
 
 pub(crate) async fn perform(
     local: &LocalEffects,

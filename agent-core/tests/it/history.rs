@@ -9,7 +9,7 @@ use entourage_core::{
     message::{Media, MediaSource, Message, Part, Role},
     provider::{Model, Profile},
     run::Task,
-    session::{Batch, Columns, Row, SessionHead, SessionRecord, SessionState, SessionStore, SharedStore},
+    session::{Batch, Columns, Row, SessionHead, SessionRecord, SessionState, SharedStore},
     testkit::{FakeTool, ScriptedProvider},
 };
 use proptest::prelude::*;

@@ -1,0 +1,100 @@
+//! What is shown to people is one line each, and nothing that a tool or a model says commands the terminal.
+
+use std::sync::Arc;
+
+use entourage_core::{
+    ErrorKind, RunId, SessionId, Timestamp,
+    event::{Envelope, Event, Origin},
+    provider::{Delta, FinishReason},
+    testkit::{FakeTool, Script, ScriptedProvider},
+    tool::Access,
+};
+use serde_json::{Value, json};
+
+use crate::common::{agent, drain, open_runtime};
+
+const EVIL: &str = "\u{1b}[2J\u{9b}31m\u{7}\r\nfake: done\t\u{202e}\u{2066}\u{200b}\u{e0041}\u{2028}end\u{7f}";
+
+fn shown(text: &str) -> Option<char> {
+    let commands = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    };
+    text.chars().find(|c| commands(*c))
+}
+
+#[tokio::test]
+async fn attack_44_no_event_of_a_hostile_run_commands_the_terminal() {
+    let step = Script::new()
+        .delta(Delta::Warning(EVIL.into()))
+        .delta(Delta::Reasoning(EVIL.into()))
+        .call("look", &json!({"path": EVIL}))
+        .call("bad", &json!({}))
+        .call("wild", &json!({}))
+        .raw_call(EVIL, &format!("{{\"a\": {EVIL}"))
+        .finish(FinishReason::ToolCalls);
+    let provider = ScriptedProvider::new().step(step).fail(ErrorKind::Overloaded, EVIL);
+    let agent = agent(provider.model())
+        .tool(FakeTool::new("look").returning(EVIL))
+        .tool(FakeTool::new("bad").telling(EVIL))
+        .tool(FakeTool::new("wild").panicking(EVIL))
+        .build()
+        .unwrap();
+    let mut run = open_runtime().session().start(&agent, EVIL);
+    let events = drain(&mut run).await;
+    run.outcome().await.unwrap_err();
+    let mut told = String::new();
+    for event in &events {
+        let line = event.to_string();
+        assert_eq!(shown(&line), None, "{}: {line:?}", event.event.kind());
+        told.push_str(&line);
+    }
+    assert!(told.contains("fake: done"), "the harmless rest is still shown");
+}
+
+#[tokio::test]
+async fn attack_44_a_question_shows_its_arguments_harmlessly_and_whole() {
+    let provider = ScriptedProvider::new().call("write", json!({"path": EVIL, "long": "x".repeat(300)}));
+    let tool = FakeTool::new("write").access(Access::WRITE);
+    let agent = agent(provider.model()).tool(tool).build().unwrap();
+    let mut run = entourage_core::testkit::runtime().build().session().start(&agent, "Go");
+    let events = drain(&mut run).await;
+    run.outcome().await.unwrap();
+    let question = events.iter().find(|event| event.event.kind() == "approval_requested").unwrap().to_string();
+    assert_eq!(shown(&question), None, "{question:?}");
+    assert!(question.contains(&"x".repeat(300)), "what is asked about is not cut: {question}");
+}
+
+#[test]
+fn attack_44_what_comes_from_a_store_is_shown_as_carefully() {
+    let key = json!({"ordinal": 0, "digest": "00112233445566778899aabbccddeeff"});
+    let outcome = json!({"status": {"failed": {"kind": "tool", "retry": "permanent", "message": EVIL}}, "text": EVIL, "usage": {}, "cost": 0, "steps": 1});
+    let events: Vec<(&str, Value)> = vec![
+        ("model_started", json!({"step": 1, "provider": EVIL, "model": EVIL})),
+        ("tool_started", json!({"index": 0, "call": EVIL, "tool": EVIL, "repeat": "once", "allowed_by": EVIL})),
+        ("child_started", json!({"child": "s.1$$0", "agent": EVIL, "key": key})),
+        ("signal_received", json!({"name": EVIL, "value": EVIL})),
+        ("warning", json!({"text": EVIL})),
+        ("run_paused", json!({"pause": {"signal": {"name": EVIL, "until": null}}})),
+        ("run_paused", json!({"pause": {"approval": EVIL}})),
+        ("run_finished", json!({"outcome": outcome})),
+        ("approval_decided", json!({"id": EVIL, "decision": "allow", "digest": "00112233445566778899aabbccddeeff"})),
+    ];
+    let origin = Arc::new(Origin::new(SessionId::new("s").unwrap(), RunId::generate(), format!("a/{EVIL}")));
+    for (kind, json) in events {
+        let event = Event::from_json(kind, &json.to_string()).unwrap();
+        let line = Envelope::new(Arc::clone(&origin), 1, Timestamp::from_micros(0), event).to_string();
+        assert_eq!(shown(&line), None, "{kind}: {line:?}");
+    }
+}
+
+#[test]
+fn attack_44_a_text_delta_keeps_its_layout_and_loses_its_commands() {
+    let origin = Arc::new(Origin::new(SessionId::new("s").unwrap(), RunId::generate(), "a"));
+    let delta = |text: &str| {
+        let event = Event::Delta(Delta::Text(text.into()));
+        Envelope::new(Arc::clone(&origin), 1, Timestamp::from_micros(0), event).to_string()
+    };
+    assert_eq!(delta("a\n\tb é 👩\u{200d}💻"), "a\n\tb é 👩\u{200d}💻");
+    assert_eq!(delta("a\u{1b}[2J\u{9b}b\u{7}"), "a[2Jb");
+}

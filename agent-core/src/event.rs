@@ -3,7 +3,11 @@
 //! A session's state is a fold over its stored events. Deltas and progress are streamed only; what they add up to is
 //! stored.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser::SerializeStruct};
 use serde_json::Value;
@@ -139,15 +143,18 @@ macro_rules! events {
             /// Reads the stored form.
             ///
             /// # Errors
-            /// [`ErrorKind::NewerVersion`] for a kind that this version does not know, [`ErrorKind::Corrupt`] for
-            /// damaged JSON.
+            /// [`ErrorKind::NewerVersion`] for a kind or a stored form that this version does not know,
+            /// [`ErrorKind::Corrupt`] for damaged JSON.
             pub fn from_json(kind: &str, json: &str) -> Result<Self> {
-                match kind {
-                    $($kind => Ok(Self::$name(read(kind, json)?)),)*
-                    _ => Err(Error::new(
-                        ErrorKind::NewerVersion,
-                        format!("events of kind `{kind}` are unknown here; the session was written by a newer version of entourage, update to read it"),
-                    )),
+                let event = match kind {
+                    $($kind => Self::$name(read(kind, json)?),)*
+                    _ => return Err(newer(format!("events of kind `{kind}` are unknown here"))),
+                };
+                match &event {
+                    Self::RunStarted(run) if run.format > FORMAT => {
+                        Err(newer(format!("the run is stored in form {}, and forms up to {FORMAT} are known here", run.format)))
+                    }
+                    _ => Ok(event),
                 }
             }
         }
@@ -206,6 +213,11 @@ events! {
         /// A tool says how far it has come.
         Progress(Arc<Progress>) = "progress",
     }
+}
+
+fn newer(what: String) -> Error {
+    let text = format!("{what}; the session was written by a newer version of entourage, update to read it");
+    Error::new(ErrorKind::NewerVersion, text)
 }
 
 fn read<T: DeserializeOwned>(kind: &str, json: &str) -> Result<T> {
@@ -381,7 +393,7 @@ payload! {
         /// When it ends by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
-        /// The signal that ends it.
+        /// The signal that ended it: such a wait is recorded once its signal has come.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<String>,
         /// Which effect it was.
@@ -450,8 +462,16 @@ impl RunStarted {
 }
 
 impl fmt::Display for Envelope {
-    /// One line for a terminal or a log; a text delta as it is.
+    /// One line for a terminal or a log; a text delta with its layout. What models and tools say cannot command the
+    /// terminal: control and hidden characters are shown as escapes, in a text delta they are left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keep_layout = matches!(self.event, Event::Delta(_));
+        self.show(&mut Harmless { out: f, keep_layout })
+    }
+}
+
+impl Envelope {
+    fn show(&self, f: &mut Harmless<'_, '_>) -> fmt::Result {
         let agent = &self.origin.agent;
         match &self.event {
             Event::Delta(Delta::Text(text)) => f.write_str(text),
@@ -477,7 +497,10 @@ impl fmt::Display for Envelope {
                 Some(child) => write!(f, "{agent}: {child} is done"),
                 None => write!(f, "{agent}: waited in vain"),
             },
-            Event::WaitStarted(_) => write!(f, "{agent}: waits"),
+            Event::WaitStarted(wait) => match &wait.signal {
+                Some(signal) => write!(f, "{agent}: takes the signal {signal}"),
+                None => write!(f, "{agent}: waits"),
+            },
             Event::Observed(_) => write!(f, "{agent}: took note"),
             Event::SignalReceived(signal) => write!(f, "{agent}: received the signal {}", signal.name),
             Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.text),
@@ -494,4 +517,36 @@ fn one_line(text: &str) -> String {
         line = line.chars().take(99).chain(['…']).collect();
     }
     line
+}
+
+/// Passes text on without the characters that command a terminal or hide what is said.
+struct Harmless<'a, 'b> {
+    out: &'a mut fmt::Formatter<'b>,
+    /// Line breaks and tabs stay, what is harmful goes without a trace; else there is one line with escapes.
+    keep_layout: bool,
+}
+
+impl fmt::Write for Harmless<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !text.contains(is_harmful) {
+            return self.out.write_str(text);
+        }
+        text.chars().try_for_each(|c| match c {
+            c if !is_harmful(c) => self.out.write_char(c),
+            '\n' | '\t' if self.keep_layout => self.out.write_char(c),
+            _ if self.keep_layout => Ok(()),
+            '\n' | '\r' | '\t' => self.out.write_char(' '),
+            c => write!(self.out, "{}", c.escape_unicode()),
+        })
+    }
+}
+
+/// Control characters, and those that reorder text or cannot be seen. Joiners stay: scripts and emoji need them.
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}'
+        )
+        || matches!(c, '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
 }

@@ -292,8 +292,7 @@ impl Shared {
                 None => state.new,
             }
         };
-        let stored =
-            if known_new { None } else { Journal::find(self.env.store.clone(), &self.id).await? };
+        let stored = if known_new { None } else { Journal::find(self.env.store.clone(), &self.id).await? };
         let journal = match stored {
             Some(journal) => Arc::new(journal),
             None if create => {

@@ -56,7 +56,9 @@ fn our_stored_run(turns: usize) -> impl Work + Clone {
     let agent = ours::tireless(&ours::model(turns, 0, 0), &ours::tools());
     move || {
         let agent = agent.clone();
-        async move { drop(black_box(ours::consume(Runtime::in_memory().session().start(&agent, "add please")).await)) }
+        async move {
+            drop(black_box(ours::consume(Runtime::in_memory().session().start(&agent, "add please")).await))
+        }
     }
 }
 
@@ -222,40 +224,34 @@ fn main() {
         show(&tokio);
     }
     let samples = if quick { 1 } else { 101 };
-    if let Some(what) = std::env::var_os("PROFILE") {
-        match what.to_str() {
-            Some("delta") => _ = time(&tokio, 2_000, &our_deltas()),
-            Some("few") => _ = time(&tokio, 1_000, &our_run(1)),
-            _ => _ = time(&tokio, 300_000, &our_run(1)),
-        }
-        return;
-    }
+    let mut results = Vec::new();
     for (name, turns) in [("turn2", 1), ("turn51", 50)] {
         let pair = pair(&tokio, samples, floor_run(turns), our_run(turns));
         let per_turn = |times: &[f64]| median(times.to_vec()) * 1e6 / (turns + 1) as f64;
         println!("{name}: {:.2} µs a turn, floor {:.2} µs", per_turn(&pair.ours), per_turn(&pair.floor));
-        println!("ratio {name} {:.2}", pair.ratio());
+        results.push(format!("ratio {name} {:.2}", pair.ratio()));
     }
     let stored = pair(&tokio, samples, floor_run(1), our_stored_run(1));
     println!("turn2 kept in the memory store: {:.2} times the floor", stored.ratio());
     let wall = pair(&tokio, samples.min(31), floor_naps(), our_naps());
-    println!("ratio tools32_wall {:.2}", wall.ratio());
+    results.push(format!("ratio tools32_wall {:.2}", wall.ratio()));
     let deltas = pair(&tokio, samples.min(51), floor_deltas(), our_deltas());
     let per_delta = |times: &[f64]| median(times.to_vec()) * 1e9 / DELTAS as f64;
     println!("delta: {:.1} ns, floor {:.1} ns", per_delta(&deltas.ours), per_delta(&deltas.floor));
-    println!("ratio delta {:.2}", deltas.ratio());
+    results.push(format!("ratio delta {:.2}", deltas.ratio()));
     let (shared, model, tools) =
         (Arc::new(floor::Scripted { turns: 4, fan: 0 }), ours::model(4, 0, 0), ours::tools());
     let count = if quick { 10 } else { 10_000 };
     let floor_heap = heap_per(count, || floor::Agent::new(Arc::clone(&shared) as _));
     let our_heap = heap_per(count, || ours::agent(&model, &tools));
     println!("heap per agent: {our_heap:.0} bytes, floor {floor_heap:.0} bytes");
-    println!("ratio heap_per_agent {:.2}", our_heap / floor_heap);
+    results.push(format!("ratio heap_per_agent {:.2}", our_heap / floor_heap));
     if !quick {
-        println!("growth chat {:.2}", growth(&tokio, our_chat));
-        println!("growth loop {:.2}", growth(&tokio, our_run));
+        results.push(format!("growth chat {:.2}", growth(&tokio, our_chat)));
+        results.push(format!("growth loop {:.2}", growth(&tokio, our_run)));
     }
     let (ours, floor) =
         (allocations(&tokio, 200, &our_run(1)) / 2.0, allocations(&tokio, 200, &floor_run(1)) / 2.0);
-    println!("allocs turn2 {ours:.1} {floor:.1}");
+    results.push(format!("allocs turn2 {ours:.1} {floor:.1}"));
+    println!("{}", results.join("\n"));
 }

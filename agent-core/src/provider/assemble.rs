@@ -46,8 +46,8 @@ pub struct Assembler {
     bytes: usize,
     parts: Vec<Piece>,
     /// Position in `parts` of each call, with the index that the wire uses for it.
-    calls: Vec<(u32, usize)>,
-    dropped: Vec<u32>,
+    /// `None` for a call beyond the bound.
+    calls: Vec<(u32, Option<usize>)>,
     finish: Option<Finish>,
     usage: Usage,
     response_id: Option<Box<str>>,
@@ -163,7 +163,7 @@ impl Assembler {
             response_id: self.response_id,
             model: self.model,
             warnings: self.warnings,
-            dropped_calls: self.dropped.len(),
+            dropped_calls: self.calls.iter().filter(|(_, place)| place.is_none()).count(),
         }
     }
 
@@ -230,10 +230,10 @@ impl Assembler {
     fn start_call(&mut self, index: u32, id: &Arc<str>, name: &Arc<str>) -> Result<()> {
         self.grow(id.len() + name.len())?;
         if self.calls.len() >= self.limits.tool_calls {
-            self.dropped.push(index);
+            self.calls.push((index, None));
             return Ok(());
         }
-        self.calls.push((index, self.parts.len()));
+        self.calls.push((index, Some(self.parts.len())));
         self.parts.push(Piece::Call(RawCall {
             id: Arc::clone(id),
             name: Arc::clone(name),
@@ -245,7 +245,10 @@ impl Assembler {
     fn extend_call(&mut self, index: u32, text: &str) -> Result<()> {
         self.grow(text.len())?;
         let place = self.calls.iter().rev().find(|(wire, _)| *wire == index).map(|(_, place)| *place);
-        match place.and_then(|place| self.parts.get_mut(place)) {
+        if place == Some(None) {
+            return Ok(());
+        }
+        match place.flatten().and_then(|place| self.parts.get_mut(place)) {
             Some(Piece::Call(call)) => {
                 if call.arguments.len().saturating_add(text.len()) > self.limits.argument_bytes {
                     return Err(Error::new(
@@ -260,7 +263,6 @@ impl Assembler {
                 call.arguments.push_str(text);
                 Ok(())
             }
-            _ if self.dropped.contains(&index) => Ok(()),
             _ => Err(Error::new(
                 ErrorKind::Protocol,
                 "the model's service sent arguments for a call that never began",

@@ -49,7 +49,8 @@ impl Model {
 
     /// The same model with default parameters. An output limit that is absent comes from the profile.
     #[must_use]
-    pub fn with_params(mut self, params: Params) -> Self {
+    pub fn with_params(mut self, mut params: Params) -> Self {
+        params.max_output = params.max_output.filter(|max| *max > 0);
         Arc::make_mut(&mut self.0).params = Arc::new(params);
         self
     }

@@ -64,6 +64,8 @@ struct Inner {
     effects: Arc<dyn Effects>,
     emitter: Emitter,
     ordinal: AtomicU64,
+    /// The context that this one narrows: both number their effects together.
+    wider: Option<RunContext>,
 }
 
 impl RunContext {
@@ -75,7 +77,16 @@ impl RunContext {
         effects: Arc<dyn Effects>,
         emitter: Emitter,
     ) -> Self {
-        Self(Arc::new(Inner { env, origin, scope, cancel, effects, emitter, ordinal: AtomicU64::new(0) }))
+        Self(Arc::new(Inner {
+            env,
+            origin,
+            scope,
+            cancel,
+            effects,
+            emitter,
+            ordinal: AtomicU64::new(0),
+            wider: None,
+        }))
     }
 
     /// The session of this run.
@@ -131,8 +142,13 @@ impl RunContext {
             cancel: inner.cancel.clone(),
             effects: Arc::clone(&inner.effects),
             emitter: inner.emitter.clone(),
-            ordinal: AtomicU64::new(inner.ordinal.load(Ordering::Relaxed)),
+            ordinal: AtomicU64::new(0),
+            wider: Some(self.clone()),
         }))
+    }
+
+    fn ordinal(&self) -> &AtomicU64 {
+        self.0.wider.as_ref().map_or(&self.0.ordinal, Self::ordinal)
     }
 
     pub(crate) fn env(&self) -> &Arc<Env> {
@@ -172,7 +188,7 @@ impl RunContext {
     /// # Errors
     /// Those of [`Effects::perform`].
     pub async fn perform(&self, effect: Effect) -> Result<Observation> {
-        let ordinal = self.0.ordinal.fetch_add(1, Ordering::Relaxed);
+        let ordinal = self.ordinal().fetch_add(1, Ordering::Relaxed);
         let key = EffectKey::new(ordinal, digest(&effect));
         self.0.effects.perform(self, Some(key), effect).await
     }

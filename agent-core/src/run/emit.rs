@@ -7,7 +7,11 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::event::Envelope;
+use crate::{
+    Timestamp,
+    event::{Envelope, Event, Origin},
+    provider::Delta,
+};
 
 /// Sees every event of every run of a runtime, streamed ones included.
 ///
@@ -40,6 +44,16 @@ impl Emitter {
         match &self.sink {
             Some(sink) => sink.push(batch),
             None => batch.clear(),
+        }
+    }
+
+    /// Hands over deltas that arrived together, which `deltas` then no longer holds.
+    pub(crate) fn emit_deltas(&self, origin: &Arc<Origin>, seq: u64, at: Timestamp, deltas: &mut Vec<Delta>) {
+        let envelope = |delta| Envelope { origin: Arc::clone(origin), seq, at, event: Event::Delta(delta) };
+        let envelopes = deltas.drain(..).map(envelope);
+        match &self.sink {
+            Some(sink) if self.observers.is_empty() => sink.extend(envelopes),
+            _ => self.emit(&mut envelopes.collect()),
         }
     }
 }
@@ -83,6 +97,19 @@ impl Sink {
         } else {
             queue.events.append(batch);
         }
+        let waker = queue.waker.take();
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn extend(&self, events: impl Iterator<Item = Envelope>) {
+        let mut queue = self.lock();
+        if queue.abandoned {
+            return;
+        }
+        queue.events.extend(events);
         let waker = queue.waker.take();
         drop(queue);
         if let Some(waker) = waker {

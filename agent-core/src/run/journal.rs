@@ -88,7 +88,12 @@ impl Journal {
         }
     }
 
-    fn with(store: Option<SharedStore>, record: SessionRecord, state: SessionState, recorded: Vec<Event>) -> Self {
+    fn with(
+        store: Option<SharedStore>,
+        record: SessionRecord,
+        state: SessionState,
+        recorded: Vec<Event>,
+    ) -> Self {
         let committed = state.head().seq;
         let inner = Inner {
             state,

@@ -258,13 +258,16 @@ impl LocalEffects {
         name: &str,
     ) -> Result<Observation> {
         if let Some(value) = observed(recorded) {
-            // It was taken before; the fold after a restart holds it again.
-            self.journal.take_signal(name);
             return Ok(Observation::Signal(value));
+        }
+        let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a signal needs a keyed effect"))?;
+        if self.journal.read(|state| state.has_signal(name)) {
+            let wait = WaitStarted { until: None, signal: Some(name.to_owned()), key };
+            self.stage(cx, Event::WaitStarted(Arc::new(wait)));
         }
         match self.journal.take_signal(name) {
             Some(value) => {
-                self.observe(cx, key, value.clone());
+                self.observe(cx, Some(key), value.clone());
                 Ok(Observation::Signal(value))
             }
             None => Err(Error::paused(Pause::Signal { name: name.to_owned(), until: None })),

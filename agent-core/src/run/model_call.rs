@@ -1,7 +1,6 @@
 //! One model call: started event, streamed deltas, finished message.
 
 use std::{
-    collections::VecDeque,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -15,7 +14,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
     Error, ErrorKind, Result, Timestamp,
-    event::{EffectKey, Envelope, Event, ModelFinished, ModelStarted, Warning},
+    event::{EffectKey, Event, ModelFinished, ModelStarted, Warning},
     provider::{Assembled, Assembler, Delta, DeltaStream, FinishReason},
     tool::check_call,
 };
@@ -122,16 +121,8 @@ async fn reply(
     })
     .await?;
     drop(start);
-    let mut pump = Pump {
-        cx,
-        seq,
-        assembler,
-        stream,
-        burst: VecDeque::new(),
-        at: started,
-        has_text: false,
-        moved: false,
-    };
+    let mut pump =
+        Pump { cx, seq, assembler, stream, burst: Vec::new(), at: started, has_text: false, moved: false };
     std::future::poll_fn(|task| match pump.poll(task) {
         Poll::Pending => {
             let moved = std::mem::take(&mut pump.moved);
@@ -175,7 +166,7 @@ struct Pump<'a> {
     seq: u64,
     assembler: &'a mut Assembler,
     stream: DeltaStream,
-    burst: VecDeque<Envelope>,
+    burst: Vec<Delta>,
     /// When the burst began.
     at: Timestamp,
     has_text: bool,
@@ -206,19 +197,17 @@ impl Pump<'_> {
         };
         if !self.burst.is_empty() {
             self.moved = true;
-            self.cx.emitter().emit(&mut self.burst);
+            self.cx.emitter().emit_deltas(self.cx.origin(), self.seq, self.at, &mut self.burst);
         }
         end
     }
 
-    /// The delta goes where it is read from at once: moving it about would cost as much as the rest.
     fn take(&mut self, delta: Delta) -> Result<()> {
         if self.burst.is_empty() {
             self.at = self.cx.clock();
         }
-        let origin = Arc::clone(self.cx.origin());
-        self.burst.push_back(Envelope { origin, seq: self.seq, at: self.at, event: Event::Delta(delta) });
-        let Some(Envelope { event: Event::Delta(delta), .. }) = self.burst.back_mut() else { return Ok(()) };
+        self.burst.push(delta);
+        let Some(delta) = self.burst.last_mut() else { return Ok(()) };
         // CM03: a reply does not begin with a blank line.
         if !self.has_text
             && let Delta::Text(text) = delta

@@ -30,7 +30,12 @@ pub(crate) async fn perform(
     // A hand-written agent's call: its own journal entries say how far it came.
     for event in recorded {
         match &event {
-            Event::ToolFinished(call) => return Ok(Observation::Tools(vec![Arc::clone(call)])),
+            Event::ToolFinished(call) => {
+                return match &call.fatal {
+                    Some(error) => Err(error.to_error()),
+                    None => Ok(Observation::Tools(vec![Arc::clone(call)])),
+                };
+            }
             Event::ToolStarted(_) => calls.calls.iter_mut().for_each(|call| call.started = true),
             _ => {}
         }
@@ -433,26 +438,28 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// Content of at most `limit` bytes of text: of a longer one the beginning and the end are kept.
+/// Content of at most `limit` bytes of text. Of longer text the beginning and the end are kept, in one piece: many
+/// small pieces, each with its own note, would be no bound.
 fn capped(content: Vec<Content>, limit: usize) -> Vec<Content> {
     let total: usize =
         content.iter().map(|piece| if let Content::Text(text) = piece { text.len() } else { 0 }).sum();
     if total <= limit {
         return content;
     }
-    let share = |text: &str| limit.saturating_mul(text.len()).checked_div(total).unwrap_or(0);
-    content
-        .into_iter()
-        .map(|piece| match piece {
-            Content::Text(text) => {
-                let keep = share(&text) / 2;
-                let head = text.floor_char_boundary(keep);
-                let tail = text.ceil_char_boundary(text.len().saturating_sub(keep));
-                let dropped = tail.saturating_sub(head);
-                let (head, tail) = (text.get(..head).unwrap_or(""), text.get(tail..).unwrap_or(""));
-                Content::Text(format!("{head}\n[… {dropped} bytes left out …]\n{tail}"))
-            }
-            other => other,
-        })
-        .collect()
+    let (texts, mut rest): (Vec<_>, Vec<_>) =
+        content.into_iter().partition(|piece| matches!(piece, Content::Text(_)));
+    let keep = limit / 2;
+    let (mut head, mut tail, mut before) = (String::new(), String::new(), 0_usize);
+    for piece in &texts {
+        let Content::Text(text) = piece else { continue };
+        let from_end = total.saturating_sub(before);
+        let first = text.floor_char_boundary(keep.saturating_sub(before));
+        let last = text.ceil_char_boundary(from_end.saturating_sub(keep));
+        head.push_str(text.get(..first).unwrap_or(""));
+        tail.push_str(text.get(last.max(first)..).unwrap_or(""));
+        before = before.saturating_add(text.len());
+    }
+    let dropped = total.saturating_sub(head.len()).saturating_sub(tail.len());
+    rest.insert(0, Content::Text(format!("{head}\n[… {dropped} bytes left out …]\n{tail}")));
+    rest
 }

@@ -23,6 +23,8 @@ pub struct SessionState {
     run: Option<OpenRun>,
     step: Option<OpenStep>,
     signals: Vec<(String, Value)>,
+    /// The signal that a wait set aside and nobody took note of yet.
+    taken: Option<(String, Value)>,
     approvals: HashMap<ApprovalId, (Option<Decision>, Digest)>,
 }
 
@@ -134,10 +136,21 @@ impl SessionState {
         self.approvals.get(id).map(|(_, digest)| *digest)
     }
 
-    /// Takes the oldest signal of this name.
+    /// Whether a signal of this name waits to be taken.
+    pub(crate) fn has_signal(&self, name: &str) -> bool {
+        self.signals.iter().any(|(it, _)| it == name)
+    }
+
+    /// Takes the signal of this name that the newest wait set aside.
     pub(crate) fn take_signal(&mut self, name: &str) -> Option<Value> {
-        let place = self.signals.iter().position(|(it, _)| it == name)?;
-        Some(self.signals.remove(place).1)
+        self.taken.take_if(|(it, _)| it == name).map(|(_, value)| value)
+    }
+
+    /// The wait for a signal ends with the oldest of its name. This is part of the fold, so that no later wait,
+    /// after a restart either, gets the same one.
+    fn set_signal_aside(&mut self, name: &str) {
+        let place = self.signals.iter().position(|(it, _)| it == name);
+        self.taken = place.map(|place| self.signals.remove(place));
     }
 
     /// Takes in one stored event.
@@ -166,6 +179,11 @@ impl SessionState {
                 self.approvals.insert(request.id.clone(), (None, request.digest));
             }
             Event::SignalReceived(signal) => self.signals.push((signal.name.clone(), signal.value.clone())),
+            Event::WaitStarted(wait) => {
+                if let Some(name) = &wait.signal {
+                    self.set_signal_aside(name);
+                }
+            }
             Event::RunPaused(_) => self.head.status = SessionStatus::Paused,
             Event::RunFinished(end) => {
                 let spoke = self.run.as_ref().is_some_and(|run| run.converses);
@@ -179,7 +197,6 @@ impl SessionState {
             | Event::ModelStarted(_)
             | Event::ChildStarted(_)
             | Event::ChildFinished(_)
-            | Event::WaitStarted(_)
             | Event::Observed(_)
             | Event::Warning(_)
             | Event::Delta(_)
@@ -249,6 +266,11 @@ impl SessionState {
 
     fn settle(&mut self, call: &ToolFinished) {
         let Some(step) = &mut self.step else { return };
+        // A result that belongs to another call would make a history that no service accepts.
+        let asked = step.message.tool_calls().nth(call.index);
+        if asked.is_none_or(|asked| asked.id != call.result.call) {
+            return;
+        }
         if let Some(result) = step.results.get_mut(call.index) {
             *result = Some(Arc::clone(&call.result));
         }

@@ -73,7 +73,8 @@ impl Script {
     pub fn raw_call(self, name: &str, arguments: &str) -> Self {
         let calls = self.0.iter().filter(|beat| matches!(beat, Beat::Delta(Delta::ToolCallStart(_))));
         let index = calls.fold(0, |count, _| count + 1);
-        self.delta(Delta::tool_call(index, format!("call_{index}"), name)).delta(Delta::arguments(index, arguments))
+        self.delta(Delta::tool_call(index, format!("call_{index}"), name))
+            .delta(Delta::arguments(index, arguments))
     }
 
     /// Reports tokens.

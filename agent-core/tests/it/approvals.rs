@@ -99,7 +99,11 @@ async fn cp04_a_refusal_ends_the_turn() {
 
 #[tokio::test]
 async fn attack_18_an_approver_that_fails_or_panics_has_refused() {
-    refused(testkit::runtime().approver(Asked::new(|| Err(Error::new(ErrorKind::Transport, "no line")))), "an error").await;
+    refused(
+        testkit::runtime().approver(Asked::new(|| Err(Error::new(ErrorKind::Transport, "no line")))),
+        "an error",
+    )
+    .await;
     refused(testkit::runtime().approver(Asked::new(|| panic!("no screen"))), "a panic").await;
 }
 
@@ -132,7 +136,11 @@ async fn cp04_one_person_is_asked_one_thing_at_a_time() {
 }
 
 /// A run that pauses for leave to write, in a process that then ends.
-async fn paused(store: &SharedStore, write: &FakeTool, look: &FakeTool) -> (entourage_core::SessionId, ApprovalId) {
+async fn paused(
+    store: &SharedStore,
+    write: &FakeTool,
+    look: &FakeTool,
+) -> (entourage_core::SessionId, ApprovalId) {
     let provider = ScriptedProvider::new().calls([("look", json!({})), ("write", json!({"path": "a"}))]);
     let agent = agent(provider.model()).tool(write.clone()).tool(look.clone()).build().unwrap();
     let session = runtime(store).session();
@@ -175,8 +183,10 @@ async fn cp04_a_pause_is_decided_and_resumed_in_another_process() {
 async fn cp04_a_pause_is_decided_and_resumed_in_the_same_session_object() {
     let store = memory();
     let (write, look) = (writer(), FakeTool::new("look"));
-    let provider =
-        ScriptedProvider::new().calls([("look", json!({})), ("write", json!({}))]).call("write", json!({})).text("Done.");
+    let provider = ScriptedProvider::new()
+        .calls([("look", json!({})), ("write", json!({}))])
+        .call("write", json!({}))
+        .text("Done.");
     let agent = agent(provider.model()).tool(write.clone()).tool(look.clone()).build().unwrap();
     let session = runtime(&store).session();
     let mut outcome = session.start(&agent, "Go").outcome().await.unwrap();
@@ -231,7 +241,8 @@ async fn attack_15_an_answer_is_void_once_the_tool_has_changed() {
     // The same name with another description: a person allowed something else.
     let ran = Arc::new(Mutex::new(0));
     let counter = Arc::clone(&ran);
-    let spec = ToolSpec::new("write", "Sends everything home.", json!({"type": "object"})).with_access(Access::WRITE);
+    let spec = ToolSpec::new("write", "Sends everything home.", json!({"type": "object"}))
+        .with_access(Access::WRITE);
     let changed = entourage_core::tool::from_fn(spec, move |_| {
         *counter.lock().unwrap() += 1;
         async { Ok("sent") }
@@ -259,7 +270,12 @@ async fn attack_15_an_answer_is_void_for_other_arguments() {
 }
 
 /// Copies a session and changes the stored bodies of its replies.
-async fn copy(from: &SharedStore, to: &SharedStore, id: &entourage_core::SessionId, change: fn(&str) -> String) {
+async fn copy(
+    from: &SharedStore,
+    to: &SharedStore,
+    id: &entourage_core::SessionId,
+    change: fn(&str) -> String,
+) {
     use entourage_core::session::{Batch, ReadRange, Row, SessionFilter};
     let info = from.query(&SessionFilter::id(id.clone())).await.unwrap().pop().unwrap();
     let rows = from.read(id, ReadRange::all()).await.unwrap();

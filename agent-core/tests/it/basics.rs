@@ -126,8 +126,7 @@ async fn cm02_calls_in_a_reply_that_does_not_wait_for_them_are_not_run() {
 
 #[tokio::test]
 async fn cm02_a_reply_that_claims_calls_and_has_none_ends_the_run() {
-    let provider =
-        ScriptedProvider::new().step(Script::new().text("Done.").finish(FinishReason::ToolCalls));
+    let provider = ScriptedProvider::new().step(Script::new().text("Done.").finish(FinishReason::ToolCalls));
     let agent = agent(provider.model()).build().unwrap();
     assert_eq!(agent.ask("Go").await.unwrap(), "Done.");
 }
@@ -135,7 +134,8 @@ async fn cm02_a_reply_that_claims_calls_and_has_none_ends_the_run() {
 #[tokio::test]
 async fn cm07_a_result_that_stops_the_turn_stops_it_after_all_results_are_stored() {
     let provider = ScriptedProvider::new().calls([("halt", json!({})), ("look", json!({}))]).text("Later.");
-    let (halt, look) = (FakeTool::new("halt").giving(ToolOutput::text("halted").stopping()), FakeTool::new("look"));
+    let (halt, look) =
+        (FakeTool::new("halt").giving(ToolOutput::text("halted").stopping()), FakeTool::new("look"));
     let agent = agent(provider.model()).tool(halt).tool(look.clone()).build().unwrap();
     let session = open_runtime().session();
     let outcome = session.start(&agent, "Go").outcome().await.unwrap();
@@ -155,7 +155,8 @@ async fn cm08_the_answer_is_the_newest_text_that_is_not_blank() {
         .text("second block")
         .usage(7, 3)
         .finish(FinishReason::ToolCalls);
-    let blank = Script::new().text(" \n ").call("halt", &json!({})).usage(9, 1).finish(FinishReason::ToolCalls);
+    let blank =
+        Script::new().text(" \n ").call("halt", &json!({})).usage(9, 1).finish(FinishReason::ToolCalls);
     let provider = ScriptedProvider::new().step(script).step(blank);
     let halt = FakeTool::new("halt").giving(ToolOutput::text("halted").stopping());
     let agent = agent(provider.model()).tool(FakeTool::new("look")).tool(halt).build().unwrap();

@@ -96,7 +96,9 @@ async fn cm14_in_the_middle_of_a_calls_arguments() {
     call.send(Delta::Reasoning("hm".into()));
     call.call(0, "look", "{\"whole\": 1}");
     call.call(1, "look", "{\"path\": \"/ho");
-    while !matches!(&run.next().await.unwrap().event, Event::Delta(Delta::ToolCallArguments { index: 1, .. })) {}
+    while !matches!(&run.next().await.unwrap().event, Event::Delta(Delta::ToolCallArguments { index: 1, .. }))
+    {
+    }
     let events = cancelled(run, &store).await;
     assert_eq!(tool.started(), 0);
     let Some(Event::ModelFinished(reply)) =
@@ -186,7 +188,12 @@ async fn cm13_an_idle_cancel_does_nothing_to_the_next_run() {
     assert_eq!(session.start(&agent, "Two?").outcome().await.unwrap().text, "Two.");
 }
 
-async fn many(runtime: &Runtime, gate: &Gate, provider: &ScriptedProvider, tool: &FakeTool) -> Vec<RunHandle> {
+async fn many(
+    runtime: &Runtime,
+    gate: &Gate,
+    provider: &ScriptedProvider,
+    tool: &FakeTool,
+) -> Vec<RunHandle> {
     let agent = agent(provider.model()).tool(tool.clone()).build().unwrap();
     let runs: Vec<_> = (0..3).map(|_| runtime.session().start(&agent, "Go")).collect();
     gate.arrived(3).await;
@@ -234,8 +241,9 @@ async fn cm13_dropping_the_handle_cancels_and_detaching_does_not() {
 #[tokio::test(start_paused = true)]
 async fn cm14_a_failure_is_worded_differently_from_a_cancel() {
     let store = memory();
-    let provider = ScriptedProvider::new()
-        .step(Script::new().text("I will").call("look", &json!({})).fail(ErrorKind::Overloaded, "no room; wait"));
+    let provider = ScriptedProvider::new().step(
+        Script::new().text("I will").call("look", &json!({})).fail(ErrorKind::Overloaded, "no room; wait"),
+    );
     let tool = FakeTool::new("look");
     let agent = agent(provider.model()).tool(tool.clone()).build().unwrap();
     let session = runtime_on(&store).session();

@@ -39,7 +39,8 @@ impl Agent for Captain {
         let plan = cx.call_model(&self.model, self.model.request(talk.clone())).await?;
         talk.push(Arc::clone(&plan.message));
         let [left, right] = &self.scouts;
-        let mut children = vec![cx.spawn(Arc::clone(left), "left").await?, cx.spawn(Arc::clone(right), "right").await?];
+        let mut children =
+            vec![cx.spawn(Arc::clone(left), "left").await?, cx.spawn(Arc::clone(right), "right").await?];
         let born = cx.now().await?;
         let id = cx.new_id().await?;
         let mut found = Vec::new();
@@ -83,11 +84,13 @@ impl World {
         };
         let scouts = [scout("trees", 20), scout("water", 10)];
         let measure = FakeTool::new("measure").taking(Duration::from_secs(1)).returning("7 m");
-        let launch = FakeTool::new("launch").access(Access::EXECUTE).taking(Duration::from_secs(1)).returning("up");
+        let launch =
+            FakeTool::new("launch").access(Access::EXECUTE).taking(Duration::from_secs(1)).returning("up");
         let tools = [measure.clone(), launch.clone()].map(|tool| Arc::new(tool) as Arc<dyn Tool>);
         let captain = Captain {
             model: planner.model(),
-            scouts: [0, 1].map(|n: usize| Arc::new(agent(scouts[n].model()).build().unwrap()) as Arc<dyn Agent>),
+            scouts: [0, 1]
+                .map(|n: usize| Arc::new(agent(scouts[n].model()).build().unwrap()) as Arc<dyn Agent>),
             tools: Tools::new(tools).unwrap(),
         };
         Self { captain, planner, scouts, measure, launch }
@@ -113,7 +116,9 @@ pub(crate) async fn advance(runtime: &Runtime, captain: &Captain) -> Option<Resu
         (0, _) => session.start(captain, "Explore!").outcome().await.map(drop),
         (_, SessionStatus::Idle) => return None,
         (_, SessionStatus::Paused) if !signalled(runtime).await => session.signal("go", json!("now")).await,
-        (_, SessionStatus::Paused | SessionStatus::Running) => session.resume(captain).outcome().await.map(drop),
+        (_, SessionStatus::Paused | SessionStatus::Running) => {
+            session.resume(captain).outcome().await.map(drop)
+        }
     })
 }
 

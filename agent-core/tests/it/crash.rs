@@ -15,7 +15,10 @@ use serde_json::json;
 
 use crate::{
     captain::{self, OUTCOME, World},
-    common::{Fault, FaultyStore, agent, assert_valid, count, memory, process, results, runtime_on, stored, until_killed},
+    common::{
+        Fault, FaultyStore, agent, assert_valid, count, memory, process, results, runtime_on, stored,
+        until_killed,
+    },
 };
 
 const UNKNOWN: &str = "outcome is unknown";
@@ -71,7 +74,10 @@ fn voyage(at: usize, fault: Fault) -> bool {
         let world = World::new();
         // Each process begins a minute after the one before it.
         let lived = process(until_killed(
-            async { captain::advance(&captain::runtime(&store, Duration::from_secs(60 * life)), &world.captain).await },
+            async {
+                captain::advance(&captain::runtime(&store, Duration::from_secs(60 * life)), &world.captain)
+                    .await
+            },
             &killed,
         ));
         assert_eq!((world.measure.running(), world.launch.running()), (0, 0), "nothing outlives its process");
@@ -103,7 +109,14 @@ async fn snapshot(store: &SharedStore) -> Snapshot {
     logs
 }
 
-fn revive(inner: SharedStore, store: SharedStore, before: Vec<World>, seen: (usize, Snapshot), at: usize, fault: Fault) -> bool {
+fn revive(
+    inner: SharedStore,
+    store: SharedStore,
+    before: Vec<World>,
+    seen: (usize, Snapshot),
+    at: usize,
+    fault: Fault,
+) -> bool {
     let label = format!("{fault:?} at append {at}");
     let mut after = Vec::new();
     for life in 10..20 {
@@ -135,21 +148,34 @@ fn revive(inner: SharedStore, store: SharedStore, before: Vec<World>, seen: (usi
     assert_eq!(sum(&after, &planner), 2 - work(old, "").replies, "{label}: the captain's model");
     for (place, scout) in [(0, "left"), (1, "right")] {
         let child = |logs: &Snapshot| {
-            let mut found = logs.iter().filter(|(id, log)| **id != root && log[0].to_string().ends_with(scout));
+            let mut found =
+                logs.iter().filter(|(id, log)| **id != root && log[0].to_string().ends_with(scout));
             found.next().map(|(_, log)| work(log, "").replies)
         };
         let calls = sum(&after, &|world: &World| world.scouts[place].count());
         assert_eq!(calls, 1 - child(&seen.1).unwrap_or(0), "{label}: the scout's model");
         assert_eq!(child(&logs), Some(1), "{label}");
     }
-    assert_eq!(sum(&after, &|world: &World| world.measure.started()), 1 - work(old, "measure").settled, "{label}");
+    assert_eq!(
+        sum(&after, &|world: &World| world.measure.started()),
+        1 - work(old, "measure").settled,
+        "{label}"
+    );
     let launches = if lost { 0 } else { 1 - launch.settled };
     assert_eq!(sum(&after, &|world: &World| world.launch.started()), launches, "{label}");
     assert!(sum(&before, &|world: &World| world.launch.started()) + launches <= 1, "{label}: launched twice");
     assert_eq!(logs.len(), 3, "{label}");
     let log = &logs[&root];
     assert_eq!(&log[..old.len()], &old[..], "{label}: what is written stays");
-    for (kind, times) in [("model_finished", 2), ("tool_finished", 2), ("child_started", 2), ("child_finished", 2), ("run_started", 1), ("run_finished", 1), ("observed", 5)] {
+    for (kind, times) in [
+        ("model_finished", 2),
+        ("tool_finished", 2),
+        ("child_started", 2),
+        ("child_finished", 2),
+        ("run_started", 1),
+        ("run_finished", 1),
+        ("observed", 5),
+    ] {
         assert_eq!(count(log, kind), times, "{label}: {kind}");
     }
     true
@@ -165,7 +191,8 @@ struct Crew {
 
 impl Crew {
     fn new() -> Self {
-        let calls = [("safe", json!({"n": 1})), ("slow", json!({})), ("once", json!({})), ("safe", json!({"n": 2}))];
+        let calls =
+            [("safe", json!({"n": 1})), ("slow", json!({})), ("once", json!({})), ("safe", json!({"n": 2}))];
         let provider = ScriptedProvider::by_history().calls(calls).call("again", json!({})).text("Done.");
         let second = Duration::from_secs(1);
         Self {
@@ -173,12 +200,16 @@ impl Crew {
             safe: FakeTool::new("safe").returning("safe done"),
             slow: FakeTool::new("slow").taking(second).returning("slow done"),
             once: FakeTool::new("once").repeat(Repeat::Once).taking(second).returning("once done"),
-            again: FakeTool::new("again").access(Access::WRITE).repeat(Repeat::Idempotent).returning("again done"),
+            again: FakeTool::new("again")
+                .access(Access::WRITE)
+                .repeat(Repeat::Idempotent)
+                .returning("again done"),
         }
     }
 
     fn agent(&self) -> entourage_core::agent::ReactAgent {
-        let [safe, slow, once, again] = [&self.safe, &self.slow, &self.once, &self.again].map(FakeTool::clone);
+        let [safe, slow, once, again] =
+            [&self.safe, &self.slow, &self.once, &self.again].map(FakeTool::clone);
         agent(self.provider.model()).tool(safe).tool(slow).tool(once).tool(again).build().unwrap()
     }
 
@@ -226,7 +257,11 @@ fn resurrect(store: &SharedStore, id: &SessionId, first: &Crew, label: &str) {
             None if old.is_empty() => session.start(&second.agent(), "Go").outcome().await.unwrap(),
             None => return,
         };
-        assert_eq!((outcome.status, outcome.text.as_str(), outcome.steps), (Status::Completed, "Done.", 3), "{label}");
+        assert_eq!(
+            (outcome.status, outcome.text.as_str(), outcome.steps),
+            (Status::Completed, "Done.", 3),
+            "{label}"
+        );
     });
     let new = process(log(store, id));
     assert_eq!(&new[..old.len()], &old[..], "{label}: what is written stays");
@@ -249,7 +284,10 @@ fn resurrect(store: &SharedStore, id: &SessionId, first: &Crew, label: &str) {
         assert_valid(&history);
         assert_eq!(history.len(), 6, "{label}");
         let told = results(history.get(2).unwrap());
-        assert_eq!((told[0].as_str(), told[1].as_str(), told[3].as_str()), ("safe done", "slow done", "safe done"));
+        assert_eq!(
+            (told[0].as_str(), told[1].as_str(), told[3].as_str()),
+            ("safe done", "slow done", "safe done")
+        );
     });
 }
 
@@ -269,10 +307,12 @@ fn attack_09_of_two_processes_that_resume_one_run_one_is_admitted() {
     ));
     process(async {
         let gate = Gate::new();
-        let script = Script::new().wait(&gate).text("Done.").finish(entourage_core::provider::FinishReason::Stop);
+        let script =
+            Script::new().wait(&gate).text("Done.").finish(entourage_core::provider::FinishReason::Stop);
         let winner = ScriptedProvider::by_history().step(script.clone());
         let other = ScriptedProvider::by_history().step(script);
-        let (a, b) = (runtime_on(&inner).open(&id).await.unwrap(), runtime_on(&inner).open(&id).await.unwrap());
+        let (a, b) =
+            (runtime_on(&inner).open(&id).await.unwrap(), runtime_on(&inner).open(&id).await.unwrap());
         let agents = [&winner, &other].map(|provider| agent(provider.model()).build().unwrap());
         let runs = [a.resume(&agents[0]), b.resume(&agents[1])];
         gate.arrived(1).await;
@@ -280,7 +320,10 @@ fn attack_09_of_two_processes_that_resume_one_run_one_is_admitted() {
         let [a, b] = runs;
         let outcomes = [a.outcome().await, b.outcome().await];
         let done = outcomes.iter().filter(|it| it.as_ref().is_ok_and(|it| it.text == "Done.")).count();
-        let late = outcomes.iter().filter(|it| it.as_ref().is_err_and(|it| it.kind() == ErrorKind::Conflict)).count();
+        let late = outcomes
+            .iter()
+            .filter(|it| it.as_ref().is_err_and(|it| it.kind() == ErrorKind::Conflict))
+            .count();
         assert_eq!((done, late), (1, 1), "{outcomes:?}");
         assert_eq!(winner.count() + other.count(), 1);
         assert_eq!(count(&log(&inner, &id).await, "run_resumed"), 1);
@@ -305,7 +348,8 @@ fn attack_10_a_process_whose_run_was_taken_over_writes_nothing_more() {
         let run = runtime_on(&store).session_with_id(id.clone()).start(&stale, "Go");
         gate.arrived(1).await;
         let second = Crew::new();
-        let taken = runtime_on(&store).open(&id).await.unwrap().resume(&second.agent()).outcome().await.unwrap();
+        let taken =
+            runtime_on(&store).open(&id).await.unwrap().resume(&second.agent()).outcome().await.unwrap();
         assert_eq!(taken.text, "Done.");
         let written = log(&store, &id).await;
         gate.open();

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::common::{agent, drain, open_runtime};
 
-const EVIL: &str = "\u{1b}[2J\u{9b}31m\u{7}\r\nfake: done\t\u{202e}\u{2066}\u{200b}\u{e0041}\u{2028}end\u{7f}";
+const EVIL: &str =
+    "\u{1b}[2J\u{9b}31m\u{7}\r\nfake: done\t\u{202e}\u{2066}\u{200b}\u{e0041}\u{2028}end\u{7f}";
 
 fn shown(text: &str) -> Option<char> {
     let commands = |c: char| {
@@ -60,7 +61,8 @@ async fn attack_44_a_question_shows_its_arguments_harmlessly_and_whole() {
     let mut run = entourage_core::testkit::runtime().build().session().start(&agent, "Go");
     let events = drain(&mut run).await;
     run.outcome().await.unwrap();
-    let question = events.iter().find(|event| event.event.kind() == "approval_requested").unwrap().to_string();
+    let question =
+        events.iter().find(|event| event.event.kind() == "approval_requested").unwrap().to_string();
     assert_eq!(shown(&question), None, "{question:?}");
     assert!(question.contains(&"x".repeat(300)), "what is asked about is not cut: {question}");
 }
@@ -71,14 +73,20 @@ fn attack_44_what_comes_from_a_store_is_shown_as_carefully() {
     let outcome = json!({"status": {"failed": {"kind": "tool", "retry": "permanent", "message": EVIL}}, "text": EVIL, "usage": {}, "cost": 0, "steps": 1});
     let events: Vec<(&str, Value)> = vec![
         ("model_started", json!({"step": 1, "provider": EVIL, "model": EVIL})),
-        ("tool_started", json!({"index": 0, "call": EVIL, "tool": EVIL, "repeat": "once", "allowed_by": EVIL})),
+        (
+            "tool_started",
+            json!({"index": 0, "call": EVIL, "tool": EVIL, "repeat": "once", "allowed_by": EVIL}),
+        ),
         ("child_started", json!({"child": "s.1$$0", "agent": EVIL, "key": key})),
         ("signal_received", json!({"name": EVIL, "value": EVIL})),
         ("warning", json!({"text": EVIL})),
         ("run_paused", json!({"pause": {"signal": {"name": EVIL, "until": null}}})),
         ("run_paused", json!({"pause": {"approval": EVIL}})),
         ("run_finished", json!({"outcome": outcome})),
-        ("approval_decided", json!({"id": EVIL, "decision": "allow", "digest": "00112233445566778899aabbccddeeff"})),
+        (
+            "approval_decided",
+            json!({"id": EVIL, "decision": "allow", "digest": "00112233445566778899aabbccddeeff"}),
+        ),
     ];
     let origin = Arc::new(Origin::new(SessionId::new("s").unwrap(), RunId::generate(), format!("a/{EVIL}")));
     for (kind, json) in events {

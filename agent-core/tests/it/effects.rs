@@ -18,7 +18,10 @@ use serde_json::json;
 
 use crate::{
     captain::{self, OUTCOME, World},
-    common::{Fault, FaultyStore, agent, assert_valid, count, memory, open_runtime, process, runtime_on, stored, until_killed},
+    common::{
+        Fault, FaultyStore, agent, assert_valid, count, memory, open_runtime, process, runtime_on, stored,
+        until_killed,
+    },
 };
 
 type Body = dyn for<'a> Fn(&'a RunContext) -> BoxFuture<'a, Result<String>> + Send + Sync;
@@ -66,8 +69,13 @@ async fn lo_an_undisturbed_voyage() {
     let session = runtime_on(&store).open(&captain::session_id()).await.unwrap();
     let history = session.history().await.unwrap();
     assert_valid(&history);
-    assert_eq!((history.len(), history.last().unwrap().text().as_str()), (2, OUTCOME), "its own talk stays its own");
-    let children = runtime_on(&store).sessions(&SessionFilter::children_of(captain::session_id())).await.unwrap();
+    assert_eq!(
+        (history.len(), history.last().unwrap().text().as_str()),
+        (2, OUTCOME),
+        "its own talk stays its own"
+    );
+    let children =
+        runtime_on(&store).sessions(&SessionFilter::children_of(captain::session_id())).await.unwrap();
     assert_eq!(children.len(), 2);
 }
 
@@ -84,7 +92,11 @@ async fn lo_a_signal_that_was_taken_is_gone_after_a_restart_too() {
     session.signal("go", json!(3)).await.unwrap();
     assert_eq!(session.resume(&waits).outcome().await.unwrap().text, "2", "the oldest of its name");
     let session = runtime_on(&store).open(session.id()).await.unwrap();
-    assert_eq!(session.start(&waits, "Again").outcome().await.unwrap().text, "3", "and one that nobody took is kept");
+    assert_eq!(
+        session.start(&waits, "Again").outcome().await.unwrap().text,
+        "3",
+        "and one that nobody took is kept"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,7 +155,9 @@ fn lo_a_timeout_survives_a_restart() {
     let forever = late(1_000_000, "never");
     // Forty seconds into the wait the machine goes down.
     process(async {
-        let run = captain::runtime(&inner, Duration::ZERO).session_with_id(id.clone()).start(&waiter(&forever), "Go");
+        let run = captain::runtime(&inner, Duration::ZERO)
+            .session_with_id(id.clone())
+            .start(&waiter(&forever), "Go");
         tokio::select! {
             _ = run.outcome() => panic!("too early"),
             () = tokio::time::sleep(Duration::from_secs(40)) => {}
@@ -165,7 +179,11 @@ fn lo_a_timeout_survives_a_restart() {
             assert_eq!(lived, None);
             let events = process(stored(&inner, &id));
             let ended = events.iter().find(|event| event.event.kind() == "child_finished").unwrap();
-            assert_eq!(ended.at.since(events[0].at).as_secs(), 100, "not 40 s more, nor 100 s from the restart");
+            assert_eq!(
+                ended.at.since(events[0].at).as_secs(),
+                100,
+                "not 40 s more, nor 100 s from the restart"
+            );
         } else {
             assert_eq!(lived, Some(("in vain".into(), 100 + 1_000 - 500)), "{waited}");
         }

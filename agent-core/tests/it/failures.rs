@@ -11,12 +11,13 @@ use entourage_core::{
 };
 use serde_json::json;
 
-use crate::common::{FaultyStore, Fault, agent, assert_valid, memory, open_runtime, results, runtime_on};
+use crate::common::{Fault, FaultyStore, agent, assert_valid, memory, open_runtime, results, runtime_on};
 
 #[tokio::test]
 async fn cm06_what_the_model_can_mend_is_told_and_the_loop_goes_on() {
     let provider = ScriptedProvider::new().calls([("bad", json!({})), ("wild", json!({}))]).text("I see.");
-    let (bad, wild) = (FakeTool::new("bad").telling("no such file"), FakeTool::new("wild").panicking("index 7"));
+    let (bad, wild) =
+        (FakeTool::new("bad").telling("no such file"), FakeTool::new("wild").panicking("index 7"));
     let agent = agent(provider.model()).tool(bad.clone()).tool(wild.clone()).build().unwrap();
     let outcome = open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
     assert_eq!(outcome.text, "I see.");
@@ -34,12 +35,8 @@ async fn cm06_a_fatal_failure_ends_the_run_once_the_others_are_done() {
     let fatal = FakeTool::new("fatal").failing(ErrorKind::Transport, "the line is dead");
     let calls = [("first", json!({})), ("fatal", json!({})), ("last", json!({}))];
     let provider = ScriptedProvider::new().calls(calls).text("Next.");
-    let agent = agent(provider.model())
-        .tool(first.clone())
-        .tool(fatal.clone())
-        .tool(last.clone())
-        .build()
-        .unwrap();
+    let agent =
+        agent(provider.model()).tool(first.clone()).tool(fatal.clone()).tool(last.clone()).build().unwrap();
     let session = open_runtime().session();
     let run = session.start(&agent, "Go");
     gate.arrived(1).await;

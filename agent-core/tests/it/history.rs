@@ -60,7 +60,10 @@ async fn cm15_tampered_and_partial_sessions_load_and_go_on() {
         ("some results", vec![started("Go"), replied(&["a", "b"]), answered(1, "b")]),
         ("an end in spite of open calls", vec![started("Go"), replied(&["a"]), finished()]),
         ("a result without a call", vec![started("Go"), answered(0, "a"), finished()]),
-        ("a result too many", vec![started("Go"), replied(&["a"]), answered(0, "a"), answered(0, "a"), answered(7, "z")]),
+        (
+            "a result too many",
+            vec![started("Go"), replied(&["a"]), answered(0, "a"), answered(0, "a"), answered(7, "z")],
+        ),
         ("two replies in a row", vec![started("Go"), replied(&["a"]), replied(&["b"]), answered(0, "b")]),
         ("a reply that says nothing", vec![started("Go"), replied(&[]), finished()]),
         ("a run within a run", vec![started("Go"), replied(&["a"]), started("Go again")]),
@@ -90,7 +93,8 @@ async fn cm15_damage_is_an_error_of_its_session_and_others_still_load() {
     write(&store, &newer, vec![started("Go"), ("hologram", json!({}))]).await;
     write(&store, &good, vec![started("Go"), finished()]).await;
     let runtime = runtime_on(&store);
-    let kind = |result: entourage_core::Result<_>| result.err().map(|error: entourage_core::Error| error.kind());
+    let kind =
+        |result: entourage_core::Result<_>| result.err().map(|error: entourage_core::Error| error.kind());
     assert_eq!(kind(runtime.open(&bad).await), Some(entourage_core::ErrorKind::Corrupt));
     assert_eq!(kind(runtime.open(&newer).await), Some(entourage_core::ErrorKind::NewerVersion));
     assert_eq!(runtime.open(&good).await.unwrap().history().await.unwrap().len(), 1);
@@ -121,9 +125,8 @@ async fn cm15_a_session_of_many_windows_reads_as_one() {
     let store = memory();
     let id = SessionId::new("long").unwrap();
     let turns = 500;
-    let events = (0..turns).flat_map(|n| {
-        [started(&format!("prompt {n}")), replied(&["a"]), answered(0, "a"), finished()]
-    });
+    let events = (0..turns)
+        .flat_map(|n| [started(&format!("prompt {n}")), replied(&["a"]), answered(0, "a"), finished()]);
     write(&store, &id, events.collect()).await;
     let session = runtime_on(&store).open(&id).await.unwrap();
     let history = session.history().await.unwrap();
@@ -136,7 +139,8 @@ fn any_event() -> impl Strategy<Value = (&'static str, Value)> {
     prop_oneof![
         Just(started("Go")),
         prop::sample::subsequence(vec!["a", "b", "c"], 0..=3).prop_map(|calls| replied(&calls)),
-        (0usize..4, prop::sample::select(vec!["a", "b", "c"])).prop_map(|(index, call)| answered(index, call)),
+        (0usize..4, prop::sample::select(vec!["a", "b", "c"]))
+            .prop_map(|(index, call)| answered(index, call)),
         Just(finished()),
         Just(("run_resumed", json!({"count": 1}))),
         Just(("run_paused", json!({"pause": {"approval": "x"}}))),

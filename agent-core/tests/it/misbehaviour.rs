@@ -86,26 +86,34 @@ async fn attack_46_duplicate_and_empty_ids_are_made_different() {
         history.get(1).unwrap().tool_calls().map(|call| call.id.to_string()).collect();
     assert_eq!(ids.len(), 6);
     let answers = results(history.get(2).unwrap());
-    assert_eq!(answers, (0..6).map(|n| format!("{{\"n\":{n}}}")).collect::<Vec<_>>(), "each has its own answer");
+    assert_eq!(
+        answers,
+        (0..6).map(|n| format!("{{\"n\":{n}}}")).collect::<Vec<_>>(),
+        "each has its own answer"
+    );
 }
 
 #[tokio::test]
 async fn attack_46_arguments_too_deep_or_no_json_are_not_run() {
     let deep = |n: usize| format!("{{\"a\":{}1{}}}", "[".repeat(n), "]".repeat(n));
-    for text in [deep(200), deep(100_000), "[".repeat(1_000_000), "{\"n\": NaN}".into(), "{\"a\": 1e999999}".into()] {
+    for text in
+        [deep(200), deep(100_000), "[".repeat(1_000_000), "{\"n\": NaN}".into(), "{\"a\": 1e999999}".into()]
+    {
         let script = Script::new().raw_call("look", &text).finish(FinishReason::ToolCalls);
         let (outcome, look, ..) = play(script).await;
         assert_eq!((outcome.unwrap().text.as_str(), look.started()), ("I see.", 0));
     }
     let huge = format!("{{\"n\": {}}}", "9".repeat(400));
-    let (outcome, look, ..) = play(Script::new().raw_call("look", &huge).finish(FinishReason::ToolCalls)).await;
+    let (outcome, look, ..) =
+        play(Script::new().raw_call("look", &huge).finish(FinishReason::ToolCalls)).await;
     assert!(outcome.is_ok() && look.started() <= 1);
 }
 
 #[tokio::test]
 async fn attack_46_arguments_and_replies_beyond_their_bounds_end_the_run() {
     let text = format!("{{\"a\":\"{}\"}}", "x".repeat(9 << 20));
-    let (outcome, look, ..) = play(Script::new().raw_call("look", &text).finish(FinishReason::ToolCalls)).await;
+    let (outcome, look, ..) =
+        play(Script::new().raw_call("look", &text).finish(FinishReason::ToolCalls)).await;
     assert_eq!((outcome.unwrap_err().kind(), look.started()), (ErrorKind::TooLarge, 0));
 
     let mut pieces = Script::new().raw_call("look", "{\"a\":\"");
@@ -157,7 +165,8 @@ async fn attack_46_deltas_against_the_protocol_end_the_run() {
 
 #[tokio::test]
 async fn attack_46_absurd_usage_does_not_overflow() {
-    let calls = || Script::new().call("look", &json!({})).usage(u64::MAX, u64::MAX).finish(FinishReason::ToolCalls);
+    let calls =
+        || Script::new().call("look", &json!({})).usage(u64::MAX, u64::MAX).finish(FinishReason::ToolCalls);
     let last = Script::new().text("Done.").usage(u64::MAX, 0).finish(FinishReason::Stop);
     let provider = ScriptedProvider::new().step(calls()).step(calls()).step(last);
     let mut profile = Profile::default();
@@ -166,7 +175,10 @@ async fn attack_46_absurd_usage_does_not_overflow() {
     let agent = agent(model).tool(FakeTool::new("look")).build().unwrap();
     let session = open_runtime().session();
     let outcome = session.start(&agent, "Go").outcome().await.unwrap();
-    assert_eq!((outcome.usage, outcome.cost), (Usage::new(u64::MAX, u64::MAX), Some(Money::from_pico(u64::MAX))));
+    assert_eq!(
+        (outcome.usage, outcome.cost),
+        (Usage::new(u64::MAX, u64::MAX), Some(Money::from_pico(u64::MAX)))
+    );
     assert_eq!(outcome.usage.total(), Some(u64::MAX));
     assert_eq!(session.head().await.unwrap().usage, outcome.usage);
 }
@@ -214,7 +226,8 @@ async fn shown_of(output: ToolOutput) -> (Vec<Content>, usize) {
     let provider = ScriptedProvider::new().call("flood", json!({})).text("I see.");
     let agent = agent(provider.model()).tool(FakeTool::new("flood").giving(output)).build().unwrap();
     open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
-    let content = provider.requests()[1].messages.last().unwrap().tool_results().next().unwrap().content.clone();
+    let content =
+        provider.requests()[1].messages.last().unwrap().tool_results().next().unwrap().content.clone();
     let bytes = content.iter().map(|piece| piece.as_text().len()).sum();
     (content, bytes)
 }

@@ -49,7 +49,10 @@ async fn cm17_a_hook_changes_what_each_step_sends() {
     assert_eq!(first.requests()[0].tool_choice, ToolChoice::Required);
     let sent = second.requests();
     assert_eq!(offered(&second), [vec!["look".to_owned()], vec![]]);
-    assert_eq!((&*sent[0].instructions, sent[0].messages.last().unwrap().text().as_str()), ("Only look.", "by the way"));
+    assert_eq!(
+        (&*sent[0].instructions, sent[0].messages.last().unwrap().text().as_str()),
+        ("Only look.", "by the way")
+    );
     assert_eq!(sent[0].tool_choice, ToolChoice::Auto, "a change lasts one step");
     assert_eq!(write.started(), 0, "what a step did not offer is not run");
     assert!(results(sent[1].messages.last().unwrap())[0].contains("there is no tool `write`"));
@@ -92,7 +95,9 @@ async fn cm17_each_condition_ends_the_run_after_its_steps_tools_ran() {
         assert!(matches!(status, Status::Stopped(StopReason::Condition(_))), "{condition:?}: {status}");
         assert_eq!((made, tools), (steps, steps as usize), "{condition:?}");
     }
-    for never in [StopWhen::Steps(9), StopWhen::ToolCalled("none".into()), StopWhen::Content("refusal".into())] {
+    for never in
+        [StopWhen::Steps(9), StopWhen::ToolCalled("none".into()), StopWhen::Content("refusal".into())]
+    {
         assert_eq!(stopped_by(never).await, (Status::Completed, 4, 3));
     }
 }
@@ -119,12 +124,18 @@ impl Toolset for Changing {
 async fn cm18_model_and_tools_are_read_again_before_each_step() {
     let gate = Gate::new();
     let look = FakeTool::new("look").behind(&gate);
-    let fixed = |tools: Vec<FakeTool>| Tools::new(tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>)).unwrap();
-    let (old, new) = (ScriptedProvider::named("old").call("look", json!({})), ScriptedProvider::named("new").text("Hi."));
+    let fixed = |tools: Vec<FakeTool>| {
+        Tools::new(tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>)).unwrap()
+    };
+    let (old, new) =
+        (ScriptedProvider::named("old").call("look", json!({})), ScriptedProvider::named("new").text("Hi."));
     let model = Arc::new(Swap(Mutex::new(old.model())));
-    let set = Arc::new(Changing(Mutex::new(fixed(vec![FakeTool::new("zeta"), look, FakeTool::new("alpha")]))));
-    let agent =
-        entourage_core::agent::ReactAgent::builder("a", Arc::clone(&model)).toolset(Arc::clone(&set)).build().unwrap();
+    let set =
+        Arc::new(Changing(Mutex::new(fixed(vec![FakeTool::new("zeta"), look, FakeTool::new("alpha")]))));
+    let agent = entourage_core::agent::ReactAgent::builder("a", Arc::clone(&model))
+        .toolset(Arc::clone(&set))
+        .build()
+        .unwrap();
     let run = open_runtime().session().start(&agent, "Go");
     gate.arrived(1).await;
     *model.0.lock().unwrap() = new.model();
@@ -157,8 +168,16 @@ async fn cm18_a_setting_wins_over_the_models_default_and_zero_is_no_limit() {
     for (own, defaults, sent) in [
         (None, none(), none()),
         (None, params(Some(0.5), None, Some(100)), params(Some(0.5), None, Some(100))),
-        (Some(params(Some(0.1), None, None)), params(Some(0.5), Some(7), Some(100)), params(Some(0.1), Some(7), Some(100))),
-        (Some(params(Some(0.0), None, Some(5))), params(Some(0.5), None, Some(100)), params(Some(0.0), None, Some(5))),
+        (
+            Some(params(Some(0.1), None, None)),
+            params(Some(0.5), Some(7), Some(100)),
+            params(Some(0.1), Some(7), Some(100)),
+        ),
+        (
+            Some(params(Some(0.0), None, Some(5))),
+            params(Some(0.5), None, Some(100)),
+            params(Some(0.0), None, Some(5)),
+        ),
         (Some(params(None, None, Some(0))), none(), none()),
         (Some(params(None, None, Some(0))), params(None, None, Some(0)), none()),
         (None, params(None, None, Some(0)), none()),
@@ -175,8 +194,14 @@ async fn cm18_what_cannot_work_is_refused_when_the_agent_is_built() {
     let mut limits = Limits::default();
     limits.steps = 0;
     assert_eq!(kind(agent(provider.model()).limits(limits)), ErrorKind::Config);
-    assert_eq!(kind(agent(provider.model()).tool(FakeTool::new("a")).tool(FakeTool::new("a"))), ErrorKind::Config);
-    assert_eq!(kind(agent(provider.model()).tool(FakeTool::new("a")).toolset(Tools::none())), ErrorKind::Config);
+    assert_eq!(
+        kind(agent(provider.model()).tool(FakeTool::new("a")).tool(FakeTool::new("a"))),
+        ErrorKind::Config
+    );
+    assert_eq!(
+        kind(agent(provider.model()).tool(FakeTool::new("a")).toolset(Tools::none())),
+        ErrorKind::Config
+    );
     assert_eq!(kind(agent(provider.model()).tool(FakeTool::new("a b"))), ErrorKind::Config);
     for name in ["", "a b", "../x", &"x".repeat(65)] {
         let builder = entourage_core::agent::ReactAgent::builder(name, provider.model());

@@ -6,7 +6,10 @@ use entourage_core::{
     ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::Agent,
     event::{Event, FORMAT},
-    message::{Arguments, Content, History, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult},
+    message::{
+        Arguments, Content, History, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall,
+        ToolResult,
+    },
     run::Status,
     session::{SessionFilter, SessionStatus},
     testkit::{FakeTool, ScriptedProvider},
@@ -17,7 +20,11 @@ use serde_json::json;
 use crate::common::{agent, memory, runtime_on, stored};
 
 fn every_part() -> Vec<Part> {
-    let call = ToolCall::new("id \"1\"\u{0}", "look", Arguments::parse("{ \"b\":1.50, \"a\" : [null,1e9]}").unwrap());
+    let call = ToolCall::new(
+        "id \"1\"\u{0}",
+        "look",
+        Arguments::parse("{ \"b\":1.50, \"a\" : [null,1e9]}").unwrap(),
+    );
     let mut malformed = ToolCall::new("2", "look", Arguments::empty());
     malformed.malformed = Some("no JSON; what came: {\"\u{1b}[2J".into());
     let mut named = Media::new("image/png", MediaSource::Base64("aGk=".into()));
@@ -55,7 +62,9 @@ fn cd01_every_kind_of_part_round_trips() {
 
 #[test]
 fn cd01_arguments_come_back_byte_for_byte() {
-    let call = every_part().into_iter().find_map(|part| if let Part::ToolCall(call) = part { Some(call) } else { None });
+    let call = every_part()
+        .into_iter()
+        .find_map(|part| if let Part::ToolCall(call) = part { Some(call) } else { None });
     let json = serde_json::to_string(&call.unwrap()).unwrap();
     assert!(json.contains("{ \"b\":1.50, \"a\" : [null,1e9]}"), "{json}");
 }
@@ -69,7 +78,8 @@ async fn cd01_every_event_of_a_busy_session_round_trips() {
     let provider = ScriptedProvider::new()
         .calls([("look", json!({})), ("wipe", json!({})), ("bad", json!({}))])
         .fail(ErrorKind::Overloaded, "no room; wait");
-    let output = ToolOutput::error("no").with_media(Media::new("image/png", MediaSource::Base64("aGk=".into())));
+    let output =
+        ToolOutput::error("no").with_media(Media::new("image/png", MediaSource::Base64("aGk=".into())));
     let agent = agent(provider.model())
         .tool(FakeTool::new("look").giving(output.with_metadata(json!({"diff": "+x"}))))
         .tool(FakeTool::new("bad").access(Access::WRITE).telling("no"))
@@ -107,7 +117,10 @@ async fn cd01_every_event_of_a_busy_session_round_trips() {
 #[test]
 fn cd01_the_other_events_round_trip_from_their_stored_form() {
     for (kind, json) in [
-        ("approval_decided", r#"{"id":"s.3$$0","decision":"deny","digest":"00112233445566778899aabbccddeeff"}"#),
+        (
+            "approval_decided",
+            r#"{"id":"s.3$$0","decision":"deny","digest":"00112233445566778899aabbccddeeff"}"#,
+        ),
         ("warning", r#"{"text":"no top_k"}"#),
         ("run_paused", r#"{"pause":{"approval":"s.3$$0"}}"#),
         ("run_paused", r#"{"pause":{"signal":{"name":"go","until":5}}}"#),
@@ -131,15 +144,26 @@ fn attack_08_damaged_and_newer_events_are_typed_errors() {
         ("run_started", "{\"format\":1", ErrorKind::Corrupt),
         ("run_started", "", ErrorKind::Corrupt),
         ("run_started", "{}", ErrorKind::Corrupt),
-        ("run_started", "{\"format\":1,\"format\":1,\"agent\":\"a\",\"prompt\":{\"role\":\"user\",\"parts\":[]}}", ErrorKind::Corrupt),
+        (
+            "run_started",
+            "{\"format\":1,\"format\":1,\"agent\":\"a\",\"prompt\":{\"role\":\"user\",\"parts\":[]}}",
+            ErrorKind::Corrupt,
+        ),
         ("tool_finished", "{\"index\":-1}", ErrorKind::Corrupt),
-        ("model_finished", "{\"message\":{\"role\":\"user\",\"parts\":[{\"text\":\"\\ud800\"}]}}", ErrorKind::Corrupt),
+        (
+            "model_finished",
+            "{\"message\":{\"role\":\"user\",\"parts\":[{\"text\":\"\\ud800\"}]}}",
+            ErrorKind::Corrupt,
+        ),
         ("hologram", "{}", ErrorKind::NewerVersion),
         ("delta", "{\"text\":\"x\"}", ErrorKind::NewerVersion),
     ] {
         assert_eq!(Event::from_json(kind, json).unwrap_err().kind(), expected, "{kind} {json}");
     }
-    let newer = format!("{{\"format\":{},\"agent\":\"a\",\"prompt\":{{\"role\":\"user\",\"parts\":[]}}}}", FORMAT + 1);
+    let newer = format!(
+        "{{\"format\":{},\"agent\":\"a\",\"prompt\":{{\"role\":\"user\",\"parts\":[]}}}}",
+        FORMAT + 1
+    );
     assert_eq!(Event::from_json("run_started", &newer).unwrap_err().kind(), ErrorKind::NewerVersion);
 }
 
@@ -164,7 +188,22 @@ async fn cd01_a_sessions_head_says_what_happened() {
 
 #[test]
 fn attack_07_an_id_from_outside_is_refused_when_it_is_no_name() -> Result<()> {
-    for id in ["", ".", "..", "../x", "a/b", "a\\b", "a\0", "a b", "é", "аdmin", "a\n", &"x".repeat(241), "a:b", "%2e%2e"] {
+    for id in [
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "a\\b",
+        "a\0",
+        "a b",
+        "é",
+        "аdmin",
+        "a\n",
+        &"x".repeat(241),
+        "a:b",
+        "%2e%2e",
+    ] {
         assert_eq!(SessionId::new(id).unwrap_err().kind(), ErrorKind::InvalidInput, "{id:?}");
     }
     assert_eq!(SessionId::new("x".repeat(240))?.child(1, 1).unwrap_err().kind(), ErrorKind::InvalidInput);

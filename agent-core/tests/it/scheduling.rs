@@ -69,12 +69,8 @@ async fn cm04_a_writer_runs_alone_and_holds_back_later_calls() {
     let late = FakeTool::new("late").behind(&after);
     let calls = [("first", json!({})), ("writer", json!({})), ("late", json!({})), ("late", json!({}))];
     let provider = ScriptedProvider::new().calls(calls).text("Done.");
-    let agent = agent(provider.model())
-        .tool(first.clone())
-        .tool(writer.clone())
-        .tool(late.clone())
-        .build()
-        .unwrap();
+    let agent =
+        agent(provider.model()).tool(first.clone()).tool(writer.clone()).tool(late.clone()).build().unwrap();
     let settle = || async {
         for _ in 0..100 {
             tokio::task::yield_now().await;

@@ -74,7 +74,9 @@ impl Agent for Boss {
         let wide = narrow.narrowed(&Scope::all());
         self.2.lock().unwrap().extend([cx.scope().clone(), narrow.scope().clone(), wide.scope().clone()]);
         let child = narrow.spawn_in(Arc::clone(&self.0), "Write!", self.1.clone()).await?;
-        let Waited::Ended { outcome, .. } = narrow.wait_any(&[child], None).await? else { panic!("no timeout") };
+        let Waited::Ended { outcome, .. } = narrow.wait_any(&[child], None).await? else {
+            panic!("no timeout")
+        };
         Ok(Outcome::completed(outcome.text))
     }
 }

@@ -41,11 +41,7 @@ async fn cm05_a_missing_key_is_an_error_that_names_it() {
 
 #[tokio::test]
 async fn cm05_json_that_can_be_mended_runs() {
-    for broken in [
-        "{\"path\": \"x\",}",
-        "{\"path\": \"x\"",
-        "```json\n{\"path\": \"x\"}\n```",
-    ] {
+    for broken in ["{\"path\": \"x\",}", "{\"path\": \"x\"", "```json\n{\"path\": \"x\"}\n```"] {
         let (text, is_error, ran, kept) = one_call("write", broken).await;
         assert_eq!((is_error, ran, text.as_str()), (false, 1, "{\"path\":\"x\"}"), "{broken}");
         assert!(serde_json::from_str::<serde_json::Value>(&kept).unwrap().is_object());
@@ -54,7 +50,8 @@ async fn cm05_json_that_can_be_mended_runs() {
 
 #[tokio::test]
 async fn cm05_json_that_cannot_is_an_error_and_kept_as_an_empty_object() {
-    for broken in ["{\"path\": \"/ho", "[\"path\"]", "rm -rf /", "{\"path\": tru", "null", "\"path\"", "{{{"] {
+    for broken in ["{\"path\": \"/ho", "[\"path\"]", "rm -rf /", "{\"path\": tru", "null", "\"path\"", "{{{"]
+    {
         let (text, is_error, ran, kept) = one_call("write", broken).await;
         assert_eq!((is_error, ran, kept.as_str()), (true, 0, "{}"), "{broken}: {text}");
     }

@@ -328,7 +328,10 @@ impl Reply {
         if news {
             self.id = self.id.take().or(id.map(Into::into));
             self.model = self.model.take().or(model.map(Into::into));
-            self.out.push_back(Ok(Delta::Response(Box::new(ResponseInfo::new(self.id.clone(), self.model.clone())))));
+            self.out.push_back(Ok(Delta::Response(Box::new(ResponseInfo::new(
+                self.id.clone(),
+                self.model.clone(),
+            )))));
         }
     }
 

@@ -76,7 +76,7 @@ async fn obey(directory: &Path, points: &Points) -> entourage::Result<String> {
     let agent = agent(points)?;
     let outcome = match order.split_once(' ').unwrap_or((&order, "")) {
         ("go", _) => match session.unfinished().await? {
-            Some(_) => session.start(&agent, "Do the work.").outcome().await,
+            Some(_) => session.resume(&agent).outcome().await,
             None if session.history().await?.is_empty() => {
                 session.start(&agent, "Do the work.").outcome().await
             }

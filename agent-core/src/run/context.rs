@@ -15,8 +15,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Effect, Effects, Emitter, Limits, ModelCall, Observation, Observer, Outcome, PendingCall, Spawn, Task,
-    ToolCalls,
+    Effect, Effects, Emitter, Journal, Limits, ModelCall, Observation, Observer, Outcome, PendingCall, Spawn,
+    Task, ToolCalls,
 };
 use crate::{
     Clock, Error, ErrorKind, Result, RunId, SessionId, Timestamp,
@@ -63,6 +63,7 @@ struct Inner {
     cancel: CancellationToken,
     effects: Arc<dyn Effects>,
     emitter: Emitter,
+    journal: Arc<Journal>,
     ordinal: AtomicU64,
     /// The context that this one narrows: both number their effects together.
     wider: Option<RunContext>,
@@ -76,17 +77,10 @@ impl RunContext {
         cancel: CancellationToken,
         effects: Arc<dyn Effects>,
         emitter: Emitter,
+        journal: Arc<Journal>,
     ) -> Self {
-        Self(Arc::new(Inner {
-            env,
-            origin,
-            scope,
-            cancel,
-            effects,
-            emitter,
-            ordinal: AtomicU64::new(0),
-            wider: None,
-        }))
+        let ordinal = AtomicU64::new(0);
+        Self(Arc::new(Inner { env, origin, scope, cancel, effects, emitter, journal, ordinal, wider: None }))
     }
 
     /// The session of this run.
@@ -142,6 +136,7 @@ impl RunContext {
             cancel: inner.cancel.clone(),
             effects: Arc::clone(&inner.effects),
             emitter: inner.emitter.clone(),
+            journal: Arc::clone(&inner.journal),
             ordinal: AtomicU64::new(0),
             wider: Some(self.clone()),
         }))
@@ -176,7 +171,8 @@ impl RunContext {
 
     pub(crate) fn progress(&self, call: &str, text: String) {
         let progress = Event::Progress(Arc::new(Progress { call: call.to_owned(), text }));
-        let envelope = Envelope::new(Arc::clone(&self.0.origin), 0, self.clock(), progress);
+        let seq = self.0.journal.seq();
+        let envelope = Envelope::new(Arc::clone(&self.0.origin), seq, self.clock(), progress);
         self.0.emitter.emit(&mut VecDeque::from([envelope]));
     }
 

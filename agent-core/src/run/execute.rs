@@ -15,7 +15,7 @@ use crate::{
     event::{Event, Origin, RunFinished, RunPaused, RunResumed, RunStarted, ToolFinished},
     message::{Part, Role},
     permission::Scope,
-    session::Closing,
+    session::{Closing, ReadRange},
 };
 
 /// How long the last writes of a run may take after it was cancelled (CM14).
@@ -56,7 +56,7 @@ pub(crate) async fn execute(
         // Of two processes that resume the same run one is admitted: the other's append conflicts here.
         Box::pin(journal.commit(&within.emitter)).await?;
     }
-    let recorded = if resumed { journal.recorded() } else { Vec::new() };
+    let recorded = if resumed { Box::pin(recorded(&journal, &env)).await? } else { Vec::new() };
     journal.forget_recorded();
     let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), recorded));
     let cx = RunContext::new(
@@ -66,17 +66,25 @@ pub(crate) async fn execute(
         within.cancel.clone(),
         Arc::clone(&effects) as _,
         within.emitter.clone(),
+        Arc::clone(&journal),
     );
     let (result, late) = run_agent(&*agent, task, &cx, within.deadline).await;
     drop(cx);
     // No child outlives its parent's run: a pause waits for what is under way, any other end cancels it.
     if effects.has_children() {
-        if !matches!(&result, Err(error) if error.pause().is_some()) {
+        if !matches!(&result, Err(error) if error.pause().is_some() || error.kind() == ErrorKind::Diverged) {
             within.cancel.cancel();
         }
         Box::pin(effects.join_children()).await;
     }
     drop(effects);
+    // The run stays open: with the code that started it, it can still be resumed.
+    if let Err(error) = &result
+        && resumed
+        && error.kind() == ErrorKind::Diverged
+    {
+        return result;
+    }
     let status = match &result {
         Ok(outcome) => outcome.status.clone(),
         Err(_) if late => Status::Stopped(StopReason::Deadline),
@@ -117,6 +125,16 @@ pub(crate) async fn execute(
                 .during("store.append"))
         }
     }
+}
+
+/// What the run recorded up to now: as found when the session was opened, else read from the store, since the run was
+/// paused in this process.
+async fn recorded(journal: &Journal, env: &Env) -> Result<Vec<Event>> {
+    let found = journal.recorded();
+    let Some(store) = env.store.as_ref().filter(|_| found.is_empty()) else { return Ok(found) };
+    let started = journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
+    let rows = store.read(journal.session(), ReadRange::after(started.saturating_sub(1))).await?;
+    rows.into_iter().map(|row| Ok(row.into_envelope(journal.session())?.event)).collect()
 }
 
 fn admit(

@@ -179,6 +179,7 @@ impl SessionState {
                 self.approvals.insert(request.id.clone(), (None, request.digest));
             }
             Event::SignalReceived(signal) => self.signals.push((signal.name.clone(), signal.value.clone())),
+            Event::Observed(_) => self.taken = None,
             Event::WaitStarted(wait) => {
                 if let Some(name) = &wait.signal {
                     self.set_signal_aside(name);
@@ -197,7 +198,6 @@ impl SessionState {
             | Event::ModelStarted(_)
             | Event::ChildStarted(_)
             | Event::ChildFinished(_)
-            | Event::Observed(_)
             | Event::Warning(_)
             | Event::Delta(_)
             | Event::Progress(_) => {}
@@ -285,6 +285,7 @@ impl SessionState {
     fn end(&mut self) {
         self.close(Closing::Abandoned);
         self.run = None;
+        self.taken = None;
         self.approvals.clear();
         self.head.run = None;
         self.head.status = SessionStatus::Idle;

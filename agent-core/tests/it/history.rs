@@ -148,6 +148,8 @@ fn any_event() -> impl Strategy<Value = (&'static str, Value)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// CM15: whatever a log holds, once the next run starts every call has one result.
     #[test]
     fn cm15_any_log_folds_to_a_valid_history(events in prop::collection::vec(any_event(), 0..14)) {

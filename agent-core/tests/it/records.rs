@@ -69,7 +69,7 @@ fn cd01_arguments_come_back_byte_for_byte() {
     assert!(json.contains("{ \"b\":1.50, \"a\" : [null,1e9]}"), "{json}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn cd01_every_event_of_a_busy_session_round_trips() {
     let store = memory();
     let outcome = crate::captain::one_life(&store).await;

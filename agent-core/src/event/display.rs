@@ -1,0 +1,96 @@
+//! Events for people: one line for a terminal or a log.
+
+use std::fmt::{self, Write};
+
+use super::{Envelope, Event};
+use crate::provider::Delta;
+
+impl fmt::Display for Envelope {
+    /// One line for a terminal or a log; a text delta with its layout. What models and tools say cannot command the
+    /// terminal: control and hidden characters are shown as escapes, in a text delta they are left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keep_layout = matches!(self.event, Event::Delta(_));
+        self.show(&mut Harmless { out: f, keep_layout })
+    }
+}
+
+impl Envelope {
+    fn show(&self, f: &mut Harmless<'_, '_>) -> fmt::Result {
+        let agent = &self.origin.agent;
+        match &self.event {
+            Event::Delta(Delta::Text(text)) => f.write_str(text),
+            Event::Delta(_) => Ok(()),
+            Event::RunStarted(run) => write!(f, "{agent}: {}", one_line(&run.prompt.text())),
+            Event::RunResumed(_) => write!(f, "{agent}: resumed"),
+            Event::ModelStarted(call) => write!(f, "{agent}: asks {}:{}", call.provider, call.model),
+            Event::ModelFinished(reply) => match &reply.error {
+                Some(error) => write!(f, "{agent}: the model failed: {}", error.message),
+                None => write!(f, "{agent}: replied ({})", reply.usage),
+            },
+            Event::ToolStarted(call) => write!(f, "{agent}: runs {}", call.tool),
+            Event::ToolFinished(call) => {
+                let verb = if call.result.is_error { "failed" } else { "returned" };
+                write!(f, "{agent}: {} {verb}: {}", call.result.name, one_line(&call.result.to_text()))
+            }
+            Event::ApprovalRequested(request) => {
+                write!(f, "{agent}: asks leave to run {} {}", request.tool, request.arguments.as_str())
+            }
+            Event::ApprovalDecided(answer) => write!(f, "{agent}: {:?} for {}", answer.decision, answer.id),
+            Event::ChildStarted(child) => write!(f, "{agent}: starts {}", child.agent),
+            Event::ChildFinished(child) => match &child.child {
+                Some(child) => write!(f, "{agent}: {child} is done"),
+                None => write!(f, "{agent}: waited in vain"),
+            },
+            Event::WaitStarted(wait) => match &wait.signal {
+                Some(signal) => write!(f, "{agent}: takes the signal {signal}"),
+                None => write!(f, "{agent}: waits"),
+            },
+            Event::Observed(_) => write!(f, "{agent}: took note"),
+            Event::SignalReceived(signal) => write!(f, "{agent}: received the signal {}", signal.name),
+            Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.text),
+            Event::Progress(progress) => write!(f, "{agent}: {}", one_line(&progress.text)),
+            Event::RunPaused(paused) => write!(f, "{agent}: {}", paused.pause),
+            Event::RunFinished(end) => write!(f, "{agent}: {}", end.outcome),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() > 100 {
+        line = line.chars().take(99).chain(['…']).collect();
+    }
+    line
+}
+
+/// Passes text on without the characters that command a terminal or hide what is said.
+struct Harmless<'a, 'b> {
+    out: &'a mut fmt::Formatter<'b>,
+    /// Line breaks and tabs stay, what is harmful goes without a trace; else there is one line with escapes.
+    keep_layout: bool,
+}
+
+impl Write for Harmless<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !text.contains(is_harmful) {
+            return self.out.write_str(text);
+        }
+        text.chars().try_for_each(|c| match c {
+            c if !is_harmful(c) => self.out.write_char(c),
+            '\n' | '\t' if self.keep_layout => self.out.write_char(c),
+            _ if self.keep_layout => Ok(()),
+            '\n' | '\r' | '\t' => self.out.write_char(' '),
+            c => write!(self.out, "{}", c.escape_unicode()),
+        })
+    }
+}
+
+/// Control characters, and those that reorder text or cannot be seen. Joiners stay: scripts and emoji need them.
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}'
+        )
+        || matches!(c, '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
+}

@@ -1,0 +1,250 @@
+//! What each kind of event carries.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{EffectKey, FORMAT};
+use crate::{
+    ErrorRecord, Money, SessionId, Timestamp, Usage,
+    digest::Digest,
+    message::{Message, ToolResult},
+    permission::{ApprovalId, Decision},
+    provider::Finish,
+    run::{Outcome, Pause},
+    tool::Repeat,
+};
+
+macro_rules! payload {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
+    };
+}
+
+payload! {
+    /// A prompt was accepted and a run began.
+    RunStarted {
+        /// The version of the stored form.
+        format: u32,
+        /// The agent's own name.
+        agent: Arc<str>,
+        /// What it was asked.
+        prompt: Arc<Message>,
+    }
+}
+
+payload! {
+    /// A run goes on in another process, or after a pause.
+    RunResumed {
+        /// How many times it was resumed, this one included.
+        count: u32,
+    }
+}
+
+payload! {
+    /// A model is about to be called.
+    ModelStarted {
+        /// The step of the run, from 1.
+        step: u32,
+        /// The service.
+        provider: Arc<str>,
+        /// The model's name there.
+        model: Arc<str>,
+        /// Set for an effect of a hand-written agent; its messages are not part of the conversation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<EffectKey>,
+    }
+}
+
+payload! {
+    /// A model's reply ended.
+    ModelFinished {
+        /// The step of the run, from 1.
+        step: u32,
+        /// What came, as far as it came.
+        message: Arc<Message>,
+        /// Why it ended.
+        finish: Finish,
+        /// Tokens.
+        usage: Usage,
+        /// What it cost; `None` means unknown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost: Option<Money>,
+        /// The model that really answered, when the service says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<Box<str>>,
+        /// The service's id of the response.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        response: Option<Box<str>>,
+        /// From the call to the end of the reply, in microseconds.
+        micros: u64,
+        /// Why it failed, if it did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorRecord>,
+        /// As in [`ModelStarted`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<EffectKey>,
+    }
+}
+
+payload! {
+    /// A tool call is about to run.
+    ToolStarted {
+        /// Position of the call in its message, from 0.
+        index: usize,
+        /// The id of the call.
+        call: Arc<str>,
+        /// The tool.
+        tool: Arc<str>,
+        /// What resume may do when no result is recorded.
+        repeat: Repeat,
+        /// The rule, or who else allowed it.
+        allowed_by: Cow<'static, str>,
+        /// Set for an effect of a hand-written agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<EffectKey>,
+    }
+}
+
+payload! {
+    /// A tool call has its result.
+    ToolFinished {
+        /// Position of the call in its message, from 0.
+        index: usize,
+        /// What the model is shown.
+        result: Arc<ToolResult>,
+        /// Whether the turn ends here.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stop_turn: bool,
+        /// Whether leave to run it was refused.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        denied: bool,
+        /// For programs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Value>,
+        /// How long it ran, in microseconds; 0 when it was not run.
+        micros: u64,
+        /// A failure that ends the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fatal: Option<ErrorRecord>,
+        /// Set for an effect of a hand-written agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<EffectKey>,
+    }
+}
+
+payload! {
+    /// An approver answered.
+    ApprovalDecided {
+        /// The question.
+        id: ApprovalId,
+        /// The answer.
+        decision: Decision,
+        /// What the answer is bound to.
+        digest: Digest,
+    }
+}
+
+payload! {
+    /// An agent started another one.
+    ChildStarted {
+        /// The child's session.
+        child: SessionId,
+        /// The child's name.
+        agent: String,
+        /// Which effect it was.
+        key: EffectKey,
+    }
+}
+
+payload! {
+    /// An agent took note of another one's outcome.
+    ChildFinished {
+        /// The child's session; `None` when the wait timed out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        child: Option<SessionId>,
+        /// What it ended with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<Outcome>,
+        /// Which effect it was.
+        key: EffectKey,
+    }
+}
+
+payload! {
+    /// A wait began.
+    WaitStarted {
+        /// When it ends by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+        /// The signal that ended it: such a wait is recorded once its signal has come.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signal: Option<String>,
+        /// Which effect it was.
+        key: EffectKey,
+    }
+}
+
+payload! {
+    /// A value that a hand-written agent observed.
+    Observed {
+        /// The value.
+        value: Value,
+        /// Which effect it was.
+        key: EffectKey,
+    }
+}
+
+payload! {
+    /// A signal to a session.
+    Signal {
+        /// Its name.
+        name: String,
+        /// What it carries.
+        value: Value,
+    }
+}
+
+payload! {
+    /// Something could not be honoured.
+    Warning {
+        /// What, and what was done instead.
+        text: String,
+    }
+}
+
+payload! {
+    /// The run waits for somebody.
+    RunPaused {
+        /// For whom.
+        pause: Pause,
+    }
+}
+
+payload! {
+    /// The run is over.
+    RunFinished {
+        /// How it ended.
+        outcome: Outcome,
+    }
+}
+
+payload! {
+    /// How far a tool has come.
+    Progress {
+        /// The id of the call.
+        call: String,
+        /// For people.
+        text: String,
+    }
+}
+
+impl RunStarted {
+    pub(crate) fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
+        Self { format: FORMAT, agent, prompt }
+    }
+}

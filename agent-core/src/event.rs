@@ -146,11 +146,11 @@ macro_rules! events {
             pub fn from_json(kind: &str, json: &str) -> Result<Self> {
                 let event = match kind {
                     $($kind => Self::$name(read(kind, json)?),)*
-                    _ => return Err(newer(format!("events of kind `{kind}` are unknown here"))),
+                    _ => return Err(newer(&format!("events of kind `{kind}` are unknown here"))),
                 };
                 match &event {
                     Self::RunStarted(run) if run.format > FORMAT => {
-                        Err(newer(format!("the run is stored in form {}, and forms up to {FORMAT} are known here", run.format)))
+                        Err(newer(&format!("the run is stored in form {}, and forms up to {FORMAT} are known here", run.format)))
                     }
                     _ => Ok(event),
                 }
@@ -213,7 +213,7 @@ events! {
     }
 }
 
-fn newer(what: String) -> Error {
+fn newer(what: &str) -> Error {
     let text = format!("{what}; the session was written by a newer version of entourage, update to read it");
     Error::new(ErrorKind::NewerVersion, text)
 }

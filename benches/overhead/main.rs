@@ -3,6 +3,17 @@
 //! `cargo bench --bench overhead` shows criterion's figures, then the ratios: each is the median over pairs of samples
 //! taken in turns, so that a slow moment of the machine hits both sides.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::semicolon_if_nothing_returned,
+    clippy::unwrap_used,
+    reason = "a bench prints, and stops at the first thing that is not as it should be"
+)]
+
 mod floor;
 mod ours;
 

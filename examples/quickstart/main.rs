@@ -19,10 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use entourage::{
-    prelude::*,
-    providers::{env as models, vendor::VENDORS},
-};
+use entourage::{prelude::*, providers::env as models};
 
 use args::{Args, USAGE};
 use screen::Screen;
@@ -61,6 +58,7 @@ async fn explore(workspace: &Workspace, args: &Args) -> Result<u8, Box<dyn Error
         .instructions(INSTRUCTIONS)
         .tools(workspace.read_tools())
         .scope(Scope::read_only())
+        .limits(limits(&origin))
         .build()?;
 
     let store = SqliteStore::open(args.db()).await?;
@@ -101,7 +99,7 @@ fn choose_model(asked_for: Option<&str>, screen: &mut Screen) -> Result<(Model, 
         None => match models::from_env() {
             Ok(found) => Ok((found.model.clone(), found.to_string())),
             // What somebody set must not be passed over in silence.
-            Err(error) if names_a_model() => Err(error.into()),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
             Err(error) => {
                 screen.line(&format!("{}\nA scripted model stands in.\n", error.message()))?;
                 Ok(stand_in())
@@ -110,11 +108,12 @@ fn choose_model(asked_for: Option<&str>, screen: &mut Screen) -> Result<(Model, 
     }
 }
 
-/// Whether a variable asks for a model.
-fn names_a_model() -> bool {
-    let keys = VENDORS.iter().filter_map(|vendor| vendor.key_variable);
-    let mut variables = ["ENTOURAGE_MODEL", "OPENAI_BASE_URL"].into_iter().chain(keys);
-    variables.any(|name| env::var(name).is_ok_and(|value| !value.trim().is_empty()))
+/// Servers on this machine often run with a window of a few thousand tokens: there a tool's result must be short.
+fn limits(origin: &str) -> Limits {
+    let near = ["127.0.0.1", "localhost", "[::1]"].iter().any(|host| origin.contains(host));
+    let mut limits = Limits::default();
+    limits.tool_output = if near { 2 << 10 } else { 64 << 10 };
+    limits
 }
 
 /// Goes on with the run that was left unfinished, else asks the question.

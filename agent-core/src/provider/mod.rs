@@ -36,7 +36,7 @@ pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
 /// - Before connecting, an implementation asks [`CallContext::check_host`].
 #[async_trait]
 pub trait Provider: Send + Sync + fmt::Debug {
-    /// The service's name, such as `"openai"`. Stored with each call.
+    /// The service's name, such as `"acme"`. Stored with each call.
     fn name(&self) -> &str;
 
     /// Starts one model call.

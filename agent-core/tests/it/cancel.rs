@@ -261,7 +261,7 @@ async fn cm14_a_failure_is_worded_differently_from_a_cancel() {
     session.start(&next, "And now?").outcome().await.unwrap();
     let sent = &provider.requests()[0].messages;
     assert_valid(sent);
-    assert_eq!(results(sent.get(2).unwrap()), [told.clone()]);
+    assert_eq!(&results(sent.get(2).unwrap())[0], told);
 }
 
 #[tokio::test(start_paused = true)]

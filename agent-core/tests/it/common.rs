@@ -12,15 +12,16 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Clock, Error, ErrorKind, Result, Runtime, SessionId, Timestamp,
-    agent::{ReactAgent, ReactBuilder},
+    agent::{Agent, ReactAgent, ReactBuilder},
     event::{Envelope, Event},
     message::{History, Message, Role},
     permission::Policy,
     provider::Model,
-    run::RunHandle,
+    run::{Outcome, RunContext, RunHandle, Task},
     session::{Batch, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
     testkit::{self, Gate},
 };
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 /// An agent of no particular kind.
@@ -206,4 +207,27 @@ pub(crate) fn settled(events: &[Envelope]) -> Vec<(String, String)> {
         _ => None,
     });
     settled.collect()
+}
+
+pub(crate) type Body = dyn for<'a> Fn(&'a RunContext) -> BoxFuture<'a, Result<String>> + Send + Sync;
+
+/// An agent made of a closure.
+#[derive(Clone)]
+pub(crate) struct Do(Arc<Body>);
+
+pub(crate) fn act(
+    body: impl for<'a> Fn(&'a RunContext) -> BoxFuture<'a, Result<String>> + Send + Sync + 'static,
+) -> Do {
+    Do(Arc::new(body))
+}
+
+#[async_trait]
+impl Agent for Do {
+    fn name(&self) -> &'static str {
+        "doer"
+    }
+
+    async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
+        (self.0)(cx).await.map(Outcome::completed)
+    }
 }

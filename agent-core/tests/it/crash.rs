@@ -1,7 +1,7 @@
-//! A process that dies at every append there is. What was completed is not done again, the outcome is the same, and
+//! DESIGN 3.4: a process that dies at every append there is. What was completed is not done again, the outcome is the same, and
 //! the log has every event once.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use entourage_core::{
     ErrorKind, SessionId,
@@ -51,7 +51,7 @@ async fn log(store: &SharedStore, id: &SessionId) -> Vec<Envelope> {
 }
 
 #[test]
-fn lo_a_hand_written_agent_survives_death_at_every_append() {
+fn design_3_a_hand_written_agent_survives_death_at_every_append() {
     let mut deaths = 0;
     for fault in [Fault::HangBefore, Fault::HangAfter] {
         for at in 0.. {
@@ -68,31 +68,24 @@ fn lo_a_hand_written_agent_survives_death_at_every_append() {
 fn voyage(at: usize, fault: Fault) -> bool {
     let inner = memory();
     let faulty = FaultyStore::new(&inner, at, fault);
-    let (killed, mut worlds, mut seen) = (faulty.killed.clone(), Vec::new(), None);
-    let mut store = faulty as SharedStore;
+    let killed = faulty.killed.clone();
+    let store = faulty as SharedStore;
+    let mut worlds = Vec::new();
     for life in 0..9 {
         let world = World::new();
         // Each process begins a minute after the one before it.
-        let lived = process(until_killed(
-            async {
-                captain::advance(&captain::runtime(&store, Duration::from_secs(60 * life)), &world.captain)
-                    .await
-            },
-            &killed,
-        ));
+        let runtime = || captain::runtime(&store, Duration::from_secs(60 * life));
+        let lived =
+            process(until_killed(async { captain::advance(&runtime(), &world.captain).await }, &killed));
         assert_eq!((world.measure.running(), world.launch.running()), (0, 0), "nothing outlives its process");
-        let died = seen.is_none() && lived.is_none();
         worlds.push(world);
         match lived {
-            None if died => {
-                seen = Some((worlds.len(), process(snapshot(&inner))));
-                store = Arc::clone(&inner);
-                // The gate stays reached: what follows has one of its own.
-                return revive(inner, store, worlds, seen.unwrap(), at, fault);
+            None => {
+                revive(&inner, &worlds, &process(snapshot(&inner)), &format!("{fault:?} at append {at}"));
+                return true;
             }
             Some(Some(step)) => step.unwrap(),
             Some(None) => break,
-            None => unreachable!("it died twice"),
         }
     }
     assert_eq!(process(captain::outcome(&inner)).text, OUTCOME);
@@ -109,19 +102,12 @@ async fn snapshot(store: &SharedStore) -> Snapshot {
     logs
 }
 
-fn revive(
-    inner: SharedStore,
-    store: SharedStore,
-    before: Vec<World>,
-    seen: (usize, Snapshot),
-    at: usize,
-    fault: Fault,
-) -> bool {
-    let label = format!("{fault:?} at append {at}");
+/// Goes on with a voyage after a death, of which `seen` is what the store held then.
+fn revive(store: &SharedStore, before: &[World], seen: &Snapshot, label: &str) {
     let mut after = Vec::new();
     for life in 10..20 {
         let world = World::new();
-        let runtime = || captain::runtime(&store, Duration::from_secs(60 * life));
+        let runtime = || captain::runtime(store, Duration::from_secs(60 * life));
         let step = process(async { captain::advance(&runtime(), &world.captain).await });
         after.push(world);
         match step {
@@ -129,12 +115,12 @@ fn revive(
             None => break,
         }
     }
-    let logs = process(snapshot(&inner));
-    let outcome = process(captain::outcome(&inner));
+    let logs = process(snapshot(store));
+    let outcome = process(captain::outcome(store));
     // A tool that may not be repeated and was claimed is the one thing that cannot be made good.
     let root = captain::session_id().to_string();
     let nothing = Vec::new();
-    let old = seen.1.get(&root).unwrap_or(&nothing);
+    let old = seen.get(&root).unwrap_or(&nothing);
     let launch = work(old, "launch");
     let lost = launch.claimed > launch.settled;
     if lost {
@@ -153,7 +139,7 @@ fn revive(
             found.next().map(|(_, log)| work(log, "").replies)
         };
         let calls = sum(&after, &|world: &World| world.scouts[place].count());
-        assert_eq!(calls, 1 - child(&seen.1).unwrap_or(0), "{label}: the scout's model");
+        assert_eq!(calls, 1 - child(seen).unwrap_or(0), "{label}: the scout's model");
         assert_eq!(child(&logs), Some(1), "{label}");
     }
     assert_eq!(
@@ -163,7 +149,7 @@ fn revive(
     );
     let launches = if lost { 0 } else { 1 - launch.settled };
     assert_eq!(sum(&after, &|world: &World| world.launch.started()), launches, "{label}");
-    assert!(sum(&before, &|world: &World| world.launch.started()) + launches <= 1, "{label}: launched twice");
+    assert!(sum(before, &|world: &World| world.launch.started()) + launches <= 1, "{label}: launched twice");
     assert_eq!(logs.len(), 3, "{label}");
     let log = &logs[&root];
     assert_eq!(&log[..old.len()], &old[..], "{label}: what is written stays");
@@ -178,7 +164,6 @@ fn revive(
     ] {
         assert_eq!(count(log, kind), times, "{label}: {kind}");
     }
-    true
 }
 
 struct Crew {

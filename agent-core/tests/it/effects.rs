@@ -1,49 +1,24 @@
-//! Effects of agents written by hand: waits, children, signals, replay and divergence.
+//! DESIGN 4: what an agent written by hand may do: start children, wait for them, sleep, wait for signals.
 
 use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::Agent,
-    message::Message,
-    provider::{FinishReason, Model},
-    run::{Child, Outcome, Pause, RunContext, Status, Task, Waited},
-    session::{SessionFilter, SharedStore},
+    provider::FinishReason,
+    run::{Child, Pause, RunContext, Status, Waited},
+    session::SessionFilter,
     testkit::{FakeTool, Gate, LiveProvider, Script, ScriptedProvider},
-    tool::{Tool, Tools},
 };
-use futures_util::future::BoxFuture;
 use serde_json::json;
 
 use crate::{
-    captain::{self, OUTCOME, World},
+    captain::{self, OUTCOME},
     common::{
-        Fault, FaultyStore, agent, assert_valid, count, memory, open_runtime, process, runtime_on, stored,
+        Fault, FaultyStore, act, agent, assert_valid, memory, open_runtime, process, runtime_on, stored,
         until_killed,
     },
 };
-
-type Body = dyn for<'a> Fn(&'a RunContext) -> BoxFuture<'a, Result<String>> + Send + Sync;
-
-/// An agent made of a closure.
-#[derive(Clone)]
-struct Do(Arc<Body>);
-
-fn act(body: impl for<'a> Fn(&'a RunContext) -> BoxFuture<'a, Result<String>> + Send + Sync + 'static) -> Do {
-    Do(Arc::new(body))
-}
-
-#[async_trait]
-impl Agent for Do {
-    fn name(&self) -> &'static str {
-        "doer"
-    }
-
-    async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
-        (self.0)(cx).await.map(Outcome::completed)
-    }
-}
 
 fn child(provider: &ScriptedProvider) -> Arc<dyn Agent> {
     Arc::new(agent(provider.model()).build().unwrap())
@@ -62,7 +37,7 @@ async fn wait(cx: &RunContext, children: &[Child], seconds: Option<u64>) -> Resu
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo_an_undisturbed_voyage() {
+async fn design_4_an_undisturbed_voyage() {
     let store = memory();
     let outcome = captain::one_life(&store).await;
     assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, OUTCOME));
@@ -80,45 +55,7 @@ async fn lo_an_undisturbed_voyage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo_a_signal_that_was_taken_is_gone_after_a_restart_too() {
-    let store = memory();
-    captain::one_life(&store).await;
-    let waits = act(|cx| Box::pin(async move { Ok(cx.signal("go").await?.to_string()) }));
-    let session = runtime_on(&store).open(&captain::session_id()).await.unwrap();
-    let outcome = session.start(&waits, "Again").outcome().await.unwrap();
-    assert!(matches!(outcome.status, Status::Paused(Pause::Signal { .. })), "{outcome}");
-    session.signal("other", json!(1)).await.unwrap();
-    session.signal("go", json!(2)).await.unwrap();
-    session.signal("go", json!(3)).await.unwrap();
-    assert_eq!(session.resume(&waits).outcome().await.unwrap().text, "2", "the oldest of its name");
-    let session = runtime_on(&store).open(session.id()).await.unwrap();
-    assert_eq!(
-        session.start(&waits, "Again").outcome().await.unwrap().text,
-        "3",
-        "and one that nobody took is kept"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn lo_the_same_session_object_resumes_without_repeating_anything() {
-    let world = World::new();
-    let store = memory();
-    let runtime = captain::runtime(&store, Duration::ZERO);
-    let held = runtime.session_with_id(captain::session_id());
-    let mut steps = 0;
-    while let Some(step) = captain::advance(&runtime, &world.captain).await {
-        step.unwrap();
-        steps += 1;
-        assert!(steps < 6);
-    }
-    assert_eq!(held.history().await.unwrap().len(), 2);
-    assert_eq!(captain::outcome(&store).await.text, OUTCOME);
-    assert_eq!((world.planner.count(), world.measure.started(), world.launch.started()), (2, 1, 1));
-    assert_eq!(world.scouts.each_ref().map(ScriptedProvider::count), [1, 1]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn lo_waits_end_with_the_first_child_or_in_time() {
+async fn design_4_waits_end_with_the_first_child_or_in_time() {
     let slow = late(50, "slow");
     let quick = late(10, "quick");
     let (a, b) = (child(&slow), child(&quick));
@@ -139,7 +76,7 @@ async fn lo_waits_end_with_the_first_child_or_in_time() {
 }
 
 #[test]
-fn lo_a_timeout_survives_a_restart() {
+fn design_4_a_timeout_survives_a_restart() {
     let waiter = |provider: &ScriptedProvider| {
         let slow = child(provider);
         act(move |cx| {
@@ -193,7 +130,7 @@ fn lo_a_timeout_survives_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo_a_child_that_fails_is_an_outcome() {
+async fn design_4_a_child_that_fails_is_an_outcome() {
     let broken = ScriptedProvider::new().fail(ErrorKind::Authentication, "no key; set one");
     let fine = late(1, "fine");
     let (a, b) = (child(&broken), child(&fine));
@@ -217,7 +154,7 @@ async fn lo_a_child_that_fails_is_an_outcome() {
 }
 
 #[tokio::test]
-async fn lo_a_cancel_ends_the_children_and_what_they_do() {
+async fn design_4_a_cancel_ends_the_children_and_what_they_do() {
     let gate = Gate::new();
     let hang = FakeTool::new("hang").behind(&gate);
     let calls = ScriptedProvider::new().call("hang", json!({}));
@@ -248,7 +185,7 @@ async fn lo_a_cancel_ends_the_children_and_what_they_do() {
 }
 
 #[tokio::test]
-async fn lo_children_that_nobody_waited_for_end_with_their_parent() {
+async fn design_4_children_that_nobody_waited_for_end_with_their_parent() {
     let live = LiveProvider::new();
     let asked = Gate::new();
     let (b, at) = (Arc::new(agent(live.model()).build().unwrap()) as Arc<dyn Agent>, asked.clone());
@@ -268,101 +205,48 @@ async fn lo_children_that_nobody_waited_for_end_with_their_parent() {
     assert!(call.is_abandoned());
 }
 
-/// Runs `first` until it pauses for the signal `go`, then resumes with `second` in another process.
-async fn replayed(first: &Do, second: &Do) -> (Result<Outcome>, SharedStore) {
-    let store = memory();
-    let session = runtime_on(&store).session();
-    let outcome = session.start(first, "Go").outcome().await.unwrap();
-    assert!(matches!(outcome.status, Status::Paused(_)), "{outcome}");
-    let again = runtime_on(&store).open(session.id()).await.unwrap();
-    again.signal("go", json!("now")).await.unwrap();
-    (again.resume(second).outcome().await, store)
-}
-
-fn asks(model: Model, text: &'static str) -> Do {
-    act(move |cx| {
-        let model = model.clone();
-        Box::pin(async move {
-            let request = model.request([Message::user(text)].into_iter().collect());
-            let reply = cx.call_model(&model, request).await?;
-            cx.signal("go").await?;
-            Ok(reply.message.text())
-        })
-    })
-}
-
 #[tokio::test]
-async fn lo_a_changed_request_diverges_and_is_not_sent() {
-    let provider = ScriptedProvider::new().text("Four.");
-    let first = asks(provider.model(), "Two and two?");
-    assert_eq!(replayed(&first, &first).await.0.unwrap().text, "Four.");
-
-    let provider = ScriptedProvider::new().text("Four.");
-    let first = asks(provider.model(), "Two and two?");
-    let error = replayed(&first, &asks(provider.model(), "Three and three?")).await.0.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Diverged);
-    assert_eq!(provider.count(), 1);
-
-    let provider = ScriptedProvider::new().text("Four.");
-    let first = asks(provider.model(), "Two and two?");
-    let other = act(|cx| Box::pin(async move { cx.new_id().await }));
-    let error = replayed(&first, &other).await.0.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Diverged, "another effect in its place");
-}
-
-#[tokio::test]
-async fn lo_a_run_that_diverged_can_still_be_resumed_with_the_right_code() {
-    let provider = ScriptedProvider::new().text("Four.");
-    let first = asks(provider.model(), "Two and two?");
-    let (outcome, store) = replayed(&first, &asks(provider.model(), "Three and three?")).await;
-    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Diverged);
-    let id = store.query(&SessionFilter::all()).await.unwrap().pop().unwrap().record.id;
-    let session = runtime_on(&store).open(&id).await.unwrap();
-    assert_eq!(session.resume(&first).outcome().await.unwrap().text, "Four.", "as the error advises");
-}
-
-#[tokio::test]
-async fn lo_a_failure_that_the_agent_handled_is_the_same_failure_after_a_restart() {
-    let fatal = FakeTool::new("fatal").failing(ErrorKind::Transport, "the line is dead");
-    let tools = Tools::new([Arc::new(fatal.clone()) as Arc<dyn Tool>]).unwrap();
-    let provider = ScriptedProvider::new().fail(ErrorKind::Overloaded, "no room");
-    let model = provider.model();
-    let doer = act(move |cx| {
-        let (tools, model) = (tools.clone(), model.clone());
-        Box::pin(async move {
-            let kind = |error: Error| format!("{:?}", error.kind());
-            let tool = cx.call_tool(&tools, "fatal", &json!({})).await.map_or_else(kind, |_| "fine".into());
-            let request = model.request([Message::user("?")].into_iter().collect());
-            let model = cx.call_model(&model, request).await.map_or_else(kind, |_| "fine".into());
-            cx.signal("go").await?;
-            Ok(format!("{tool} {model}"))
-        })
-    });
-    let (outcome, _) = replayed(&doer, &doer).await;
-    assert_eq!(outcome.unwrap().text, "Transport Overloaded");
-    assert_eq!((fatal.started(), provider.count()), (1, 1));
-}
-
-#[tokio::test]
-async fn lo_a_narrowed_context_counts_its_effects_with_the_others() {
-    let doer = act(|cx| {
-        Box::pin(async move {
-            let narrow = cx.narrowed(&entourage_core::permission::Scope::read_only());
-            let (a, b, c) = (narrow.new_id().await?, cx.new_id().await?, narrow.new_id().await?);
-            cx.signal("go").await?;
-            Ok(format!("{a} {b} {c}"))
-        })
-    });
-    let (outcome, store) = replayed(&doer, &doer).await;
-    let text = outcome.unwrap().text;
-    let ids: std::collections::HashSet<_> = text.split(' ').collect();
-    assert_eq!(ids.len(), 3, "{text}");
-    let id = store.query(&SessionFilter::all()).await.unwrap().pop().unwrap().record.id;
-    assert_eq!(count(&stored(&store, &id).await, "observed"), 4, "each is recorded once, and replayed");
+async fn design_4_a_run_is_over_only_when_its_children_have_unwound() {
+    for cancel in [true, false] {
+        let (begun, unwinding) = (Gate::new(), Gate::new());
+        let (at, last) = (begun.clone(), unwinding.clone());
+        let slow_to_end: Arc<dyn Agent> = Arc::new(act(move |cx| {
+            let (at, last) = (at.clone(), last.clone());
+            Box::pin(async move {
+                at.open();
+                cx.cancellation().cancelled().await;
+                last.pass().await;
+                Err(Error::cancelled())
+            })
+        }));
+        let at = begun.clone();
+        let doer = act(move |cx| {
+            let (slow_to_end, at) = (Arc::clone(&slow_to_end), at.clone());
+            Box::pin(async move {
+                let children = [cx.spawn(slow_to_end, "go").await?];
+                at.pass().await;
+                if cancel { wait(cx, &children, None).await } else { Ok("left early".into()) }
+            })
+        });
+        let session = open_runtime().session();
+        let run = session.start(&doer, "Go");
+        begun.arrived(1).await;
+        if cancel {
+            run.cancel();
+        }
+        unwinding.arrived(1).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(session.is_busy(), "a child still unwinds");
+        unwinding.open();
+        let status = if cancel { Status::Cancelled } else { Status::Completed };
+        assert_eq!(run.outcome().await.unwrap().status, status);
+    }
 }
 
 #[test]
-fn lo_a_child_under_way_goes_on_after_its_parent_paused() {
+fn design_4_a_child_under_way_goes_on_after_its_parent_paused() {
     let slow = late(60, "found");
     let store = memory();
     let id = captain::session_id();
@@ -390,7 +274,7 @@ fn lo_a_child_under_way_goes_on_after_its_parent_paused() {
 }
 
 #[test]
-fn lo_a_paused_child_pauses_its_parent_and_both_go_on() {
+fn design_4_a_paused_child_pauses_its_parent_and_both_go_on() {
     let inner = memory();
     let id = captain::session_id();
     let parent = || {

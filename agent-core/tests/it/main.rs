@@ -27,6 +27,7 @@ mod history;
 mod misbehaviour;
 mod prepare;
 mod records;
+mod replay;
 mod scheduling;
 mod scope;
 mod tool_calls;

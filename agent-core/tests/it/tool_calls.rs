@@ -73,7 +73,7 @@ impl Repair for Mender {
         match &*call.name {
             "wrte" => mended.name = "write".into(),
             "write" if call.arguments.starts_with("path=") => {
-                mended.arguments = json!({"path": &call.arguments[5..]}).to_string();
+                mended.arguments = json!({"path": call.arguments.trim_start_matches("path=")}).to_string();
             }
             "write" if call.arguments == "worse" => mended.arguments = "{\"path".into(),
             _ => return None,

@@ -62,8 +62,8 @@ impl ModelFromEnv for Model {
 /// its models, with 200 ms to connect. A server that is open but no model server is passed over.
 ///
 /// # Errors
-/// [`ErrorKind::Config`] when nothing was found (it lists what was tried) or a variable cannot be used;
-/// [`ErrorKind::Authentication`] when a named service's key is not set.
+/// [`ErrorKind::NotFound`] when nothing was found (it lists what was tried), [`ErrorKind::Config`] when a variable
+/// cannot be used, [`ErrorKind::Authentication`] when a named service's key is not set.
 pub fn from_env() -> Result<Found> {
     let local: Vec<_> =
         LOCAL.iter().map(|(name, port)| (*name, SocketAddr::from(([127, 0, 0, 1], *port)))).collect();
@@ -189,10 +189,11 @@ fn nothing_found(local: &[(&str, SocketAddr)]) -> Error {
     let mut tried = vec!["ENTOURAGE_MODEL".to_owned(), "OPENAI_BASE_URL".to_owned()];
     tried.extend(VENDORS.iter().filter_map(|vendor| vendor.key_variable).map(str::to_owned));
     tried.extend(local.iter().map(|(name, address)| format!("{name} at {address}")));
-    config(format!(
+    let message = format!(
         "no model was found; set a key such as OPENAI_API_KEY or start a local server. Tried: {}",
         tried.join(", ")
-    ))
+    );
+    Error::new(ErrorKind::NotFound, message).during("model.find")
 }
 
 fn config(message: String) -> Error {

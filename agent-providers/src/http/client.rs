@@ -129,7 +129,7 @@ impl Endpoint {
         let mut failing =
             Failing { vendor: Arc::clone(&self.vendor), redactor: self.redactor.clone(), request_id: None };
         let response = request.send().await.map_err(|error| self.unreachable(&failing, error))?;
-        failing.request_id = headers::request_id(response.headers());
+        failing.request_id = headers::request_id(response.headers()).map(|id| failing.quote(&id));
         if response.status().is_success() {
             return Ok(Reply { body: Box::pin(response.bytes_stream()), failing });
         }

@@ -233,6 +233,8 @@ impl Reply {
 
     fn unreadable(&mut self, text: &str, error: &serde_json::Error) {
         let start: String = self.failing.quote(text).chars().take(200).collect();
+        // The parser's own text quotes what it read.
+        let error = self.failing.quote(&error.to_string());
         let text = format!("{} sent what is no JSON ({error}): {start}", self.failing.vendor);
         self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
     }

@@ -249,7 +249,14 @@ impl Error {
     /// The storable form: what an event keeps of this error.
     #[must_use]
     pub fn record(&self) -> ErrorRecord {
-        ErrorRecord { kind: self.kind(), retry: self.retry(), message: self.to_string() }
+        let operation = self.0.operation.iter().map(|operation| (*operation).to_owned());
+        let values = self.0.context.iter().map(|(name, value)| format!("{name}: {value}"));
+        ErrorRecord {
+            kind: self.kind(),
+            retry: self.retry(),
+            message: self.message().to_owned(),
+            context: operation.chain(values).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 
@@ -293,14 +300,18 @@ pub struct ErrorRecord {
     pub kind: ErrorKind,
     /// Whether trying again could have helped.
     pub retry: Retry,
-    /// The one-line text.
+    /// The message, without kind and context.
     pub message: String,
+    /// Operation and named values, joined by commas; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub context: String,
 }
 
 impl ErrorRecord {
     /// The error again, for example when the outcome of a finished run is asked for after a restart.
     #[must_use]
     pub fn to_error(&self) -> Error {
-        Error::new(self.kind, self.message.clone()).with_retry(self.retry)
+        let error = Error::new(self.kind, self.message.clone()).with_retry(self.retry);
+        if self.context.is_empty() { error } else { error.with("recorded", self.context.clone()) }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    Result,
+    Error, ErrorKind, Result,
     run::{Outcome, RunContext, Task},
 };
 
@@ -32,6 +32,19 @@ pub trait Agent: Send + Sync {
     /// What the run cannot go on from. Errors of the context's effects are passed on with `?`: a pause and a cancel
     /// are among them.
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome>;
+}
+
+/// Names are joined by `/` to paths, and stores and logs show them.
+pub(crate) fn check_agent_name(name: &str) -> Result<()> {
+    let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !name.is_empty() && name.len() <= 64 && name.chars().all(safe) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).collect();
+    Err(Error::new(
+        ErrorKind::Config,
+        format!("`{shown}` cannot name an agent; use 1 to 64 letters, digits, _ and -"),
+    ))
 }
 
 /// A shared agent is an agent.

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::Agent;
+use super::{Agent, check_agent_name};
 use crate::{
     Error, ErrorKind, Result,
     context::without_media,
@@ -306,13 +306,7 @@ impl ReactBuilder {
     /// [`ErrorKind::Config`] for a name that is none, two tools of one name, both fixed tools and a set, or a limit of
     /// no steps.
     pub fn build(self) -> Result<ReactAgent> {
-        let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(safe) {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!("`{}` cannot name an agent; use 1 to 64 letters, digits, _ and -", self.name),
-            ));
-        }
+        check_agent_name(&self.name)?;
         if self.more.as_ref().is_some_and(|more| more.limits.steps == 0) {
             return Err(Error::new(ErrorKind::Config, "an agent needs at least one step"));
         }

@@ -47,7 +47,7 @@ impl Model {
         self
     }
 
-    /// The same model with default parameters. An output limit that is absent comes from the profile.
+    /// The same model with default parameters; an agent's own go before them.
     #[must_use]
     pub fn with_params(mut self, mut params: Params) -> Self {
         params.max_output = params.max_output.filter(|max| *max > 0);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
-    agent::Agent,
+    agent::{Agent, check_agent_name},
     event::{Event, Origin, RunFinished, RunPaused, RunResumed, RunStarted, ToolFinished},
     message::{Part, Role},
     permission::Scope,
@@ -144,6 +144,7 @@ fn admit(
     within: &Within,
 ) -> Result<(Arc<Origin>, Task, Event)> {
     let name: Arc<str> = agent.name().into();
+    check_agent_name(&name)?;
     let path: Arc<str> = match &within.path {
         Some(above) => format!("{above}/{name}").into(),
         None => Arc::clone(&name),

@@ -41,8 +41,18 @@ pub(crate) async fn perform(
         }
     }
     let (seq, first) = place(local, key);
-    let mut step =
-        Step { local, cx, key, seq, first, calls: &calls, results: Vec::new(), fatal: None, pause: None };
+    let mut step = Step {
+        local,
+        cx,
+        key,
+        seq,
+        first,
+        calls: &calls,
+        results: Vec::new(),
+        fatal: None,
+        pause: None,
+        denied: false,
+    };
     step.run().await?;
     let Step { mut results, fatal, pause, .. } = step;
     if let Some(error) = fatal {
@@ -76,6 +86,7 @@ struct Step<'a> {
     results: Vec<Arc<ToolFinished>>,
     fatal: Option<Error>,
     pause: Option<Pause>,
+    denied: bool,
 }
 
 /// What is to be done about one call.
@@ -157,14 +168,22 @@ impl<'a> Step<'a> {
         let exclusive = plans.iter().flatten().map(Plan::is_exclusive).collect();
         let mut schedule = ToolSchedule::new(exclusive, self.calls.limits.parallel_tools);
         let mut running = RunningCalls::default();
+        // Claimed and not yet committed: polled only after the next commit.
+        let mut claimed: Vec<Running<'_>> = Vec::new();
         let cx = self.cx;
         loop {
+            if self.denied || self.fatal.is_some() || self.pause.is_some() {
+                schedule.stop();
+            }
             while let Some(place) = schedule.start() {
                 let Some(plan) = plans.get_mut(place).and_then(Option::take) else { continue };
                 match plan {
                     Plan::Settled { call, text, denied } => {
                         self.settle_unrun(place, call, text, denied);
                         schedule.finish(place);
+                        if denied {
+                            schedule.stop();
+                        }
                     }
                     Plan::Run(ready) => running.push(self.claim(place, ready)),
                     Plan::Ask(ready, request) => {
@@ -173,7 +192,9 @@ impl<'a> Step<'a> {
                     }
                 }
             }
+            claimed.drain(..).for_each(|call| running.push(call));
             if running.is_empty() {
+                self.settle_rest(&mut plans);
                 return Ok(());
             }
             self.local.commit(cx).await?;
@@ -192,15 +213,29 @@ impl<'a> Step<'a> {
                     }
                     Done::Decided { ready, request, decision } => {
                         match self.decided(place, ready, &request, decision) {
-                            Some(ready) => running.push(self.claim(place, ready)),
+                            Some(ready) => claimed.push(self.claim(place, ready)),
                             None => schedule.finish(place),
                         }
                     }
                 }
-                if self.fatal.is_some() || self.pause.is_some() {
-                    schedule.stop();
-                }
                 next = running.next().now_or_never().flatten();
+            }
+        }
+    }
+
+    /// A refusal ends the turn (CP04): what had not begun by then is answered, and not run.
+    fn settle_rest(&mut self, plans: &mut [Option<Plan<'_>>]) {
+        if !self.denied {
+            return;
+        }
+        for (place, plan) in plans.iter_mut().enumerate() {
+            match plan.take() {
+                Some(Plan::Settled { call, text, .. }) => self.settle_unrun(place, call, text, false),
+                Some(Plan::Run(ready) | Plan::Ask(ready, _)) => {
+                    let text = "not run, since leave for another call was refused".to_owned();
+                    self.settle_unrun(place, ready.call, text, false);
+                }
+                None => {}
             }
         }
     }
@@ -324,6 +359,7 @@ impl<'a> Step<'a> {
     }
 
     fn settle_unrun(&mut self, place: usize, call: &ToolCall, text: String, denied: bool) {
+        self.denied |= denied;
         self.finish(
             place,
             self.cx.clock(),

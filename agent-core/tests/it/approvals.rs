@@ -8,9 +8,9 @@ use entourage_core::{
     event::Event,
     permission::{AllowAll, ApprovalId, ApprovalRequest, Approver, Decision, DenyAll, Policy},
     run::{Pause, Status, StopReason},
-    session::{SessionStatus, SharedStore},
+    session::{ReadRange, SessionStatus, SharedStore},
     testkit::{self, FakeTool, ScriptedProvider},
-    tool::{Access, ToolSpec},
+    tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use serde_json::json;
 
@@ -314,4 +314,62 @@ async fn attack_16_a_call_id_that_was_used_before_inherits_nothing() {
     assert!(third != second && third != question);
     assert_eq!(session.decide(&question, Decision::Allow).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(write.finished(), 1);
+}
+
+#[tokio::test]
+async fn cp04_after_a_refusal_no_later_call_of_the_step_begins_or_is_asked_about() {
+    let approver = Asked::new(|| Ok(Decision::Deny));
+    let provider = ScriptedProvider::new().calls([
+        ("write", json!({"path": "a"})),
+        ("look", json!({})),
+        ("write", json!({"path": "b"})),
+        ("nothing", json!({})),
+    ]);
+    let (write, look) = (writer(), FakeTool::new("look"));
+    let agent = agent(provider.model()).tool(write.clone()).tool(look.clone()).build().unwrap();
+    let runtime = testkit::runtime().approver(approver.clone()).build();
+    let session = runtime.session();
+    let outcome = session.start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!(outcome.status, Status::Stopped(StopReason::Denied("write".into())));
+    assert_eq!((write.started(), look.started(), approver.requests().len()), (0, 0, 1));
+    let history = session.history().await.unwrap();
+    let texts = results(history.last().unwrap());
+    assert_eq!(texts.len(), 4, "every call is answered: {texts:?}");
+    assert!(texts[0].contains("refused by the approver"), "{texts:?}");
+    assert!(texts[1].contains("not run") && texts[2].contains("not run"), "{texts:?}");
+    assert!(texts[3].contains("no tool `nothing`"), "{texts:?}");
+    assert_valid(&history);
+}
+
+/// Says, when it runs, whether its own claim is in the store.
+struct Witness(SharedStore, ToolSpec);
+
+#[async_trait]
+impl Tool for Witness {
+    fn spec(&self) -> &ToolSpec {
+        &self.1
+    }
+
+    async fn call(&self, _: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let rows = self.0.read(cx.session(), ReadRange::all()).await?;
+        let claims = rows.iter().filter(|row| row.columns().kind == "tool_started").count();
+        Ok(ToolOutput::text(claims.to_string()))
+    }
+}
+
+#[tokio::test]
+async fn design_3_a_call_is_claimed_in_the_store_before_it_runs_asked_for_or_not() {
+    for access in [Access::READ, Access::WRITE] {
+        let store = memory();
+        let spec = ToolSpec::new("witness", "", json!({"type": "object"})).with_access(access);
+        let provider =
+            ScriptedProvider::new().calls([("witness", json!({})), ("witness", json!({}))]).text("Done.");
+        let agent = agent(provider.model()).tool(Witness(Arc::clone(&store), spec)).build().unwrap();
+        let runtime = testkit::runtime().shared_store(Arc::clone(&store)).approver(AllowAll).build();
+        runtime.session().start(&agent, "Go").outcome().await.unwrap();
+        let seen = results(provider.requests()[1].messages.last().unwrap());
+        // Readers are claimed together, writers one after the other.
+        let expected = if access == Access::READ { ["2", "2"] } else { ["1", "2"] };
+        assert_eq!(seen, expected, "{access}");
+    }
 }

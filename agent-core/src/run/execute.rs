@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Emitter, Journal, Outcome, RunContext, Status, StopReason, Task, context::Env, local::LocalEffects,
-    tool_call::panic_text,
+    tool_run::panic_text,
 };
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,

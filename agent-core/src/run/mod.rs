@@ -11,6 +11,7 @@ mod local;
 mod model_call;
 mod outcome;
 mod tool_call;
+mod tool_run;
 mod turn;
 
 pub use batch::Batch as ToolSchedule;

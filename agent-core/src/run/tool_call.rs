@@ -3,14 +3,15 @@
 //! Claims are committed before the tools are polled, so a tool that ran was claimed. All of a step's claims that can
 //! start at once share one transaction.
 
-use std::{
-    any::Any, borrow::Cow, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
+use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt;
+
+use super::{
+    Observation, Pause, RunContext, ToolCalls, ToolSchedule,
+    local::LocalEffects,
+    tool_run::{Done, Ready, Running, RunningCalls, ask, run_tool},
 };
-
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use serde_json::Value;
-
-use super::{Observation, Pause, RunContext, ToolCalls, ToolSchedule, local::LocalEffects};
 use crate::{
     Error, ErrorKind, Result, Timestamp,
     digest::Digest,
@@ -98,57 +99,6 @@ enum Plan<'a> {
     /// It may run if the approver says so.
     Ask(Ready<'a>, Box<ApprovalRequest>),
 }
-
-struct Ready<'a> {
-    call: &'a ToolCall,
-    tool: &'a Arc<dyn Tool>,
-    arguments: Value,
-    exclusive: bool,
-    allowed_by: Cow<'static, str>,
-}
-
-/// What a running call came to.
-enum Done<'a> {
-    Ran { call: &'a ToolCall, result: Result<ToolOutput, ToolError>, ended: Timestamp, time: Duration },
-    Decided { ready: Ready<'a>, request: Box<ApprovalRequest>, decision: Decision },
-}
-
-/// The calls that run. Most steps have one, which then needs no queue.
-#[derive(Default)]
-struct RunningCalls<'a> {
-    one: Option<Running<'a>>,
-    more: Option<FuturesUnordered<Running<'a>>>,
-}
-
-impl<'a> RunningCalls<'a> {
-    fn push(&mut self, call: Running<'a>) {
-        match &mut self.more {
-            None if self.one.is_none() => self.one = Some(call),
-            more => {
-                let more = more.get_or_insert_default();
-                more.extend(self.one.take());
-                more.push(call);
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.one.is_none() && self.more.as_ref().is_none_or(FuturesUnordered::is_empty)
-    }
-
-    /// The next call to end; `None` when none runs.
-    async fn next(&mut self) -> Option<(usize, Done<'a>)> {
-        if let Some(one) = &mut self.one {
-            let done = one.await;
-            self.one = None;
-            return Some(done);
-        }
-        self.more.as_mut()?.next().await
-    }
-}
-
-type Running<'a> = Pin<Box<dyn Future<Output = (usize, Done<'a>)> + Send + 'a>>;
-
 impl<'a> Step<'a> {
     async fn run(&mut self) -> Result<()> {
         let message = Arc::clone(&self.calls.message);
@@ -425,53 +375,6 @@ impl Plan<'_> {
             Self::Run(ready) | Self::Ask(ready, _) => ready.exclusive,
         }
     }
-}
-
-async fn run_tool<'c>(
-    place: usize,
-    call: &'c ToolCall,
-    tool: &Arc<dyn Tool>,
-    input: ToolInput,
-    context: ToolContext<'_>,
-    limit: Duration,
-) -> (usize, Done<'c>) {
-    let started = context.run.clock();
-    let run = tokio::time::timeout(limit, (**tool).call(input, &context));
-    let result = match AssertUnwindSafe(run).catch_unwind().await {
-        Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(ToolError::Tell(format!(
-            "the call took longer than {} s and was stopped",
-            limit.as_secs_f64()
-        ))),
-        Err(panic) => Err(ToolError::Tell(format!("the tool panicked: {}", panic_text(&*panic)))),
-    };
-    let ended = context.run.clock();
-    (place, Done::Ran { call, result, ended, time: ended.since(started) })
-}
-
-/// Asks the approver; an error or a panic is a refusal, no approver at all is "later".
-async fn ask<'c>(
-    cx: &RunContext,
-    place: usize,
-    ready: Ready<'c>,
-    request: Box<ApprovalRequest>,
-) -> (usize, Done<'c>) {
-    let decision = match &cx.env().approver {
-        None => Decision::Later,
-        Some(approver) => {
-            let _one_at_a_time = cx.env().asking.lock().await;
-            match AssertUnwindSafe(approver.decide(&request)).catch_unwind().await {
-                Ok(Ok(decision)) => decision,
-                Ok(Err(_)) | Err(_) => Decision::Deny,
-            }
-        }
-    };
-    (place, Done::Decided { ready, request, decision })
-}
-
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Content of at most `limit` bytes of text. Of longer text the beginning and the end are kept, in one piece: many

@@ -1,0 +1,113 @@
+//! The calls of a step that run: one tool call, one question, and the set that they are waited for in.
+
+use std::{
+    any::Any, borrow::Cow, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
+};
+
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use serde_json::Value;
+
+use super::RunContext;
+use crate::{
+    Result, Timestamp,
+    message::ToolCall,
+    permission::{ApprovalRequest, Decision},
+    tool::{Tool, ToolContext, ToolError, ToolInput, ToolOutput},
+};
+
+pub(super) struct Ready<'a> {
+    pub(super) call: &'a ToolCall,
+    pub(super) tool: &'a Arc<dyn Tool>,
+    pub(super) arguments: Value,
+    pub(super) exclusive: bool,
+    pub(super) allowed_by: Cow<'static, str>,
+}
+
+/// What a running call came to.
+pub(super) enum Done<'a> {
+    Ran { call: &'a ToolCall, result: Result<ToolOutput, ToolError>, ended: Timestamp, time: Duration },
+    Decided { ready: Ready<'a>, request: Box<ApprovalRequest>, decision: Decision },
+}
+
+/// The calls that run. Most steps have one, which then needs no queue.
+#[derive(Default)]
+pub(super) struct RunningCalls<'a> {
+    one: Option<Running<'a>>,
+    more: Option<FuturesUnordered<Running<'a>>>,
+}
+
+impl<'a> RunningCalls<'a> {
+    pub(super) fn push(&mut self, call: Running<'a>) {
+        match &mut self.more {
+            None if self.one.is_none() => self.one = Some(call),
+            more => {
+                let more = more.get_or_insert_default();
+                more.extend(self.one.take());
+                more.push(call);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.one.is_none() && self.more.as_ref().is_none_or(FuturesUnordered::is_empty)
+    }
+
+    /// The next call to end; `None` when none runs.
+    pub(super) async fn next(&mut self) -> Option<(usize, Done<'a>)> {
+        if let Some(one) = &mut self.one {
+            let done = one.await;
+            self.one = None;
+            return Some(done);
+        }
+        self.more.as_mut()?.next().await
+    }
+}
+
+pub(super) type Running<'a> = Pin<Box<dyn Future<Output = (usize, Done<'a>)> + Send + 'a>>;
+
+pub(super) async fn run_tool<'c>(
+    place: usize,
+    call: &'c ToolCall,
+    tool: &Arc<dyn Tool>,
+    input: ToolInput,
+    context: ToolContext<'_>,
+    limit: Duration,
+) -> (usize, Done<'c>) {
+    let started = context.run.clock();
+    let run = tokio::time::timeout(limit, (**tool).call(input, &context));
+    let result = match AssertUnwindSafe(run).catch_unwind().await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(ToolError::Tell(format!(
+            "the call took longer than {} s and was stopped",
+            limit.as_secs_f64()
+        ))),
+        Err(panic) => Err(ToolError::Tell(format!("the tool panicked: {}", panic_text(&*panic)))),
+    };
+    let ended = context.run.clock();
+    (place, Done::Ran { call, result, ended, time: ended.since(started) })
+}
+
+/// Asks the approver; an error or a panic is a refusal, no approver at all is "later".
+pub(super) async fn ask<'c>(
+    cx: &RunContext,
+    place: usize,
+    ready: Ready<'c>,
+    request: Box<ApprovalRequest>,
+) -> (usize, Done<'c>) {
+    let decision = match &cx.env().approver {
+        None => Decision::Later,
+        Some(approver) => {
+            let _one_at_a_time = cx.env().asking.lock().await;
+            match AssertUnwindSafe(approver.decide(&request)).catch_unwind().await {
+                Ok(Ok(decision)) => decision,
+                Ok(Err(_)) | Err(_) => Decision::Deny,
+            }
+        }
+    };
+    (place, Done::Decided { ready, request, decision })
+}
+
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

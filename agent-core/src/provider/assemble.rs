@@ -88,7 +88,18 @@ impl Assembler {
     #[inline]
     pub fn push(&mut self, delta: &Delta) -> Result<()> {
         match delta {
-            Delta::Text(text) => self.append(text, Kind::Text),
+            Delta::Text(text) => match self.parts.last_mut() {
+                // Nearly every delta comes this way.
+                Some(Piece::Done(Part::Text(last)))
+                    if self.finish.is_none()
+                        && text.len() <= self.limits.bytes.saturating_sub(self.bytes) =>
+                {
+                    self.bytes += text.len();
+                    last.push_str(text);
+                    Ok(())
+                }
+                _ => self.append(text, Kind::Text),
+            },
             Delta::Reasoning(text) => self.append(text, Kind::Reasoning),
             Delta::Refusal(text) => self.append(text, Kind::Refusal),
             Delta::ReasoningSignature(signature) => self.sign(signature),

@@ -76,6 +76,7 @@ impl RunHandle {
     }
 
     /// The next event; `None` when the run is over. The same as the `Stream` implementation, without an import.
+    #[inline]
     pub async fn next(&mut self) -> Option<Envelope> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
@@ -118,23 +119,26 @@ impl RunHandle {
         result
     }
 
+    /// Inlined up to the queue: a long reply is read one piece at a time.
+    #[inline]
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Envelope>> {
-        loop {
-            if let Some(event) = self.events.pop_front() {
-                return Poll::Ready(Some(event));
-            }
-            match self.sink.poll_drain(cx, &mut self.events) {
-                Poll::Ready(true) => {}
-                Poll::Ready(false) => return Poll::Ready(None),
-                Poll::Pending => return Poll::Pending,
-            }
+        if self.events.is_empty() && !std::task::ready!(self.poll_more(cx)) {
+            return Poll::Ready(None);
         }
+        Poll::Ready(self.events.pop_front())
+    }
+
+    /// Fetches what is there; `Ready(false)` when no more comes.
+    #[inline(never)]
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        self.sink.poll_drain(cx, &mut self.events)
     }
 }
 
 impl Stream for RunHandle {
     type Item = Envelope;
 
+    #[inline]
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Envelope>> {
         self.get_mut().poll_event(cx)
     }

@@ -154,6 +154,9 @@ impl Session {
 
     /// Goes on with the run that a process left unfinished, or that is paused. No completed step runs again.
     ///
+    /// Do this when the process that ran it is gone: nothing tells a dead process from a slow one. A live one is fenced
+    /// off at its next append, with [`ErrorKind::Conflict`], and what it had under way may have run by then.
+    ///
     /// The outcome is [`ErrorKind::NotFound`] when there is no such run, [`ErrorKind::Conflict`] when another process
     /// was faster, [`ErrorKind::Config`] when another agent started it.
     pub fn resume(&self, agent: &(impl Agent + Clone + 'static)) -> RunHandle {

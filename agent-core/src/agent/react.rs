@@ -173,12 +173,12 @@ impl Agent for ReactAgent {
         for event in effects.recorded() {
             turn.apply(&event);
         }
-        let mut offered = Tools::none();
+        let mut offered: Option<Tools> = None;
         loop {
             match turn.action() {
                 Action::CallModel(step) => {
                     let call = self.next_call(step, cx.history());
-                    offered = call.offered.clone();
+                    offered = Some(call.offered.clone());
                     let Observation::Model(reply) =
                         effects.perform(cx, None, Effect::Model(Box::new(call))).await?
                     else {
@@ -187,10 +187,11 @@ impl Agent for ReactAgent {
                     turn.apply(&Event::ModelFinished(reply));
                 }
                 Action::CallTools { message, calls } => {
-                    if turn_resumed(&offered) {
-                        offered = self.next_call(turn.steps(), cx.history()).offered;
-                    }
-                    let calls = ToolCalls { message, calls, offered: offered.clone(), limits };
+                    // After a restart the tools that were offered are those that would be offered now.
+                    let offered = offered
+                        .get_or_insert_with(|| self.next_call(turn.steps(), cx.history()).offered)
+                        .clone();
+                    let calls = ToolCalls { message, calls, offered, limits };
                     let Observation::Tools(results) =
                         effects.perform(cx, None, Effect::Tools(Box::new(calls))).await?
                     else {
@@ -204,11 +205,6 @@ impl Agent for ReactAgent {
             }
         }
     }
-}
-
-/// After a restart the tools that were offered are those that would be offered now.
-fn turn_resumed(offered: &Tools) -> bool {
-    offered.is_empty()
 }
 
 fn wrong_observation() -> Error {

@@ -42,7 +42,7 @@ impl Emitter {
             }
         }
         match &self.sink {
-            Some(sink) => sink.push(batch),
+            Some(sink) => sink.push(batch.drain(..)),
             None => batch.clear(),
         }
     }
@@ -52,7 +52,7 @@ impl Emitter {
         let envelope = |delta| Envelope { origin: Arc::clone(origin), seq, at, event: Event::Delta(delta) };
         let envelopes = deltas.drain(..).map(envelope);
         match &self.sink {
-            Some(sink) if self.observers.is_empty() => sink.extend(envelopes),
+            Some(sink) if self.observers.is_empty() => sink.push(envelopes),
             _ => self.emit(&mut envelopes.collect()),
         }
     }
@@ -80,51 +80,32 @@ struct Queue {
     abandoned: bool,
 }
 
+/// Wakes the reader, after the queue is free again.
+fn wake(mut queue: MutexGuard<'_, Queue>) {
+    let waker = queue.waker.take();
+    drop(queue);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
 impl Sink {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, batch: &mut VecDeque<Envelope>) {
+    fn push(&self, events: impl Iterator<Item = Envelope>) {
         let mut queue = self.lock();
-        if queue.abandoned {
-            batch.clear();
-            return;
-        }
-        // A long burst moves as a whole when the reader has emptied the queue; a short one keeps its buffer.
-        if queue.events.is_empty() && batch.len() > 8 {
-            std::mem::swap(&mut queue.events, batch);
-        } else {
-            queue.events.append(batch);
-        }
-        let waker = queue.waker.take();
-        drop(queue);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    fn extend(&self, events: impl Iterator<Item = Envelope>) {
-        let mut queue = self.lock();
-        if queue.abandoned {
-            return;
-        }
-        queue.events.extend(events);
-        let waker = queue.waker.take();
-        drop(queue);
-        if let Some(waker) = waker {
-            waker.wake();
+        if !queue.abandoned {
+            queue.events.extend(events);
+            wake(queue);
         }
     }
 
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         queue.closed = true;
-        let waker = queue.waker.take();
-        drop(queue);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        wake(queue);
     }
 
     /// From now on events are dropped.

@@ -12,7 +12,7 @@ pub use arguments::{Repair, check_call, make_ids_unique, repair_json, validate};
 pub use from_fn::{FnTool, from_fn, schema_of, typed};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use spec::{Access, Footprint, Repeat, ToolSpec};
-pub use toolset::{Combined, Filtered, Prefixed, Renamed, Tools, Toolset, ToolsetExt};
+pub use toolset::{Combined, Filtered, Renamed, Tools, Toolset, ToolsetExt};
 
 use std::{borrow::Cow, fmt, sync::Arc};
 

@@ -24,7 +24,7 @@ pub trait Toolset: Send + Sync + fmt::Debug {
 /// let now = tool::typed("now", "The time.", Access::NONE, |_: Nothing| async { Ok("noon") });
 /// let tools = Tools::new([std::sync::Arc::new(now) as _]).unwrap();
 /// assert!(tools.get("now").is_some());
-/// assert!(tools.prefixed("clock_").unwrap().tools_now().get("clock_now").is_some());
+/// assert!(tools.prefixed("clock_").unwrap().get("clock_now").is_some());
 /// ```
 #[derive(Clone)]
 pub struct Tools {
@@ -100,12 +100,6 @@ impl Tools {
     pub fn keep(&self, keep: impl Fn(&ToolSpec) -> bool) -> Self {
         Self::from_sorted(self.tools.iter().filter(|tool| keep(tool.spec())).cloned())
     }
-
-    /// The same set: makes fixed sets and combinators read alike.
-    #[must_use]
-    pub fn tools_now(&self) -> Self {
-        self.clone()
-    }
 }
 
 impl fmt::Debug for Tools {
@@ -137,7 +131,7 @@ pub trait ToolsetExt: Toolset + Sized {
     ///
     /// # Errors
     /// As [`Tools::new`], when a name becomes too long.
-    fn prefixed(self, prefix: &str) -> Result<Prefixed> {
+    fn prefixed(self, prefix: &str) -> Result<Tools> {
         Renamed::rename_all(&self, |name| format!("{prefix}{name}"))
     }
 
@@ -145,7 +139,7 @@ pub trait ToolsetExt: Toolset + Sized {
     ///
     /// # Errors
     /// As [`Tools::new`], when the new name is taken or no name at all.
-    fn renamed(self, from: &str, to: &str) -> Result<Prefixed> {
+    fn renamed(self, from: &str, to: &str) -> Result<Tools> {
         Renamed::rename_all(&self, |name| if name == from { to.to_owned() } else { name.to_owned() })
     }
 }
@@ -169,9 +163,6 @@ impl<T: Toolset, F: Fn(&ToolSpec) -> bool + Send + Sync> Toolset for Filtered<T,
         self.inner.tools().keep(&self.keep)
     }
 }
-
-/// A fixed set under other names.
-pub type Prefixed = Tools;
 
 /// A tool under another name.
 pub struct Renamed {

@@ -42,6 +42,8 @@ pub enum ErrorKind {
     ContextOverflow,
     /// Something is larger than a stated bound.
     TooLarge,
+    /// The budget does not cover the call, or a price is unknown that it would have to cover.
+    BudgetExceeded,
     /// A deadline passed.
     Timeout,
     /// The connection failed or broke.
@@ -86,6 +88,7 @@ impl ErrorKind {
             Self::ContentFiltered => "content filtered",
             Self::ContextOverflow => "context overflow",
             Self::TooLarge => "too large",
+            Self::BudgetExceeded => "budget exceeded",
             Self::Timeout => "timeout",
             Self::Transport => "transport",
             Self::Protocol => "protocol",

@@ -7,8 +7,9 @@ mod display;
 mod payload;
 
 pub use payload::{
-    ApprovalDecided, ChildFinished, ChildStarted, ModelFinished, ModelStarted, Observed, Progress,
-    RunFinished, RunPaused, RunResumed, RunStarted, Signal, ToolFinished, ToolStarted, WaitStarted, Warning,
+    ApprovalDecided, ChildFinished, ChildStarted, ModelFinished, ModelRestarted, ModelStarted, Observed,
+    Progress, RunFinished, RunPaused, RunResumed, RunStarted, Signal, ToolFinished, ToolStarted, WaitStarted,
+    Warning,
 };
 
 use std::sync::Arc;
@@ -178,6 +179,8 @@ events! {
         RunResumed(RunResumed) = "run_resumed",
         /// A model is about to be called.
         ModelStarted(Arc<ModelStarted>) = "model_started",
+        /// An attempt at a model call failed, and another one begins.
+        ModelRestarted(Arc<ModelRestarted>) = "model_restarted",
         /// A model's reply ended, well or not.
         ModelFinished(Arc<ModelFinished>) = "model_finished",
         /// A tool call was admitted and is about to run: claimed.

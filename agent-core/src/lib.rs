@@ -8,6 +8,7 @@
 //! | [`message`] | what was said |
 //! | [`event`] | what happened: the one event type |
 //! | [`provider`] | model services: requests, deltas, models |
+//! | [`layers`] | what happens around every model call |
 //! | [`tool`] | what agents can do |
 //! | [`permission`] | whether they may |
 //! | [`session`] | where it is kept, and the fold over events |
@@ -20,6 +21,7 @@
 pub mod agent;
 pub mod context;
 pub mod event;
+pub mod layers;
 pub mod message;
 pub mod permission;
 pub mod provider;
@@ -37,9 +39,9 @@ mod usage;
 
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, Retry};
-pub use id::{Clock, RunId, SessionId, SystemClock, Timestamp};
+pub use id::{Clock, RequestId, RunId, SessionId, SystemClock, Timestamp};
 pub use runtime::{Runtime, RuntimeBuilder, Session};
-pub use usage::{Money, Prices, Usage};
+pub use usage::{Money, PriceTier, Prices, Usage};
 
 /// Used by `#[tool]`; not part of the public interface.
 #[doc(hidden)]

@@ -30,6 +30,9 @@ pub struct Usage {
     /// Reply tokens spent on reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
+    /// What the provider itself says that it cost. It goes before any computed figure (CC01).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
 }
 
 impl Usage {
@@ -58,6 +61,7 @@ impl Usage {
         self.cache_read = later.cache_read.or(self.cache_read);
         self.cache_write = later.cache_write.or(self.cache_write);
         self.reasoning = later.reasoning.or(self.reasoning);
+        self.cost = later.cost.or(self.cost);
     }
 }
 
@@ -75,6 +79,10 @@ impl AddAssign for Usage {
         self.cache_read = plus(self.cache_read, other.cache_read);
         self.cache_write = plus(self.cache_write, other.cache_write);
         self.reasoning = plus(self.reasoning, other.reasoning);
+        self.cost = match (self.cost, other.cost) {
+            (Some(a), Some(b)) => Some(a + b),
+            (some, None) | (None, some) => some,
+        };
     }
 }
 
@@ -161,7 +169,16 @@ impl fmt::Display for Money {
 }
 
 /// Prices of a model in pico-dollars per token, which is micro-dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+///
+/// ```
+/// use entourage_core::{Money, PriceTier, Prices, Usage};
+///
+/// let mut prices = Prices::per_million_micros(1_250_000, 10_000_000);
+/// prices.tiers.push(PriceTier::above(200_000, 2_500_000, 15_000_000));
+/// assert_eq!(prices.cost(&Usage::new(200_000, 0)), Some(Money::from_pico(250_000_000_000)));
+/// assert_eq!(prices.cost(&Usage::new(200_001, 0)), Some(Money::from_pico(500_002_500_000)));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Prices {
     /// Per prompt token that no cache held.
@@ -169,31 +186,85 @@ pub struct Prices {
     /// Per reply token.
     pub output: u64,
     /// Per prompt token read from a cache; `None` means the input price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<u64>,
     /// Per prompt token written to a cache; `None` means the input price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
+    /// Prices of calls with longer prompts. The highest bound that a prompt exceeds decides for the whole call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<PriceTier>,
+}
+
+/// What a call costs whose prompt has more than so many tokens, in the unit of [`Prices`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PriceTier {
+    /// Holds for prompts of more tokens than this, cached ones included.
+    pub above: u64,
+    /// As in [`Prices`].
+    pub input: u64,
+    /// As in [`Prices`].
+    pub output: u64,
+    /// As in [`Prices`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<u64>,
+    /// As in [`Prices`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<u64>,
+}
+
+impl PriceTier {
+    /// A tier for prompts of more than `above` tokens.
+    #[must_use]
+    pub const fn above(above: u64, input: u64, output: u64) -> Self {
+        Self { above, input, output, cache_read: None, cache_write: None }
+    }
 }
 
 impl Prices {
     /// Prices in micro-dollars per million tokens: 3 USD per million is `3_000_000`.
     #[must_use]
     pub const fn per_million_micros(input: u64, output: u64) -> Self {
-        Self { input, output, cache_read: None, cache_write: None }
+        Self { input, output, cache_read: None, cache_write: None, tiers: Vec::new() }
     }
 
-    /// What `usage` costs; `None` when input or output is unknown, since a guess would be taken for a fact.
+    /// A service that is paid for otherwise, or not at all: every call costs 0, which is known.
+    #[must_use]
+    pub const fn flat_rate() -> Self {
+        Self::per_million_micros(0, 0)
+    }
+
+    /// What `usage` costs (CC01): the provider's own figure if it gave one; `None` when input or output is unknown,
+    /// since a guess would be taken for a fact.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<Money> {
+        if usage.cost.is_some() {
+            return usage.cost;
+        }
         let (input, output) = (usage.input?, usage.output?);
         let read = usage.cache_read.unwrap_or(0).min(input);
         let write = usage.cache_write.unwrap_or(0).min(input.saturating_sub(read));
         let plain = input.saturating_sub(read).saturating_sub(write);
+        let tier = self.tier(input);
         let parts = [
-            (plain, self.input),
-            (read, self.cache_read.unwrap_or(self.input)),
-            (write, self.cache_write.unwrap_or(self.input)),
-            (output, self.output),
+            (plain, tier.input),
+            (read, tier.cache_read.unwrap_or(tier.input)),
+            (write, tier.cache_write.unwrap_or(tier.input)),
+            (output, tier.output),
         ];
         Some(parts.into_iter().map(|(tokens, price)| Money(tokens.saturating_mul(price))).sum())
+    }
+
+    fn tier(&self, input: u64) -> PriceTier {
+        let exceeded = self.tiers.iter().filter(|tier| input > tier.above);
+        let base = PriceTier {
+            above: 0,
+            input: self.input,
+            output: self.output,
+            cache_read: self.cache_read,
+            cache_write: self.cache_write,
+        };
+        exceeded.max_by_key(|tier| tier.above).copied().unwrap_or(base)
     }
 }

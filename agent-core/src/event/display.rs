@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::{Envelope, Event};
-use crate::provider::Delta;
+use crate::provider::{Delta, Restart};
 
 impl fmt::Display for Envelope {
     /// One line for a terminal or a log; a text delta with its layout. What models and tools say cannot command the
@@ -23,6 +23,15 @@ impl Envelope {
             Event::RunStarted(run) => write!(f, "{agent}: {}", one_line(&run.prompt.text())),
             Event::RunResumed(_) => write!(f, "{agent}: resumed"),
             Event::ModelStarted(call) => write!(f, "{agent}: asks {}:{}", call.provider, call.model),
+            Event::ModelRestarted(call) => {
+                let Restart { attempt, error, delay, .. } = &call.restart;
+                write!(
+                    f,
+                    "{agent}: the model failed, attempt {attempt} in {} s: {}",
+                    delay.as_secs_f32(),
+                    error.message
+                )
+            }
             Event::ModelFinished(reply) => match &reply.error {
                 Some(error) => write!(f, "{agent}: the model failed: {}", error.message),
                 None => write!(f, "{agent}: replied ({})", reply.usage),
@@ -47,7 +56,7 @@ impl Envelope {
             },
             Event::Observed(_) => write!(f, "{agent}: took note"),
             Event::SignalReceived(signal) => write!(f, "{agent}: received the signal {}", signal.name),
-            Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.text),
+            Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.warning.text),
             Event::Progress(progress) => write!(f, "{agent}: {}", one_line(&progress.text)),
             Event::RunPaused(paused) => write!(f, "{agent}: {}", paused.pause),
             Event::RunFinished(end) => write!(f, "{agent}: {}", end.outcome),

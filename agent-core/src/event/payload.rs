@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::{EffectKey, FORMAT};
 use crate::{
-    ErrorRecord, Money, SessionId, Timestamp, Usage,
+    ErrorRecord, Money, RequestId, SessionId, Timestamp, Usage,
     digest::Digest,
     message::{Message, ToolResult},
     permission::{ApprovalId, Decision},
-    provider::Finish,
+    provider::{Finish, Restart, Warning as ProviderWarning},
     run::{Outcome, Pause},
     tool::Repeat,
 };
@@ -54,7 +54,25 @@ payload! {
         provider: Arc<str>,
         /// The model's name there.
         model: Arc<str>,
+        /// Names the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<RequestId>,
         /// Set for an effect of a hand-written agent; its messages are not part of the conversation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<EffectKey>,
+    }
+}
+
+payload! {
+    /// An attempt at a model call failed, and another one begins.
+    ModelRestarted {
+        /// The step of the run, from 1.
+        step: u32,
+        /// Names the call.
+        request: RequestId,
+        /// Which attempt begins, and why.
+        restart: Restart,
+        /// As in [`ModelStarted`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<EffectKey>,
     }
@@ -69,9 +87,12 @@ payload! {
         message: Arc<Message>,
         /// Why it ended.
         finish: Finish,
-        /// Tokens.
+        /// Tokens of the attempt that gave the reply.
         usage: Usage,
-        /// What it cost; `None` means unknown.
+        /// Tokens of the attempts before it, as far as their services said.
+        #[serde(default, skip_serializing_if = "Usage::is_unknown")]
+        wasted: Usage,
+        /// What all attempts cost; `None` means unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<Money>,
         /// The model that really answered, when the service says so.
@@ -80,6 +101,15 @@ payload! {
         /// The service's id of the response.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         response: Option<Box<str>>,
+        /// The service's id of the request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        service_request: Option<Box<str>>,
+        /// Names the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<RequestId>,
+        /// Which attempt gave the reply, from 1.
+        #[serde(default = "first", skip_serializing_if = "is_first")]
+        attempt: u32,
         /// From the call to the end of the reply, in microseconds.
         micros: u64,
         /// Why it failed, if it did.
@@ -213,7 +243,11 @@ payload! {
     /// Something could not be honoured.
     Warning {
         /// What, and what was done instead.
-        text: String,
+        #[serde(flatten)]
+        warning: ProviderWarning,
+        /// The model call that it is about, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<RequestId>,
     }
 }
 
@@ -241,6 +275,15 @@ payload! {
         /// For people.
         text: String,
     }
+}
+
+fn first() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_first(attempt: &u32) -> bool {
+    *attempt == 1
 }
 
 impl RunStarted {

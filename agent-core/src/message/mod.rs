@@ -6,7 +6,9 @@ mod history;
 mod part;
 
 pub use history::{History, Iter};
-pub use part::{Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, ToolCall, ToolResult};
+pub use part::{
+    Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, Signature, ToolCall, ToolResult,
+};
 
 use std::{
     fmt,

@@ -1,6 +1,6 @@
 //! The kinds of content that a message is made of.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Value, value::RawValue};
@@ -29,21 +29,53 @@ pub enum Part {
 }
 
 /// Reasoning text with what the provider needs to accept it again.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+///
+/// Reasoning without text that is signed belongs to the part that follows: some services sign calls and answers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reasoning {
     /// The text; may be empty when only a signature or encrypted content came.
     pub text: String,
-    /// Signature or encrypted content, replayed byte for byte.
+    /// The provider's proof of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature: Option<String>,
+    pub signature: Option<Box<Signature>>,
 }
 
 impl Reasoning {
     /// Reasoning text with its signature, if any.
     #[must_use]
-    pub fn new(text: impl Into<String>, signature: Option<String>) -> Self {
-        Self { text: text.into(), signature }
+    pub fn new(text: impl Into<String>, signature: Option<Signature>) -> Self {
+        Self { text: text.into(), signature: signature.map(Box::new) }
+    }
+}
+
+/// A provider's proof of its reasoning, or the reasoning itself in a form that only the provider can read. Replayed
+/// byte for byte, and only to the wire that it came from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Signature {
+    /// The wire that it came from; other wires leave it out.
+    pub wire: Cow<'static, str>,
+    /// The signature or the encrypted content; may be empty when `item` says all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub data: String,
+    /// The wire's own block around `data`, where it needs more than that: an item with its id, for example.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<Value>,
+}
+
+impl Signature {
+    /// What `wire` signed with.
+    #[must_use]
+    pub fn new(wire: impl Into<Cow<'static, str>>, data: impl Into<String>) -> Self {
+        Self { wire: wire.into(), data: data.into(), item: None }
+    }
+
+    /// The same with the wire's own block.
+    #[must_use]
+    pub fn with_item(mut self, item: Value) -> Self {
+        self.item = Some(item);
+        self
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     Error, ErrorKind, Result, Usage,
-    message::{Message, Part, Reasoning, Role, ToolCall},
+    message::{Message, Part, Reasoning, Role, Signature, ToolCall},
 };
 
-use super::{Delta, Finish, FinishReason};
+use super::{Delta, Finish, FinishReason, ResponseInfo, Restart, Warning};
 
 /// Bounds of one reply.
 #[derive(Debug, Clone, Copy)]
@@ -50,9 +50,10 @@ pub struct Assembler {
     calls: Vec<(u32, Option<usize>)>,
     finish: Option<Finish>,
     usage: Usage,
-    response_id: Option<Box<str>>,
-    model: Option<Box<str>>,
-    warnings: Vec<Box<str>>,
+    wasted: Usage,
+    info: ResponseInfo,
+    warnings: Vec<Warning>,
+    restarts: Vec<Restart>,
 }
 
 #[derive(Debug)]
@@ -111,8 +112,7 @@ impl Assembler {
                 Ok(())
             }
             Delta::Response(info) => {
-                self.response_id = info.id.clone().or(self.response_id.take());
-                self.model = info.model.clone().or(self.model.take());
+                self.info.merge((**info).clone());
                 Ok(())
             }
             // Several services send usage after the finish reason.
@@ -120,10 +120,11 @@ impl Assembler {
                 self.usage.merge(**usage);
                 Ok(())
             }
-            Delta::Warning(text) => {
-                self.warnings.push(text.clone());
+            Delta::Warning(warning) => {
+                self.warnings.push((**warning).clone());
                 Ok(())
             }
+            Delta::Restart(restart) => self.restart(restart),
             Delta::Finish(finish) => {
                 self.not_finished()?;
                 self.finish = Some((**finish).clone());
@@ -171,9 +172,10 @@ impl Assembler {
             parts: self.parts,
             finish,
             usage: self.usage,
-            response_id: self.response_id,
-            model: self.model,
+            wasted: self.wasted,
+            info: self.info,
             warnings: self.warnings,
+            restarts: self.restarts,
             dropped_calls: self.calls.iter().filter(|(_, place)| place.is_none()).count(),
         }
     }
@@ -224,15 +226,27 @@ impl Assembler {
         Ok(())
     }
 
-    fn sign(&mut self, signature: &str) -> Result<()> {
-        self.grow(signature.len())?;
+    /// What an earlier attempt used was used all the same.
+    fn restart(&mut self, restart: &Restart) -> Result<()> {
+        self.not_finished()?;
+        self.bytes = 0;
+        self.parts.clear();
+        self.calls.clear();
+        self.wasted += std::mem::take(&mut self.usage);
+        self.info = ResponseInfo::default();
+        self.restarts.push(restart.clone());
+        Ok(())
+    }
+
+    fn sign(&mut self, signature: &Signature) -> Result<()> {
+        self.grow(signature.data.len())?;
         match self.parts.last_mut() {
             Some(Piece::Done(Part::Reasoning(last))) if last.signature.is_none() => {
-                last.signature = Some(signature.to_owned());
+                last.signature = Some(Box::new(signature.clone()));
             }
             _ => self.parts.push(Piece::Done(Part::Reasoning(Reasoning {
                 text: String::new(),
-                signature: Some(signature.to_owned()),
+                signature: Some(Box::new(signature.clone())),
             }))),
         }
         Ok(())
@@ -298,14 +312,16 @@ pub struct Assembled {
     parts: Vec<Piece>,
     /// Why the reply ended.
     pub finish: Finish,
-    /// Tokens, as far as the service said.
+    /// Tokens of the attempt that gave this reply, as far as the service said.
     pub usage: Usage,
-    /// The service's id of the response.
-    pub response_id: Option<Box<str>>,
-    /// The model that really answered.
-    pub model: Option<Box<str>>,
-    /// Settings that the service could not honour.
-    pub warnings: Vec<Box<str>>,
+    /// Tokens of the attempts before it, as far as the service said.
+    pub wasted: Usage,
+    /// What the service said about the response as a whole.
+    pub info: ResponseInfo,
+    /// What could not be honoured.
+    pub warnings: Vec<Warning>,
+    /// Why earlier attempts failed.
+    pub restarts: Vec<Restart>,
     /// Calls beyond the bound; they were left out.
     pub dropped_calls: usize,
 }
@@ -329,5 +345,38 @@ impl Assembled {
     #[must_use]
     pub fn into_message(self) -> Message {
         self.into_message_with(|raw| crate::tool::check_call(raw, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::provider::WarningKind;
+
+    #[test]
+    fn a_restart_voids_what_came_but_not_what_it_used() {
+        let mut assembler = Assembler::default();
+        let error = Error::new(ErrorKind::Overloaded, "busy").record();
+        for delta in [
+            Delta::Warning(Box::new(Warning::new(WarningKind::Setting, "top_k", "left out"))),
+            Delta::Response(Box::new(ResponseInfo::new(Some("a".into()), None))),
+            Delta::text("Hel"),
+            Delta::tool_call(0, "1", "look"),
+            Delta::arguments(0, "{"),
+            Delta::Usage(Box::new(Usage::new(10, 2))),
+            Delta::Restart(Box::new(Restart::new(2, error, Duration::ZERO))),
+            Delta::text("Hello"),
+            Delta::Usage(Box::new(Usage::new(10, 5))),
+            Delta::Finish(FinishReason::Stop.into()),
+        ] {
+            assembler.push(&delta).unwrap();
+        }
+        let reply = assembler.finish().unwrap();
+        assert_eq!((reply.usage, reply.wasted), (Usage::new(10, 5), Usage::new(10, 2)));
+        assert_eq!((reply.info.id.clone(), reply.warnings.len(), reply.restarts.len()), (None, 1, 1));
+        let message = reply.into_message();
+        assert_eq!(message.parts(), [Part::Text("Hello".into())]);
     }
 }

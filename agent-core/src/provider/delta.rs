@@ -1,10 +1,13 @@
 //! The pieces in which a reply arrives.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Usage, message::Opaque};
+use crate::{
+    ErrorRecord, Usage,
+    message::{Opaque, Signature},
+};
 
 /// One piece of a reply. Kept to 24 bytes: thousands of them pass through every run.
 ///
@@ -19,7 +22,7 @@ pub enum Delta {
     /// More reasoning.
     Reasoning(Box<str>),
     /// The signature, or encrypted form, of the reasoning so far; ends that reasoning part.
-    ReasoningSignature(Box<str>),
+    ReasoningSignature(Box<Signature>),
     /// More of a refusal.
     Refusal(Box<str>),
     /// A tool call begins.
@@ -37,13 +40,33 @@ pub enum Delta {
     Response(Box<ResponseInfo>),
     /// Tokens so far; a later figure replaces an earlier one.
     Usage(Box<Usage>),
-    /// A setting that the service cannot honour; the call goes on without it.
-    Warning(Box<str>),
+    /// Something that the wire or the service cannot honour; the call goes on without it.
+    Warning(Box<Warning>),
+    /// The call failed and another attempt begins: all that came before is void, except [`Delta::Warning`].
+    Restart(Box<Restart>),
     /// The reply is complete.
     Finish(Box<Finish>),
 }
 
 impl Delta {
+    /// More text.
+    #[must_use]
+    pub fn text(text: impl Into<Box<str>>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// The signature of the reasoning so far.
+    #[must_use]
+    pub fn signature(signature: Signature) -> Self {
+        Self::ReasoningSignature(Box::new(signature))
+    }
+
+    /// The end.
+    #[must_use]
+    pub fn finish(finish: impl Into<Finish>) -> Self {
+        Self::Finish(Box::new(finish.into()))
+    }
+
     /// The beginning of call `index`.
     #[must_use]
     pub fn tool_call(index: u32, id: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
@@ -69,21 +92,133 @@ pub struct CallStart {
     pub name: Arc<str>,
 }
 
-/// What the service says about its response as a whole.
+/// What the service says about its response as a whole. It may come in several pieces; a later one adds to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ResponseInfo {
     /// The response id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Box<str>>,
     /// The model that really answered, as the service spells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<str>>,
+    /// The service's id of the request, for its support.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<str>>,
+    /// What is left of the account's limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Box<RateLimits>>,
 }
 
 impl ResponseInfo {
     /// An id and a model, as far as known.
     #[must_use]
     pub fn new(id: Option<Box<str>>, model: Option<Box<str>>) -> Self {
-        Self { id, model }
+        Self { id, model, ..Self::default() }
+    }
+
+    /// Takes over what `later` knows.
+    pub fn merge(&mut self, later: Self) {
+        self.id = later.id.or(self.id.take());
+        self.model = later.model.or(self.model.take());
+        self.request = later.request.or(self.request.take());
+        self.limits = later.limits.or(self.limits.take());
+    }
+}
+
+/// An account's limits as the service's headers state them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RateLimits {
+    /// Requests.
+    pub requests: RateWindow,
+    /// Tokens, where the service counts input and output together.
+    pub tokens: RateWindow,
+    /// Prompt tokens.
+    pub input_tokens: RateWindow,
+    /// Reply tokens.
+    pub output_tokens: RateWindow,
+}
+
+/// One limit; each figure as far as the service states it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RateWindow {
+    /// How many are allowed.
+    pub limit: Option<u64>,
+    /// How many are left.
+    pub remaining: Option<u64>,
+    /// How long until it is full again.
+    pub reset: Option<Duration>,
+}
+
+/// Something that could not be honoured, and what was done instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Warning {
+    /// What it is about.
+    #[serde(default, rename = "about")]
+    pub kind: WarningKind,
+    /// The setting, tool or part that it is about, such as `top_k`; may be empty.
+    #[serde(default)]
+    pub subject: Box<str>,
+    /// For people.
+    pub text: Box<str>,
+}
+
+impl Warning {
+    /// A warning about `subject`.
+    #[must_use]
+    pub fn new(kind: WarningKind, subject: impl Into<Box<str>>, text: impl Into<Box<str>>) -> Self {
+        Self { kind, subject: subject.into(), text: text.into() }
+    }
+}
+
+/// What a [`Warning`] is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WarningKind {
+    /// A parameter that was left out or changed.
+    Setting,
+    /// A tool or a tool choice that was left out or weakened.
+    Tool,
+    /// A file that was not shown.
+    Media,
+    /// A schema that was changed, or is not enforced.
+    Schema,
+    /// Part of the conversation that was left out.
+    History,
+    /// A part of the reply that was not understood.
+    Reply,
+    /// Something else.
+    #[default]
+    Other,
+}
+
+/// Why all that came of a reply so far is void, and what begins instead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Restart {
+    /// The attempt that begins, from 2.
+    pub attempt: u32,
+    /// Why the one before it failed.
+    pub error: ErrorRecord,
+    /// How long is waited before it begins.
+    pub delay: Duration,
+    /// The service that is asked now, when it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Arc<str>>,
+    /// The model that is asked now, when it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
+}
+
+impl Restart {
+    /// Attempt number `attempt` begins after `delay`, because of `error`.
+    #[must_use]
+    pub fn new(attempt: u32, error: ErrorRecord, delay: Duration) -> Self {
+        Self { attempt, error, delay, provider: None, model: None }
     }
 }
 

@@ -4,15 +4,23 @@
 
 mod assemble;
 mod delta;
+mod generate;
 mod model;
 mod profile;
 mod request;
+mod size;
+mod wiretap;
 
 pub use assemble::{Assembled, Assembler, Limits as AssembleLimits, RawCall};
-pub use delta::{CallStart, Delta, Finish, FinishReason, ResponseInfo};
+pub use delta::{
+    CallStart, Delta, Finish, FinishReason, RateLimits, RateWindow, ResponseInfo, Restart, Warning,
+    WarningKind,
+};
 pub use model::{Model, ModelSlot, ModelSource};
 pub use profile::Profile;
-pub use request::{Params, Request, ToolChoice};
+pub use request::{Effort, Output, OutputSchema, Params, PromptCache, ReasoningParams, Request, ToolChoice};
+pub use size::Size;
+pub use wiretap::{Exchange, Wiretap};
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -20,7 +28,7 @@ use async_trait::async_trait;
 use futures_util::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, ErrorKind, Result, RunId, SessionId};
+use crate::{Error, ErrorKind, RequestId, Result, RunId, SessionId};
 
 /// A reply on its way: deltas, or the error that ends it.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
@@ -29,8 +37,9 @@ pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
 ///
 /// # Contract
 /// - [`Provider::stream`] returns once the service has accepted the request or refused it; a refusal is an `Err`
-///   whose kind and retry status are set.
-/// - The stream ends after one [`Delta::Finish`]. A stream that ends without one was cut off: the caller reports it.
+///   whose kind and retry status are set. A layer that tries again may return earlier and give the last refusal as
+///   the stream's error.
+/// - What came before a [`Delta::Restart`] is void. The stream ends after one [`Delta::Finish`]. A stream that ends without one was cut off: the caller reports it.
 /// - Dropping the stream or the future aborts the call and frees the connection.
 /// - Secrets never appear in errors, `Debug` output or deltas.
 /// - Before connecting, an implementation asks [`CallContext::check_host`].
@@ -76,17 +85,46 @@ pub struct CallContext {
     pub egress: Egress,
     /// The call is of no use after this long, measured from its start.
     pub timeout: Option<Duration>,
+    /// Names the call in events and logs; all its attempts share it.
+    pub request: RequestId,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// Is shown what goes over the wire.
+    pub wiretap: Option<Arc<dyn Wiretap>>,
 }
 
 impl CallContext {
     /// A context outside any run.
     #[must_use]
     pub fn new() -> Self {
-        Self::within(CancellationToken::new())
+        Self::within(CancellationToken::new(), RequestId::generate())
     }
 
-    pub(crate) fn within(cancel: CancellationToken) -> Self {
-        Self { cancel, session: None, run: None, egress: Egress::Any, timeout: None }
+    pub(crate) fn within(cancel: CancellationToken, request: RequestId) -> Self {
+        Self {
+            cancel,
+            session: None,
+            run: None,
+            egress: Egress::Any,
+            timeout: None,
+            request,
+            attempt: 1,
+            wiretap: None,
+        }
+    }
+
+    /// The context of attempt number `attempt` of the same call.
+    #[must_use]
+    pub fn with_attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self
+    }
+
+    /// Shows `wiretap` what goes over the wire.
+    #[must_use]
+    pub fn with_wiretap(mut self, wiretap: Arc<dyn Wiretap>) -> Self {
+        self.wiretap = Some(wiretap);
+        self
     }
 
     /// Narrows where the call may connect to.

@@ -3,7 +3,7 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use super::{DeltaStream, Params, Profile, Provider, Request};
-use crate::{Money, Result, Usage, message::History, provider::CallContext};
+use crate::{Money, Result, Usage, layers::Layer, message::History, provider::CallContext};
 
 /// A handle on a model. Cloning shares it.
 ///
@@ -24,7 +24,7 @@ struct Inner {
     provider: Arc<dyn Provider>,
     provider_name: Arc<str>,
     name: Arc<str>,
-    profile: Profile,
+    profile: Arc<Profile>,
     params: Arc<Params>,
 }
 
@@ -35,15 +35,15 @@ impl Model {
             provider_name: provider.name().into(),
             provider,
             name: name.into(),
-            profile: Profile::default(),
+            profile: Arc::default(),
             params: Arc::default(),
         }))
     }
 
     /// The same model with facts about it.
     #[must_use]
-    pub fn with_profile(mut self, profile: Profile) -> Self {
-        Arc::make_mut(&mut self.0).profile = profile;
+    pub fn with_profile(mut self, profile: impl Into<Arc<Profile>>) -> Self {
+        Arc::make_mut(&mut self.0).profile = profile.into();
         self
     }
 
@@ -55,11 +55,12 @@ impl Model {
         self
     }
 
-    /// The same model behind a layer: a provider that wraps this one's.
+    /// The same model behind a layer: a provider that wraps this one's. The layer added last is asked first; the
+    /// order matters, see [`crate::layers`].
     #[must_use]
-    pub fn layer(mut self, wrap: impl FnOnce(Arc<dyn Provider>) -> Arc<dyn Provider>) -> Self {
+    pub fn layer(mut self, layer: impl Layer) -> Self {
         let inner = Arc::make_mut(&mut self.0);
-        inner.provider = wrap(Arc::clone(&inner.provider));
+        inner.provider = layer.layer(Arc::clone(&inner.provider));
         inner.provider_name = inner.provider.name().into();
         self
     }
@@ -84,7 +85,7 @@ impl Model {
 
     /// What is known about the model.
     #[must_use]
-    pub fn profile(&self) -> &Profile {
+    pub fn profile(&self) -> &Arc<Profile> {
         &self.0.profile
     }
 
@@ -97,7 +98,8 @@ impl Model {
     /// A request of `messages` to this model with its default parameters.
     #[must_use]
     pub fn request(&self, messages: History) -> Request {
-        Request::with_shared(Arc::clone(&self.0.name), messages, Arc::clone(&self.0.params))
+        let (params, profile) = (Arc::clone(&self.0.params), Arc::clone(&self.0.profile));
+        Request::with_shared(Arc::clone(&self.0.name), messages, params, profile)
     }
 
     /// Starts a call.
@@ -113,10 +115,10 @@ impl Model {
         (*self.0.provider).stream(request, cx)
     }
 
-    /// What `usage` costs at this model's prices; `None` when either is unknown.
+    /// What `usage` costs: the provider's own figure, else at this model's prices; `None` when neither is known.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<Money> {
-        self.0.profile.prices.as_ref()?.cost(usage)
+        usage.cost.or_else(|| self.0.profile.prices.as_ref()?.cost(usage))
     }
 }
 

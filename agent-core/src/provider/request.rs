@@ -1,10 +1,11 @@
 //! What is asked of a model, in provider-neutral terms.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Profile;
 use crate::{message::History, tool::ToolSpec};
 
 /// One model call. Cheap to clone: history and tools are shared.
@@ -21,25 +22,38 @@ pub struct Request {
     pub tools: Arc<[ToolSpec]>,
     /// Whether it may, must or must not call one.
     pub tool_choice: ToolChoice,
+    /// The form of the reply.
+    pub output: Output,
     /// Sampling and limits.
     pub params: Arc<Params>,
+    /// What is known about the model, for wires that must ask differently for different models. It is not part of
+    /// what is asked.
+    #[serde(skip)]
+    pub profile: Arc<Profile>,
 }
 
 impl Request {
     /// A request of `messages` to `model`, with nothing else set.
     #[must_use]
     pub fn new(model: impl Into<Arc<str>>, messages: History) -> Self {
-        Self::with_shared(model.into(), messages, Arc::default())
+        Self::with_shared(model.into(), messages, Arc::default(), Arc::default())
     }
 
-    pub(crate) fn with_shared(model: Arc<str>, messages: History, params: Arc<Params>) -> Self {
+    pub(crate) fn with_shared(
+        model: Arc<str>,
+        messages: History,
+        params: Arc<Params>,
+        profile: Arc<Profile>,
+    ) -> Self {
         Self {
             model,
             instructions: Arc::default(),
             messages,
             tools: Arc::default(),
             tool_choice: ToolChoice::Auto,
+            output: Output::Text,
             params,
+            profile,
         }
     }
 
@@ -61,6 +75,20 @@ impl Request {
     #[must_use]
     pub fn with_tool_choice(mut self, choice: ToolChoice) -> Self {
         self.tool_choice = choice;
+        self
+    }
+
+    /// The same request for a reply of this form.
+    #[must_use]
+    pub fn with_output(mut self, output: impl Into<Output>) -> Self {
+        self.output = output.into();
+        self
+    }
+
+    /// The same request with facts about its model.
+    #[must_use]
+    pub fn with_profile(mut self, profile: impl Into<Arc<Profile>>) -> Self {
+        self.profile = profile.into();
         self
     }
 
@@ -86,6 +114,101 @@ pub enum ToolChoice {
     Required,
     /// A call of this tool.
     Tool(String),
+}
+
+/// The form that a reply is asked for.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Output {
+    /// As the model likes.
+    #[default]
+    Text,
+    /// Some JSON value.
+    Json,
+    /// JSON that follows a schema.
+    Schema(Arc<OutputSchema>),
+}
+
+impl From<OutputSchema> for Output {
+    fn from(schema: OutputSchema) -> Self {
+        Self::Schema(Arc::new(schema))
+    }
+}
+
+/// The schema that a reply should follow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OutputSchema {
+    /// A name for it: letters, digits, `_` and `-`, at most 64.
+    pub name: String,
+    /// What it describes, for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// JSON Schema, draft 2020-12. A wire translates it into what its service takes.
+    pub schema: Value,
+    /// Whether the service should enforce it.
+    pub strict: bool,
+}
+
+impl OutputSchema {
+    /// An enforced schema.
+    #[must_use]
+    pub fn new(name: impl Into<String>, schema: Value) -> Self {
+        Self { name: name.into(), description: None, schema, strict: true }
+    }
+}
+
+/// How much a model reasons before it answers. A wire translates between effort and budget where its service knows
+/// only one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReasoningParams {
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+    /// At most so many tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
+    /// Whether the reasoning, or its summary, should come with the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub show: Option<bool>,
+}
+
+impl From<Effort> for ReasoningParams {
+    fn from(effort: Effort) -> Self {
+        Self { effort: Some(effort), ..Self::default() }
+    }
+}
+
+/// How much a model reasons, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Effort {
+    /// Not at all.
+    None,
+    /// As little as the model can.
+    Minimal,
+    /// A little.
+    Low,
+    /// What the task needs.
+    Medium,
+    /// A lot.
+    High,
+    /// As much as the model can.
+    Max,
+}
+
+/// How long the service should keep the prompt for the next call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PromptCache {
+    /// For some minutes, the service's shortest.
+    Short,
+    /// For an hour or more, the service's longest.
+    Long,
 }
 
 /// Sampling and limits of a call. An absent value is left out of the request (CM18).
@@ -119,6 +242,21 @@ pub struct Params {
     /// Whether several tool calls may come in one reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
+    /// How much the model reasons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningParams>,
+    /// Marks tools, instructions and conversation for the service's prompt cache, where it wants marks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<PromptCache>,
+    /// Calls of one key are sent to the same cache, where the service takes such a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_key: Option<String>,
+    /// Whether services should enforce the tools' schemas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict_tools: Option<bool>,
+    /// For the service's own records. `user_id` is the end user, in a form that names nobody.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
     /// Added to the request body as it is, for what only this service knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Value>,
@@ -140,6 +278,13 @@ impl Params {
         }
         self.seed = self.seed.or(defaults.seed);
         self.parallel_tool_calls = self.parallel_tool_calls.or(defaults.parallel_tool_calls);
+        self.reasoning = self.reasoning.or(defaults.reasoning);
+        self.cache = self.cache.or(defaults.cache);
+        self.cache_key = self.cache_key.or_else(|| defaults.cache_key.clone());
+        self.strict_tools = self.strict_tools.or(defaults.strict_tools);
+        for (key, value) in &defaults.metadata {
+            self.metadata.entry(key.clone()).or_insert_with(|| value.clone());
+        }
         self.extra = self.extra.or_else(|| defaults.extra.clone());
         self
     }

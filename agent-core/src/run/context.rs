@@ -19,7 +19,7 @@ use super::{
     Task, ToolCalls,
 };
 use crate::{
-    Clock, Error, ErrorKind, Result, RunId, SessionId, Timestamp,
+    Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
     agent::Agent,
     digest::Digest,
     event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
@@ -162,8 +162,8 @@ impl RunContext {
         self.0.env.clock.now()
     }
 
-    pub(crate) fn call_context(&self) -> CallContext {
-        let mut cx = CallContext::within(self.0.cancel.clone()).with_egress(self.0.env.egress);
+    pub(crate) fn call_context(&self, request: RequestId) -> CallContext {
+        let mut cx = CallContext::within(self.0.cancel.clone(), request).with_egress(self.0.env.egress);
         cx.session = Some(self.session().clone());
         cx.run = Some(self.run());
         cx
@@ -355,6 +355,7 @@ impl Child {
 
 /// What [`RunContext::wait_any`] saw.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "made once per wait and taken apart at once")]
 pub enum Waited {
     /// A child ended.
     Ended {

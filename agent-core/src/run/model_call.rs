@@ -13,9 +13,12 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
-    Error, ErrorKind, Result, Timestamp,
-    event::{EffectKey, Event, ModelFinished, ModelStarted, Warning},
-    provider::{Assembled, Assembler, Delta, DeltaStream, FinishReason},
+    Error, ErrorKind, Money, RequestId, Result, Timestamp, Usage,
+    event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, Warning},
+    provider::{
+        Assembled, Assembler, Delta, DeltaStream, FinishReason, Model, Restart, Warning as Unhonoured,
+        WarningKind,
+    },
     tool::check_call,
 };
 
@@ -40,10 +43,12 @@ pub(crate) async fn perform(
     let started = cx.clock();
     let step = call.step;
     let model = call.model.clone();
+    let request = RequestId::generate();
     let start = ModelStarted {
         step,
         provider: Arc::clone(model.provider_name()),
         model: Arc::clone(model.name()),
+        request: Some(request),
         key,
     };
     let seq = local.stage_at(cx, started, Event::ModelStarted(Arc::new(start)));
@@ -52,7 +57,8 @@ pub(crate) async fn perform(
     let mut assembler = Assembler::default();
     let offered = call.offered.clone();
     let repair = call.repair.clone();
-    let streamed = reply(cx, call, seq, started, &mut assembler).await;
+    let notes = Notes { local, key, step, request };
+    let streamed = reply(cx, call, seq, started, &mut assembler, &notes).await;
     let (reply, error) = match streamed {
         Ok(()) if assembler.is_finished() => (assembler.finish()?, None),
         Ok(()) => (assembler.abort(FinishReason::Error), Some(Assembler::cut_off())),
@@ -61,9 +67,9 @@ pub(crate) async fn perform(
         }
         Err(error) => (assembler.abort(FinishReason::Error), Some(error)),
     };
-    report_losses(local, cx, &reply);
-    let (usage, finish) = (reply.usage, reply.finish.clone());
-    let (response, answered) = (reply.response_id.clone(), reply.model.clone());
+    report_losses(local, cx, &reply, request);
+    let (usage, wasted, finish) = (reply.usage, reply.wasted, reply.finish.clone());
+    let (info, attempt) = (reply.info.clone(), reply.restarts.last().map_or(1, |restart| restart.attempt));
     let cut_off = error.is_some();
     let ended = cx.clock();
     let message = reply.into_message_with(|mut raw| {
@@ -76,11 +82,15 @@ pub(crate) async fn perform(
     let finished = ModelFinished {
         step,
         message: Arc::new(message),
-        cost: model.cost(&usage),
+        cost: cost(&model, &usage, &wasted),
         finish,
         usage,
-        model: answered,
-        response,
+        wasted,
+        model: info.model,
+        response: info.id,
+        service_request: info.request,
+        request: Some(request),
+        attempt,
         micros: u64::try_from(ended.since(started).as_micros()).unwrap_or(u64::MAX),
         error: error.as_ref().map(Error::record),
         key,
@@ -90,13 +100,37 @@ pub(crate) async fn perform(
     error.map_or(Ok(Observation::Model(finished)), Err)
 }
 
-fn report_losses(local: &LocalEffects, cx: &RunContext, reply: &Assembled) {
-    let warn = |text: String| local.stage(cx, Event::Warning(Arc::new(Warning { text })));
-    for warning in &reply.warnings {
-        warn(warning.to_string());
-    }
+/// What a failed attempt used is paid for too.
+fn cost(model: &Model, usage: &Usage, wasted: &Usage) -> Option<Money> {
+    let cost = model.cost(usage)?;
+    if wasted.is_unknown() { Some(cost) } else { Some(cost + model.cost(wasted)?) }
+}
+
+fn report_losses(local: &LocalEffects, cx: &RunContext, reply: &Assembled, request: RequestId) {
+    let warn = |warning: Unhonoured| {
+        local.stage(cx, Event::Warning(Arc::new(Warning { warning, request: Some(request) })));
+    };
+    reply.warnings.iter().cloned().for_each(warn);
     if reply.dropped_calls > 0 {
-        warn(format!("the model made too many tool calls at once; {} were left out", reply.dropped_calls));
+        let text =
+            format!("the model made too many tool calls at once; {} were left out", reply.dropped_calls);
+        warn(Unhonoured::new(WarningKind::Reply, "tool_calls", text));
+    }
+}
+
+/// Puts down what happens on the way to a reply.
+struct Notes<'a> {
+    local: &'a LocalEffects,
+    key: Option<EffectKey>,
+    step: u32,
+    request: RequestId,
+}
+
+impl Notes<'_> {
+    fn restarted(&self, cx: &RunContext, restart: &Restart) {
+        let Self { local, key, step, request } = *self;
+        let restart = restart.clone();
+        local.stage(cx, Event::ModelRestarted(Arc::new(ModelRestarted { step, request, restart, key })));
     }
 }
 
@@ -107,11 +141,12 @@ async fn reply(
     seq: u64,
     started: Timestamp,
     assembler: &mut Assembler,
+    notes: &Notes<'_>,
 ) -> Result<()> {
     if cx.cancellation().is_cancelled() {
         return Err(Error::cancelled());
     }
-    let call_cx = cx.call_context();
+    let call_cx = cx.call_context(notes.request);
     let mut patience = Patience { cx, silence: call.silence, cancelled: None, timer: None };
     let ModelCall { model, request, .. } = *call;
     let mut start = model.stream(request, &call_cx);
@@ -121,8 +156,17 @@ async fn reply(
     })
     .await?;
     drop(start);
-    let mut pump =
-        Pump { cx, seq, assembler, stream, burst: Vec::new(), at: started, has_text: false, moved: false };
+    let mut pump = Pump {
+        cx,
+        notes,
+        seq,
+        assembler,
+        stream,
+        burst: Vec::new(),
+        at: started,
+        has_text: false,
+        moved: false,
+    };
     std::future::poll_fn(|task| match pump.poll(task) {
         Poll::Pending => {
             let moved = std::mem::take(&mut pump.moved);
@@ -163,6 +207,7 @@ impl Patience<'_> {
 /// Moves deltas from the stream to the assembler and to whoever watches.
 struct Pump<'a> {
     cx: &'a RunContext,
+    notes: &'a Notes<'a>,
     seq: u64,
     assembler: &'a mut Assembler,
     stream: DeltaStream,
@@ -216,6 +261,10 @@ impl Pump<'_> {
                 *text = rest.into();
             }
             self.has_text = !text.is_empty();
+        }
+        if let Delta::Restart(restart) = delta {
+            self.has_text = false;
+            self.notes.restarted(self.cx, restart);
         }
         self.assembler.push(delta)
     }

@@ -196,6 +196,7 @@ impl SessionState {
             Event::ToolStarted(_)
             | Event::ToolFinished(_)
             | Event::ModelStarted(_)
+            | Event::ModelRestarted(_)
             | Event::ChildStarted(_)
             | Event::ChildFinished(_)
             | Event::Warning(_)
@@ -232,10 +233,10 @@ impl SessionState {
     }
 
     fn reply(&mut self, seq: u64, reply: &ModelFinished) {
-        self.head.usage += reply.usage;
+        self.head.usage += reply.usage + reply.wasted;
         self.head.cost = self.head.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
         if let Some(run) = &mut self.run {
-            run.usage += reply.usage;
+            run.usage += reply.usage + reply.wasted;
             run.cost = run.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
             run.steps += 1;
         }

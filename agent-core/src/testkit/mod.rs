@@ -9,6 +9,7 @@ mod clock;
 mod live;
 mod provider;
 pub mod store;
+pub mod stream;
 mod tools;
 
 pub use clock::PausedClock;

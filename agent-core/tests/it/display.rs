@@ -5,7 +5,7 @@ use std::sync::Arc;
 use entourage_core::{
     ErrorKind, RunId, SessionId, Timestamp,
     event::{Envelope, Event, Origin},
-    provider::{Delta, FinishReason},
+    provider::{Delta, FinishReason, Warning, WarningKind},
     testkit::{FakeTool, Script, ScriptedProvider},
     tool::Access,
 };
@@ -27,7 +27,7 @@ fn shown(text: &str) -> Option<char> {
 #[tokio::test]
 async fn attack_44_no_event_of_a_hostile_run_commands_the_terminal() {
     let step = Script::new()
-        .delta(Delta::Warning(EVIL.into()))
+        .delta(Delta::Warning(Box::new(Warning::new(WarningKind::Other, EVIL, EVIL))))
         .delta(Delta::Reasoning(EVIL.into()))
         .call("look", &json!({"path": EVIL}))
         .call("bad", &json!({}))

@@ -7,8 +7,8 @@ use entourage_core::{
     agent::Agent,
     event::{Event, FORMAT},
     message::{
-        Arguments, Content, History, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall,
-        ToolResult,
+        Arguments, Content, History, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, Signature,
+        ToolCall, ToolResult,
     },
     run::Status,
     session::{SessionFilter, SessionStatus},
@@ -35,7 +35,10 @@ fn every_part() -> Vec<Part> {
         Part::Text(String::new()),
         Part::Text("naïve \u{1F600} \u{202e} \u{0} \\u0041 \r\n\t\"".into()),
         Part::Reasoning(Reasoning::new("hm", None)),
-        Part::Reasoning(Reasoning::new("", Some("c2ln+/=".into()))),
+        Part::Reasoning(Reasoning::new(
+            "",
+            Some(Signature::new("wire", "c2ln+/=").with_item(json!({"id": "rs_1"}))),
+        )),
         Part::Refusal("I decline".into()),
         Part::Media(named),
         Part::Media(media),
@@ -121,7 +124,11 @@ fn cd01_the_other_events_round_trip_from_their_stored_form() {
             "approval_decided",
             r#"{"id":"s.3$$0","decision":"deny","digest":"00112233445566778899aabbccddeeff"}"#,
         ),
-        ("warning", r#"{"text":"no top_k"}"#),
+        ("warning", r#"{"about":"setting","subject":"top_k","text":"no top_k"}"#),
+        (
+            "model_restarted",
+            r#"{"step":2,"request":"0190a0b0-0000-7000-8000-000000000000","restart":{"attempt":2,"error":{"kind":"overloaded","retry":"temporary","message":"busy"},"delay":{"secs":5,"nanos":0}}}"#,
+        ),
         ("run_paused", r#"{"pause":{"approval":"s.3$$0"}}"#),
         ("run_paused", r#"{"pause":{"signal":{"name":"go","until":5}}}"#),
         (

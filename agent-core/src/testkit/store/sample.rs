@@ -7,7 +7,8 @@ use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     event::{Envelope, Event, Origin},
     message::{
-        Arguments, Content, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, ToolCall, ToolResult,
+        Arguments, Content, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, Signature, ToolCall,
+        ToolResult,
     },
     session::{
         Batch, Columns, ReadRange, Row, SessionFilter, SessionHead, SessionInfo, SessionRecord, SharedStore,
@@ -123,6 +124,7 @@ pub(super) fn message(role: Role) -> Checked<Message> {
     // The spacing, the order and the escapes of arguments are the model's and stay.
     let arguments = Arguments::parse("{ \"b\" : 1.0e2, \"a\":\"\\u00e9\\ud83d\\ude80\",\t\"a \":[ null ] }")?;
     let call = ToolCall::new("call_1", ODD, arguments);
+    let signature = Signature::new("wire", "c2ln").with_item(serde_json::json!({ "id": ODD }));
     let mut malformed = ToolCall::new("", "", Arguments::empty());
     malformed.malformed = Some(ODD.to_owned());
     let mut picture = Media::new("image/png", MediaSource::Base64("iVBORw0KGgo=".to_owned()));
@@ -134,7 +136,7 @@ pub(super) fn message(role: Role) -> Checked<Message> {
         vec![
             Part::Text(ODD.to_owned()),
             Part::Text(String::new()),
-            Part::Reasoning(Reasoning::new(ODD, Some("c2ln".to_owned()))),
+            Part::Reasoning(Reasoning::new(ODD, Some(signature))),
             Part::Reasoning(Reasoning::new("", None)),
             Part::Refusal(ODD.to_owned()),
             Part::Media(picture),
@@ -170,12 +172,23 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
     let samples = [
         ("run_started", format!(r#"{{"format":1,"agent":{odd},"prompt":{user}}}"#)),
         ("run_resumed", r#"{"count":4294967295}"#.to_owned()),
-        ("model_started", format!(r#"{{"step":1,"provider":{odd},"model":{odd},"key":{key}}}"#)),
+        (
+            "model_started",
+            format!(r#"{{"step":1,"provider":{odd},"model":{odd},"request":"{run}","key":{key}}}"#),
+        ),
+        (
+            "model_restarted",
+            format!(
+                r#"{{"step":1,"request":"{run}","restart":{{"attempt":2,"error":{error},
+                "delay":{{"secs":5,"nanos":1}},"provider":{odd},"model":{odd}}},"key":{key}}}"#
+            ),
+        ),
         (
             "model_finished",
             format!(
                 r#"{{"step":1,"message":{assistant},"finish":{{"reason":"tool_calls","raw":{odd}}},"usage":{usage},
-                "cost":9223372036854775807,"model":{odd},"response":{odd},"micros":1,"error":{error},"key":{key}}}"#
+                "cost":9223372036854775807,"model":{odd},"response":{odd},"service_request":{odd},
+                "request":"{run}","attempt":3,"wasted":{usage},"micros":1,"error":{error},"key":{key}}}"#
             ),
         ),
         (
@@ -205,7 +218,7 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
         ("wait_started", format!(r#"{{"until":-1,"signal":{odd},"key":{key}}}"#)),
         ("observed", format!(r#"{{"value":{{"deep":[[[{odd}]]]}},"key":{key}}}"#)),
         ("signal_received", format!(r#"{{"name":{odd},"value":null}}"#)),
-        ("warning", format!(r#"{{"text":{odd}}}"#)),
+        ("warning", format!(r#"{{"about":"media","subject":{odd},"text":{odd},"request":"{run}"}}"#)),
         ("run_paused", format!(r#"{{"pause":{{"signal":{{"name":{odd},"until":5}}}}}}"#)),
         ("run_finished", format!(r#"{{"outcome":{outcome}}}"#)),
     ];
@@ -243,6 +256,7 @@ mod tests {
                 Event::RunStarted(_)
                 | Event::RunResumed(_)
                 | Event::ModelStarted(_)
+                | Event::ModelRestarted(_)
                 | Event::ModelFinished(_)
                 | Event::ToolStarted(_)
                 | Event::ToolFinished(_)
@@ -259,6 +273,6 @@ mod tests {
                 Event::Delta(_) | Event::Progress(_) => panic!("{} is not stored", event.kind()),
             }
         }
-        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 16);
+        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 17);
     }
 }

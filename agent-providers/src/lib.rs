@@ -6,7 +6,12 @@
 //! | `openai_chat` | chat completions: OpenAI's first wire, spoken by most services and local servers |
 //! | `vendor` | the known services, as data |
 //! | `env` | finding a model from environment variables and local servers |
-//! | `http` | what the wires share: connections, event streams, refusals turned into errors |
+//! | `catalog` | what is known about models before they are asked: windows, abilities, prices |
+//! | `http` | what the wires share: connections, event streams, limits, refusals turned into errors |
+//! | `body` | what the wires share: request bodies, assembled from bytes |
+//! | `framing`, `json` | what the wires share: replies cut into frames, and JSON that forgives wrong types |
+//! | `stream` | what the wires share: a connection's bytes through a decoder |
+//! | `media` | what the wires share: files that can be passed on, and notes for the others |
 //!
 //! A wire is three things: `encode` (a request to bytes, pure), `decode` (bytes to deltas, pure, cut anywhere) and a
 //! provider that puts both on a connection. This crate never imports tools or stores, and decides nothing
@@ -14,12 +19,29 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod body;
+#[cfg(feature = "http")]
+pub mod catalog;
 #[cfg(feature = "openai-chat")]
 pub mod env;
 #[cfg(feature = "http")]
-#[cfg_attr(not(feature = "openai-chat"), allow(dead_code, unused_imports, reason = "it serves the wires"))]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod framing;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod http;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod json;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod media;
 #[cfg(feature = "openai-chat")]
 pub mod openai_chat;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod stream;
 #[cfg(feature = "openai-chat")]
 pub mod vendor;

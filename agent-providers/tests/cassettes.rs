@@ -58,7 +58,7 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Decoded {
             Delta::Text(text) => decoded.text += &text,
             Delta::Reasoning(text) => decoded.reasoning += &text,
             Delta::Refusal(text) => decoded.refusal += &text,
-            Delta::ReasoningSignature(text) => decoded.signatures.push(text.into()),
+            Delta::ReasoningSignature(signature) => decoded.signatures.push(signature.data),
             Delta::ToolCallStart(call) => calls.push((call.index, call.name.to_string(), String::new())),
             Delta::ToolCallArguments { index, text } => {
                 calls.iter_mut().find(|call| call.0 == index).unwrap().2 += &text;

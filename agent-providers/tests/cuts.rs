@@ -191,7 +191,7 @@ fn usage_comes_wherever_services_put_it_and_follows_or_precedes_one_finish() {
     items.into_iter().for_each(|item| assembler.push(&item.unwrap()).unwrap());
     let reply = assembler.finish().unwrap();
     assert_eq!((reply.usage.input, reply.usage.output), (Some(7), Some(3)));
-    assert_eq!((reply.response_id.as_deref(), reply.model.as_deref()), (Some("r1"), Some("m")));
+    assert_eq!((reply.info.id.as_deref(), reply.info.model.as_deref()), (Some("r1"), Some("m")));
 
     let last = |data: &str| {
         let items = decode([sse(&[&delta(r#""content":"x""#), data, "[DONE]"]).as_bytes()]);

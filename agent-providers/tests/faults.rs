@@ -121,6 +121,25 @@ async fn a_reply_streams_and_the_request_is_as_it_should_be() {
 }
 
 #[tokio::test]
+async fn what_the_headers_say_comes_first() {
+    let head = STREAM.replace(
+        "\r\n\r\n",
+        "\r\nx-request-id: req-7\r\nx-ratelimit-remaining-tokens: 9\r\nx-ratelimit-reset-tokens: 6m0s\r\n\r\n",
+    );
+    let (url, server) = answer([&head, HELLO, STOP].concat()).await;
+    let items = collect(&url).await.unwrap();
+    server.await.unwrap();
+    let Delta::Response(info) = items[0].as_ref().unwrap() else { panic!("{:?}", items[0]) };
+    assert_eq!(info.request.as_deref(), Some("req-7"));
+    let tokens = info.limits.as_ref().unwrap().tokens;
+    assert_eq!(
+        (tokens.limit, tokens.remaining, tokens.reset),
+        (None, Some(9), Some(Duration::from_secs(360)))
+    );
+    assert_eq!(items[1].as_ref().unwrap(), &Delta::Text("Hello".into()));
+}
+
+#[tokio::test]
 async fn a_refused_connection_names_the_address_and_the_fix() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use entourage_core::{
     Error, ErrorKind, Result, Retry,
-    provider::{CallContext, Egress},
+    provider::{CallContext, Delta, Egress, RateLimits, ResponseInfo},
 };
 use futures_util::{Stream, StreamExt};
 use reqwest::{
@@ -23,7 +23,7 @@ use reqwest::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Failing, Failure, Redactor, headers};
+use super::{Failing, Failure, Redactor, headers, limits};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -36,8 +36,37 @@ pub(crate) struct Settings {
     pub(crate) base_url: String,
     pub(crate) vendor: String,
     pub(crate) key: Option<SecretString>,
+    pub(crate) auth: Auth,
+    /// Headers of the caller's choice; each replaces one of ours of the same name.
     pub(crate) headers: Vec<(String, SecretString)>,
     pub(crate) allow_insecure: bool,
+}
+
+/// How a key is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Auth {
+    /// `Authorization: Bearer …`.
+    #[default]
+    Bearer,
+    /// The bare key in a header of this name, such as `x-api-key`.
+    Header(&'static str),
+}
+
+/// What is asked of a service: a path below its base address, and what goes with it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Target<'a> {
+    /// Path segments. Each is escaped, so a name with a slash in it must be split by who knows what the slash means.
+    pub(crate) path: &'a [&'a str],
+    /// Added to the query of the base address, which may have its own value of a name and then keeps it.
+    pub(crate) query: &'a [(&'a str, &'a str)],
+    /// Headers of the wire. Those of [`Settings::headers`] with the same name go before them.
+    pub(crate) headers: &'a [(&'static str, &'a str)],
+}
+
+impl<'a> Target<'a> {
+    pub(crate) fn path(path: &'a [&'a str]) -> Self {
+        Self { path, ..Self::default() }
+    }
 }
 
 /// A checked address with its headers and connections. Cloning shares the connections.
@@ -87,14 +116,14 @@ impl Endpoint {
         &self.base
     }
 
-    /// Sends `body` to `path` below the base address and returns once the service has accepted it.
-    pub(crate) async fn post(&self, path: &[&str], body: Vec<u8>, cx: &CallContext) -> Result<Reply> {
-        self.send(Method::POST, path, Some(body), cx).await
+    /// Sends `body` to `target` and returns once the service has accepted it.
+    pub(crate) async fn post(&self, target: Target<'_>, body: Vec<u8>, cx: &CallContext) -> Result<Reply> {
+        self.send(Method::POST, target, Some(body), cx).await
     }
 
-    /// Reads at most `limit` bytes from `path` below the base address.
-    pub(crate) async fn get(&self, path: &[&str], limit: usize, cx: &CallContext) -> Result<Vec<u8>> {
-        let mut reply = self.send(Method::GET, path, None, cx).await?;
+    /// Reads at most `limit` bytes from `target`.
+    pub(crate) async fn get(&self, target: Target<'_>, limit: usize, cx: &CallContext) -> Result<Vec<u8>> {
+        let mut reply = self.send(Method::GET, target, None, cx).await?;
         let mut body = Vec::new();
         while let Some(piece) = reply.next().await {
             body.extend_from_slice(&piece?);
@@ -110,16 +139,13 @@ impl Endpoint {
     async fn send(
         &self,
         method: Method,
-        path: &[&str],
+        target: Target<'_>,
         body: Option<Vec<u8>>,
         cx: &CallContext,
     ) -> Result<Reply> {
         cx.check_host(self.base.host_str().unwrap_or_default())?;
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        let mut request = self.client.request(method, url).headers(self.headers.clone());
+        let mut request =
+            self.client.request(method, self.url(target)).headers(self.headers_with(target.headers)?);
         if let Some(body) = body {
             request = request.body(body);
         }
@@ -131,12 +157,37 @@ impl Endpoint {
         let response = request.send().await.map_err(|error| self.unreachable(&failing, error))?;
         failing.request_id = headers::request_id(response.headers()).map(|id| failing.quote(&id));
         if response.status().is_success() {
-            return Ok(Reply { body: Box::pin(response.bytes_stream()), failing });
+            let limits = limits::limits(response.headers(), SystemTime::now());
+            return Ok(Reply { limits, body: Box::pin(response.bytes_stream()), failing });
         }
         if response.status().is_redirection() {
             return Err(self.redirected(&failing, &response));
         }
         Err(refusal(&failing, response).await)
+    }
+
+    fn url(&self, target: Target<'_>) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(target.path);
+        }
+        for (name, value) in target.query {
+            if !self.base.query_pairs().any(|(known, _)| known == *name) {
+                url.query_pairs_mut().append_pair(name, value);
+            }
+        }
+        url
+    }
+
+    fn headers_with(&self, more: &[(&'static str, &str)]) -> Result<HeaderMap> {
+        let mut headers = self.headers.clone();
+        for (name, value) in more {
+            let key = header_name(name)?;
+            if !headers.contains_key(&key) {
+                headers.insert(key, HeaderValue::from_str(value).map_err(|_| bad_header(name))?);
+            }
+        }
+        Ok(headers)
     }
 
     fn unreachable(&self, failing: &Failing, error: reqwest::Error) -> Error {
@@ -220,20 +271,30 @@ fn header_map(settings: &Settings) -> Result<HeaderMap> {
     map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     map.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
     if let Some(key) = &settings.key {
-        let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret())).map_err(|_| {
+        let (name, value) = match settings.auth {
+            Auth::Bearer => (AUTHORIZATION, HeaderValue::try_from(format!("Bearer {}", key.expose_secret()))),
+            Auth::Header(name) => (header_name(name)?, HeaderValue::try_from(key.expose_secret())),
+        };
+        let mut value = value.map_err(|_| {
             config("the API key holds characters that no header can carry; was it copied with a line break?")
         })?;
         value.set_sensitive(true);
-        map.insert(AUTHORIZATION, value);
-    }
-    for (name, value) in &settings.headers {
-        let wrong = || config(format!("the header `{}` has an invalid name or value", name.escape_debug()));
-        let name = HeaderName::try_from(name.as_str()).map_err(|_| wrong())?;
-        let mut value = HeaderValue::try_from(value.expose_secret()).map_err(|_| wrong())?;
-        value.set_sensitive(true);
         map.insert(name, value);
     }
+    for (name, value) in &settings.headers {
+        let mut value = HeaderValue::try_from(value.expose_secret()).map_err(|_| bad_header(name))?;
+        value.set_sensitive(true);
+        map.insert(header_name(name)?, value);
+    }
     Ok(map)
+}
+
+fn header_name(name: &str) -> Result<HeaderName> {
+    HeaderName::try_from(name).map_err(|_| bad_header(name))
+}
+
+fn bad_header(name: &str) -> Error {
+    config(format!("the header `{}` has an invalid name or value", name.escape_debug()))
 }
 
 async fn refusal(failing: &Failing, response: reqwest::Response) -> Error {
@@ -264,6 +325,17 @@ async fn refusal(failing: &Failing, response: reqwest::Response) -> Error {
 pub(crate) struct Reply {
     body: Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>,
     pub(crate) failing: Failing,
+    limits: Option<RateLimits>,
+}
+
+impl Reply {
+    /// What the headers said about the call: its id, and what is left of the account's limits.
+    pub(crate) fn info(&self) -> Option<Delta> {
+        let mut info = ResponseInfo::default();
+        info.request = self.failing.request_id.as_deref().map(Into::into);
+        info.limits = self.limits.map(Box::new);
+        (info != ResponseInfo::default()).then(|| Delta::Response(Box::new(info)))
+    }
 }
 
 impl Stream for Reply {
@@ -321,5 +393,43 @@ mod tests {
         assert!(endpoint("http://[::1]:80/v1", Some("k"), false).is_ok());
         assert!(endpoint("https://host/v1", Some("k"), false).is_ok());
         assert_eq!(endpoint("https://host/v1", Some("a\nb"), false).unwrap_err().kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn a_key_is_sent_as_the_wire_wants_it() {
+        let headers = |auth| {
+            let key = Some("k-secret".to_owned().into());
+            let base_url = "https://host/v1".to_owned();
+            Endpoint::new(Settings { base_url, key, auth, ..Settings::default() }).unwrap().headers
+        };
+        let bearer = headers(Auth::Bearer);
+        assert_eq!(bearer.get("authorization").unwrap(), "Bearer k-secret");
+        let header = headers(Auth::Header("x-api-key"));
+        assert_eq!(
+            (header.get("x-api-key").unwrap().as_bytes(), header.get("authorization")),
+            (&b"k-secret"[..], None)
+        );
+        assert!(header.get("x-api-key").unwrap().is_sensitive());
+    }
+
+    #[test]
+    fn a_target_adds_to_the_address_and_never_replaces_what_the_caller_chose() {
+        let base_url = "https://host/v1/?alt=json&k=v".to_owned();
+        let headers = vec![("X-Version".to_owned(), "theirs".to_owned().into())];
+        let known = Endpoint::new(Settings { base_url, headers, ..Settings::default() }).unwrap();
+        let target = Target {
+            path: &["models", "a/b:stream"],
+            query: &[("alt", "sse"), ("x", "1 2")],
+            headers: &[("x-version", "ours"), ("x-other", "ours")],
+        };
+        assert_eq!(known.url(target).as_str(), "https://host/v1/models/a%2Fb:stream?alt=json&k=v&x=1+2");
+        let headers = known.headers_with(target.headers).unwrap();
+        assert_eq!(
+            (headers.get("x-version").unwrap(), headers.get("x-other").unwrap()),
+            (&"theirs".parse().unwrap(), &"ours".parse().unwrap())
+        );
+        assert_eq!(known.headers_with(&[("x-bad", "a\nb")]).unwrap_err().kind(), ErrorKind::Config);
+        let plain = endpoint("https://host/v1", None, false).unwrap();
+        assert_eq!(plain.url(Target::path(&["a"])).as_str(), "https://host/v1/a");
     }
 }

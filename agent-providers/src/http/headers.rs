@@ -1,4 +1,4 @@
-//! What response headers say about a refusal.
+//! What response headers say about the request and about a refusal.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
 
 /// The service's id of the request, for its support.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
-    ["x-request-id", "request-id", "apim-request-id"]
+    ["x-request-id", "request-id", "apim-request-id", "mistral-correlation-id"]
         .into_iter()
         .find_map(|name| text(headers, name))
         .map(|id| id.chars().take(200).collect())
@@ -30,7 +30,8 @@ pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     text(headers, "x-should-retry")?.parse().ok()
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+/// The header's text; `None` when it is absent or no text.
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     Some(headers.get(name)?.to_str().ok()?.trim())
 }
 

@@ -1,13 +1,16 @@
-//! What the wires share: the connection, event streams, and refusals turned into errors.
+//! What the wires share: the connection, event streams, limits, and refusals turned into errors.
 //!
 //! Nothing here knows what a wire's JSON means beyond the shapes in which services report failures.
 
 mod client;
 mod failure;
 mod headers;
+mod limits;
+mod refusal;
 mod secret;
 pub(crate) mod sse;
 
-pub(crate) use client::{Endpoint, Reply, Settings};
-pub(crate) use failure::{Failing, Failure, says_something};
+pub(crate) use client::{Auth, Endpoint, Reply, Settings, Target};
+pub(crate) use failure::Failure;
+pub(crate) use refusal::Failing;
 pub(crate) use secret::Redactor;

@@ -1,25 +1,28 @@
 //! Bytes of a reply in, deltas out: a pure machine that knows no connection.
 //!
-//! It reads event streams and whole JSON bodies, told apart by their first byte, since some services answer a request
-//! for a stream with one. It must give the same deltas wherever the bytes are cut.
+//! It reads event streams and whole JSON bodies, since some services answer a request for a stream with one. It must
+//! give the same deltas wherever the bytes are cut.
 
 use std::{borrow::Cow, collections::VecDeque};
 
 use entourage_core::{
     Error, ErrorKind, Result, Usage,
+    message::Signature,
     provider::{Delta, Finish, FinishReason, ResponseInfo},
 };
-use serde_json::value::RawValue;
 
 use super::{
     Dialect,
     calls::Calls,
-    wire::{Choice, Chunk, Content, Maybe, Said, WireUsage},
+    encode::WIRE,
+    wire::{Choice, Chunk, Content, Said, WireUsage},
 };
-use crate::http::{Failing, Failure, sse};
-
-/// Largest body that is not a stream.
-const MAX_BODY: usize = 16 << 20;
+use crate::{
+    framing::{Frame, Framing},
+    http::{Failing, Failure},
+    json::{self, Maybe},
+    stream::Decode,
+};
 
 /// Decodes one reply.
 ///
@@ -37,19 +40,8 @@ const MAX_BODY: usize = 16 << 20;
 /// ```
 #[derive(Debug)]
 pub struct Decoder {
-    form: Form,
-    sse: sse::Parser,
-    body: Vec<u8>,
+    framing: Framing,
     reply: Reply,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Unknown,
-    Events,
-    Body,
-    /// Nothing more is read: it broke a bound, or is no reply at all.
-    Refused,
 }
 
 impl Decoder {
@@ -60,69 +52,24 @@ impl Decoder {
     }
 
     pub(crate) fn reporting(dialect: Dialect, failing: Failing) -> Self {
-        Self {
-            form: Form::Unknown,
-            sse: sse::Parser::default(),
-            body: Vec::new(),
-            reply: Reply::new(dialect, failing),
-        }
+        Self { framing: Framing::events_or_body(), reply: Reply::new(dialect, failing) }
     }
 
     /// Takes in the next bytes, cut anywhere.
     pub fn push(&mut self, bytes: &[u8]) {
-        let mut bytes = bytes;
-        if self.form == Form::Unknown {
-            // Some services keep a connection alive with white space before the body.
-            let blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(byte);
-            let Some(start) = bytes.iter().position(|byte| !blank(byte)) else { return };
-            bytes = bytes.get(start..).unwrap_or_default();
-            self.form = match bytes.first() {
-                Some(b'{' | b'[') => Form::Body,
-                Some(b'<') => {
-                    self.refuse("the model's service answered with a web page; check the base URL, it often ends in /v1");
-                    return;
-                }
-                _ => Form::Events,
-            };
-        }
-        match self.form {
-            Form::Events => {
-                let reply = &mut self.reply;
-                if let Err(error) = self.sse.push(bytes, |event| reply.event(event)) {
-                    self.form = Form::Refused;
-                    self.reply.out.push_back(Err(error));
-                }
-            }
-            Form::Body if self.body.len().saturating_add(bytes.len()) <= MAX_BODY => {
-                self.body.extend_from_slice(bytes);
-            }
-            Form::Body => {
-                self.form = Form::Refused;
-                self.body = Vec::new();
-                let error = self.reply.failing.error(ErrorKind::TooLarge, "the reply is larger than 16 MiB");
-                self.reply.out.push_back(Err(error));
-            }
-            Form::Unknown | Form::Refused => {}
+        let reply = &mut self.reply;
+        if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
+            self.reply.broken(error);
         }
     }
 
     /// The bytes have ended. Without a reason from the service and without its mark of the end, no
     /// [`Delta::Finish`] is made up: the reply was cut off.
     pub fn finish(&mut self) {
-        match self.form {
-            Form::Events => {
-                let reply = &mut self.reply;
-                if let Err(error) = self.sse.finish(|event| reply.event(event)) {
-                    self.reply.out.push_back(Err(error));
-                }
-            }
-            Form::Body => {
-                let body = std::mem::take(&mut self.body);
-                self.reply.whole(&body);
-            }
-            Form::Unknown | Form::Refused => {}
+        let reply = &mut self.reply;
+        if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
+            self.reply.broken(error);
         }
-        self.form = Form::Refused;
         self.reply.end(false);
     }
 
@@ -149,10 +96,27 @@ impl Decoder {
     pub fn is_done(&self) -> bool {
         self.reply.ended
     }
+}
 
-    fn refuse(&mut self, text: &'static str) {
-        self.form = Form::Refused;
-        self.reply.out.push_back(Err(self.reply.failing.error(ErrorKind::Protocol, text)));
+impl Decode for Decoder {
+    fn push(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+
+    fn finish(&mut self) {
+        self.finish();
+    }
+
+    fn pop(&mut self) -> Option<Result<Delta>> {
+        self.pop()
+    }
+
+    fn has_finish(&self) -> bool {
+        self.has_finish()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done()
     }
 }
 
@@ -188,17 +152,18 @@ impl Reply {
         }
     }
 
-    fn event(&mut self, event: sse::Event<'_>) {
-        let data = event.data.trim_ascii();
-        if self.ended || data.is_empty() {
+    fn frame(&mut self, frame: Frame<'_>) {
+        if self.ended {
             return;
         }
-        if data == b"[DONE]" {
+        if frame.whole {
+            self.whole(frame.data);
+        } else if frame.data == b"[DONE]" {
             self.end(true);
-        } else if event.name == b"error" {
-            self.failed(&Failure::from_body(data));
+        } else if frame.name == b"error" {
+            self.failed(&Failure::from_body(frame.data));
         } else {
-            self.json(data, true);
+            self.json(frame.data, true);
         }
     }
 
@@ -215,39 +180,25 @@ impl Reply {
 
     /// Reads one JSON text; says whether there was a choice in it.
     fn json(&mut self, data: &[u8], streamed: bool) -> bool {
-        match serde_json::from_slice(data) {
-            Ok(chunk) => self.chunk(chunk, data, streamed),
-            Err(_) => {
-                // Broken UTF-8 costs a replacement character, not the reply.
-                let text = String::from_utf8_lossy(data);
-                match serde_json::from_str(&text) {
-                    Ok(chunk) => self.chunk(chunk, text.as_bytes(), streamed),
-                    Err(error) => {
-                        self.unreadable(&text, &error);
-                        false
-                    }
-                }
+        let mut mended = String::new();
+        match json::read(data, &mut mended) {
+            Ok((chunk, read)) => self.chunk(chunk, read, streamed),
+            Err(error) => {
+                self.out.push_back(Err(self.failing.unreadable(data, &error)));
+                false
             }
         }
-    }
-
-    fn unreadable(&mut self, text: &str, error: &serde_json::Error) {
-        let start: String = self.failing.quote(text).chars().take(200).collect();
-        // The parser's own text quotes what it read.
-        let error = self.failing.quote(&error.to_string());
-        let text = format!("{} sent what is no JSON ({error}): {start}", self.failing.vendor);
-        self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
     }
 
     fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], streamed: bool) -> bool {
         self.identify(chunk.id.filled(), chunk.model.filled());
         let found = chunk.choices.first.is_some();
-        let mut failure = chunk.error.and_then(reported);
+        let mut failure = chunk.error.and_then(Failure::reported);
         if failure.is_none() && chunk.object.as_str() == "error" {
             failure = Some(Failure::from_body(data));
         }
         if let Some(choice) = chunk.choices.first {
-            failure = failure.or_else(|| choice.error.and_then(reported));
+            failure = failure.or_else(|| choice.error.and_then(Failure::reported));
             self.choice(choice, streamed);
         }
         for usage in [chunk.usage.0, chunk.x_groq.0.and_then(|groq| groq.usage.0)].into_iter().flatten() {
@@ -287,13 +238,13 @@ impl Reply {
 
     fn said(&mut self, said: Said<'_>) -> Result<()> {
         let fields = [said.reasoning_content, said.reasoning, said.thinking];
-        if let Some(text) = fields.into_iter().find_map(super::wire::Text::filled) {
+        if let Some(text) = fields.into_iter().find_map(json::Text::filled) {
             self.say(text, Delta::Reasoning);
         }
         for detail in said.reasoning_details.0 {
             for sealed in [detail.signature, detail.data] {
                 if let Some(text) = sealed.filled() {
-                    self.out.push_back(Ok(Delta::ReasoningSignature(text.into())));
+                    self.out.push_back(Ok(Delta::signature(Signature::new(WIRE, text))));
                 }
             }
         }
@@ -346,6 +297,10 @@ impl Reply {
         }
     }
 
+    fn broken(&mut self, error: Error) {
+        self.out.push_back(Err(self.failing.sign(error)));
+    }
+
     fn failed(&mut self, failure: &Failure) {
         self.out.push_back(Err(self.failing.refused(failure, None)));
     }
@@ -373,11 +328,6 @@ impl Reply {
         self.ended = true;
         self.out.push_back(Ok(Delta::Finish(Box::new(finish))));
     }
-}
-
-fn reported(error: &RawValue) -> Option<Failure> {
-    let value = serde_json::from_str(error.get()).ok()?;
-    crate::http::says_something(&value).then(|| Failure::from_json(&value))
 }
 
 fn reason(raw: &str) -> FinishReason {

@@ -1,18 +1,18 @@
-//! A request as this wire's JSON, assembled by hand from bytes.
-//!
-//! Each message is serialized once and its bytes are kept in the message; a body is those bytes joined. So the
-//! messages of a request are a byte prefix of the next one's, which is what prompt caches need, and a long
-//! conversation costs a copy of its bytes per call, nothing more.
+//! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
 
 use entourage_core::{
     message::{Content, Media, Message, Part, Role, ToolResult},
-    provider::{Params, Request, ToolChoice},
+    provider::{Params, Request, ToolChoice, Warning, WarningKind},
     tool::ToolSpec,
 };
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Dialect, media};
+use crate::{
+    body::{Body, finite, put},
+    media::describe,
+};
 
 /// The name under which messages keep their bytes.
 pub(super) const WIRE: &str = "openai-chat";
@@ -28,10 +28,15 @@ pub fn encode(request: &Request, dialect: Dialect) -> Vec<u8> {
     encode_with_tools(request, dialect, &encode_tools(&request.tools))
 }
 
-/// What the service cannot honour of a request, in words for the caller.
-pub(super) fn warnings(request: &Request, dialect: Dialect, vendor: &str) -> Option<Box<str>> {
-    (request.params.top_k.is_some() && !dialect.top_k)
-        .then(|| format!("{vendor} does not know `top_k`; it was left out").into())
+/// What the service cannot honour of a request.
+pub(super) fn warnings(request: &Request, dialect: Dialect, vendor: &str) -> Option<Warning> {
+    (request.params.top_k.is_some() && !dialect.top_k).then(|| {
+        Warning::new(
+            WarningKind::Setting,
+            "top_k",
+            format!("{vendor} does not know `top_k`; it was left out"),
+        )
+    })
 }
 
 /// The `tools` array. It seldom changes between calls, so the caller keeps it.
@@ -60,79 +65,20 @@ pub(super) fn encode_with_tools(request: &Request, dialect: Dialect, tools: &[u8
     let messages: Vec<_> =
         request.messages.iter().map(|message| message.encoded(WIRE, encode_message)).collect();
     let size: usize = messages.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
-    let mut body = Body {
-        out: Vec::with_capacity(
-            size.saturating_add(tools.len()).saturating_add(request.instructions.len()).saturating_add(1_024),
-        ),
-        extra: request.params.extra.as_ref().and_then(Value::as_object),
-    };
-    body.out.push(b'{');
+    let mut instructions = Vec::new();
+    put_text(&mut instructions, "system", &request.instructions);
+    let room = size.saturating_add(tools.len()).saturating_add(instructions.len()).saturating_add(1_024);
+    let mut body = Body::new(room, request.params.extra.as_ref(), &FIXED);
     body.field("model", &*request.model);
     if !request.tools.is_empty() {
         body.raw("tools", tools);
         tool_choice(&mut body, &request.tool_choice, request.params.parallel_tool_calls);
     }
     params(&mut body, &request.params, dialect);
-    for (key, value) in body.extra.into_iter().flatten() {
-        if !FIXED.contains(&key.as_str()) && !value.is_null() {
-            body.put_field(key, value);
-        }
-    }
-    body.out.extend_from_slice(b"\"stream\":true,\"messages\":[");
-    if !request.instructions.is_empty() {
-        put(&mut body.out, &json!({"role": "system", "content": &*request.instructions}));
-        body.out.push(b',');
-    }
-    for message in messages.iter().filter(|bytes| !bytes.is_empty()) {
-        body.out.extend_from_slice(message);
-        body.out.push(b',');
-    }
-    body.out.pop_if(|last| *last == b',');
-    body.out.extend_from_slice(b"]}");
-    body.out
-}
-
-struct Body<'a> {
-    out: Vec<u8>,
-    extra: Option<&'a Map<String, Value>>,
-}
-
-impl Body<'_> {
-    /// Writes a field of ours, unless `extra` has its own.
-    fn field(&mut self, key: &str, value: &(impl Serialize + ?Sized)) {
-        if self.extra.is_none_or(|extra| !extra.contains_key(key)) {
-            self.put_field(key, value);
-        }
-    }
-
-    fn optional(&mut self, key: &str, value: Option<impl Serialize>) {
-        if let Some(value) = value {
-            self.field(key, &value);
-        }
-    }
-
-    fn raw(&mut self, key: &str, json: &[u8]) {
-        if self.extra.is_none_or(|extra| !extra.contains_key(key)) {
-            put(&mut self.out, key);
-            self.out.push(b':');
-            self.out.extend_from_slice(json);
-            self.out.push(b',');
-        }
-    }
-
-    fn put_field(&mut self, key: &str, value: &(impl Serialize + ?Sized)) {
-        put(&mut self.out, key);
-        self.out.push(b':');
-        put(&mut self.out, value);
-        self.out.push(b',');
-    }
-}
-
-/// Appends JSON. Writing strings, numbers and trees of them into memory cannot fail.
-fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    if serde_json::to_writer(&mut *out, value).is_err() {
-        out.extend_from_slice(b"null");
-    }
+    body.extra();
+    body.field("stream", &true);
+    body.array("messages", std::iter::once(&*instructions).chain(messages.iter().map(|bytes| &**bytes)));
+    body.finish()
 }
 
 fn tool_choice(body: &mut Body<'_>, choice: &ToolChoice, parallel: Option<bool>) {
@@ -149,7 +95,6 @@ fn tool_choice(body: &mut Body<'_>, choice: &ToolChoice, parallel: Option<bool>)
 }
 
 fn params(body: &mut Body<'_>, params: &Params, dialect: Dialect) {
-    let finite = |number: Option<f64>| number.filter(|number| number.is_finite());
     body.optional("temperature", finite(params.temperature));
     body.optional("top_p", finite(params.top_p));
     body.optional("top_k", params.top_k.filter(|_| dialect.top_k));
@@ -262,9 +207,9 @@ fn results(out: &mut Vec<u8>, message: &Message) {
 fn result_text(result: &ToolResult, shown: &mut Vec<Value>) -> String {
     let mut show = |file: &Media| match media::part(file) {
         Ok(part) => {
-            let from = format!("{} returned by the tool `{}`:", media::describe(file), result.name);
+            let from = format!("{} returned by the tool `{}`:", describe(file), result.name);
             shown.extend([json!({"type": "text", "text": from}), part]);
-            format!("[{}: see the next message of the user]", media::describe(file))
+            format!("[{}: see the next message of the user]", describe(file))
         }
         Err(note) => note,
     };

@@ -9,7 +9,6 @@ mod dialect;
 mod encode;
 mod media;
 mod models;
-mod stream;
 mod usage;
 mod wire;
 
@@ -24,19 +23,19 @@ pub use encode::encode;
 
 pub(crate) use models::choose as choose_model;
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
     Result,
     provider::{CallContext, Delta, DeltaStream, Model, Provider, Request},
-    tool::ToolSpec,
 };
 
-use crate::http::Endpoint;
+use crate::{
+    body::KeptTools,
+    http::{Endpoint, Target},
+    stream::Deltas,
+};
 
 /// A model name that stands for whatever the server has: it is asked once for its list, and a model of that very
 /// name, else the first one, is taken. An empty name does the same.
@@ -59,13 +58,7 @@ struct Inner {
     endpoint: Endpoint,
     dialect: Dialect,
     default_model: models::DefaultModel,
-    tools: Mutex<Option<EncodedTools>>,
-}
-
-/// The tools of the last call with their bytes: the next call most likely offers the same.
-struct EncodedTools {
-    tools: Arc<[ToolSpec]>,
-    bytes: Arc<[u8]>,
+    tools: KeptTools,
 }
 
 impl OpenAiChat {
@@ -76,7 +69,7 @@ impl OpenAiChat {
 
     fn new(endpoint: Endpoint, dialect: Dialect) -> Self {
         let default_model = models::DefaultModel::default();
-        Self(Arc::new(Inner { endpoint, dialect, default_model, tools: Mutex::new(None) }))
+        Self(Arc::new(Inner { endpoint, dialect, default_model, tools: KeptTools::default() }))
     }
 
     /// A handle on the model that the service knows as `name` (see [`DEFAULT_MODEL`]).
@@ -94,18 +87,7 @@ impl OpenAiChat {
     }
 
     fn tools(&self, request: &Request) -> Arc<[u8]> {
-        if request.tools.is_empty() {
-            return Arc::default();
-        }
-        let mut kept = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
-            Some(known) if Arc::ptr_eq(&known.tools, &request.tools) => Arc::clone(&known.bytes),
-            _ => {
-                let bytes: Arc<[u8]> = encode::encode_tools(&request.tools).into();
-                *kept = Some(EncodedTools { tools: Arc::clone(&request.tools), bytes: Arc::clone(&bytes) });
-                bytes
-            }
-        }
+        self.0.tools.get(&request.tools, false, encode::encode_tools)
     }
 }
 
@@ -124,9 +106,10 @@ impl Provider for OpenAiChat {
         let warning = encode::warnings(&request, *dialect, endpoint.vendor());
         // The history may be large and shared; nobody needs this snapshot while the reply comes.
         drop(request);
-        let reply = endpoint.post(&["chat", "completions"], body, cx).await?;
+        let reply = endpoint.post(Target::path(&["chat", "completions"]), body, cx).await?;
         let decoder = Decoder::reporting(*dialect, reply.failing.clone());
-        Ok(Box::pin(stream::Deltas::new(reply, decoder, warning.map(Delta::Warning))))
+        let first = warning.map(|warning| Delta::Warning(Box::new(warning))).into_iter().chain(reply.info());
+        Ok(Box::pin(Deltas::new(reply, decoder, first)))
     }
 }
 

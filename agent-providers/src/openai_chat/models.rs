@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::DEFAULT_MODEL;
-use crate::http::Endpoint;
+use crate::http::{Endpoint, Target};
 
 /// Largest list of models that is read; the largest catalogues have some thousand entries of a few hundred bytes.
 const MAX_LIST: usize = 8 << 20;
@@ -19,7 +19,7 @@ impl DefaultModel {
     /// The server's model. Asked again at the next call when the server could not say.
     pub(super) async fn resolve(&self, endpoint: &Endpoint, cx: &CallContext) -> Result<Arc<str>> {
         let ask = || async {
-            let body = endpoint.get(&["models"], MAX_LIST, cx).await?;
+            let body = endpoint.get(Target::path(&["models"]), MAX_LIST, cx).await?;
             choose(&body).ok_or_else(|| {
                 Error::new(
                     ErrorKind::NotFound,

@@ -1,39 +1,60 @@
-//! A reply on its way: the connection's bytes through the decoder.
+//! A reply on its way: the connection's bytes through a wire's decoder.
+//!
+//! Which bytes mean what is the decoder's business; here is only when to read, when to stop, and what a break means.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
     task::{Context, Poll},
 };
 
-use entourage_core::{Result, provider::Delta};
+use entourage_core::{Error, Result, provider::Delta};
 use futures_util::Stream;
 
-use super::Decoder;
 use crate::http::Reply;
+
+/// Bytes of one reply in, deltas out. It must give the same deltas wherever the bytes are cut.
+pub(crate) trait Decode {
+    /// Takes in the next bytes, cut anywhere.
+    fn push(&mut self, bytes: &[u8]);
+
+    /// The bytes have ended. A reply that was cut off gets no finish.
+    fn finish(&mut self);
+
+    /// The next delta, or the next error; `None` until more bytes come.
+    fn pop(&mut self) -> Option<Result<Delta>>;
+
+    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
+    fn has_finish(&self) -> bool;
+
+    /// Whether the reply is complete; what comes after is not read.
+    fn is_done(&self) -> bool;
+}
 
 /// Ends after the first error, or after the finish. Dropping it closes the connection.
 #[derive(Debug)]
-pub(super) struct Deltas {
+pub(crate) struct Deltas<D> {
     /// `None` once nothing more is read.
     reply: Option<Reply>,
-    decoder: Decoder,
-    first: Option<Delta>,
+    decoder: D,
+    first: VecDeque<Delta>,
     failed: bool,
 }
 
-impl Deltas {
-    pub(super) fn new(reply: Reply, decoder: Decoder, first: Option<Delta>) -> Self {
-        Self { reply: Some(reply), decoder, first, failed: false }
+impl<D> Deltas<D> {
+    /// `first` is handed out before anything of the reply: warnings, and what the headers said.
+    pub(crate) fn new(reply: Reply, decoder: D, first: impl IntoIterator<Item = Delta>) -> Self {
+        Self { reply: Some(reply), decoder, first: first.into_iter().collect(), failed: false }
     }
 
-    fn fail(&mut self, error: entourage_core::Error) -> Poll<Option<Result<Delta>>> {
+    fn fail(&mut self, error: Error) -> Poll<Option<Result<Delta>>> {
         self.failed = true;
         self.reply = None;
         Poll::Ready(Some(Err(error)))
     }
 }
 
-impl Stream for Deltas {
+impl<D: Decode + Unpin> Stream for Deltas<D> {
     type Item = Result<Delta>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -41,7 +62,7 @@ impl Stream for Deltas {
         if this.failed {
             return Poll::Ready(None);
         }
-        if let Some(delta) = this.first.take() {
+        if let Some(delta) = this.first.pop_front() {
             return Poll::Ready(Some(Ok(delta)));
         }
         loop {

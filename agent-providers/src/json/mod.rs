@@ -1,0 +1,161 @@
+//! What wires read JSON with: types that forgive a service its wrong types.
+//!
+//! A field of an unexpected type counts as absent here, it never fails the whole; only what is no JSON fails. Texts are
+//! borrowed from the bytes where they can be. Nothing here may know a wire or decide what a field means.
+//!
+//! A wire's structs derive `Deserialize` with `#[serde(default)]`, mark borrowing fields with `#[serde(borrow)]`, and
+//! are built of these types only.
+
+mod scalar;
+mod tree;
+
+pub(crate) use scalar::{Arguments, Count, Flag, Text};
+pub(crate) use tree::{List, Maybe, Raw, RawList};
+
+use serde::{
+    Deserialize,
+    de::{IgnoredAny, MapAccess, SeqAccess},
+};
+
+/// Reads one JSON text, and says which bytes it was read from: `data`, or `data` with broken UTF-8 replaced, for which
+/// `mended` gives the room. Broken UTF-8 costs a replacement character, not the reply.
+///
+/// # Errors
+/// The parser's own, for what is no JSON.
+pub(crate) fn read<'a, T: Deserialize<'a>>(
+    data: &'a [u8],
+    mended: &'a mut String,
+) -> serde_json::Result<(T, &'a [u8])> {
+    if let Ok(value) = serde_json::from_slice(data) {
+        return Ok((value, data));
+    }
+    *mended = String::from_utf8_lossy(data).into_owned();
+    let mended: &'a str = mended;
+    Ok((serde_json::from_str(mended)?, mended.as_bytes()))
+}
+
+/// The rest of a lenient [`serde::de::Visitor`]: each of the types named counts as absent, as null does. A visitor says
+/// itself what it does with the others, so that none is forgotten.
+macro_rules! otherwise {
+    ($($method:ident($type:ty))*) => {
+        fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+            f.write_str("any JSON")
+        }
+        fn visit_unit<E: ::serde::de::Error>(self) -> ::std::result::Result<Self::Value, E> {
+            Ok(Self::Value::default())
+        }
+        $(fn $method<E: ::serde::de::Error>(self, _: $type) -> ::std::result::Result<Self::Value, E> {
+            Ok(Self::Value::default())
+        })*
+    };
+}
+pub(crate) use otherwise;
+
+/// Reads past an array that counts as absent.
+pub(crate) fn skip_seq<'de, A: SeqAccess<'de>, T: Default>(mut seq: A) -> Result<T, A::Error> {
+    while seq.next_element::<IgnoredAny>()?.is_some() {}
+    Ok(T::default())
+}
+
+/// Reads past an object that counts as absent.
+pub(crate) fn skip_map<'de, A: MapAccess<'de>, T: Default>(mut map: A) -> Result<T, A::Error> {
+    while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+    Ok(T::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct All<'a> {
+        #[serde(borrow)]
+        text: Text<'a>,
+        #[serde(borrow)]
+        arguments: Arguments<'a>,
+        count: Count,
+        flag: Flag,
+        #[serde(borrow)]
+        maybe: Maybe<Inner<'a>>,
+        #[serde(borrow)]
+        list: List<Inner<'a>>,
+        #[serde(borrow)]
+        raw: Raw<'a>,
+        #[serde(borrow)]
+        raws: RawList<'a>,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Inner<'a> {
+        #[serde(borrow)]
+        name: Text<'a>,
+        #[serde(borrow)]
+        item: Raw<'a>,
+    }
+
+    fn all(json: &str) -> All<'_> {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_value_of_any_type_is_read_or_counts_as_absent() {
+        for value in [
+            "null",
+            "true",
+            "1",
+            "-1",
+            "1.5",
+            "1e300",
+            "\"t\"",
+            "[]",
+            "[1,{\"name\":2}]",
+            "{}",
+            "{\"a\":[1]}",
+        ] {
+            for field in ["text", "arguments", "count", "flag", "maybe", "list", "raw", "raws"] {
+                let json = format!(r#"[{{"{field}":{value}}},{{"text":"after"}}]"#);
+                let read: Vec<All<'_>> = serde_json::from_str(&json).unwrap();
+                assert_eq!(read.last().unwrap().text.as_str(), "after", "{json}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_the_right_type_are_kept() {
+        let read = all(
+            r#"{"text":"t\u00e9","arguments":{"a":1},"count":3.0,"flag":true,"maybe":{"name":"n","item":{ "x": 1 }},
+                "list":[null,{"name":"a"},7,{"name":"b"}],"raw":{ "b" : 2, "a" : 1 },"raws":[{ "i":1 },"s",null]}"#,
+        );
+        assert_eq!((read.text.as_str(), &*read.arguments.0, read.count.0), ("té", r#"{"a":1}"#, Some(3)));
+        assert!(read.flag.is_true());
+        let inner = read.maybe.0.unwrap();
+        assert_eq!((inner.name.as_str(), inner.item.get()), ("n", Some(r#"{ "x": 1 }"#)));
+        let names: Vec<_> = read.list.0.iter().map(|inner| inner.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(read.raw.get(), Some(r#"{ "b" : 2, "a" : 1 }"#));
+        let raws: Vec<_> = read.raws.0.iter().filter_map(|raw| raw.get()).collect();
+        assert_eq!(raws, [r#"{ "i":1 }"#, "\"s\"", "null"]);
+        assert_eq!(all(r#"{"raws":{"i":1}}"#).raws.0.len(), 1);
+        assert_eq!(all(r#"{"raws":"none"}"#).raws.0.len(), 0);
+        assert_eq!(all(r#"{"list":{"name":"one"}}"#).list.0.len(), 1);
+        assert_eq!(all(r#"{"raw":null}"#).raw.get(), None);
+    }
+
+    #[test]
+    fn what_was_kept_raw_can_be_read_later() {
+        let read = all(r#"{"raw":{"name":"n"},"raws":[3]}"#);
+        assert_eq!(read.raw.read::<Inner<'_>>().unwrap().name.as_str(), "n");
+        assert_eq!(read.raw.value(), Some(serde_json::json!({"name": "n"})));
+        assert!(read.raws.0.first().unwrap().read::<Maybe<Inner<'_>>>().unwrap().0.is_none());
+    }
+
+    #[test]
+    fn broken_utf8_costs_a_character_and_broken_json_everything() {
+        let mut room = String::new();
+        let (value, from) = read::<All<'_>>(b"{\"text\":\"a\xFFb\"}", &mut room).unwrap();
+        assert_eq!((value.text.as_str(), from), ("a\u{fffd}b", "{\"text\":\"a\u{fffd}b\"}".as_bytes()));
+        assert!(read::<All<'_>>(b"{\"text\":", &mut String::new()).is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! Files on their way to a model: which can be passed on at all, and the notes that stand for the others.
+//!
+//! A file that cannot be shown never ends a run: the model is told in its place. Which media types a service takes, and
+//! in what form, is its wire's business.
+
+use entourage_core::message::{Media, MediaSource};
+
+/// Where a file's content is, checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source<'a> {
+    /// Padded base64.
+    Inline(&'a str),
+    /// An `http` or `https` address.
+    Url(&'a str),
+}
+
+/// The content of `media`, or the note that stands for it when no service could be given it.
+pub(crate) fn source(media: &Media) -> Result<Source<'_>, String> {
+    match &media.source {
+        MediaSource::Base64(data) if is_base64(data) => Ok(Source::Inline(data)),
+        MediaSource::Base64(_) => Err(left_out(media, "its base64 text is broken")),
+        MediaSource::Url(url) if url.starts_with("https://") || url.starts_with("http://") => {
+            Ok(Source::Url(url))
+        }
+        MediaSource::Url(_) => Err(left_out(media, "only http and https addresses are passed on")),
+        _ => Err(not_shown(media)),
+    }
+}
+
+/// The note for a file that this wire has no form for.
+pub(crate) fn not_shown(media: &Media) -> String {
+    left_out(media, "this service cannot be shown such a file")
+}
+
+/// The note for a file that is left out because of `why`.
+pub(crate) fn left_out(media: &Media, why: &str) -> String {
+    format!("[{}: left out, {why}]", describe(media))
+}
+
+/// Media type and name, for people and models.
+pub(crate) fn describe(media: &Media) -> String {
+    match &media.name {
+        Some(name) => format!("{} {name}", media.mime),
+        None => media.mime.clone(),
+    }
+}
+
+/// Whether the text is padded base64; services answer broken text with an error that ends the run.
+pub(crate) fn is_base64(text: &str) -> bool {
+    let body = text.trim_end_matches('=');
+    let padding = text.len().saturating_sub(body.len());
+    !text.is_empty()
+        && text.len().is_multiple_of(4)
+        && padding <= 2
+        && body.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_base64_and_web_addresses_are_passed_on() {
+        for (text, fine) in
+            [("aGk=", true), ("aGkh", true), ("", false), ("aGk", false), ("a===", false), ("a-_=", false)]
+        {
+            assert_eq!(is_base64(text), fine, "{text}");
+        }
+        let media = |source| Media::new("image/png", source);
+        let inline = media(MediaSource::Base64("aGk=".into()));
+        assert_eq!(source(&inline), Ok(Source::Inline("aGk=")));
+        let url = media(MediaSource::Url("https://h/i".into()));
+        assert_eq!(source(&url), Ok(Source::Url("https://h/i")));
+        let mut file = media(MediaSource::Url("file:///etc/x".into()));
+        file.name = Some("x.png".into());
+        let note = "[image/png x.png: left out, only http and https addresses are passed on]";
+        assert_eq!(source(&file), Err(note.to_owned()));
+    }
+}

@@ -1,0 +1,256 @@
+//! A wire on a connection: what every provider of this crate is made of.
+//!
+//! A wire encodes requests and decodes replies, both without I/O; the service here sends the one and reads the other.
+//! Nothing here knows a wire's JSON.
+
+use std::{fmt, sync::Arc};
+
+use entourage_core::{
+    Result,
+    provider::{CallContext, Delta, DeltaStream, Model, Profile, Request, Warning},
+    tool::ToolSpec,
+};
+
+use crate::{
+    body::KeptTools,
+    http::{Endpoint, Failing, Settings, Target},
+    models::DefaultModel,
+    stream::{Decode, Deltas},
+};
+
+pub use crate::models::DEFAULT_MODEL;
+
+/// A wire protocol, with what is particular to one service that speaks it.
+pub(crate) trait Wire: fmt::Debug + Send + Sync + Sized + 'static {
+    /// Its name: in opaque parts, in signatures and in recordings.
+    const NAME: &'static str;
+
+    /// Reads one reply.
+    type Decoder: Decode + Send + Unpin + 'static;
+
+    /// The path of the service's list of models, where it has one that can be asked for a model to take.
+    const MODELS: Option<&'static [&'static str]>;
+
+    /// Where a request goes.
+    fn address(&self, request: &Request) -> Address;
+
+    /// The tools as JSON. They seldom change between calls, so their bytes are kept.
+    fn encode_tools(&self, tools: &[ToolSpec], strict: bool) -> Vec<u8>;
+
+    /// The whole body, with what cannot be said in it. `tools` is what [`Wire::encode_tools`] gave; empty for none.
+    fn encode(&self, request: &Request, tools: &[u8], vendor: &str) -> Encoded;
+
+    /// A decoder for the reply to `request`.
+    fn decoder(&self, request: &Request, failing: Failing) -> Self::Decoder;
+
+    /// What is known of a model beyond the catalogue, from the wire alone.
+    fn profile(&self, model: &str) -> Profile;
+}
+
+/// Where a request goes: below the base address of its service.
+#[derive(Debug, Default)]
+pub(crate) struct Address {
+    pub(crate) path: Vec<String>,
+    pub(crate) query: Vec<(&'static str, String)>,
+    pub(crate) headers: Vec<(&'static str, String)>,
+}
+
+impl Address {
+    pub(crate) fn path(segments: &[&str]) -> Self {
+        Self { path: segments.iter().map(|&segment| segment.to_owned()).collect(), ..Self::default() }
+    }
+}
+
+/// A request on its way into bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Encoded {
+    pub(crate) body: Vec<u8>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// A wire at an address.
+pub(crate) struct Service<W> {
+    endpoint: Endpoint,
+    wire: W,
+    default_model: DefaultModel,
+    tools: KeptTools,
+}
+
+impl<W: Wire> Service<W> {
+    /// Checks the settings; connects to nothing.
+    pub(crate) fn new(settings: Settings, wire: W) -> Result<Self> {
+        Ok(Self {
+            endpoint: Endpoint::new(Settings { protocol: W::NAME, ..settings })?,
+            wire,
+            default_model: DefaultModel::default(),
+            tools: KeptTools::default(),
+        })
+    }
+
+    /// The service's name.
+    pub(crate) fn vendor(&self) -> &str {
+        self.endpoint.vendor()
+    }
+
+    /// The address below which calls go, without query.
+    pub(crate) fn base_url(&self) -> String {
+        let mut base = self.endpoint.base().clone();
+        base.set_query(None);
+        base.to_string()
+    }
+
+    /// What is known about the model called `name`: the catalogue first, then the wire.
+    pub(crate) fn profile(&self, name: &str) -> Profile {
+        let known = crate::catalog::Catalog::builtin().profile(self.vendor(), name).unwrap_or_default();
+        known.or(&self.wire.profile(name))
+    }
+
+    /// Starts a call.
+    pub(crate) async fn stream(&self, mut request: Request, cx: &CallContext) -> Result<DeltaStream> {
+        if let Some(path) = W::MODELS
+            && (request.model.is_empty() || &*request.model == DEFAULT_MODEL)
+        {
+            request.model = self.default_model.resolve(&self.endpoint, path, cx).await?;
+        }
+        let strict = request.params.strict_tools == Some(true);
+        let tools = self.tools.get(&request.tools, strict, |tools| self.wire.encode_tools(tools, strict));
+        let Encoded { body, warnings } = self.wire.encode(&request, &tools, self.vendor());
+        let address = self.wire.address(&request);
+        let decoder = |failing| self.wire.decoder(&request, failing);
+        let reply = self.post(&address, body, cx).await?;
+        let decoder = decoder(reply.failing.clone());
+        // The history may be large and shared; nobody needs this snapshot while the reply comes.
+        drop(request);
+        let warnings = warnings.into_iter().map(|warning| Delta::Warning(Box::new(warning)));
+        let first: Vec<_> = reply.info().into_iter().chain(warnings).collect();
+        Ok(Box::pin(Deltas::new(reply, decoder, first)))
+    }
+
+    async fn post(&self, address: &Address, body: Vec<u8>, cx: &CallContext) -> Result<crate::http::Reply> {
+        let path: Vec<_> = address.path.iter().map(String::as_str).collect();
+        let query: Vec<_> = address.query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let headers: Vec<_> = address.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        self.endpoint.post(Target { path: &path, query: &query, headers: &headers }, body, cx).await
+    }
+}
+
+impl<W: fmt::Debug> fmt::Debug for Service<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("endpoint", &self.endpoint)
+            .field("wire", &self.wire)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A model of `provider` with what is known about it.
+pub(crate) fn model<W: Wire>(
+    provider: Arc<dyn entourage_core::provider::Provider>,
+    service: &Service<W>,
+    name: Arc<str>,
+) -> Model {
+    let profile = service.profile(&name);
+    Model::new(provider, name).with_profile(profile)
+}
+
+/// Makes the public provider of a wire: a cheap handle on a [`Service`].
+macro_rules! provider {
+    ($(#[$doc:meta])* $name:ident($wire:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $name(std::sync::Arc<$crate::service::Service<$wire>>);
+
+        impl $name {
+            /// Settings for a service; the address of the wire's own service unless another is given.
+            pub fn builder() -> Builder {
+                Builder::default()
+            }
+
+            /// A handle on the model that the service knows as `name`, with what the catalogue knows about it.
+            #[must_use]
+            pub fn model(&self, name: impl Into<std::sync::Arc<str>>) -> entourage_core::provider::Model {
+                $crate::service::model(std::sync::Arc::new(self.clone()), &self.0, name.into())
+            }
+
+            /// The address below which calls go, without query.
+            #[must_use]
+            pub fn base_url(&self) -> String {
+                self.0.base_url()
+            }
+        }
+
+        #[async_trait::async_trait]
+        impl entourage_core::provider::Provider for $name {
+            fn name(&self) -> &str {
+                self.0.vendor()
+            }
+
+            async fn stream(
+                &self,
+                request: entourage_core::provider::Request,
+                cx: &entourage_core::provider::CallContext,
+            ) -> entourage_core::Result<entourage_core::provider::DeltaStream> {
+                self.0.stream(request, cx).await
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_tuple(stringify!($name)).field(&self.0).finish()
+            }
+        }
+    };
+}
+
+/// The settings that every wire's `Builder` has, which keeps them in a field `settings`, and its `Debug` without
+/// secrets.
+macro_rules! settings {
+    ($builder:ident, $($field:ident),*) => {
+        impl $builder {
+            /// The address below which the wire's paths are found, such as `http://127.0.0.1:8080/v1`. A query is kept.
+            pub fn base_url(mut self, url: impl Into<String>) -> Self {
+                self.settings.base_url = url.into();
+                self
+            }
+
+            /// The key. It appears in no error, log or `Debug` output.
+            pub fn api_key(mut self, key: impl Into<String>) -> Self {
+                self.settings.key = Some(secrecy::SecretString::from(key.into()));
+                self
+            }
+
+            /// A header for every call; it replaces one of ours of the same name. The value is treated as a secret.
+            pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+                self.settings.headers.push((name.into(), secrecy::SecretString::from(value.into())));
+                self
+            }
+
+            /// The service's name, as stored with each call. Without it: that of a known service at this host, else the
+            /// host.
+            pub fn vendor_name(mut self, name: impl Into<String>) -> Self {
+                self.settings.vendor = name.into();
+                self
+            }
+
+            /// Lets a key travel over plain `http` to another machine, which is refused otherwise.
+            pub fn allow_insecure(mut self) -> Self {
+                self.settings.allow_insecure = true;
+                self
+            }
+        }
+
+        impl std::fmt::Debug for $builder {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let headers: Vec<_> = self.settings.headers.iter().map(|(name, _)| name).collect();
+                f.debug_struct("Builder")
+                    .field("vendor", &self.settings.vendor)
+                    .field("has_key", &self.settings.key.is_some())
+                    .field("headers", &headers)
+                    $(.field(stringify!($field), &self.$field))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pub(crate) use {provider, settings};

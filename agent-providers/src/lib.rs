@@ -3,14 +3,19 @@
 //!
 //! | room | owns |
 //! |---|---|
+//! | `anthropic_messages` | messages: Anthropic's wire, spoken by llama.cpp and gateways too |
 //! | `openai_chat` | chat completions: OpenAI's first wire, spoken by most services and local servers |
+//! | `openai_responses` | responses: OpenAI's second wire, with items instead of messages |
+//! | `gemini` | generateContent: Google's Gemini API, and the same models in its cloud |
+//! | `ollama` | Ollama's own chat: models on this machine |
 //! | `vendor` | the known services, as data |
 //! | `env` | finding a model from environment variables and local servers |
 //! | `catalog` | what is known about models before they are asked: windows, abilities, prices |
 //! | `http` | what the wires share: connections, event streams, limits, refusals turned into errors |
 //! | `body` | what the wires share: request bodies, assembled from bytes |
 //! | `framing`, `json` | what the wires share: replies cut into frames, and JSON that forgives wrong types |
-//! | `stream` | what the wires share: a connection's bytes through a decoder |
+//! | `service`, `stream` | what the wires share: a wire on a connection, and the connection's bytes through a decoder |
+//! | `fresh` | what the wires share: which messages warnings speak of |
 //! | `media` | what the wires share: files that can be passed on, and notes for the others |
 //!
 //! A wire is three things: `encode` (a request to bytes, pure), `decode` (bytes to deltas, pure, cut anywhere) and a
@@ -19,16 +24,25 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "anthropic-messages")]
+pub mod anthropic_messages;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod body;
 #[cfg(feature = "http")]
 pub mod catalog;
-#[cfg(feature = "openai-chat")]
+#[cfg(feature = "http")]
+mod dialect;
+#[cfg(feature = "http")]
 pub mod env;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod framing;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod fresh;
+#[cfg(feature = "gemini")]
+pub mod gemini;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod http;
@@ -38,10 +52,23 @@ mod json;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod media;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod models;
+#[cfg(feature = "ollama")]
+pub mod ollama;
 #[cfg(feature = "openai-chat")]
 pub mod openai_chat;
+#[cfg(feature = "openai-responses")]
+pub mod openai_responses;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod schema;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod service;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod stream;
-#[cfg(feature = "openai-chat")]
+#[cfg(feature = "http")]
 pub mod vendor;

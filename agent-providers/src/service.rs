@@ -7,6 +7,7 @@ use std::{fmt, sync::Arc};
 
 use entourage_core::{
     Result,
+    message::History,
     provider::{CallContext, Delta, DeltaStream, Model, Profile, Request, Warning},
     tool::ToolSpec,
 };
@@ -18,7 +19,7 @@ use crate::{
     stream::{Decode, Deltas},
 };
 
-pub use crate::models::DEFAULT_MODEL;
+use crate::models::DEFAULT_MODEL;
 
 /// A wire protocol, with what is particular to one service that speaks it.
 pub(crate) trait Wire: fmt::Debug + Send + Sync + Sized + 'static {
@@ -80,11 +81,16 @@ impl<W: Wire> Service<W> {
     /// Checks the settings; connects to nothing.
     pub(crate) fn new(settings: Settings, wire: W) -> Result<Self> {
         Ok(Self {
-            endpoint: Endpoint::new(Settings { protocol: W::NAME, ..settings })?,
+            endpoint: Endpoint::new(settings)?,
             wire,
             default_model: DefaultModel::default(),
             tools: KeptTools::default(),
         })
+    }
+
+    /// The wire, with the habits of this service.
+    pub(crate) fn wire(&self) -> &W {
+        &self.wire
     }
 
     /// The service's name.
@@ -116,11 +122,10 @@ impl<W: Wire> Service<W> {
         let tools = self.tools.get(&request.tools, strict, |tools| self.wire.encode_tools(tools, strict));
         let Encoded { body, warnings } = self.wire.encode(&request, &tools, self.vendor());
         let address = self.wire.address(&request);
-        let decoder = |failing| self.wire.decoder(&request, failing);
-        let reply = self.post(&address, body, cx).await?;
-        let decoder = decoder(reply.failing.clone());
         // The history may be large and shared; nobody needs this snapshot while the reply comes.
-        drop(request);
+        request.messages = History::default();
+        let reply = self.post(&address, body, cx).await?;
+        let decoder = self.wire.decoder(&request, reply.failing.clone());
         let warnings = warnings.into_iter().map(|warning| Delta::Warning(Box::new(warning)));
         let first: Vec<_> = reply.info().into_iter().chain(warnings).collect();
         Ok(Box::pin(Deltas::new(reply, decoder, first)))
@@ -229,6 +234,18 @@ macro_rules! settings {
             /// host.
             pub fn vendor_name(mut self, name: impl Into<String>) -> Self {
                 self.settings.vendor = name.into();
+                self
+            }
+
+            /// Sends the key as `Authorization: Bearer …`, also where the wire has a header of its own for it.
+            pub fn bearer(mut self) -> Self {
+                self.settings.auth = $crate::http::Auth::Bearer;
+                self
+            }
+
+            /// Sends the bare key in this header, for gateways that want it so.
+            pub fn key_header(mut self, name: &'static str) -> Self {
+                self.settings.auth = $crate::http::Auth::Header(name);
                 self
             }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{Agent, check_agent_name};
 use crate::{
     Error, ErrorKind, Result,
-    context::without_media,
+    context::shown_to,
     event::Event,
     message::{History, Message},
     permission::Scope,
@@ -133,8 +133,7 @@ impl ReactAgent {
             prepare.prepare(&Step { number: step }, &mut plan);
         }
         let Prepared { model, instructions, messages, tools, tool_choice } = plan;
-        let blind = model.profile().vision == Some(false);
-        let mut request = model.request(if blind { without_media(&messages) } else { messages });
+        let mut request = model.request(shown_to(&messages, model.profile()));
         request.instructions = instructions;
         request.tools = Arc::clone(tools.specs());
         request.tool_choice = tool_choice;
@@ -256,7 +255,7 @@ impl ReactBuilder {
         self
     }
 
-    /// Sampling and limits; what is absent comes from the model.
+    /// Sampling, limits, reasoning, caching and metadata; what is absent comes from the model.
     pub fn params(mut self, params: Params) -> Self {
         self.more().params = Some(Arc::new(params));
         self

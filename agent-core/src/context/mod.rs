@@ -1,8 +1,14 @@
-//! What the model sees: repair of histories that came from elsewhere. Pure.
+//! What the model sees: repair of histories that came from elsewhere, files that it cannot take, and how full its
+//! context is. Pure.
 
+mod estimate;
+mod media;
 mod repair;
 
-pub use repair::{repair, without_media};
+pub use estimate::{ContextUsage, estimate_tokens};
+pub(crate) use estimate::{is_counted, known_cost};
+pub use media::{shown_to, without_media};
+pub use repair::repair;
 
 use crate::message::{Message, Part};
 

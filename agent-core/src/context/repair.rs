@@ -73,26 +73,6 @@ fn without_stray_parts(message: &Arc<Message>) -> Arc<Message> {
     Arc::new(Message::new(message.role(), kept))
 }
 
-/// The history without media, for a model that cannot see: each file is replaced by a short note.
-#[must_use]
-pub fn without_media(history: &History) -> History {
-    history
-        .iter()
-        .map(|message| {
-            if !message.parts().iter().any(|part| matches!(part, Part::Media(_))) {
-                return Arc::clone(message);
-            }
-            let note = |part: &Part| match part {
-                Part::Media(media) => {
-                    Part::Text(format!("[{}: not shown, this model sees no media]", media.mime))
-                }
-                other => other.clone(),
-            };
-            Arc::new(Message::new(message.role(), message.parts().iter().map(note).collect()))
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,1 +1,356 @@
-//! In the making.
+//! The same question, the same answer: finished replies kept in memory and played again.
+//!
+//! It keeps nothing between processes, and never joins two calls that run at the same time.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::{Stream, stream};
+use tokio::time::Instant;
+
+use super::{Layer, tally};
+use crate::{
+    Digest, Error, Money, Result, Usage,
+    provider::{CallContext, Delta, DeltaStream, FinishReason, Provider, Request, ResponseInfo},
+};
+
+/// Plays a reply again when exactly the same is asked.
+///
+/// A handle: clones share what is kept.
+///
+/// # Contract
+/// - The key is a digest of the provider's name and of the whole request as it is serialized: model, instructions,
+///   conversation, tools, output and parameters, metadata included. Two services of the same name whose models
+///   differ need a cache each.
+/// - A request that asks for a temperature above 0 without a seed wants another answer each time, and passes by.
+///   [`ResponseCache::only_when`] takes the place of this rule.
+/// - Kept are replies that came to their [`Delta::Finish`] for [`Stop`](FinishReason::Stop) or
+///   [`ToolCalls`](FinishReason::ToolCalls). Nothing else is: no error, nothing cut off, withheld, refused or dropped
+///   on the way.
+/// - A kept reply with tool calls asks for the same calls again, and the run judges and makes them again: the cache
+///   repeats what the model said, never what tools did. [`ResponseCache::without_tool_calls`] leaves such replies out.
+/// - A played reply has the deltas of the attempt that succeeded, as they came. Its usage has the tokens that were
+///   reported, since they say how full the context is, and a cost of 0, since nothing was asked. What was left of
+///   the account's limits is not repeated.
+/// - At most 1,000 replies and 64 MiB by default, the longest unused going first; no limit of age.
+///
+/// # Order
+/// Above everything that costs something: retry, rate limit, budget. The wrong order,
+/// `model.layer(cache).layer(budget.layer("scout"))`, makes each played reply reserve money and count as a call.
+#[derive(Clone)]
+pub struct ResponseCache {
+    kept: Arc<Mutex<Kept>>,
+    rule: Rule,
+    tool_calls: bool,
+}
+
+/// Which requests may be answered from the cache.
+#[derive(Clone)]
+enum Rule {
+    Repeatable,
+    Given(Arc<dyn Fn(&Request) -> bool + Send + Sync>),
+}
+
+impl Rule {
+    fn admits(&self, request: &Request) -> bool {
+        match self {
+            Self::Repeatable => {
+                let params = &request.params;
+                params.seed.is_some() || params.temperature.is_none_or(|temperature| temperature <= 0.0)
+            }
+            Self::Given(rule) => rule(request),
+        }
+    }
+}
+
+impl ResponseCache {
+    /// An empty cache with the default bounds.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_bounds(1_000, 64 << 20)
+    }
+
+    /// An empty cache of at most so many replies and bytes. A reply larger than all of it is not kept.
+    #[must_use]
+    pub fn with_bounds(entries: usize, bytes: usize) -> Self {
+        let kept = Kept { entries, bytes, ..Kept::default() };
+        Self { kept: Arc::new(Mutex::new(kept)), rule: Rule::Repeatable, tool_calls: true }
+    }
+
+    /// Forgets a reply this long after it came. Holds for all handles.
+    #[must_use]
+    pub fn with_max_age(self, age: Duration) -> Self {
+        self.lock().max_age = Some(age);
+        self
+    }
+
+    /// Answers and keeps only what `rule` admits, whatever its temperature.
+    #[must_use]
+    pub fn only_when(mut self, rule: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        self.rule = Rule::Given(Arc::new(rule));
+        self
+    }
+
+    /// Keeps no replies with tool calls.
+    #[must_use]
+    pub fn without_tool_calls(mut self) -> Self {
+        self.tool_calls = false;
+        self
+    }
+
+    /// Forgets all replies, for example before an answer is to be given anew. The counts stay.
+    pub fn clear(&self) {
+        let mut kept = self.lock();
+        kept.replies.clear();
+        kept.by_use.clear();
+        kept.size = 0;
+    }
+
+    /// What the cache did so far.
+    #[must_use]
+    pub fn stats(&self) -> CacheStats {
+        let kept = self.lock();
+        CacheStats { hits: kept.hits, misses: kept.misses, entries: kept.replies.len(), bytes: kept.size }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ResponseCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ResponseCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseCache")
+            .field("stats", &self.stats())
+            .field("tool_calls", &self.tool_calls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a [`ResponseCache`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// Calls that were answered from it.
+    pub hits: u64,
+    /// Calls that might have been, and were not there.
+    pub misses: u64,
+    /// Replies that it holds.
+    pub entries: usize,
+    /// Bytes that it holds.
+    pub bytes: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    entries: usize,
+    bytes: usize,
+    max_age: Option<Duration>,
+    replies: HashMap<Digest, Entry>,
+    /// The longest unused first.
+    by_use: BTreeMap<u64, Digest>,
+    uses: u64,
+    size: usize,
+    hits: u64,
+    misses: u64,
+}
+
+struct Entry {
+    deltas: Arc<[Delta]>,
+    size: usize,
+    came: Instant,
+    used: u64,
+}
+
+impl Kept {
+    fn find(&mut self, key: Digest, now: Instant) -> Option<Arc<[Delta]>> {
+        let old =
+            |entry: &Entry| self.max_age.is_some_and(|age| now.saturating_duration_since(entry.came) >= age);
+        if self.replies.get(&key).is_some_and(old) {
+            self.remove(key);
+        }
+        let Some(entry) = self.replies.get_mut(&key) else {
+            self.misses += 1;
+            return None;
+        };
+        self.hits += 1;
+        self.uses += 1;
+        self.by_use.remove(&entry.used);
+        entry.used = self.uses;
+        self.by_use.insert(entry.used, key);
+        Some(Arc::clone(&entry.deltas))
+    }
+
+    fn remove(&mut self, key: Digest) {
+        if let Some(entry) = self.replies.remove(&key) {
+            self.by_use.remove(&entry.used);
+            self.size = self.size.saturating_sub(entry.size);
+        }
+    }
+
+    fn keep(&mut self, key: Digest, deltas: Vec<Delta>, size: usize, now: Instant) {
+        self.remove(key);
+        if size > self.bytes || self.entries == 0 {
+            return;
+        }
+        while self.replies.len() >= self.entries || self.size.saturating_add(size) > self.bytes {
+            let Some((_, oldest)) = self.by_use.first_key_value() else { break };
+            self.remove(*oldest);
+        }
+        self.uses += 1;
+        self.size += size;
+        self.by_use.insert(self.uses, key);
+        self.replies.insert(key, Entry { deltas: deltas.into(), size, came: now, used: self.uses });
+    }
+}
+
+impl Layer for ResponseCache {
+    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        Arc::new(Cached { inner, cache: self })
+    }
+}
+
+#[derive(Debug)]
+struct Cached {
+    inner: Arc<dyn Provider>,
+    cache: ResponseCache,
+}
+
+impl Cached {
+    /// `None` for a request that has no key: it is not answered from the cache.
+    fn key(&self, request: &Request) -> Option<Digest> {
+        let asked = serde_json::to_vec(request).ok()?;
+        Some(Digest::of([self.inner.name().as_bytes(), &asked]))
+    }
+}
+
+#[async_trait]
+impl Provider for Cached {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream> {
+        if cx.cancel.is_cancelled() {
+            return Err(Error::cancelled());
+        }
+        let key = if self.cache.rule.admits(&request) { self.key(&request) } else { None };
+        let Some(key) = key else { return self.inner.stream(request, cx).await };
+        let found = self.cache.lock().find(key, Instant::now());
+        if let Some(deltas) = found {
+            return Ok(play(deltas));
+        }
+        let inner = self.inner.stream(request, cx).await?;
+        let most = self.cache.lock().bytes;
+        let taken =
+            Some(Taken { key, most, deltas: Vec::new(), size: 0, usage: Usage::default(), good: None });
+        Ok(Box::pin(Keeping { inner, cache: self.cache.clone(), taken }))
+    }
+}
+
+fn play(deltas: Arc<[Delta]>) -> DeltaStream {
+    Box::pin(stream::iter((0..deltas.len()).filter_map(move |place| deltas.get(place).cloned().map(Ok))))
+}
+
+/// A reply on its way into the cache.
+struct Keeping {
+    inner: DeltaStream,
+    cache: ResponseCache,
+    /// `None` once it is clear that the reply is not kept.
+    taken: Option<Taken>,
+}
+
+struct Taken {
+    key: Digest,
+    most: usize,
+    deltas: Vec<Delta>,
+    size: usize,
+    usage: Usage,
+    /// The finish, once it has come.
+    good: Option<Delta>,
+}
+
+impl Taken {
+    /// Takes in one delta; `false` when this reply cannot be kept.
+    fn push(&mut self, delta: &Delta, tool_calls: bool) -> bool {
+        match delta {
+            Delta::Usage(usage) => self.usage.merge(**usage),
+            Delta::Restart(_) => self.restart(),
+            Delta::Finish(finish) => {
+                self.good = Some(delta.clone());
+                return matches!(finish.reason, FinishReason::Stop | FinishReason::ToolCalls);
+            }
+            Delta::ToolCallStart(_) if !tool_calls => return false,
+            Delta::Response(info) => {
+                let info = ResponseInfo { limits: None, ..(**info).clone() };
+                self.add(Delta::Response(Box::new(info)));
+            }
+            other => self.add(other.clone()),
+        }
+        self.size <= self.most
+    }
+
+    fn add(&mut self, delta: Delta) {
+        let text = match &delta {
+            Delta::Warning(warning) => warning.subject.len() + warning.text.len(),
+            other => tally::visible_bytes(other),
+        };
+        self.size = self.size.saturating_add(size_of::<Delta>() + text);
+        self.deltas.push(delta);
+    }
+
+    /// Warnings are about the request, and hold for the next attempt too.
+    fn restart(&mut self) {
+        self.usage = Usage::default();
+        self.size = 0;
+        for delta in std::mem::take(&mut self.deltas) {
+            if matches!(delta, Delta::Warning(_)) {
+                self.add(delta);
+            }
+        }
+    }
+
+    fn keep(mut self, cache: &ResponseCache) {
+        let Some(finish) = self.good.take() else { return };
+        let usage = Usage { cost: Some(Money::default()), ..tally::reported(self.usage) };
+        self.add(Delta::Usage(Box::new(usage)));
+        self.add(finish);
+        cache.lock().keep(self.key, self.deltas, self.size, Instant::now());
+    }
+}
+
+impl Stream for Keeping {
+    type Item = Result<Delta>;
+
+    fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Delta>>> {
+        let this = self.get_mut();
+        let next = this.inner.as_mut().poll_next(task);
+        match &next {
+            Poll::Ready(Some(Ok(delta))) => {
+                let tool_calls = this.cache.tool_calls;
+                this.taken.take_if(|taken| !taken.push(delta, tool_calls));
+            }
+            Poll::Ready(Some(Err(_))) => this.taken = None,
+            Poll::Ready(None) => {
+                if let Some(taken) = this.taken.take() {
+                    taken.keep(&this.cache);
+                }
+            }
+            Poll::Pending => {}
+        }
+        next
+    }
+}

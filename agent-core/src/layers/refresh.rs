@@ -1,1 +1,313 @@
-//! In the making.
+//! Gets a new credential when the one in use is refused (CM10).
+//!
+//! The layer knows no credentials: a hook replaces the provider that holds them. It never asks twice for one call, so
+//! a service that refuses every key is not asked for ever.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::{Stream, future::BoxFuture};
+
+use super::{
+    Layer,
+    attempt::{Call, Opening, is_output},
+};
+use crate::{
+    Error, ErrorKind, Result,
+    provider::{CallContext, Delta, DeltaStream, Provider, Request, Restart},
+};
+
+/// Where a [`CredentialRefresh`] gets the provider to go on with.
+#[async_trait]
+pub trait Refresh: Send + Sync + fmt::Debug {
+    /// The provider with a credential that should be good, after `current` was refused with `error`.
+    ///
+    /// `current` is what lies inside the layer, with the layers inside it: return a clone of it when it reads its
+    /// credential anew for each call, else build it again, **layers included**. Only one refresh runs at a time.
+    /// Dropping the future abandons it: the call that asked was cancelled.
+    ///
+    /// # Errors
+    /// Whatever kept it from getting a credential. The caller is shown the service's own refusal instead, so log what
+    /// matters here.
+    async fn refresh(&self, error: &Error, current: &Arc<dyn Provider>) -> Result<Arc<dyn Provider>>;
+}
+
+/// Refreshes the credential once when a call fails with [`ErrorKind::Authentication`] before any output, and asks
+/// again.
+///
+/// It lies **outside** [`Retry`](super::Retry): the second pass then begins with all its retries, and an outage while
+/// the credential is renewed is not taken for a refused one.
+///
+/// # Contract
+/// - The refresh is awaited where the refusal came: in [`Provider::stream`] or in the stream. When it succeeds, a
+///   [`Delta::Restart`] without delay follows, and then the second pass; when it fails, the call fails with the
+///   service's refusal.
+/// - One refresh a call. A second refusal is passed on, and so is one after output.
+/// - Calls that fail while a refresh is under way wait for it and share what comes of it. Later calls begin with the
+///   provider that it gave.
+/// - The request stays as it is: a hook that wants another model changes the agent's
+///   [`ModelSource`](crate::provider::ModelSource), which is asked before the next step. The layer keeps the name of
+///   the provider that it was built around; a restart names another one's.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use std::sync::Arc;
+/// use entourage_core::{
+///     Error, ErrorKind, Result, agent::ReactAgent, layers::{CredentialRefresh, Layer, Refresh, Retry},
+///     provider::Provider, testkit::ScriptedProvider,
+/// };
+///
+/// #[derive(Debug)]
+/// struct SignIn(Arc<dyn Provider>);
+///
+/// #[async_trait::async_trait]
+/// impl Refresh for SignIn {
+///     async fn refresh(&self, _: &Error, _: &Arc<dyn Provider>) -> Result<Arc<dyn Provider>> {
+///         Ok(Retry::new().layer(Arc::clone(&self.0)))
+///     }
+/// }
+///
+/// let old = ScriptedProvider::new().fail(ErrorKind::Authentication, "the key has run out; sign in again");
+/// let new = ScriptedProvider::new().text("Hello!");
+/// let model = old.model().layer(Retry::new()).layer(CredentialRefresh::new(SignIn(new.provider())));
+/// let agent = ReactAgent::builder("a", model).build().unwrap();
+/// assert_eq!(agent.ask("Hello?").await.unwrap(), "Hello!");
+/// # });
+/// ```
+#[derive(Debug, Clone)]
+pub struct CredentialRefresh {
+    hook: Arc<dyn Refresh>,
+}
+
+impl CredentialRefresh {
+    /// A layer that asks `hook`. Each use of it on a provider refreshes on its own.
+    #[must_use]
+    pub fn new(hook: impl Refresh + 'static) -> Self {
+        Self { hook: Arc::new(hook) }
+    }
+}
+
+impl Layer for CredentialRefresh {
+    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        let current = Mutex::new(Seat { provider: Arc::clone(&inner), generation: 0 });
+        let shared = Shared {
+            hook: self.hook,
+            current,
+            flight: tokio::sync::Mutex::new(()),
+            flights: AtomicU64::new(0),
+        };
+        Arc::new(Refreshed { shared: Arc::new(shared), inner })
+    }
+}
+
+struct Refreshed {
+    shared: Arc<Shared>,
+    /// The first provider, which lends its name.
+    inner: Arc<dyn Provider>,
+}
+
+impl fmt::Debug for Refreshed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seat = self.shared.seat();
+        f.debug_struct("CredentialRefresh")
+            .field("hook", &self.shared.hook)
+            .field("refreshed", &seat.generation)
+            .field("inner", &seat.provider)
+            .finish()
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Provider for Refreshed {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream> {
+        let seat = self.shared.seat();
+        let mut pass = Pass {
+            shared: Arc::clone(&self.shared),
+            call: Call::new(request.clone(), cx),
+            name: seat.provider.name().into(),
+            generation: Some(seat.generation),
+            shown: false,
+            restart: None,
+            state: State::Ended,
+        };
+        match seat.provider.stream(request, cx).await {
+            Ok(stream) => pass.state = State::Streaming(stream),
+            Err(error) => {
+                let refreshing = pass.refresh(error)?;
+                pass.restart = Some(pass.go_on(refreshing.await?));
+            }
+        }
+        Ok(Box::pin(pass))
+    }
+}
+
+/// What all calls through one layer share.
+struct Shared {
+    hook: Arc<dyn Refresh>,
+    current: Mutex<Seat>,
+    /// Held while the hook is asked.
+    flight: tokio::sync::Mutex<()>,
+    /// How many refreshes ended, well or not.
+    flights: AtomicU64,
+}
+
+/// The provider in use, and how many came before it.
+#[derive(Clone)]
+struct Seat {
+    provider: Arc<dyn Provider>,
+    generation: u64,
+}
+
+/// The provider to go on with, and the refusal that made it necessary.
+struct Renewed {
+    provider: Arc<dyn Provider>,
+    refusal: Error,
+}
+
+impl Shared {
+    fn seat(&self) -> Seat {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The provider to go on with after that of `generation` was refused, or the refusal.
+    async fn renew(&self, generation: u64, refusal: Error) -> Result<Renewed> {
+        let before = self.flights.load(Ordering::SeqCst);
+        let _flight = self.flight.lock().await;
+        let Seat { provider, generation: now } = self.seat();
+        if now != generation {
+            return Ok(Renewed { provider, refusal });
+        }
+        // Another call's refresh failed while this one waited for it.
+        if self.flights.load(Ordering::SeqCst) != before {
+            return Err(refusal);
+        }
+        let renewed = self.hook.refresh(&refusal, &provider).await;
+        self.flights.fetch_add(1, Ordering::SeqCst);
+        let Ok(provider) = renewed else { return Err(refusal) };
+        let seat = Seat { provider: Arc::clone(&provider), generation: now.wrapping_add(1) };
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = seat;
+        Ok(Renewed { provider, refusal })
+    }
+}
+
+type Refreshing = BoxFuture<'static, Result<Renewed>>;
+
+/// One call, before and after the refresh.
+struct Pass {
+    shared: Arc<Shared>,
+    call: Call,
+    /// The name of the provider that was asked first.
+    name: Arc<str>,
+    /// Which provider was asked; `None` once this call has had its refresh.
+    generation: Option<u64>,
+    shown: bool,
+    /// Announced before anything else, when the call itself was refused.
+    restart: Option<Box<Restart>>,
+    state: State,
+}
+
+enum State {
+    Streaming(DeltaStream),
+    Refreshing(Refreshing),
+    Opening(Opening),
+    Ended,
+}
+
+impl Stream for Pass {
+    type Item = Result<Delta>;
+
+    fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Delta>>> {
+        if let Some(restart) = self.restart.take() {
+            return Poll::Ready(Some(Ok(Delta::Restart(restart))));
+        }
+        loop {
+            let error = match &mut self.state {
+                State::Ended => return Poll::Ready(None),
+                State::Streaming(stream) => match ready!(stream.as_mut().poll_next(task)) {
+                    Some(Ok(delta)) => {
+                        self.note(&delta);
+                        return Poll::Ready(Some(Ok(delta)));
+                    }
+                    Some(Err(error)) => error,
+                    None => {
+                        self.state = State::Ended;
+                        continue;
+                    }
+                },
+                State::Refreshing(refreshing) => match ready!(refreshing.as_mut().poll(task)) {
+                    Ok(renewed) => {
+                        let restart = self.go_on(renewed);
+                        return Poll::Ready(Some(Ok(Delta::Restart(restart))));
+                    }
+                    Err(error) => error,
+                },
+                State::Opening(opening) => match ready!(opening.as_mut().poll(task)) {
+                    Ok(stream) => {
+                        self.state = State::Streaming(stream);
+                        continue;
+                    }
+                    Err(error) => error,
+                },
+            };
+            match self.refresh(error) {
+                Ok(refreshing) => self.state = State::Refreshing(refreshing),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}
+
+impl Pass {
+    #[inline]
+    fn note(&mut self, delta: &Delta) {
+        match delta {
+            // An inner layer has tried again: what was shown is void, and numbers go on from its.
+            Delta::Restart(restart) => {
+                self.call.attempt = self.call.attempt.max(restart.attempt);
+                self.shown = false;
+            }
+            _ => self.shown = self.shown || is_output(delta),
+        }
+    }
+
+    /// Lets go of the refused attempt and begins the call's one refresh, or gives the error to end with.
+    fn refresh(&mut self, error: Error) -> Result<Refreshing> {
+        self.state = State::Ended;
+        if error.kind() != ErrorKind::Authentication || self.shown {
+            return Err(error);
+        }
+        let Some(generation) = self.generation.take() else { return Err(error) };
+        let (shared, cancel) = (Arc::clone(&self.shared), self.call.cx().cancel.clone());
+        Ok(Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(Error::cancelled()),
+                renewed = shared.renew(generation, error) => renewed,
+            }
+        }))
+    }
+
+    /// Prepares the second pass.
+    fn go_on(&mut self, renewed: Renewed) -> Box<Restart> {
+        let Renewed { provider, refusal } = renewed;
+        self.call.attempt = self.call.attempt.saturating_add(1);
+        let mut restart = Restart::new(self.call.attempt, refusal.record(), Duration::ZERO);
+        restart.provider = (provider.name() != &*self.name).then(|| provider.name().into());
+        self.state = State::Opening(self.call.open(provider, Duration::ZERO));
+        Box::new(restart)
+    }
+}

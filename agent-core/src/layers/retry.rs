@@ -1,1 +1,300 @@
-//! In the making.
+//! Asks again after a failure that may pass (CM09).
+//!
+//! Reads an error's status, never its message. It keeps nothing of a reply: what a failed attempt streamed was
+//! already handed on, and a [`Delta::Restart`] tells the reader to discard it.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::Stream;
+
+use super::{
+    Layer,
+    attempt::{Call, Opening, is_output},
+};
+use crate::{
+    Error, ErrorKind, RequestId, Result, Retry as Status,
+    provider::{Assembler, CallContext, Delta, DeltaStream, Provider, Request, Restart},
+};
+
+/// A service that asks for less than this is always obeyed.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Asks again when a call fails and [`Error::retry`] is [`Temporary`](crate::Retry::Temporary), or when its stream
+/// ends without a finish.
+///
+/// By default 3 retries follow the first try, after 5 s, 10 s and 20 s.
+///
+/// # Contract
+/// - The first attempt is awaited in [`Provider::stream`]. A failure that is not tried again is its error; after any
+///   other the stream begins with a [`Delta::Restart`].
+/// - A restart comes before the wait, so that a reader can say why nothing happens. It voids what came before.
+/// - [`Error::retry_after`] takes the place of the computed delay when it is above zero and either below 60 s or
+///   shorter than that delay. A longer one is not obeyed: waiting for hours is not this layer's business.
+/// - Nothing is tried again after a [`Delta::Finish`], after a cancel, or when the next attempt could only begin once
+///   [`CallContext::timeout`] is over. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts are
+///   told how much of the timeout is left.
+/// - An error after which nothing was tried again is passed on as it is. Once there were retries, the last error's
+///   kind comes back as [`Exhausted`](crate::Retry::Exhausted), with the errors of all attempts in its message; a
+///   permanent error ends them as it is.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// use entourage_core::{ErrorKind, agent::ReactAgent, layers::Retry, testkit::ScriptedProvider};
+///
+/// let service = ScriptedProvider::new().fail(ErrorKind::Overloaded, "no room; try again").text("Hello!");
+/// let agent = ReactAgent::builder("a", service.model().layer(Retry::new())).build().unwrap();
+/// assert_eq!(agent.ask("Hello?").await.unwrap(), "Hello!");
+/// assert_eq!(service.count(), 2);
+/// # });
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    retries: u32,
+    first_delay: Duration,
+    factor: u32,
+    max_delay: Duration,
+    jitter: Duration,
+    before_output_only: bool,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            retries: 3,
+            first_delay: Duration::from_secs(5),
+            factor: 2,
+            // Well below the time that a run lets its model stay silent.
+            max_delay: Duration::from_secs(120),
+            jitter: Duration::ZERO,
+            before_output_only: false,
+        }
+    }
+}
+
+impl Retry {
+    /// 3 retries after 5 s, 10 s and 20 s, exactly.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many tries may follow the first. With 0 every error is passed on as it is.
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// The delay before the first retry. Default 5 s.
+    #[must_use]
+    pub fn first_delay(mut self, delay: Duration) -> Self {
+        self.first_delay = delay;
+        self
+    }
+
+    /// How many times longer each further delay is. Default 2; 0 counts as 1.
+    #[must_use]
+    pub fn factor(mut self, factor: u32) -> Self {
+        self.factor = factor.max(1);
+        self
+    }
+
+    /// The longest computed delay. Default 2 minutes; what a service asks for is judged by its own rule.
+    #[must_use]
+    pub fn max_delay(mut self, delay: Duration) -> Self {
+        self.max_delay = delay;
+        self
+    }
+
+    /// Makes each delay up to this much longer, so that many calls that fail together do not come back together.
+    /// Default zero. How much follows from the call's [`RequestId`] and the attempt: the same for the same call.
+    #[must_use]
+    pub fn jitter(mut self, longest: Duration) -> Self {
+        self.jitter = longest;
+        self
+    }
+
+    /// Passes an error on once anything of a reply was shown (text, reasoning, a tool call …), for readers that
+    /// cannot take back what they showed.
+    #[must_use]
+    pub fn before_output_only(mut self) -> Self {
+        self.before_output_only = true;
+        self
+    }
+
+    /// The delay before retry number `retry`, from 0.
+    fn delay(&self, retry: u32, error: &Error, call: &Call) -> Duration {
+        let backoff = self.first_delay.saturating_mul(self.factor.saturating_pow(retry)).min(self.max_delay);
+        let asked = error.retry_after().filter(|asked| !asked.is_zero());
+        let delay = asked.filter(|asked| *asked < MINUTE || *asked < backoff).unwrap_or(backoff);
+        delay.saturating_add(self.spread(call.cx().request, call.attempt))
+    }
+
+    fn spread(&self, request: RequestId, attempt: u32) -> Duration {
+        let longest = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX);
+        if longest == 0 {
+            return Duration::ZERO;
+        }
+        let mut hasher = DefaultHasher::new();
+        (request, attempt).hash(&mut hasher);
+        Duration::from_nanos(hasher.finish() % longest)
+    }
+}
+
+impl Layer for Retry {
+    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        Arc::new(Retried { policy: self, inner })
+    }
+}
+
+#[derive(Debug)]
+struct Retried {
+    policy: Retry,
+    inner: Arc<dyn Provider>,
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Provider for Retried {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream> {
+        let call = Call::new(request.clone(), cx);
+        let first = self.inner.stream(request, cx).await;
+        let mut attempts = Attempts {
+            policy: self.policy,
+            inner: Arc::clone(&self.inner),
+            call,
+            failures: Vec::new(),
+            shown: false,
+            finished: false,
+            restart: None,
+            state: State::Ended,
+        };
+        match first {
+            Ok(stream) => attempts.state = State::Streaming(stream),
+            Err(error) => attempts.restart = Some(attempts.fail(error)?),
+        }
+        Ok(Box::pin(attempts))
+    }
+}
+
+/// The attempts at one call, as one stream.
+struct Attempts {
+    policy: Retry,
+    inner: Arc<dyn Provider>,
+    call: Call,
+    /// What went wrong so far, for people: one entry a retry.
+    failures: Vec<(u32, Error)>,
+    shown: bool,
+    finished: bool,
+    /// Announced before anything else, when the call itself was refused.
+    restart: Option<Box<Restart>>,
+    state: State,
+}
+
+enum State {
+    /// Waits, then asks.
+    Opening(Opening),
+    Streaming(DeltaStream),
+    Ended,
+}
+
+impl Stream for Attempts {
+    type Item = Result<Delta>;
+
+    fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Delta>>> {
+        if let Some(restart) = self.restart.take() {
+            return Poll::Ready(Some(Ok(Delta::Restart(restart))));
+        }
+        loop {
+            let error = match &mut self.state {
+                State::Ended => return Poll::Ready(None),
+                State::Opening(opening) => match ready!(opening.as_mut().poll(task)) {
+                    Ok(stream) => {
+                        self.state = State::Streaming(stream);
+                        continue;
+                    }
+                    Err(error) => error,
+                },
+                State::Streaming(stream) => match ready!(stream.as_mut().poll_next(task)) {
+                    Some(Ok(delta)) => {
+                        self.note(&delta);
+                        return Poll::Ready(Some(Ok(delta)));
+                    }
+                    Some(Err(error)) => error,
+                    None if self.finished => {
+                        self.state = State::Ended;
+                        continue;
+                    }
+                    None => Assembler::cut_off(),
+                },
+            };
+            return Poll::Ready(Some(self.fail(error).map(Delta::Restart)));
+        }
+    }
+}
+
+impl Attempts {
+    #[inline]
+    fn note(&mut self, delta: &Delta) {
+        match delta {
+            // An inner layer has tried again: numbers go on from its.
+            Delta::Restart(restart) => self.call.attempt = self.call.attempt.max(restart.attempt),
+            Delta::Finish(_) => self.finished = true,
+            _ => self.shown = self.shown || is_output(delta),
+        }
+    }
+
+    /// Lets go of the failed attempt and prepares the next one, or gives the error to end with.
+    fn fail(&mut self, error: Error) -> Result<Box<Restart>> {
+        self.state = State::Ended;
+        let hopeless = error.retry() != Status::Temporary || error.kind() == ErrorKind::Cancelled;
+        if hopeless || self.finished || (self.shown && self.policy.before_output_only) {
+            return Err(error);
+        }
+        if self.call.cx().cancel.is_cancelled() {
+            return Err(Error::cancelled().caused_by(error));
+        }
+        let retry = u32::try_from(self.failures.len()).unwrap_or(u32::MAX);
+        if retry >= self.policy.retries {
+            return Err(self.give_up(error, "no retry is left"));
+        }
+        let delay = self.policy.delay(retry, &error, &self.call);
+        if self.call.is_over_in(delay) {
+            return Err(self.give_up(error, "the call's time would be over before another attempt"));
+        }
+        let record = error.record();
+        self.failures.push((self.call.attempt, error));
+        self.call.attempt = self.call.attempt.saturating_add(1);
+        self.state = State::Opening(self.call.open(Arc::clone(&self.inner), delay));
+        Ok(Box::new(Restart::new(self.call.attempt, record, delay)))
+    }
+
+    fn give_up(&mut self, last: Error, why: &str) -> Error {
+        if self.failures.is_empty() {
+            return last;
+        }
+        let (kind, after) = (last.kind(), last.retry_after());
+        let failures = std::mem::take(&mut self.failures);
+        let tries = failures.len().saturating_add(1);
+        let before = failures.iter().map(|(attempt, error)| format!("attempt {attempt}: {error}; "));
+        let list: String = before.chain([format!("attempt {}: {last}", self.call.attempt)]).collect();
+        let text = format!("the model call failed {tries} times and {why}; try again later. {list}");
+        let error =
+            Error::new(kind, text).with_retry(Status::Exhausted).during("model.stream").caused_by(last);
+        match after {
+            Some(after) => error.with_retry_after(after),
+            None => error,
+        }
+    }
+}

@@ -16,11 +16,12 @@ pub use delta::{
     CallStart, Delta, Finish, FinishReason, RateLimits, RateWindow, ResponseInfo, Restart, Warning,
     WarningKind,
 };
+pub use generate::{Generate, Generated, Generation, ModelExt, NoValue, NoValueReason, Strategy};
 pub use model::{Model, ModelSlot, ModelSource};
 pub use profile::Profile;
 pub use request::{Effort, Output, OutputSchema, Params, PromptCache, ReasoningParams, Request, ToolChoice};
 pub use size::Size;
-pub use wiretap::{Exchange, Wiretap};
+pub use wiretap::{Exchange, WireRequest, Wiretap};
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 

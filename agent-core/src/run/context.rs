@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -21,11 +23,12 @@ use super::{
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
     agent::Agent,
+    context::known_cost,
     digest::Digest,
     event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
     permission::{Approver, Policy, Scope},
-    provider::{CallContext, Egress, Model, Request},
+    provider::{CallContext, Egress, Generate, Generated, Generation, Model, Request},
     session::SharedStore,
     tool::Tools,
 };
@@ -218,6 +221,26 @@ impl RunContext {
         match self.perform(Effect::Model(Box::new(call))).await? {
             Observation::Model(reply) => Ok(reply),
             other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks a model for a value of type `T`, like [`ModelExt::generate`](crate::provider::ModelExt::generate): at most
+    /// two model calls, each recorded.
+    ///
+    /// # Errors
+    /// Those of [`RunContext::call_model`] and of [`Generation::read`].
+    pub async fn generate<T>(&self, model: &Model, ask: impl Into<Generate> + Send) -> Result<Generated<T>>
+    where
+        T: DeserializeOwned + JsonSchema,
+    {
+        let mut generation = Generation::new(model, ask)?;
+        loop {
+            let tools = generation.tools().clone();
+            let reply = self.call_model_with(model, generation.request(), tools).await?;
+            let (usage, cost) = (reply.usage + reply.wasted, known_cost(&reply));
+            if let Some(generated) = generation.read(&reply.message, reply.finish.reason, usage, cost)? {
+                return Ok(generated);
+            }
         }
     }
 

@@ -69,6 +69,7 @@ pub(crate) async fn perform(
     };
     report_losses(local, cx, &reply, request);
     let (usage, wasted, finish) = (reply.usage, reply.wasted, reply.finish.clone());
+    let cost = cost(&model, &reply);
     let (info, attempt) = (reply.info.clone(), reply.restarts.last().map_or(1, |restart| restart.attempt));
     let cut_off = error.is_some();
     let ended = cx.clock();
@@ -82,7 +83,7 @@ pub(crate) async fn perform(
     let finished = ModelFinished {
         step,
         message: Arc::new(message),
-        cost: cost(&model, &usage, &wasted),
+        cost,
         finish,
         usage,
         wasted,
@@ -100,10 +101,13 @@ pub(crate) async fn perform(
     error.map_or(Ok(Observation::Model(finished)), Err)
 }
 
-/// What a failed attempt used is paid for too.
-fn cost(model: &Model, usage: &Usage, wasted: &Usage) -> Option<Money> {
-    let cost = model.cost(usage)?;
-    if wasted.is_unknown() { Some(cost) } else { Some(cost + model.cost(wasted)?) }
+/// What a failed attempt used is paid for too. Once another model was asked instead, only what was reported counts: its
+/// prices are not those of `model`.
+fn cost(model: &Model, reply: &Assembled) -> Option<Money> {
+    let moved = reply.restarts.iter().any(|restart| restart.model.is_some());
+    let price = |usage: &Usage| if moved { usage.cost } else { model.cost(usage) };
+    let cost = price(&reply.usage)?;
+    if reply.wasted.is_unknown() { Some(cost) } else { Some(cost + price(&reply.wasted)?) }
 }
 
 fn report_losses(local: &LocalEffects, cx: &RunContext, reply: &Assembled, request: RequestId) {

@@ -76,7 +76,7 @@ pub(super) async fn run_tool<'c>(
     let started = context.run.clock();
     let run = tokio::time::timeout(limit, (**tool).call(input, &context));
     let result = match AssertUnwindSafe(run).catch_unwind().await {
-        Ok(Ok(result)) => result,
+        Ok(Ok(result)) => result.map(ToolOutput::checked),
         Ok(Err(_)) => Err(ToolError::Tell(format!(
             "the call took longer than {} s and was stopped",
             limit.as_secs_f64()

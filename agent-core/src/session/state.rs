@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{SessionHead, SessionStatus};
 use crate::{
     Money, RunId, Usage,
-    context::has_content,
+    context::{ContextUsage, estimate_tokens, has_content, is_counted, known_cost},
     digest::Digest,
     event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
     message::{History, Message, ToolResult},
@@ -20,6 +20,10 @@ use crate::{
 pub struct SessionState {
     history: History,
     head: SessionHead,
+    /// About how many tokens the history takes.
+    tokens: u64,
+    context: ContextUsage,
+    estimated: bool,
     run: Option<OpenRun>,
     step: Option<OpenStep>,
     signals: Vec<(String, Value)>,
@@ -103,6 +107,20 @@ impl SessionState {
     #[must_use]
     pub fn head(&self) -> &SessionHead {
         &self.head
+    }
+
+    /// How full the context was in the newest step of the conversation: that step's sizes, not a sum (CC02). What
+    /// earlier attempts at it used, and the calls of hand-written agents, are part of the totals alone.
+    #[must_use]
+    pub fn context_usage(&self) -> ContextUsage {
+        self.context
+    }
+
+    /// Whether a service gave a reply and counted nothing (CC03): the totals of [`SessionState::head`] are then too low
+    /// and the cost is unknown. Nothing estimated is ever added to them.
+    #[must_use]
+    pub fn is_estimated(&self) -> bool {
+        self.estimated
     }
 
     pub(crate) fn run(&self) -> Option<&OpenRun> {
@@ -233,17 +251,24 @@ impl SessionState {
     }
 
     fn reply(&mut self, seq: u64, reply: &ModelFinished) {
-        self.head.usage += reply.usage + reply.wasted;
-        self.head.cost = self.head.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
+        let (usage, cost) = (reply.usage + reply.wasted, known_cost(reply));
+        let counted = is_counted(&reply.usage);
+        self.estimated |= !counted && reply.error.is_none();
+        self.head.usage += usage;
+        self.head.cost = self.head.cost.zip(cost).map(|(sum, cost)| sum + cost);
         if let Some(run) = &mut self.run {
-            run.usage += reply.usage + reply.wasted;
-            run.cost = run.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
+            run.usage += usage;
+            run.cost = run.cost.zip(cost).map(|(sum, cost)| sum + cost);
             run.steps += 1;
         }
         if reply.key.is_some() {
             return;
         }
         self.close(Closing::Abandoned);
+        // A call that failed before anything was counted says nothing about the context.
+        if counted || reply.error.is_none() {
+            self.context = ContextUsage::after(&reply.usage, self.tokens, &reply.message);
+        }
         if let Some(run) = &mut self.run {
             run.converses = true;
             if reply.message.first_text().is_some() {
@@ -303,6 +328,8 @@ impl SessionState {
     }
 
     fn push(&mut self, message: impl Into<Arc<Message>>) {
+        let message = message.into();
+        self.tokens = self.tokens.saturating_add(estimate_tokens(&message));
         self.history.push(message);
         self.head.messages += 1;
     }

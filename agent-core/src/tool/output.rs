@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     Error, ErrorKind,
-    message::{Content, Media},
+    message::{Content, Media, MediaSource},
 };
 
 /// The answer of a tool.
@@ -57,6 +57,28 @@ impl ToolOutput {
         self.stop_turn = true;
         self
     }
+
+    /// The same, or an error result in its place when a file in it is none: a service would refuse the conversation
+    /// from then on (CM19).
+    pub(crate) fn checked(self) -> Self {
+        let broken = self.content.iter().find_map(|piece| match piece {
+            Content::Media(Media { mime, source: MediaSource::Base64(text), .. }) if !is_base64(text) => {
+                Some(mime)
+            }
+            _ => None,
+        });
+        let Some(mime) = broken else { return self };
+        let text = format!("the tool answered with a file of type {mime} whose content is no valid base64");
+        Self { content: vec![Content::Text(text)], is_error: true, ..self }
+    }
+}
+
+/// Whether the text is base64 with padding, and not empty.
+fn is_base64(text: &str) -> bool {
+    let body = text.trim_end_matches('=');
+    let padding = text.len().saturating_sub(body.len());
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    !body.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && body.bytes().all(known)
 }
 
 /// How a tool fails: in a way that the model can mend, or not.
@@ -182,5 +204,45 @@ shown_as_text!(&str, bool, char, f32, f64, i8, i16, i32, i64, i128, isize, u8, u
 impl IntoToolOutput for String {
     fn into_output(self) -> Result<ToolOutput, ToolError> {
         Ok(ToolOutput::text(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cm19_a_file_that_is_none_makes_an_error_result() {
+        let image = |data: &str| Media::new("image/png", MediaSource::Base64(data.into()));
+        for (data, fine) in [
+            ("aGk=", true),
+            ("aGkh", true),
+            ("YQ==", true),
+            ("a+/9", true),
+            ("", false),
+            ("====", false),
+            ("aGk", false),
+            ("a===", false),
+            ("aG k", false),
+            ("aGk\n", false),
+            ("a-_=", false),
+            ("a=k=", false),
+        ] {
+            let output = ToolOutput::text("See:").with_media(image(data)).with_metadata(json!(1)).stopping();
+            let checked = output.clone().checked();
+            if fine {
+                assert_eq!(checked, output, "{data:?}");
+                continue;
+            }
+            assert!(checked.is_error && checked.stop_turn && checked.metadata.is_some(), "{data:?}");
+            assert!(
+                matches!(checked.content.as_slice(), [Content::Text(text)] if text.contains("image/png"))
+            );
+        }
+        let linked = ToolOutput::default()
+            .with_media(Media::new("image/png", MediaSource::Url("https://example.invalid/a".into())));
+        assert_eq!(linked.clone().checked(), linked);
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Nothing but loopback is contacted here, and nothing is written: no variable, no file, no global state.
 
+mod connect;
 mod probe;
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,9 @@ use std::{fmt, net::SocketAddr};
 use entourage_core::{Error, ErrorKind, Result, provider::Model};
 
 use crate::{
-    openai_chat::{Builder, DEFAULT_MODEL, OpenAiChat},
-    vendor::{self, VENDORS, Vendor},
+    dialect::Dialect,
+    models::DEFAULT_MODEL,
+    vendor::{self, Speaks, VENDORS, Vendor},
 };
 
 /// A model, and where it was found.
@@ -90,7 +92,10 @@ pub fn find_with(variable: impl Fn(&str) -> Option<String>, local: &[(&str, Sock
     }
     if let Some(url) = variable("OPENAI_BASE_URL") {
         let name = variable("OPENAI_MODEL").unwrap_or_else(|| DEFAULT_MODEL.to_owned());
-        return build(&url, variable("OPENAI_API_KEY"), &name, "OPENAI_BASE_URL");
+        // Whoever sets this variable means chat completions, at any address.
+        let dialect = vendor::at_address(&url).and_then(Vendor::dialect).unwrap_or_default();
+        let key = variable("OPENAI_API_KEY");
+        return connect::connect(Speaks::OpenAiChat(dialect), &url, key, &name, "OPENAI_BASE_URL");
     }
     for vendor in VENDORS {
         if let Some((name, key)) = vendor.key_variable.and_then(|name| Some((name, variable(name)?))) {
@@ -119,7 +124,7 @@ fn with_key(
             vendor.name, vendor.name
         )));
     };
-    build(vendor.base_url, Some(key), &model, name)
+    connect::connect(vendor.wire, vendor.base_url, Some(key), &model, name)
 }
 
 /// The model that `text` names: `vendor:model` such as `openrouter:meta/llama` or `ollama:qwen3`, or the address of
@@ -167,17 +172,15 @@ pub fn model_with(text: &str, variable: impl Fn(&str) -> Option<String>) -> Resu
             .during("model.find")
         })?),
     };
-    build(vendor.base_url, key, name, vendor.key_variable.unwrap_or("server on this machine"))
+    let origin = vendor.key_variable.unwrap_or("server on this machine");
+    connect::connect(vendor.wire, vendor.base_url, key, name, origin)
 }
 
+/// A chat-completions server at any address.
 fn build(url: &str, key: Option<String>, name: &str, origin: &str) -> Result<Found> {
-    let builder: Builder = OpenAiChat::builder().base_url(url);
-    let builder = match key {
-        Some(key) => builder.api_key(key.trim()),
-        None => builder,
-    };
-    let provider = builder.build().map_err(|error| error.with("from", origin))?;
-    Ok(Found { address: provider.base_url(), model: provider.model(name), origin: origin.to_owned() })
+    let known = vendor::at_address(url).map(|vendor| vendor.wire);
+    let wire = known.unwrap_or(Speaks::OpenAiChat(Dialect::COMMON));
+    connect::connect(wire, url, key, name, origin)
 }
 
 fn known_vendors() -> String {

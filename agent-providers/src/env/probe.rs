@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::openai_chat::choose_model;
+use crate::models::choose;
 
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -66,7 +66,7 @@ fn read_answer(answer: &[u8]) -> Option<Answer> {
     let (_, rest) = body.split_once('{')?;
     let (inner, _) = rest.rsplit_once('}')?;
     let list = format!("{{{inner}}}");
-    let model = choose_model(list.as_bytes());
+    let model = choose(list.as_bytes());
     (model.is_some() || list.contains("\"data\"") || list.contains("\"models\"")).then_some(Answer { model })
 }
 

@@ -24,22 +24,22 @@ fn shown(variables: &[(&str, &str)]) -> String {
 #[test]
 fn variables_are_tried_in_the_documented_order() {
     let all = [
-        ("ENTOURAGE_MODEL", "deepseek:deepseek-reasoner"),
+        ("ENTOURAGE_MODEL", "deepseek:deepseek-r1"),
         ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1"),
         ("OPENAI_API_KEY", "k1"),
         ("DEEPSEEK_API_KEY", "k2"),
         ("OPENROUTER_API_KEY", "k3"),
     ];
     let wanted = [
-        "deepseek-reasoner at https://api.deepseek.com/v1 (ENTOURAGE_MODEL)",
+        "deepseek-r1 at https://api.deepseek.com/v1 (ENTOURAGE_MODEL)",
         "default at http://127.0.0.1:9/v1 (OPENAI_BASE_URL)",
-        "gpt-5-mini at https://api.openai.com/v1 (OPENAI_API_KEY)",
+        "gpt-5.4-mini at https://api.openai.com/v1 (OPENAI_API_KEY)",
     ];
     for (skip, wanted) in wanted.iter().enumerate() {
         assert_eq!(shown(&all[skip..]), *wanted);
     }
     assert_eq!(shown(&all[3..]), "openrouter/auto at https://openrouter.ai/api/v1 (OPENROUTER_API_KEY)");
-    assert_eq!(shown(&all[3..4]), "deepseek-chat at https://api.deepseek.com/v1 (DEEPSEEK_API_KEY)");
+    assert_eq!(shown(&all[3..4]), "deepseek-flash at https://api.deepseek.com/v1 (DEEPSEEK_API_KEY)");
     let named = [("OPENAI_API_KEY", "k"), ("OPENAI_MODEL", "big-1"), ("ENTOURAGE_MODEL", "  ")];
     assert_eq!(shown(&named), "big-1 at https://api.openai.com/v1 (OPENAI_API_KEY)");
 }

@@ -6,9 +6,11 @@
 //! A wire's structs derive `Deserialize` with `#[serde(default)]`, mark borrowing fields with `#[serde(borrow)]`, and
 //! are built of these types only.
 
+mod money;
 mod scalar;
 mod tree;
 
+pub(crate) use money::Dollars;
 pub(crate) use scalar::{Arguments, Count, Flag, Text};
 pub(crate) use tree::{List, Maybe, Raw, RawList};
 

@@ -7,14 +7,13 @@ use std::{borrow::Cow, collections::VecDeque};
 
 use entourage_core::{
     Error, ErrorKind, Result, Usage,
-    message::Signature,
     provider::{Delta, Finish, FinishReason, ResponseInfo},
 };
 
 use super::{
     Dialect,
     calls::Calls,
-    encode::WIRE,
+    reasoning::{Open, THINKING},
     wire::{Choice, Chunk, Content, Said, WireUsage},
 };
 use crate::{
@@ -127,6 +126,7 @@ struct Reply {
     failing: Failing,
     out: VecDeque<Result<Delta>>,
     calls: Calls,
+    reasoning: Open,
     usage: Usage,
     id: Option<Box<str>>,
     model: Option<Box<str>>,
@@ -143,6 +143,7 @@ impl Reply {
             failing,
             out: VecDeque::new(),
             calls: Calls::default(),
+            reasoning: Open::default(),
             usage: Usage::default(),
             id: None,
             model: None,
@@ -237,29 +238,33 @@ impl Reply {
     }
 
     fn said(&mut self, said: Said<'_>) -> Result<()> {
-        let fields = [said.reasoning_content, said.reasoning, said.thinking];
-        if let Some(text) = fields.into_iter().find_map(json::Text::filled) {
-            self.say(text, Delta::Reasoning);
+        let fields = [
+            ("reasoning_content", said.reasoning_content),
+            ("reasoning", said.reasoning),
+            ("thinking", said.thinking),
+        ];
+        if let Some((field, text)) = fields.into_iter().find_map(|(name, text)| Some((name, text.filled()?)))
+        {
+            self.think(field, text);
         }
         for detail in said.reasoning_details.0 {
-            for sealed in [detail.signature, detail.data] {
-                if let Some(text) = sealed.filled() {
-                    self.out.push_back(Ok(Delta::signature(Signature::new(WIRE, text))));
-                }
-            }
+            self.reasoning.detail(&detail, &mut self.out);
         }
         match said.content {
             Content::Absent => {}
             Content::Text(text) => self.say(text, Delta::Text),
             Content::Pieces(pieces) => {
                 for piece in pieces {
-                    self.say(piece.thinking.into_text(), Delta::Reasoning);
+                    self.think(THINKING, piece.thinking.into_text());
                     self.say(piece.text.filled().unwrap_or_default(), Delta::Text);
                 }
             }
         }
         if let Some(text) = said.refusal.filled() {
             self.say(text, Delta::Refusal);
+        }
+        if said.function_call.0.is_some() || !said.tool_calls.0.is_empty() {
+            self.reasoning.close(&mut self.out);
         }
         let out = &mut self.out;
         let mut emit = |delta| out.push_back(Ok(delta));
@@ -272,7 +277,16 @@ impl Reply {
     fn say(&mut self, text: Cow<'_, str>, delta: impl FnOnce(Box<str>) -> Delta) {
         if !text.is_empty() {
             self.has_content = true;
+            self.reasoning.close(&mut self.out);
             self.out.push_back(Ok(delta(text.into())));
+        }
+    }
+
+    fn think(&mut self, field: &'static str, text: Cow<'_, str>) {
+        if !text.is_empty() {
+            self.has_content = true;
+            self.reasoning.text(field);
+            self.out.push_back(Ok(Delta::Reasoning(text.into())));
         }
     }
 
@@ -310,6 +324,7 @@ impl Reply {
         if self.ended {
             return;
         }
+        self.reasoning.close(&mut self.out);
         let out = &mut self.out;
         self.calls.finish(&mut |delta| out.push_back(Ok(delta)));
         let called = !self.calls.is_empty();

@@ -1,12 +1,35 @@
 //! Files as this wire shows them to a model: images, sound, PDF documents.
 
-use entourage_core::message::Media;
+use entourage_core::{message::Media, provider::Profile};
 use serde_json::{Value, json};
 
-use crate::media::{Source, not_shown, source};
+use crate::media::{Source, left_out, not_shown, source};
 
-/// The content part for `media`, or the note that stands for it where the wire has none.
-pub(super) fn part(media: &Media) -> Result<Value, String> {
+/// What the model can be shown, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sight {
+    pub(super) images: bool,
+    pub(super) documents: bool,
+}
+
+impl Sight {
+    pub(super) fn of(profile: &Profile) -> Self {
+        Self { images: profile.vision != Some(false), documents: profile.documents != Some(false) }
+    }
+
+    /// The content part for `media`, or the note that stands for it.
+    pub(super) fn part(self, media: &Media) -> Result<Value, String> {
+        if media.mime.starts_with("image/") && !self.images {
+            return Err(left_out(media, "this model sees no images"));
+        }
+        if media.mime == "application/pdf" && !self.documents {
+            return Err(left_out(media, "this model reads no documents"));
+        }
+        part(media)
+    }
+}
+
+fn part(media: &Media) -> Result<Value, String> {
     match source(media)? {
         Source::Inline(data) => inline(media, data),
         Source::Url(url) if media.mime.starts_with("image/") => {

@@ -13,7 +13,6 @@ use entourage_core::{
 use serde_json::{Value, json};
 
 use super::{Dialect, OpenAiChat, encode};
-use crate::vendor;
 
 fn body(request: &Request) -> Value {
     serde_json::from_slice(&encode(request, Dialect::COMMON)).unwrap()
@@ -96,13 +95,14 @@ fn dialects_change_names_and_leave_out_what_is_unknown() {
     params.top_k = Some(40);
     let request = Request::new("m", History::default()).with_params(params);
     let body = |dialect| -> Value { serde_json::from_slice(&encode(&request, dialect)).unwrap() };
-    let openai = body(vendor::OPENAI.dialect);
+    let openai = body(Dialect::OPENAI);
     assert_eq!((&openai["max_completion_tokens"], &openai["top_k"]), (&json!(9), &Value::Null));
-    assert_eq!(&*encode::warnings(&request, vendor::OPENAI.dialect, "openai").unwrap().subject, "top_k");
+    let warned = |dialect| encode::encode_with_tools(&request, dialect, &[], "x").warnings;
+    assert_eq!(&*warned(Dialect::OPENAI)[0].subject, "top_k");
     let common = body(Dialect::COMMON);
     assert_eq!((&common["max_tokens"], &common["top_k"]), (&json!(9), &json!(40)));
-    assert_eq!(encode::warnings(&request, Dialect::COMMON, "x"), None);
-    assert!(body(vendor::named("mistral").unwrap().dialect).get("stream_options").is_none());
+    assert_eq!(warned(Dialect::COMMON), []);
+    assert!(body(Dialect::MISTRAL).get("stream_options").is_none());
 }
 
 #[test]
@@ -231,26 +231,14 @@ fn a_message_is_encoded_once() {
 }
 
 #[test]
-fn tools_are_encoded_again_only_when_they_change() {
-    let provider = OpenAiChat::builder().base_url("http://127.0.0.1:1/v1").build().unwrap();
-    let spec = |name: &str| ToolSpec::new(name, "", json!({}));
-    let request = Request::new("m", History::default()).with_tools([spec("a")]);
-    let first = provider.tools(&request);
-    assert!(Arc::ptr_eq(&first, &provider.tools(&request.clone())));
-    let other = provider.tools(&Request::new("m", History::default()).with_tools([spec("b")]));
-    assert!(!Arc::ptr_eq(&first, &other));
-    assert_eq!(*provider.tools(&request), *first);
-}
-
-#[test]
 fn names_and_dialects_follow_the_address_and_debug_shows_no_secret() {
     let provider =
         OpenAiChat::builder().api_key("sk-very-secret").header("x-key", "hidden-value").build().unwrap();
-    assert_eq!((provider.0.endpoint.vendor(), provider.0.dialect), ("openai", vendor::OPENAI.dialect));
+    assert_eq!((provider.0.vendor(), provider.0.wire().0), ("openai", Dialect::OPENAI));
     assert_eq!(provider.base_url(), "https://api.openai.com/v1");
     let other =
         OpenAiChat::builder().base_url("https://llm.example/v1?k=v").vendor_name("mine").build().unwrap();
-    assert_eq!((other.0.endpoint.vendor(), other.0.dialect), ("mine", Dialect::COMMON));
+    assert_eq!((other.0.vendor(), other.0.wire().0), ("mine", Dialect::COMMON));
     assert_eq!(other.base_url(), "https://llm.example/v1");
     let builder = OpenAiChat::builder().api_key("sk-very-secret").header("x-key", "hidden-value");
     for shown in [

@@ -13,6 +13,7 @@ pub(super) fn usage(wire: &WireUsage) -> Usage {
     usage.input = wire.prompt_tokens.0;
     usage.output = wire.completion_tokens.0;
     usage.reasoning = reasoning;
+    usage.cost = wire.cost.0;
     usage.cache_read = prompt
         .and_then(|details| details.cached_tokens.0)
         .or(wire.prompt_cache_hit_tokens.0)

@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::json::{Arguments, Count, List, Maybe, Text, otherwise, skip_map};
+use crate::json::{Arguments, Count, Dollars, List, Maybe, RawList, Text, otherwise, skip_map};
 
 /// One `data` of a stream, or the whole body of a reply that is not streamed.
 #[derive(Debug, Default, Deserialize)]
@@ -64,22 +64,13 @@ pub(crate) struct Said<'a> {
     #[serde(borrow)]
     pub(crate) thinking: Text<'a>,
     #[serde(borrow)]
-    pub(crate) reasoning_details: List<Detail<'a>>,
+    pub(crate) reasoning_details: RawList<'a>,
     #[serde(borrow)]
     pub(crate) refusal: Text<'a>,
     #[serde(borrow)]
     pub(crate) tool_calls: List<WireCall<'a>>,
     #[serde(borrow)]
     pub(crate) function_call: Maybe<Function<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Detail<'a> {
-    #[serde(borrow)]
-    pub(crate) signature: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) data: Text<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,6 +114,7 @@ pub(crate) struct WireUsage {
     pub(crate) cache_creation_input_tokens: Count,
     pub(crate) cached_tokens: Count,
     pub(crate) reasoning_tokens: Count,
+    pub(crate) cost: Dollars,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -15,6 +15,7 @@ pub struct Counting;
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
+static PEAK: AtomicI64 = AtomicI64::new(0);
 
 /// What happened while a piece of work ran.
 #[derive(Debug, Clone, Copy)]
@@ -23,21 +24,32 @@ pub struct Counts {
     pub calls: u64,
     /// Bytes allocated and not freed.
     pub live: i64,
+    /// The most that `live` ever was meanwhile.
+    pub peak: i64,
 }
 
 /// Counts what `work` allocates, on all threads. Not for concurrent use.
 pub fn count(work: impl FnOnce()) -> Counts {
     let (calls, live) = (CALLS.load(Relaxed), LIVE.load(Relaxed));
+    PEAK.store(live, Relaxed);
     COUNTING.store(true, Relaxed);
     work();
     COUNTING.store(false, Relaxed);
-    Counts { calls: CALLS.load(Relaxed) - calls, live: LIVE.load(Relaxed) - live }
+    Counts {
+        calls: CALLS.load(Relaxed) - calls,
+        live: LIVE.load(Relaxed) - live,
+        peak: PEAK.load(Relaxed) - live,
+    }
 }
 
 fn note(grown: usize, shrunk: usize, call: bool) {
     if COUNTING.load(Relaxed) {
         CALLS.fetch_add(u64::from(call), Relaxed);
-        LIVE.fetch_add(grown as i64 - shrunk as i64, Relaxed);
+        let change = grown as i64 - shrunk as i64;
+        let live = LIVE.fetch_add(change, Relaxed) + change;
+        if change > 0 {
+            PEAK.fetch_max(live, Relaxed);
+        }
     }
 }
 

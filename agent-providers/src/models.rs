@@ -6,20 +6,28 @@ use entourage_core::{Error, ErrorKind, Result, provider::CallContext};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::DEFAULT_MODEL;
 use crate::http::{Endpoint, Target};
 
 /// Largest list of models that is read; the largest catalogues have some thousand entries of a few hundred bytes.
 const MAX_LIST: usize = 8 << 20;
 
+/// A model name that stands for whatever the server has: it is asked once for its list, and a model of that very
+/// name, else the first one, is taken. An empty name does the same.
+pub const DEFAULT_MODEL: &str = "default";
+
 #[derive(Debug, Default)]
-pub(super) struct DefaultModel(OnceCell<Arc<str>>);
+pub(crate) struct DefaultModel(OnceCell<Arc<str>>);
 
 impl DefaultModel {
     /// The server's model. Asked again at the next call when the server could not say.
-    pub(super) async fn resolve(&self, endpoint: &Endpoint, cx: &CallContext) -> Result<Arc<str>> {
+    pub(crate) async fn resolve(
+        &self,
+        endpoint: &Endpoint,
+        path: &[&str],
+        cx: &CallContext,
+    ) -> Result<Arc<str>> {
         let ask = || async {
-            let body = endpoint.get(Target::path(&["models"]), MAX_LIST, cx).await?;
+            let body = endpoint.get(Target::path(path), MAX_LIST, cx).await?;
             choose(&body).ok_or_else(|| {
                 Error::new(
                     ErrorKind::NotFound,

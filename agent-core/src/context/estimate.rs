@@ -1,0 +1,165 @@
+//! How many tokens a conversation takes, where no service has counted them (CC03), and how full a context is (CC02).
+//! Pure. It knows no tokenizer and no service: totals and costs are never made of these figures.
+
+use std::io;
+
+use crate::{
+    Money, Usage,
+    event::ModelFinished,
+    message::{Content, Media, Message, Part, ToolResult},
+};
+
+/// How full the context was in the newest step of a conversation (CC02).
+///
+/// These are the sizes of one step and no sums: they say how near the conversation is to the model's window, while
+/// [`SessionHead::usage`](crate::session::SessionHead::usage) says what was used in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ContextUsage {
+    /// Tokens of the prompt, cached ones included.
+    pub input: u64,
+    /// Tokens of the reply, reasoning included.
+    pub output: u64,
+    /// Whether the service left a figure out, or said 0, so that it was estimated from the conversation. An estimate
+    /// knows neither the instructions nor the tools that were sent along.
+    pub estimated: bool,
+}
+
+impl ContextUsage {
+    /// Tokens of prompt and reply together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+
+    /// After a step that answered `reply` to a conversation of about `prompt` tokens. A figure of 0 is none: every
+    /// prompt has tokens.
+    pub(crate) fn after(usage: &Usage, prompt: u64, reply: &Message) -> Self {
+        let counted = |figure: Option<u64>| figure.filter(|tokens| *tokens > 0);
+        let (input, output) = (counted(usage.input), counted(usage.output));
+        let said = output.unwrap_or_else(|| estimate_tokens(reply));
+        // A reply that says nothing takes nothing; that is no guess.
+        let estimated = input.is_none() || output.is_none() && said > 0;
+        Self { input: input.unwrap_or(prompt), output: said, estimated }
+    }
+}
+
+/// Whether the service counted anything. All figures 0 is how some say that they do not count.
+pub(crate) fn is_counted(usage: &Usage) -> bool {
+    let Usage { input, output, cache_read, cache_write, reasoning, cost } = *usage;
+    let figures = [input, output, cache_read, cache_write, reasoning];
+    figures.into_iter().flatten().any(|tokens| tokens > 0) || cost.is_some_and(|cost| cost > Money::default())
+}
+
+/// What a call cost: unknown, never 0, when nobody counted its tokens.
+pub(crate) fn known_cost(reply: &ModelFinished) -> Option<Money> {
+    reply.cost.filter(|_| is_counted(&reply.usage))
+}
+
+/// About how many tokens a message takes: (bytes + 3) / 4 of each text, tool name, input and result (CC03).
+///
+/// Files count as their short description, since what they take differs from service to service; signatures and
+/// encrypted reasoning count nothing. Costs a look at each part, not at its text.
+///
+/// ```
+/// use entourage_core::{context::estimate_tokens, message::Message};
+///
+/// assert_eq!(estimate_tokens(&Message::user("12345")), 2);
+/// ```
+#[must_use]
+pub fn estimate_tokens(message: &Message) -> u64 {
+    message.parts().iter().map(part).fold(0, u64::saturating_add)
+}
+
+fn part(part: &Part) -> u64 {
+    match part {
+        Part::Text(text) | Part::Refusal(text) => tokens(text.len()),
+        Part::Reasoning(reasoning) => tokens(reasoning.text.len()),
+        Part::Media(file) => media(file),
+        Part::ToolCall(call) => tokens(call.name.len()).saturating_add(tokens(call.arguments.as_str().len())),
+        Part::ToolResult(answer) => result(answer),
+        Part::Opaque(block) => {
+            let mut size = Size(0);
+            // Writing to a counter cannot fail.
+            drop(serde_json::to_writer(&mut size, &block.data));
+            tokens(size.0)
+        }
+    }
+}
+
+fn result(result: &ToolResult) -> u64 {
+    let pieces = result.content.iter().map(|piece| match piece {
+        Content::Text(text) => tokens(text.len()),
+        Content::Media(file) => media(file),
+    });
+    pieces.fold(tokens(result.name.len()), u64::saturating_add)
+}
+
+/// As `[image/png cat.png]`.
+fn media(media: &Media) -> u64 {
+    let name = media.name.as_ref().map_or(0, |name| name.len().saturating_add(1));
+    tokens(media.mime.len().saturating_add(name).saturating_add(2))
+}
+
+fn tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX)
+}
+
+/// Counts what is written to it.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::{Arguments, MediaSource, Opaque, Reasoning, Role, Signature, ToolCall};
+
+    #[test]
+    fn cc03_each_kind_of_part_has_its_estimate() {
+        let call =
+            ToolCall::new("an id that counts nothing", "look", Arguments::parse("{\"a\": 12}").unwrap());
+        let mut file = Media::new("image/png", MediaSource::Base64("A".repeat(4_000)));
+        file.name = Some("cat.png".into());
+        let content = vec![Content::Text("x".repeat(9)), Content::Media(file.clone())];
+        for (part, tokens) in [
+            (Part::Text(String::new()), 0),
+            (Part::Text("1".into()), 1),
+            (Part::Text("1234".into()), 1),
+            (Part::Text("ééé".into()), 2),
+            (Part::Refusal("12345".into()), 2),
+            (Part::Reasoning(Reasoning::new("12345678", Some(Signature::new("w", "s".repeat(400))))), 2),
+            (Part::Media(file), 5),
+            (Part::ToolResult(ToolResult::new(&call, content, false).into()), 1 + 3 + 5),
+            (Part::ToolCall(call), 1 + 3),
+            (Part::Opaque(Opaque::new("w", json!({"n": [1]}))), 3),
+        ] {
+            let message = Message::new(Role::User, vec![part.clone(), Part::Text("1234".into())]);
+            assert_eq!(estimate_tokens(&message), tokens + 1, "{part:?}");
+        }
+    }
+
+    #[test]
+    fn cc03_a_figure_of_zero_is_none() {
+        let reply = Message::assistant("12345");
+        let after = |usage| ContextUsage::after(&usage, 50, &reply);
+        let figures = |input, output, estimated| ContextUsage { input, output, estimated };
+        assert_eq!(after(Usage::new(100, 10)), figures(100, 10, false));
+        assert_eq!(after(Usage::new(100, 0)), figures(100, 2, true));
+        assert_eq!(after(Usage::new(0, 0)), figures(50, 2, true));
+        assert_eq!(after(Usage::default()), figures(50, 2, true));
+        let silent = ContextUsage::after(&Usage::new(100, 0), 50, &Message::assistant(""));
+        assert_eq!((silent, silent.total()), (figures(100, 0, false), 100));
+    }
+}

@@ -1,0 +1,334 @@
+//! Model calls on a budget's account.
+
+use std::{
+    error::Error as StdError,
+    fmt, io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::Stream;
+use tokio::time::Sleep;
+
+use super::{Budget, Charge, Reservation, limits::Forecast};
+use crate::{
+    Error, ErrorKind, Prices, Result, Usage,
+    layers::{
+        Layer,
+        tally::{self, Tally},
+    },
+    provider::{CallContext, Delta, DeltaStream, Egress, Provider, Request},
+};
+
+/// Charges model calls to a [`Budget`]: made by [`Budget::layer`].
+///
+/// Before a call, its estimate is reserved: the prompt at (bytes + 3) / 4 tokens (1,500 for each file), the reply at
+/// [`Params::max_output`](crate::provider::Params::max_output), else the profile's, else 4,096 tokens, both at the
+/// prices of the request's profile. A call that is not covered is refused before anything is sent. After it:
+///
+/// | how it ended | what it costs |
+/// |---|---|
+/// | a finished reply | what was reported; a missing figure is estimated from the prompt and from what came |
+/// | a reply that broke off, was cancelled or dropped | what was reported, the output at least at what came; a missing figure as reserved |
+/// | refused by the service | one call, no tokens, no money |
+/// | never left: invalid, refused here, no connection | nothing |
+/// | unknown: timeout, broken connection, dropped before an answer | as reserved |
+///
+/// When the budget's time is up, running replies end with [`ErrorKind::BudgetExceeded`].
+///
+/// # Order
+/// Next to the provider, below every other layer: then each attempt of a retry has its own reservation, a call that
+/// waits for a rate limit holds none, and a cached reply costs none. The wrong order, `model.layer(retry)
+/// .layer(budget.layer("scout"))`, sets one attempt aside for several.
+#[derive(Debug, Clone)]
+pub struct BudgetLayer {
+    budget: Budget,
+    expected: Option<u64>,
+}
+
+impl BudgetLayer {
+    pub(super) fn new(budget: Budget) -> Self {
+        Self { budget, expected: None }
+    }
+
+    /// Reserves this many tokens for a reply instead of its upper bound, which is far more than most replies have.
+    /// Replies that are longer are charged in full, so that calls under way may together exceed the budget.
+    #[must_use]
+    pub fn expecting_output(mut self, tokens: u64) -> Self {
+        self.expected = Some(tokens);
+        self
+    }
+}
+
+impl Layer for BudgetLayer {
+    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        Arc::new(Budgeted { inner, layer: self })
+    }
+}
+
+#[derive(Debug)]
+struct Budgeted {
+    inner: Arc<dyn Provider>,
+    layer: BudgetLayer,
+}
+
+#[async_trait]
+impl Provider for Budgeted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream> {
+        if cx.cancel.is_cancelled() {
+            return Err(Error::cancelled());
+        }
+        let forecast = Forecast::new(&request, self.layer.expected);
+        let reservation = self.layer.budget.reserve(forecast.charge())?;
+        let account = Account {
+            reservation: Some(reservation),
+            tally: Tally::default(),
+            forecast,
+            prices: request.profile.prices.clone(),
+            egress: cx.egress,
+        };
+        let Some(left) = self.layer.budget.time_left() else {
+            let started = self.inner.stream(request, cx).await;
+            return account.open(started, None);
+        };
+        let mut clock = Box::pin(tokio::time::sleep(left));
+        let mut cx = cx.clone();
+        cx.timeout = Some(cx.timeout.map_or(left, |limit| limit.min(left)));
+        let started = tokio::select! {
+            biased;
+            started = self.inner.stream(request, &cx) => started,
+            () = &mut clock => {
+                // The account settles as it is dropped: nobody knows how far the call came.
+                return Err(out_of_time(left));
+            }
+        };
+        account.open(started, Some((clock, left)))
+    }
+}
+
+fn out_of_time(left: Duration) -> Error {
+    let text = format!("the budget's time was used up after {left:?} of this call; raise the limit");
+    Error::new(ErrorKind::BudgetExceeded, text).caused_by(CutOff).during("model.stream")
+}
+
+/// Tells a call that ran out of time from one that was never made.
+#[derive(Debug, thiserror::Error)]
+#[error("the call was under way")]
+struct CutOff;
+
+/// What is known about a call's cost. Dropping it settles.
+#[derive(Debug)]
+struct Account {
+    reservation: Option<Reservation>,
+    tally: Tally,
+    forecast: Forecast,
+    prices: Option<Prices>,
+    egress: Egress,
+}
+
+impl Account {
+    fn open(
+        mut self,
+        started: Result<DeltaStream>,
+        clock: Option<(Pin<Box<Sleep>>, Duration)>,
+    ) -> Result<DeltaStream> {
+        match started {
+            Ok(inner) => Ok(Box::pin(Charged { inner: Some(inner), account: self, clock })),
+            Err(error) => {
+                self.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Settles a call that failed with `error`.
+    fn failed(&mut self, error: &Error) {
+        if self.tally.bytes > 0 || !self.tally.total().is_unknown() {
+            return self.settle();
+        }
+        let Some(reservation) = self.reservation.take() else { return };
+        match Failure::of(error, self.egress) {
+            Failure::NotSent => reservation.cancel(),
+            Failure::Refused => reservation.settle(Charge { model_calls: 1, ..Charge::nothing() }),
+            Failure::Unknown => drop(reservation),
+        }
+    }
+
+    /// Settles at what was reported; see [`BudgetLayer`] for what was not.
+    fn settle(&mut self) {
+        let Some(reservation) = self.reservation.take() else { return };
+        let usage = tally::reported(self.tally.total());
+        let came = tally::tokens(self.tally.bytes);
+        if !self.tally.finished && usage.is_unknown() && came == 0 {
+            return drop(reservation);
+        }
+        let input = usage.input.unwrap_or(self.forecast.input);
+        let output = match (usage.output, self.tally.finished) {
+            (Some(output), true) => output,
+            (Some(output), false) => output.max(came),
+            (None, true) => came,
+            (None, false) => came.max(self.forecast.output),
+        };
+        let cache_write = match usage.input {
+            Some(_) => usage.cache_write,
+            None => self.forecast.usage.cache_write,
+        };
+        let filled = Usage { input: Some(input), output: Some(output), cache_write, ..usage };
+        let money = self.prices.as_ref().map_or(usage.cost, |prices| prices.cost(&filled));
+        reservation.settle(Charge::model_call(input.saturating_add(output), money));
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+/// How far a call without any reply came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    NotSent,
+    Refused,
+    Unknown,
+}
+
+impl Failure {
+    fn of(error: &Error, egress: Egress) -> Self {
+        match error.kind() {
+            ErrorKind::BudgetExceeded if error.source().is_some_and(<dyn StdError>::is::<CutOff>) => {
+                Self::Unknown
+            }
+            ErrorKind::EmptyPrompt
+            | ErrorKind::Unsupported
+            | ErrorKind::Config
+            | ErrorKind::BudgetExceeded
+            | ErrorKind::Paused => Self::NotSent,
+            ErrorKind::PermissionDenied if egress != Egress::Any => Self::NotSent,
+            ErrorKind::InvalidInput
+            | ErrorKind::NotFound
+            | ErrorKind::Busy
+            | ErrorKind::Conflict
+            | ErrorKind::Authentication
+            | ErrorKind::PermissionDenied
+            | ErrorKind::RateLimited
+            | ErrorKind::Overloaded
+            | ErrorKind::ContentFiltered
+            | ErrorKind::ContextOverflow
+            | ErrorKind::TooLarge => Self::Refused,
+            ErrorKind::Transport if never_connected(error) => Self::NotSent,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Whether a cause says that there never was a connection.
+fn never_connected(error: &Error) -> bool {
+    let mut cause = error.source();
+    while let Some(it) = cause {
+        let kind = it.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(
+            kind,
+            Some(
+                io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::AddrNotAvailable
+            )
+        ) {
+            return true;
+        }
+        cause = it.source();
+    }
+    false
+}
+
+/// A reply that is paid for.
+struct Charged {
+    inner: Option<DeltaStream>,
+    account: Account,
+    clock: Option<(Pin<Box<Sleep>>, Duration)>,
+}
+
+impl Charged {
+    fn end(&mut self, error: Option<&Error>) {
+        match error {
+            Some(error) => self.account.failed(error),
+            None => self.account.settle(),
+        }
+        self.inner = None;
+    }
+}
+
+impl Stream for Charged {
+    type Item = Result<Delta>;
+
+    fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Delta>>> {
+        let this = self.get_mut();
+        let Some(inner) = &mut this.inner else { return Poll::Ready(None) };
+        match inner.as_mut().poll_next(task) {
+            Poll::Ready(Some(Ok(delta))) => {
+                this.account.tally.push(&delta);
+                Poll::Ready(Some(Ok(delta)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                this.end(Some(&error));
+                Poll::Ready(Some(Err(error)))
+            }
+            Poll::Ready(None) => {
+                this.end(None);
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                let Some((clock, left)) = &mut this.clock else { return Poll::Pending };
+                if clock.as_mut().poll(task).is_pending() {
+                    return Poll::Pending;
+                }
+                let error = out_of_time(*left);
+                let finished = this.account.tally.finished;
+                this.end(None);
+                // A reply that is complete is never failed.
+                Poll::Ready((!finished).then_some(Err(error)))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Charged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charged").field("account", &self.account).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn design_7_only_what_surely_never_left_is_free() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        let transport = || Error::new(ErrorKind::Transport, "no connection");
+        for (error, egress, failure) in [
+            (transport().caused_by(refused), Egress::Any, Failure::NotSent),
+            (transport().caused_by(reset), Egress::Any, Failure::Unknown),
+            (transport(), Egress::Any, Failure::Unknown),
+            (Error::new(ErrorKind::Timeout, "slow"), Egress::Any, Failure::Unknown),
+            (Error::cancelled(), Egress::Any, Failure::Unknown),
+            (Error::new(ErrorKind::PermissionDenied, "no"), Egress::Any, Failure::Refused),
+            (Error::new(ErrorKind::PermissionDenied, "no"), Egress::Loopback, Failure::NotSent),
+            (Error::new(ErrorKind::RateLimited, "slow down"), Egress::Any, Failure::Refused),
+            (Error::new(ErrorKind::BudgetExceeded, "another budget"), Egress::Any, Failure::NotSent),
+            (out_of_time(Duration::ZERO), Egress::Any, Failure::Unknown),
+        ] {
+            assert_eq!(Failure::of(&error, egress), failure, "{error:?}");
+        }
+    }
+}

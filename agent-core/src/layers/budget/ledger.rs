@@ -1,0 +1,140 @@
+//! The account book of a tree of budgets, as a pure machine: time is passed in, nothing waits.
+//!
+//! A charge is taken from a budget and from all above it, or from none of them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{BudgetLimits, BudgetState, Charge, Spend, limits::Shortage};
+
+/// Names a budget within its tree.
+pub(super) type NodeId = u64;
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    nodes: HashMap<NodeId, Node>,
+    next: NodeId,
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: Option<NodeId>,
+    limits: BudgetLimits,
+    spent: Spend,
+    reserved: Spend,
+    labels: BTreeMap<Arc<str>, Spend>,
+    started: Instant,
+    /// Time that passed before `started`, in earlier processes.
+    before: Duration,
+}
+
+impl Node {
+    fn elapsed(&self, now: Instant) -> Duration {
+        self.before.saturating_add(now.saturating_duration_since(self.started))
+    }
+
+    fn remaining(&self, now: Instant) -> BudgetLimits {
+        self.limits.less(&self.spent.plus(&self.reserved), self.elapsed(now))
+    }
+}
+
+impl Ledger {
+    /// Adds a budget below `parent` that has already spent what `state` says.
+    pub(super) fn open(&mut self, parent: Option<NodeId>, state: BudgetState, now: Instant) -> NodeId {
+        let id = self.next;
+        self.next += 1;
+        let state = state.settled();
+        let node = Node {
+            parent,
+            limits: state.limits,
+            spent: state.spent,
+            reserved: Spend::default(),
+            labels: state.labels,
+            started: now,
+            before: state.elapsed,
+        };
+        self.nodes.insert(id, node);
+        id
+    }
+
+    /// Forgets a budget that nobody can name any more. What it spent stays with those above it.
+    pub(super) fn close(&mut self, id: NodeId) {
+        self.nodes.remove(&id);
+    }
+
+    fn path(&self, from: NodeId) -> impl Iterator<Item = &Node> {
+        let step = |node: &&Node| node.parent.and_then(|parent| self.nodes.get(&parent));
+        std::iter::successors(self.nodes.get(&from), step)
+    }
+
+    fn on_path(&mut self, from: NodeId, mut change: impl FnMut(&mut Node)) {
+        let mut next = Some(from);
+        while let Some(node) = next.and_then(|id| self.nodes.get_mut(&id)) {
+            change(node);
+            next = node.parent;
+        }
+    }
+
+    /// Sets `charge` aside everywhere between `from` and the root, or says what is short.
+    pub(super) fn reserve(
+        &mut self,
+        from: NodeId,
+        charge: &Charge,
+        now: Instant,
+    ) -> Result<(), Box<Shortage>> {
+        for node in self.path(from) {
+            node.remaining(now).cover(charge).map_err(|kind| {
+                let Node { limits, spent, reserved, .. } = *node;
+                Box::new(Shortage { kind, limits, spent, reserved, elapsed: node.elapsed(now) })
+            })?;
+        }
+        let amount = Spend::of(charge);
+        self.on_path(from, |node| node.reserved = node.reserved.plus(&amount));
+        Ok(())
+    }
+
+    /// Gives `reserved` back and takes `actual` instead, on the account of `label`.
+    pub(super) fn settle(&mut self, from: NodeId, reserved: &Charge, actual: &Charge, label: &Arc<str>) {
+        let (held, amount) = (Spend::of(reserved), Spend::of(actual));
+        self.on_path(from, |node| {
+            node.reserved = node.reserved.minus(&held);
+            node.spent = node.spent.plus(&amount);
+            if amount != Spend::default() {
+                let account = node.labels.entry(Arc::clone(label)).or_default();
+                *account = account.plus(&amount);
+            }
+        });
+    }
+
+    pub(super) fn spent(&self, id: NodeId) -> Spend {
+        self.nodes.get(&id).map_or_else(Spend::default, |node| node.spent)
+    }
+
+    pub(super) fn reserved(&self, id: NodeId) -> Spend {
+        self.nodes.get(&id).map_or_else(Spend::default, |node| node.reserved)
+    }
+
+    /// The narrowest of what is left between `id` and the root.
+    pub(super) fn remaining(&self, id: NodeId, now: Instant) -> BudgetLimits {
+        self.path(id).fold(BudgetLimits::default(), |least, node| least.narrowest(&node.remaining(now)))
+    }
+
+    pub(super) fn labels(&self, id: NodeId) -> BTreeMap<Arc<str>, Spend> {
+        self.nodes.get(&id).map(|node| node.labels.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn state(&self, id: NodeId, now: Instant) -> BudgetState {
+        self.nodes.get(&id).map_or_else(BudgetState::default, |node| BudgetState {
+            limits: node.limits,
+            spent: node.spent,
+            reserved: node.reserved,
+            elapsed: node.elapsed(now),
+            labels: node.labels.clone(),
+        })
+    }
+}

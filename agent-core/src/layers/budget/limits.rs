@@ -1,0 +1,341 @@
+//! What a budget is made of: limits, charges, what was spent, and the state that outlives a process.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, ErrorKind, Money, Usage, layers::tally, provider::Request};
+
+/// The output that is reserved for when neither the request nor the model's profile bounds it.
+const DEFAULT_OUTPUT: u64 = 4_096;
+
+/// Bounds of a budget; `None` means without bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct BudgetLimits {
+    /// Money. Calls of models without known prices are then refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub money: Option<Money>,
+    /// Input and output tokens together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Model calls, each attempt for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u64>,
+    /// Tool calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    /// Time since the budget was made, in all processes together. It runs while the budget exists, also when
+    /// nothing is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<Duration>,
+}
+
+impl BudgetLimits {
+    /// No bounds at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// With a bound on money.
+    #[must_use]
+    pub fn with_money(mut self, money: Money) -> Self {
+        self.money = Some(money);
+        self
+    }
+
+    /// With a bound on tokens.
+    #[must_use]
+    pub fn with_tokens(mut self, tokens: u64) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
+    /// With a bound on model calls.
+    #[must_use]
+    pub fn with_model_calls(mut self, calls: u64) -> Self {
+        self.model_calls = Some(calls);
+        self
+    }
+
+    /// With a bound on tool calls.
+    #[must_use]
+    pub fn with_tool_calls(mut self, calls: u64) -> Self {
+        self.tool_calls = Some(calls);
+        self
+    }
+
+    /// With a bound on time.
+    #[must_use]
+    pub fn with_time(mut self, time: Duration) -> Self {
+        self.time = Some(time);
+        self
+    }
+
+    pub(super) fn less(&self, used: &Spend, elapsed: Duration) -> Self {
+        let count = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+        Self {
+            money: count(self.money.map(Money::as_pico), used.money.as_pico()).map(Money::from_pico),
+            tokens: count(self.tokens, used.tokens),
+            model_calls: count(self.model_calls, used.model_calls),
+            tool_calls: count(self.tool_calls, used.tool_calls),
+            time: self.time.map(|limit| limit.saturating_sub(elapsed)),
+        }
+    }
+
+    pub(super) fn narrowest(&self, other: &Self) -> Self {
+        fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+            match (a, b) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (some, None) | (None, some) => some,
+            }
+        }
+        Self {
+            money: least(self.money, other.money),
+            tokens: least(self.tokens, other.tokens),
+            model_calls: least(self.model_calls, other.model_calls),
+            tool_calls: least(self.tool_calls, other.tool_calls),
+            time: least(self.time, other.time),
+        }
+    }
+
+    /// Whether these, taken as what is left, are enough for `charge`.
+    pub(super) fn cover(&self, charge: &Charge) -> Result<(), Short> {
+        let over = |left: Option<u64>, wanted: u64| left.is_some_and(|left| wanted > left);
+        if let Some(left) = self.money {
+            match charge.money {
+                None => return Err(Short::Price),
+                Some(money) if money > left => return Err(Short::Money(money)),
+                Some(_) => {}
+            }
+        }
+        if over(self.tokens, charge.tokens) {
+            return Err(Short::Tokens(charge.tokens));
+        }
+        if over(self.model_calls, charge.model_calls) {
+            return Err(Short::ModelCalls);
+        }
+        if over(self.tool_calls, charge.tool_calls) {
+            return Err(Short::ToolCalls);
+        }
+        if self.time.is_some_and(|left| left.is_zero()) {
+            return Err(Short::Time);
+        }
+        Ok(())
+    }
+}
+
+/// What one call may use, or what it used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Charge {
+    /// What it costs; `None` when no price is known.
+    pub money: Option<Money>,
+    /// Input and output tokens together.
+    pub tokens: u64,
+    /// Model calls.
+    pub model_calls: u64,
+    /// Tool calls.
+    pub tool_calls: u64,
+}
+
+impl Charge {
+    /// Nothing at all, at a known price of 0.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self { money: Some(Money::default()), ..Self::default() }
+    }
+
+    /// One model call of so many tokens.
+    #[must_use]
+    pub fn model_call(tokens: u64, money: Option<Money>) -> Self {
+        Self { money, tokens, model_calls: 1, tool_calls: 0 }
+    }
+
+    /// One tool call that costs nothing else.
+    #[must_use]
+    pub fn tool_call() -> Self {
+        Self { tool_calls: 1, ..Self::nothing() }
+    }
+
+    /// What `request` may use at most, as far as can be told before it is sent: see [`super::BudgetLayer`].
+    #[must_use]
+    pub fn of_request(request: &Request) -> Self {
+        Forecast::new(request, None).charge()
+    }
+}
+
+/// What a request may use, kept to fill in what its reply does not report.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Forecast {
+    pub(super) usage: Usage,
+    pub(super) input: u64,
+    pub(super) output: u64,
+    money: Option<Money>,
+}
+
+impl Forecast {
+    pub(super) fn new(request: &Request, expected: Option<u64>) -> Self {
+        let asked = request.params.max_output.filter(|max| *max > 0);
+        let most = asked.or(request.profile.max_output);
+        let output = match expected {
+            Some(expected) => most.map_or(expected, |most| most.min(expected)),
+            None => most.unwrap_or(DEFAULT_OUTPUT),
+        };
+        let input = tally::input_tokens(request);
+        let mut usage = Usage::new(input, output);
+        // What is marked for a cache is written there at worst, which may cost more than to send it.
+        usage.cache_write = request.params.cache.map(|_| input);
+        let money = request.profile.prices.as_ref().and_then(|prices| prices.cost(&usage));
+        Self { usage, input, output, money }
+    }
+
+    pub(super) fn charge(&self) -> Charge {
+        Charge::model_call(self.input.saturating_add(self.output), self.money)
+    }
+}
+
+/// What was spent, or is set aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Spend {
+    /// Money, as far as prices are known.
+    pub money: Money,
+    /// Input and output tokens together.
+    pub tokens: u64,
+    /// Model calls.
+    pub model_calls: u64,
+    /// Tool calls.
+    pub tool_calls: u64,
+    /// Calls whose cost is unknown; when there are any, `money` is not all.
+    pub unpriced: u64,
+}
+
+impl Spend {
+    pub(super) fn of(charge: &Charge) -> Self {
+        Self {
+            money: charge.money.unwrap_or_default(),
+            tokens: charge.tokens,
+            model_calls: charge.model_calls,
+            tool_calls: charge.tool_calls,
+            unpriced: u64::from(charge.money.is_none()),
+        }
+    }
+
+    pub(super) fn plus(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    pub(super) fn minus(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+
+    fn each(&self, other: &Self, with: fn(u64, u64) -> u64) -> Self {
+        Self {
+            money: Money::from_pico(with(self.money.as_pico(), other.money.as_pico())),
+            tokens: with(self.tokens, other.tokens),
+            model_calls: with(self.model_calls, other.model_calls),
+            tool_calls: with(self.tool_calls, other.tool_calls),
+            unpriced: with(self.unpriced, other.unpriced),
+        }
+    }
+}
+
+/// A budget as it is stored between processes: see [`super::Budget::state`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct BudgetState {
+    /// Its bounds.
+    pub limits: BudgetLimits,
+    /// What was spent, by everything below it too.
+    pub spent: Spend,
+    /// What was set aside for calls that were under way. Nobody knows how they ended, so restoring counts it as
+    /// spent.
+    pub reserved: Spend,
+    /// Time that passed.
+    pub elapsed: Duration,
+    /// What was spent under each label.
+    pub labels: BTreeMap<Arc<str>, Spend>,
+}
+
+impl BudgetState {
+    /// The same state with the unknown outcomes taken for the worst; they have no label.
+    pub(super) fn settled(mut self) -> Self {
+        let open = std::mem::take(&mut self.reserved);
+        if open != Spend::default() {
+            self.spent = self.spent.plus(&open);
+            let account = self.labels.entry(Arc::default()).or_default();
+            *account = account.plus(&open);
+        }
+        self
+    }
+}
+
+/// Which bound a charge breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Short {
+    Price,
+    Money(Money),
+    Tokens(u64),
+    ModelCalls,
+    ToolCalls,
+    Time,
+}
+
+/// A refusal, with what is needed to explain it.
+#[derive(Debug)]
+pub(super) struct Shortage {
+    pub(super) kind: Short,
+    pub(super) limits: BudgetLimits,
+    pub(super) spent: Spend,
+    pub(super) reserved: Spend,
+    pub(super) elapsed: Duration,
+}
+
+impl Shortage {
+    pub(super) fn into_error(self) -> Error {
+        Error::new(ErrorKind::BudgetExceeded, self.to_string()).during("budget.reserve")
+    }
+
+    fn sum<T: fmt::Display>(what: &str, limit: Option<T>, spent: T, reserved: T, wanted: T) -> String {
+        let limit = limit.map_or_else(String::new, |limit| limit.to_string());
+        format!(
+            "the budget of {limit}{what} does not cover this call: {spent} spent, {reserved} reserved by calls under \
+             way, up to {wanted} asked for; raise the limit or ask for less output"
+        )
+    }
+
+    fn calls(what: &str, limit: Option<u64>) -> String {
+        format!(
+            "the budget's {} {what} calls are used up; raise the limit or end the run",
+            limit.unwrap_or(0)
+        )
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limits, spent, reserved, .. } = self;
+        let text = match self.kind {
+            Short::Price => "the budget has a limit in money and this model's price is unknown; \
+                             give the model a profile with prices or limit tokens instead"
+                .into(),
+            Short::Money(wanted) => Self::sum("", limits.money, spent.money, reserved.money, wanted),
+            Short::Tokens(wanted) => {
+                Self::sum(" tokens", limits.tokens, spent.tokens, reserved.tokens, wanted)
+            }
+            Short::ModelCalls => Self::calls("model", limits.model_calls),
+            Short::ToolCalls => Self::calls("tool", limits.tool_calls),
+            Short::Time => format!(
+                "the budget's time of {:?} is used up ({} s passed); raise the limit or end the run",
+                limits.time.unwrap_or_default(),
+                self.elapsed.as_secs()
+            ),
+        };
+        f.write_str(&text)
+    }
+}

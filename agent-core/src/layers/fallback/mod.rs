@@ -1,0 +1,188 @@
+//! Asks another model when one cannot begin (AI06), and counts what each of them did.
+//!
+//! It never leaves a reply of which something was shown, and never asks the same model twice: a retry layer inside
+//! does.
+
+mod chain;
+mod stats;
+
+pub use stats::{FallbackStats, ModelUsage, UsageReport};
+
+use std::{cmp::Reverse, fmt, sync::Arc};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::Layer;
+use crate::{
+    Error, Prices, Result,
+    provider::{CallContext, DeltaStream, Model, Profile, Provider, Request},
+};
+use chain::Chain;
+
+/// How much a model can do, and costs. Ordered: `Local < Small < Medium < Large`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// On this machine, at a cost of 0 unless its profile has prices: the last resort.
+    Local,
+    /// A small one.
+    Small,
+    /// Between the two.
+    Medium,
+    /// The best there is.
+    Large,
+}
+
+/// A model that may be asked instead.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ModelChoice {
+    /// The model, with whatever layers it has.
+    pub model: Model,
+    /// How much it can do.
+    pub tier: Tier,
+}
+
+impl ModelChoice {
+    /// `model`, which is of this tier.
+    #[must_use]
+    pub fn new(model: Model, tier: Tier) -> Self {
+        Self { model, tier }
+    }
+}
+
+/// Asks other models in turn when the model of a request cannot begin to answer: first those of its own tier, then
+/// lower tiers, then local ones; within a tier in the order given. A higher tier is never asked.
+///
+/// The model itself is the one behind the layer, and is not in the list.
+///
+/// # Contract
+/// - A model is left when it refuses the call, or when its reply fails or breaks off before anything of it was
+///   shown. A [`Delta::Restart`](crate::provider::Delta::Restart) that names the next service and model comes then,
+///   with the next attempt number. The first model is awaited in [`Provider::stream`].
+/// - Another model is asked after: not found, authentication, permission denied (where the call may connect anywhere),
+///   rate limited, overloaded, timeout, transport, protocol, unsupported. It is not after what would fail anywhere or
+///   must be seen: invalid input, content filtered, context overflow, too large, budget exceeded, a cancel, a wrong
+///   configuration, a defect. Nor when [`CallContext::timeout`] is over; later models are told what is left of it.
+/// - The next model gets the same request with its own name and profile. Its own parameters go before those of the
+///   request; the request's `extra` stays behind when the service is another; its output limit is kept.
+/// - When none is left the error tells all causes, has the first one's kind, and is temporary when any of them was. A
+///   failure after which no other model was asked is passed on as it is.
+/// - Reported usage is handed on with its cost at the prices of the model that was asked, where they are known.
+///
+/// # Order
+/// Above the layers of a single service: retry, rate limit, budget, each on the model they belong to. The wrong order,
+/// `model.layer(fallback).layer(retry)`, runs through the whole chain at each attempt.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use entourage_core::{
+///     ErrorKind, agent::ReactAgent, layers::{Fallback, ModelChoice, Tier}, testkit::ScriptedProvider,
+/// };
+///
+/// let (large, local) = (ScriptedProvider::named("far"), ScriptedProvider::named("here"));
+/// let (large, local) = (large.fail(ErrorKind::Overloaded, "no room"), local.text("Hello!"));
+/// let fallback = Fallback::to([ModelChoice::new(local.model(), Tier::Local)]);
+/// let stats = fallback.stats();
+/// let agent = ReactAgent::builder("a", large.model().layer(fallback)).build().unwrap();
+/// assert_eq!(agent.ask("Hello?").await.unwrap(), "Hello!");
+/// assert_eq!(stats.report().models.len(), 2);
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Fallback {
+    /// In the order in which they are asked.
+    choices: Arc<[ModelChoice]>,
+    listed: Arc<[ModelChoice]>,
+    primary: Tier,
+    prices: Option<Prices>,
+    stats: FallbackStats,
+}
+
+impl Fallback {
+    /// A chain of these models behind a large one.
+    #[must_use]
+    pub fn to(choices: impl IntoIterator<Item = ModelChoice>) -> Self {
+        Self {
+            choices: Arc::default(),
+            listed: choices.into_iter().collect(),
+            primary: Tier::Large,
+            prices: None,
+            stats: FallbackStats::default(),
+        }
+        .with_primary(Tier::Large)
+    }
+
+    /// Says of which tier the model behind the layer is. By default it is large.
+    #[must_use]
+    pub fn with_primary(mut self, tier: Tier) -> Self {
+        let mut choices: Vec<_> = self.listed.iter().filter(|choice| choice.tier <= tier).cloned().collect();
+        choices.sort_by_key(|choice| Reverse(choice.tier));
+        self.choices = choices.into();
+        self.primary = tier;
+        self
+    }
+
+    /// The prices against which savings are counted. By default those of the model behind the layer when it is
+    /// large, else of the first large one that is listed.
+    #[must_use]
+    pub fn with_baseline(mut self, prices: Prices) -> Self {
+        self.prices = Some(prices);
+        self
+    }
+
+    /// The figures of this chain and its clones, to be read at any time.
+    #[must_use]
+    pub fn stats(&self) -> FallbackStats {
+        self.stats.clone()
+    }
+
+    fn baseline(&self, primary: &Profile) -> Option<Prices> {
+        let large = || match self.primary {
+            Tier::Large => primary.prices.clone(),
+            _ => {
+                let first = self.listed.iter().find(|choice| choice.tier == Tier::Large)?;
+                first.model.profile().prices.clone()
+            }
+        };
+        self.prices.clone().or_else(large)
+    }
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fallback")
+            .field("primary", &self.primary)
+            .field("choices", &self.choices)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Layer for Fallback {
+    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        Arc::new(WithFallback { inner, fallback: self })
+    }
+}
+
+#[derive(Debug)]
+struct WithFallback {
+    inner: Arc<dyn Provider>,
+    fallback: Fallback,
+}
+
+#[async_trait]
+impl Provider for WithFallback {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream> {
+        if cx.cancel.is_cancelled() {
+            return Err(Error::cancelled());
+        }
+        let chain = Chain::new(&self.fallback, self.inner.name(), &request, cx);
+        let started = self.inner.stream(request, cx).await;
+        chain.begin(started)
+    }
+}

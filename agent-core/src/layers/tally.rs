@@ -1,0 +1,179 @@
+//! What a request may use and what a reply used: the estimates and running sums that several layers need.
+//!
+//! Nothing here decides anything; it only counts.
+
+use std::io;
+
+use serde::Serialize;
+
+use crate::{
+    Usage,
+    context::estimate_tokens,
+    message::{Content, Part},
+    provider::{Delta, Output, Request},
+};
+
+/// What a picture or a document counts for: its description says too little about what it may cost.
+const FILE_TOKENS: u64 = 1_500;
+
+/// The estimate for text of so many bytes (CC03).
+pub(super) fn tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(4)
+}
+
+/// The estimate for a whole prompt: instructions, tools, schema and messages; 1,500 tokens more for each file.
+pub(super) fn input_tokens(request: &Request) -> u64 {
+    let tools =
+        request.tools.iter().map(|tool| tool.name().len() + tool.description().len() + json(tool.schema()));
+    let schema = match &request.output {
+        Output::Schema(schema) => json(&schema.schema),
+        Output::Text | Output::Json => 0,
+    };
+    let around = [request.instructions.len(), schema].into_iter().chain(tools).map(tokens);
+    let said = request.messages.iter().map(|message| estimate_tokens(message));
+    let files = request.messages.iter().flat_map(|message| message.parts()).map(files);
+    around
+        .chain(said)
+        .chain(files.map(|files| files.saturating_mul(FILE_TOKENS)))
+        .fold(0, u64::saturating_add)
+}
+
+fn files(part: &Part) -> u64 {
+    match part {
+        Part::Media(_) => 1,
+        Part::ToolResult(result) => result
+            .content
+            .iter()
+            .filter(|piece| matches!(piece, Content::Media(_)))
+            .fold(0, |count, _| count + 1),
+        _ => 0,
+    }
+}
+
+/// How long `value` is as JSON, without writing it anywhere.
+fn json(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) | Err(_) => count.0,
+    }
+}
+
+/// The bytes of the reply that `delta` shows to whoever watches; 0 for what is only about the reply.
+pub(super) fn visible_bytes(delta: &Delta) -> usize {
+    match delta {
+        Delta::Text(text)
+        | Delta::Reasoning(text)
+        | Delta::Refusal(text)
+        | Delta::ToolCallArguments { text, .. } => text.len(),
+        Delta::ReasoningSignature(signature) => signature.data.len().max(1),
+        Delta::ToolCallStart(call) => call.name.len().max(1),
+        Delta::Opaque(block) => json(&block.data),
+        Delta::Response(_) | Delta::Usage(_) | Delta::Warning(_) | Delta::Restart(_) | Delta::Finish(_) => 0,
+    }
+}
+
+/// What one call used so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tally {
+    usage: Usage,
+    wasted: Usage,
+    /// Bytes of the reply, those of attempts that failed included.
+    pub(super) bytes: usize,
+    /// Whether the present attempt showed anything.
+    pub(super) visible: bool,
+    /// Whether the reply is complete.
+    pub(super) finished: bool,
+}
+
+impl Tally {
+    pub(super) fn push(&mut self, delta: &Delta) {
+        match delta {
+            Delta::Usage(usage) => self.usage.merge(**usage),
+            Delta::Restart(_) => {
+                self.wasted += std::mem::take(&mut self.usage);
+                self.visible = false;
+            }
+            Delta::Finish(_) => self.finished = true,
+            other => {
+                let bytes = visible_bytes(other);
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.visible |= bytes > 0;
+            }
+        }
+    }
+
+    /// What the present attempt used, as far as the service said.
+    pub(super) fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// What all attempts used, as far as the service said.
+    pub(super) fn total(&self) -> Usage {
+        self.wasted + self.usage
+    }
+}
+
+/// `usage`, or nothing when the service reported zeros for want of figures (CC03).
+pub(super) fn reported(usage: Usage) -> Usage {
+    match (usage.input.unwrap_or(0), usage.output.unwrap_or(0)) {
+        (0, 0) => Usage { cost: usage.cost, ..Usage::default() },
+        _ => usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        message::{Arguments, Media, MediaSource, Message, Role, ToolCall, ToolResult},
+        provider::OutputSchema,
+        tool::ToolSpec,
+    };
+
+    #[test]
+    fn cc03_a_prompt_is_estimated_from_all_that_it_holds() {
+        let call = ToolCall::new("1", "look", Arguments::parse("{\"a\":1}").unwrap());
+        let image = Part::Media(Media::new("image/png", MediaSource::Base64("A".repeat(1_000_000))));
+        let messages = [
+            Message::user("hello"),
+            Message::new(Role::Assistant, vec![Part::ToolCall(call.clone())]),
+            Message::tool([ToolResult::text(&call, "found")]),
+        ];
+        let request = Request::new("m", messages.into_iter().collect());
+        // hello, look and its arguments, look and found.
+        assert_eq!(input_tokens(&request), 2 + 1 + 2 + 1 + 2);
+        let schema = OutputSchema::new("s", json!({"type":"object"}));
+        let tools = [ToolSpec::new("look", "Looks.", json!({}))];
+        let more = request.clone().with_instructions("be brief").with_tools(tools).with_output(schema);
+        assert_eq!(input_tokens(&more), 8 + 2 + 3 + 5);
+        let mut shown = request;
+        shown.messages.push(Message::new(Role::User, vec![image.clone()]));
+        assert_eq!(input_tokens(&shown), 8 + 3 + FILE_TOKENS);
+        let Part::Media(image) = image else { return };
+        let result =
+            ToolResult::new(&call, vec![Content::Media(image.clone()), Content::Media(image)], false);
+        shown.messages.push(Message::tool([result]));
+        assert_eq!(input_tokens(&shown), 8 + 3 + 1 + 3 + 3 + 3 * FILE_TOKENS);
+        assert_eq!((tokens(0), tokens(1), tokens(4), tokens(5)), (0, 1, 1, 2));
+    }
+
+    #[test]
+    fn cc03_zeros_are_no_report() {
+        let mut zeros = Usage::new(0, 0);
+        zeros.cost = Some(crate::Money::from_pico(3));
+        assert_eq!(reported(zeros), Usage { cost: zeros.cost, ..Usage::default() });
+        assert_eq!(reported(Usage::new(7, 0)), Usage::new(7, 0));
+    }
+}

@@ -1,0 +1,94 @@
+//! Why a model gave no value, as an error that a program can take apart.
+
+use std::{error::Error as _, sync::Arc};
+
+use crate::{
+    Error, ErrorKind, Money, Usage,
+    message::{Message, Part},
+};
+
+/// How much of a reply an error shows, in characters.
+const SHOWN: usize = 200;
+
+/// The source of the error that ends a generation without a value.
+///
+/// ```
+/// use entourage_core::{Error, provider::{NoValue, NoValueReason}};
+///
+/// fn declined(error: &Error) -> bool {
+///     NoValue::of(error).is_some_and(|none| none.reason == NoValueReason::Refused)
+/// }
+/// ```
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the model gave no value after {rounds} calls")]
+#[non_exhaustive]
+pub struct NoValue {
+    /// Why.
+    pub reason: NoValueReason,
+    /// The last reply.
+    pub message: Arc<Message>,
+    /// Model calls made.
+    pub rounds: u32,
+    /// Tokens of all calls, as far as the service said.
+    pub usage: Usage,
+    /// Their cost; `None` when the cost of any is unknown.
+    pub cost: Option<Money>,
+}
+
+impl NoValue {
+    /// What `error` knows about it, when it ended a generation.
+    #[must_use]
+    pub fn of(error: &Error) -> Option<&Self> {
+        error.source()?.downcast_ref()
+    }
+
+    /// The error for a value of the type that the model knows as `name`.
+    pub(super) fn into_error(self, name: &str) -> Error {
+        let (kind, message) = match &self.reason {
+            NoValueReason::Refused => {
+                (ErrorKind::ContentFiltered, "the model declined; ask for something else".to_owned())
+            }
+            NoValueReason::Withheld => (
+                ErrorKind::ContentFiltered,
+                "the service withheld the reply; ask for something else".to_owned(),
+            ),
+            NoValueReason::CutOff => (
+                ErrorKind::TooLarge,
+                "the reply reached its output limit before the value was complete; raise the limit or ask for less"
+                    .to_owned(),
+            ),
+            NoValueReason::Invalid(problem) => (
+                ErrorKind::Protocol,
+                format!("the model gave no `{name}`, after a second try neither: {problem}; try a larger model"),
+            ),
+        };
+        let began = excerpt(&self.message);
+        let error = Error::new(kind, message).during("model.generate");
+        let error = if began.is_empty() { error } else { error.with("reply", format!("{began:?}")) };
+        error.caused_by(self)
+    }
+}
+
+/// Why there is no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoValueReason {
+    /// The model declined.
+    Refused,
+    /// The service withheld the reply.
+    Withheld,
+    /// The reply reached its output limit.
+    CutOff,
+    /// The reply was no such value, twice; the text says what was wrong with the second.
+    Invalid(String),
+}
+
+/// The beginning of what a reply says.
+fn excerpt(message: &Message) -> String {
+    let texts = message.parts().iter().filter_map(|part| match part {
+        Part::Text(text) | Part::Refusal(text) => Some(text.as_str()),
+        Part::ToolCall(call) => Some(call.malformed.as_deref().unwrap_or(call.arguments.as_str())),
+        _ => None,
+    });
+    texts.flat_map(str::chars).take(SHOWN).collect()
+}

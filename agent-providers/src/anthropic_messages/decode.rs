@@ -1,0 +1,319 @@
+//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//!
+//! It reads event streams and whole JSON bodies. It must give the same deltas wherever the bytes are cut. What the blocks
+//! of a reply mean is the business of `blocks`.
+
+use std::{borrow::Cow, collections::VecDeque};
+
+use entourage_core::{
+    Error, ErrorKind, Result,
+    provider::{Delta, Finish, FinishReason, ResponseInfo, Warning, WarningKind},
+};
+
+use super::{
+    blocks::Blocks,
+    usage::Tally,
+    wire::{Event, Message, StopDetails, WireUsage},
+};
+use crate::{
+    framing::{Frame, Framing},
+    http::{Failing, Failure},
+    json::{self, Maybe, Text},
+    stream::Decode,
+};
+
+/// Decodes one reply.
+///
+/// Memory: the event being read (at most 16 MiB), blocks that must be kept whole (at most 64 MiB in a reply), and the
+/// deltas not yet taken. After an error, what else comes is still decoded, so that a reader who wants the usage or the
+/// reason of a failed reply finds it.
+///
+/// ```
+/// use entourage_core::provider::Delta;
+/// use entourage_providers::anthropic_messages::Decoder;
+///
+/// let mut decoder = Decoder::new();
+/// decoder.push(b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,");
+/// decoder.push(b"\"delta\":{\"type\":\"text_delta\",\"text\":\"Hello\"}}\n\n");
+/// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    framing: Framing,
+    reply: Reply,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder for one reply.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::reporting(Failing::default())
+    }
+
+    pub(crate) fn reporting(failing: Failing) -> Self {
+        Self { framing: Framing::events_or_body(), reply: Reply::new(failing) }
+    }
+
+    /// Takes in the next bytes, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let reply = &mut self.reply;
+        if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
+            self.reply.broken(error);
+        }
+    }
+
+    /// The bytes have ended. Without a reason from the service and without its mark of the end, no
+    /// [`Delta::Finish`] is made up: the reply was cut off.
+    pub fn finish(&mut self) {
+        let reply = &mut self.reply;
+        if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
+            self.reply.broken(error);
+        }
+        self.reply.end(false);
+    }
+
+    /// The next delta, or the next error; `None` until more bytes come.
+    pub fn pop(&mut self) -> Option<Result<Delta>> {
+        self.reply.out.pop_front()
+    }
+
+    /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports, without
+    /// what only the connection knows.
+    #[must_use]
+    pub fn refusal(status: u16, body: &[u8]) -> Error {
+        Failing::default().refused(&Failure::from_body(body), Some(status))
+    }
+
+    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
+    #[must_use]
+    pub fn has_finish(&self) -> bool {
+        self.reply.raw_finish.is_some() || self.reply.ended
+    }
+
+    /// Whether the reply is complete; what comes after is not read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.reply.ended
+    }
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+
+    fn finish(&mut self) {
+        self.finish();
+    }
+
+    fn pop(&mut self) -> Option<Result<Delta>> {
+        self.pop()
+    }
+
+    fn has_finish(&self) -> bool {
+        self.has_finish()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done()
+    }
+}
+
+/// What is known of the reply so far.
+#[derive(Debug)]
+struct Reply {
+    failing: Failing,
+    out: VecDeque<Result<Delta>>,
+    blocks: Blocks,
+    tally: Tally,
+    raw_finish: Option<Box<str>>,
+    ended: bool,
+    /// Pieces of blocks came that nobody understands, and it was said.
+    puzzled: bool,
+}
+
+impl Reply {
+    fn new(failing: Failing) -> Self {
+        Self {
+            failing,
+            out: VecDeque::new(),
+            blocks: Blocks::default(),
+            tally: Tally::default(),
+            raw_finish: None,
+            ended: false,
+            puzzled: false,
+        }
+    }
+
+    fn frame(&mut self, frame: Frame<'_>) {
+        if self.ended {
+            return;
+        }
+        if frame.whole {
+            self.body(frame.data);
+        } else if frame.name == b"error" {
+            self.failed(&Failure::from_body(frame.data));
+        } else if frame.data == b"[DONE]" {
+            // Not of this wire, but some gateways append it to every stream.
+            self.end(false);
+        } else {
+            let mut mended = String::new();
+            match json::read::<Event<'_>>(frame.data, &mut mended) {
+                Ok((event, _)) => self.event(event),
+                Err(error) => self.out.push_back(Err(self.failing.unreadable(frame.data, &error))),
+            }
+        }
+    }
+
+    fn body(&mut self, data: &[u8]) {
+        let mut mended = String::new();
+        match json::read::<Maybe<Message<'_>>>(data, &mut mended) {
+            Ok((Maybe(Some(message)), read))
+                if message.kind.as_str() == "error" || message.error.is_some() =>
+            {
+                self.failed(&Failure::from_body(read));
+            }
+            Ok((Maybe(Some(message)), _)) if message.kind.as_str() == "message" => {
+                self.message(message);
+                self.end(true);
+            }
+            Ok(_) => {
+                let text = "the model's service answered without a message in it; check that the base URL is that of the messages protocol";
+                self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
+            }
+            Err(error) => self.out.push_back(Err(self.failing.unreadable(data, &error))),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        let Event { kind, index, message, content_block, delta, usage, error } = event;
+        let out = &mut self.out;
+        let mut emit = |delta| out.push_back(Ok(delta));
+        let done = match kind.as_str() {
+            "content_block_delta" => match delta.0 {
+                Some(delta) => self.blocks.extend(index.0, delta, &mut emit),
+                None => Ok(true),
+            },
+            "content_block_start" => self.blocks.start(index.0, content_block, &mut emit).map(|()| true),
+            "content_block_stop" => {
+                self.blocks.stop(index.0, &mut emit);
+                Ok(true)
+            }
+            "message_start" => {
+                if let Some(message) = message.0 {
+                    self.message(message);
+                }
+                Ok(true)
+            }
+            "message_delta" => {
+                self.count(usage);
+                if let Some(delta) = delta.0 {
+                    self.stopped(delta.stop_reason, delta.stop_details);
+                }
+                Ok(true)
+            }
+            "message_stop" => {
+                self.end(true);
+                Ok(true)
+            }
+            _ => {
+                if let Some(failure) = error.and_then(Failure::reported) {
+                    self.failed(&failure);
+                }
+                // Pings, and kinds of events that may come to exist.
+                Ok(true)
+            }
+        };
+        match done {
+            Ok(true) => {}
+            Ok(false) => self.puzzle(),
+            Err(error) => self.broken(error),
+        }
+    }
+
+    fn message(&mut self, message: Message<'_>) {
+        let boxed = |text: Text<'_>| text.filled().map(Box::<str>::from);
+        let info = ResponseInfo::new(boxed(message.id), boxed(message.model));
+        if info != ResponseInfo::default() {
+            self.out.push_back(Ok(Delta::Response(Box::new(info))));
+        }
+        self.count(message.usage);
+        for block in message.content.0 {
+            let out = &mut self.out;
+            let mut emit = |delta| out.push_back(Ok(delta));
+            let begun = self.blocks.start(None, block, &mut emit);
+            self.blocks.stop(None, &mut emit);
+            if let Err(error) = begun {
+                self.broken(error);
+            }
+        }
+        self.stopped(message.stop_reason, message.stop_details);
+    }
+
+    fn stopped(&mut self, reason: Text<'_>, details: Maybe<StopDetails<'_>>) {
+        let Some(reason) = reason.filled() else { return };
+        let explanation = details.0.and_then(|details| details.explanation.filled());
+        if let Some(text) = explanation.filter(|_| reason == "refusal") {
+            self.out.push_back(Ok(Delta::Refusal(text.into())));
+        }
+        self.raw_finish = Some(Cow::into_owned(reason).into());
+    }
+
+    fn count(&mut self, usage: Maybe<WireUsage>) {
+        let before = self.tally;
+        if let Some(usage) = usage.0 {
+            self.tally.take(&usage);
+        }
+        if self.tally != before {
+            self.out.push_back(Ok(Delta::Usage(Box::new(self.tally.usage()))));
+        }
+    }
+
+    fn puzzle(&mut self) {
+        if !std::mem::replace(&mut self.puzzled, true) {
+            let text = "the service sent pieces of a kind that is not known here; they were left out";
+            let warning = Warning::new(WarningKind::Reply, "content_block_delta", text);
+            self.out.push_back(Ok(Delta::Warning(Box::new(warning))));
+        }
+    }
+
+    fn broken(&mut self, error: Error) {
+        self.out.push_back(Err(self.failing.sign(error)));
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        self.out.push_back(Err(self.failing.refused(failure, None)));
+    }
+
+    /// The end of the reply. `marked` says that the service itself marked it, with its last event or the end of a body.
+    fn end(&mut self, marked: bool) {
+        if self.ended || !(marked || self.raw_finish.is_some()) {
+            return;
+        }
+        let out = &mut self.out;
+        self.blocks.stop_all(&mut |delta| out.push_back(Ok(delta)));
+        let finish = match self.raw_finish.take() {
+            Some(raw) => Finish::from_wire(reason(&raw), raw),
+            None if self.blocks.called() => Finish::new(FinishReason::ToolCalls),
+            None => Finish::new(FinishReason::Stop),
+        };
+        self.ended = true;
+        self.out.push_back(Ok(Delta::finish(finish)));
+    }
+}
+
+fn reason(raw: &str) -> FinishReason {
+    match raw {
+        "end_turn" | "stop_sequence" => FinishReason::Stop,
+        "tool_use" => FinishReason::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        "refusal" => FinishReason::Refusal,
+        _ => FinishReason::Other,
+    }
+}

@@ -1,0 +1,237 @@
+//! A request as this wire's JSON: each message's blocks, made once and kept in the message, joined into turns.
+//!
+//! Messages of one side that follow each other become one turn, since not every service joins them itself. Apart from
+//! cache marks and the brackets that close it, a request is a byte prefix of the next one.
+
+use entourage_core::{
+    message::{Content, Media, Message, Part, Role},
+    provider::{PromptCache, Request, Warning, WarningKind},
+};
+use serde_json::Value;
+
+use super::{
+    media::{self, Sight},
+    message, params,
+    profile::Claude,
+    thinking, tools,
+};
+use crate::{
+    body::{Body, put},
+    fresh,
+    media::describe,
+    service::Encoded,
+};
+
+/// Keys of a body that `extra` cannot replace: without them there is no call, or no stream, or they are merged.
+const FIXED: [&str; 4] = ["messages", "stream", "tools", "output_config"];
+
+/// The body of a call.
+///
+/// [`Params::extra`](entourage_core::provider::Params::extra) is merged last: its keys replace ours, and a null takes a
+/// key out. Excepted are `messages` and `stream`, which stay; `tools`, whose entries are added to the request's; and
+/// `output_config`, which is merged key by key.
+#[must_use]
+pub fn encode(request: &Request) -> Vec<u8> {
+    let tools = tools::encode(&request.tools, request.params.strict_tools == Some(true));
+    encode_with_tools(request, &tools, "the service").body
+}
+
+pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -> Encoded {
+    let mut warnings = Vec::new();
+    let params = &*request.params;
+    let claude = Claude::named(&request.model);
+    let leading = request.messages.iter().take_while(|message| message.role() == Role::System).count();
+    let sight = Sight::of(&request.profile);
+    let mut tools = all_tools(tools, params.extra.as_ref());
+    let mut system = system(request, leading);
+    let mut turns = Turns::of(request, leading, sight);
+    if let Some(cache) = params.cache {
+        mark(&mut tools, cache);
+        mark(&mut system, cache);
+        turns.mark(cache);
+    }
+    let room =
+        turns.bytes.len().saturating_add(system.len()).saturating_add(tools.len()).saturating_add(1_024);
+    let mut body = Body::new(room, params.extra.as_ref(), &FIXED);
+    body.field("model", &*request.model);
+    let limit = params::max_tokens(request, &mut warnings);
+    body.field("max_tokens", &limit);
+    let thinking = thinking::plan(request, claude, limit, &mut warnings);
+    params::write(&mut body, request, claude, thinking.on, vendor, &mut warnings);
+    body.optional("thinking", thinking.field);
+    output_config(&mut body, request, thinking.effort, &mut warnings);
+    if !tools.is_empty() {
+        body.optional("tool_choice", tools::choice(request, thinking.on, &mut warnings));
+    }
+    body.extra();
+    body.field("stream", &true);
+    if !tools.is_empty() {
+        body.array("tools", [tools]);
+    }
+    if !system.is_empty() {
+        system.insert(0, b'[');
+        system.push(b']');
+        body.raw("system", &system);
+    }
+    body.array("messages", [turns.close()]);
+    news(request, leading, sight, &mut warnings);
+    Encoded { body: body.finish(), warnings }
+}
+
+/// The request's tools and those of `extra`, joined by commas.
+fn all_tools(tools: &[u8], extra: Option<&Value>) -> Vec<u8> {
+    let mut all = tools.to_vec();
+    for tool in extra.and_then(|extra| extra.get("tools")?.as_array()).into_iter().flatten() {
+        if !all.is_empty() {
+            all.push(b',');
+        }
+        put(&mut all, tool);
+    }
+    all
+}
+
+/// The system prompt: instructions and leading system messages, joined by commas.
+fn system(request: &Request, leading: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let more = request.messages.iter().take(leading).map(|message| message::system_text(message));
+    for text in std::iter::once(request.instructions.to_string()).chain(more) {
+        if text.trim().is_empty() {
+            continue;
+        }
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+        put(&mut out, &text);
+        out.push(b'}');
+    }
+    out
+}
+
+fn output_config(body: &mut Body<'_>, request: &Request, effort: Option<&str>, warnings: &mut Vec<Warning>) {
+    let extra = request.params.extra.as_ref().and_then(|extra| extra.get("output_config"));
+    let mut config = Body::new(0, extra, &[]);
+    config.optional("effort", effort);
+    config.optional("format", tools::format(request, warnings));
+    config.extra();
+    if !config.is_empty() {
+        body.raw("output_config", &config.finish());
+    }
+}
+
+/// The conversation on its way into bytes.
+#[derive(Debug, Default)]
+struct Turns {
+    bytes: Vec<u8>,
+    role: Option<&'static str>,
+    /// Where the last two turns of the user end, the last one last.
+    ends: [Option<usize>; 2],
+}
+
+impl Turns {
+    fn of(request: &Request, leading: usize, sight: Sight) -> Self {
+        let mut turns = Self::default();
+        let key = sight.key();
+        let all: Vec<_> = request
+            .messages
+            .iter()
+            .skip(leading)
+            .map(|message| (message.role(), message.encoded(key, |message| message::blocks(message, sight))))
+            .collect();
+        turns.bytes.reserve(all.iter().map(|(_, blocks)| blocks.len().saturating_add(40)).sum());
+        for (role, blocks) in &all {
+            turns.push(if *role == Role::Assistant { "assistant" } else { "user" }, blocks);
+        }
+        turns
+    }
+
+    fn push(&mut self, role: &'static str, blocks: &[u8]) {
+        if blocks.is_empty() {
+            return;
+        }
+        if self.role == Some(role) {
+            self.bytes.push(b',');
+        } else {
+            if self.role.is_some() {
+                self.bytes.extend_from_slice(b"]},");
+            }
+            self.bytes.extend_from_slice(b"{\"role\":\"");
+            self.bytes.extend_from_slice(role.as_bytes());
+            self.bytes.extend_from_slice(b"\",\"content\":[");
+            if role == "user" {
+                self.ends = [self.ends[1], None];
+            }
+        }
+        self.role = Some(role);
+        self.bytes.extend_from_slice(blocks);
+        if role == "user" {
+            self.ends[1] = Some(self.bytes.len());
+        }
+    }
+
+    fn mark(&mut self, cache: PromptCache) {
+        // The later one first, so that the earlier one's place stays true.
+        for end in self.ends.iter().rev().flatten() {
+            let tail = self.bytes.split_off(*end);
+            mark(&mut self.bytes, cache);
+            self.bytes.extend_from_slice(&tail);
+        }
+    }
+
+    fn close(mut self) -> Vec<u8> {
+        if self.role.is_some() {
+            self.bytes.extend_from_slice(b"]}");
+        }
+        self.bytes
+    }
+}
+
+/// Adds a cache mark to the object at the end of `json`.
+fn mark(json: &mut Vec<u8>, cache: PromptCache) {
+    if json.pop_if(|last| *last == b'}').is_some() {
+        let mark: &[u8] = match cache {
+            PromptCache::Long => br#","cache_control":{"type":"ephemeral","ttl":"1h"}}"#,
+            _ => br#","cache_control":{"type":"ephemeral"}}"#,
+        };
+        json.extend_from_slice(mark);
+    }
+}
+
+/// Warns of what is left out of the messages that are new since the last reply, and of the tools' schemas before the
+/// first one.
+fn news(request: &Request, leading: usize, sight: Sight, warnings: &mut Vec<Warning>) {
+    let mut new = 0_usize;
+    for (place, message) in fresh::messages(request) {
+        new = new.saturating_add(1);
+        if place >= leading {
+            about(message, sight, warnings);
+        }
+    }
+    if new == request.messages.len() {
+        tools::warnings(&request.tools, request.params.strict_tools == Some(true), warnings);
+    }
+}
+
+fn about(message: &Message, sight: Sight, warnings: &mut Vec<Warning>) {
+    if message.role() == Role::System {
+        let text =
+            "the service takes system messages at the start only; a later one is shown as text of the user";
+        warnings.push(Warning::new(WarningKind::History, "system", text));
+    }
+    let mut look = |file: &Media| {
+        if let Err(note) = media::block(file, sight) {
+            warnings.push(Warning::new(WarningKind::Media, describe(file), note));
+        }
+    };
+    for part in message.parts() {
+        match part {
+            Part::Media(file) => look(file),
+            Part::ToolResult(result) => result.content.iter().for_each(|content| {
+                if let Content::Media(file) = content {
+                    look(file);
+                }
+            }),
+            _ => {}
+        }
+    }
+}

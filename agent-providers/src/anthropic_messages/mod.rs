@@ -1,0 +1,99 @@
+//! The messages wire: what Anthropic defined, and what llama.cpp and several gateways speak too.
+//!
+//! [`encode()`] and [`Decoder`] are pure; [`AnthropicMessages`] puts them on a connection. There is only streaming.
+//!
+//! What this wire does in its own way:
+//! - **Limit.** It demands an output limit: that of the parameters, else the model's largest, else [`DEFAULT_MAX_OUTPUT`].
+//! - **Reasoning.** Models named Claude of version 4.6 or later think as they see fit (`adaptive`), guided by an effort;
+//!   earlier ones, and models of other names, are given a budget of tokens. What is asked in the other form is
+//!   translated: minimal and low are 1,024 and 2,048 tokens, medium 8,192, high 16,384, the most 32,768 (at most half of
+//!   the output limit). Whoever knows better puts `thinking` into `Params::extra`, which goes before all that.
+//! - **System messages** at the start become part of the system prompt; later ones are shown as text of the user.
+//! - **Citations** come as an opaque part that holds the cited text block, after the text itself; blocks of the service's
+//!   own tools, and summaries that it made of the conversation, come as opaque parts too. All are replayed.
+//! - **Tools of the service** are declared in `Params::extra` under `tools`: they are added to the agent's. Features that
+//!   are in trial want a header `anthropic-beta` ([`Builder::header`]).
+//! - **`pause_turn`**: the service paused a long turn of its own tools. It ends as `FinishReason::Other` with that word;
+//!   calling again with the reply in the history goes on with the turn.
+
+mod blocks;
+mod builder;
+mod decode;
+mod encode;
+mod media;
+mod message;
+mod params;
+mod profile;
+mod thinking;
+mod tools;
+mod usage;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use builder::Builder;
+pub use decode::Decoder;
+pub use encode::encode;
+pub use params::DEFAULT_MAX_OUTPUT;
+
+pub use crate::models::DEFAULT_MODEL;
+
+use entourage_core::{
+    provider::{Profile, Request},
+    tool::ToolSpec,
+};
+
+use crate::{
+    http::Failing,
+    service::{Address, Encoded, Wire, provider},
+};
+
+/// The wire's name: in opaque parts, in signatures and in recordings.
+pub const NAME: &str = "anthropic-messages";
+
+/// The version of the protocol that is spoken here; the service changes nothing under a version's name.
+const VERSION: &str = "2023-06-01";
+
+provider! {
+    /// A service that speaks messages. Cloning shares its connections.
+    ///
+    /// ```no_run
+    /// use entourage_providers::anthropic_messages::AnthropicMessages;
+    ///
+    /// # fn example(key: String) -> entourage_core::Result<()> {
+    /// let model = AnthropicMessages::builder().api_key(key).build()?.model("claude-sonnet-5");
+    /// # Ok(())
+    /// # }
+    /// ```
+    AnthropicMessages(Messages)
+}
+
+#[derive(Debug)]
+struct Messages;
+
+impl Wire for Messages {
+    const NAME: &'static str = NAME;
+    const MODELS: Option<&'static [&'static str]> = Some(&["models"]);
+    type Decoder = Decoder;
+
+    fn address(&self, _: &Request) -> Address {
+        Address { headers: vec![("anthropic-version", VERSION.to_owned())], ..Address::path(&["messages"]) }
+    }
+
+    fn encode_tools(&self, tools: &[ToolSpec], strict: bool) -> Vec<u8> {
+        tools::encode(tools, strict)
+    }
+
+    fn encode(&self, request: &Request, tools: &[u8], vendor: &str) -> Encoded {
+        encode::encode_with_tools(request, tools, vendor)
+    }
+
+    fn decoder(&self, _: &Request, failing: Failing) -> Decoder {
+        Decoder::reporting(failing)
+    }
+
+    fn profile(&self, model: &str) -> Profile {
+        profile::profile(model)
+    }
+}

@@ -1,0 +1,353 @@
+//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//!
+//! It reads event streams, the array of chunks that the service sends when nobody asks for events, and the one body of
+//! a reply that is not streamed. It must give the same deltas wherever the bytes are cut.
+
+use std::collections::VecDeque;
+
+use entourage_core::{
+    Error, ErrorKind, Result, Usage,
+    provider::{Delta, Finish, FinishReason, ResponseInfo, Warning, WarningKind},
+};
+
+use super::{
+    parts::Parts,
+    wire::{Candidate, Chunk, Feedback, WireUsage},
+};
+use crate::{
+    framing::{Frame, Framing},
+    http::{Failing, Failure},
+    json::{self, RawList, Text},
+    stream::Decode,
+};
+
+/// Decodes one reply.
+///
+/// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
+/// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+///
+/// ```
+/// use entourage_core::provider::Delta;
+/// use entourage_providers::gemini::Decoder;
+///
+/// let mut decoder = Decoder::new();
+/// decoder.push(b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel");
+/// decoder.push(b"lo\"}]}}]}\r\n\r\n");
+/// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    framing: Framing,
+    reply: Reply,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder for one reply.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::reporting(Failing::default())
+    }
+
+    pub(crate) fn reporting(failing: Failing) -> Self {
+        Self { framing: Framing::events_or_body(), reply: Reply::new(failing) }
+    }
+
+    /// Takes in the next bytes, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let reply = &mut self.reply;
+        if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
+            self.reply.broken(error);
+        }
+    }
+
+    /// The bytes have ended. This wire's streams have no mark of the end: one that gave no reason for it was cut off,
+    /// and gets no [`Delta::Finish`].
+    pub fn finish(&mut self) {
+        let reply = &mut self.reply;
+        if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
+            self.reply.broken(error);
+        }
+        self.reply.end(false);
+    }
+
+    /// The next delta, or the next error; `None` until more bytes come.
+    pub fn pop(&mut self) -> Option<Result<Delta>> {
+        self.reply.out.pop_front()
+    }
+
+    /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports, without
+    /// what only the connection knows.
+    #[must_use]
+    pub fn refusal(status: u16, body: &[u8]) -> Error {
+        Failing::default().refused(&Failure::from_body(body), Some(status))
+    }
+
+    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
+    #[must_use]
+    pub fn has_finish(&self) -> bool {
+        self.reply.raw_finish.is_some() || self.reply.blocked || self.reply.ended
+    }
+
+    /// Whether the reply is complete; what comes after is not read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.reply.ended
+    }
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+
+    fn finish(&mut self) {
+        self.finish();
+    }
+
+    fn pop(&mut self) -> Option<Result<Delta>> {
+        self.pop()
+    }
+
+    fn has_finish(&self) -> bool {
+        self.has_finish()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done()
+    }
+}
+
+/// What is known of the reply so far.
+#[derive(Debug)]
+struct Reply {
+    failing: Failing,
+    out: VecDeque<Result<Delta>>,
+    parts: Parts,
+    /// The last word on tokens: each one stands for itself, and what it leaves out is not known from the one before.
+    counted: WireUsage,
+    input: Option<u64>,
+    id: Option<Box<str>>,
+    model: Option<Box<str>>,
+    raw_finish: Option<Box<str>>,
+    /// The prompt was refused, so there are no candidates.
+    blocked: bool,
+    ended: bool,
+}
+
+impl Reply {
+    fn new(failing: Failing) -> Self {
+        Self {
+            failing,
+            out: VecDeque::new(),
+            parts: Parts::default(),
+            counted: WireUsage::default(),
+            input: None,
+            id: None,
+            model: None,
+            raw_finish: None,
+            blocked: false,
+            ended: false,
+        }
+    }
+
+    fn frame(&mut self, frame: Frame<'_>) {
+        if self.ended {
+            return;
+        }
+        if frame.whole {
+            self.whole(frame.data);
+        } else if frame.data == b"[DONE]" {
+            // Gateways that speak other wires too append their mark.
+            self.end(true);
+        } else {
+            let mut mended = String::new();
+            match json::read(frame.data, &mut mended) {
+                Ok((chunk, data)) => {
+                    self.chunk(chunk, data);
+                }
+                Err(error) => self.out.push_back(Err(self.failing.unreadable(frame.data, &error))),
+            }
+        }
+    }
+
+    /// One JSON body: a chunk, or an array of them.
+    fn whole(&mut self, body: &[u8]) {
+        let before = self.out.len();
+        let mut mended = String::new();
+        let mut answered = false;
+        match json::read::<RawList<'_>>(body, &mut mended) {
+            Ok((chunks, _)) => {
+                for raw in chunks.0 {
+                    if let (Some(chunk), Some(text)) = (raw.read(), raw.get()) {
+                        answered |= self.chunk(chunk, text.as_bytes());
+                    }
+                }
+            }
+            Err(error) => self.out.push_back(Err(self.failing.unreadable(body, &error))),
+        }
+        if answered {
+            self.end(true);
+        } else if self.out.iter().skip(before).all(Result::is_ok) {
+            let failure = Failure::from_body(body);
+            if failure.message.is_empty() {
+                let text = "the model's service answered without a reply in it; check the base URL, it often ends in /v1beta";
+                self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
+            } else {
+                self.failed(&failure);
+            }
+        }
+    }
+
+    /// Takes in one chunk; says whether there was an answer in it.
+    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8]) -> bool {
+        self.identify(chunk.response_id, chunk.model_version);
+        if let Some(usage) = chunk.usage_metadata.0 {
+            self.count(usage);
+        }
+        let answer = chunk.candidates.0.into_iter().find(|candidate| candidate.index.0.unwrap_or(0) == 0);
+        let mut answered = answer.is_some();
+        if let Some(candidate) = answer {
+            self.candidate(candidate);
+        }
+        if let Some(feedback) = chunk.prompt_feedback.0 {
+            answered |= self.feedback(feedback);
+        }
+        if let Some(failure) = chunk.error.and_then(Failure::reported) {
+            let failure = if failure.message.is_empty() { Failure::from_body(data) } else { failure };
+            self.failed(&failure);
+        }
+        answered
+    }
+
+    fn candidate(&mut self, candidate: Candidate<'_>) {
+        for part in candidate.content.0.into_iter().flat_map(|content| content.parts.0) {
+            if let Err(error) = self.parts.push(part, &mut self.out) {
+                self.broken(error);
+            }
+        }
+        if let Some(reason) = candidate.finish_reason.filled() {
+            if let Some(message) = candidate.finish_message.filled()
+                && !matches!(&*reason, "STOP" | "MAX_TOKENS")
+            {
+                self.note("finishReason", &format!("the reply ended with {reason}: {message}"));
+            }
+            self.raw_finish = Some(reason.into());
+        }
+    }
+
+    /// Says whether the prompt was refused.
+    fn feedback(&mut self, feedback: Feedback<'_>) -> bool {
+        let Some(reason) = feedback.block_reason.filled() else { return false };
+        let why = feedback.block_reason_message.filled().unwrap_or_default();
+        let colon = if why.is_empty() { "" } else { ": " };
+        self.note("promptFeedback", &format!("the prompt was blocked with {reason}{colon}{why}"));
+        self.blocked = true;
+        true
+    }
+
+    fn note(&mut self, subject: &str, text: &str) {
+        let warning = Warning::new(WarningKind::Reply, subject, self.failing.quote(text));
+        self.out.push_back(Ok(Delta::Warning(Box::new(warning))));
+    }
+
+    fn identify(&mut self, id: Text<'_>, model: Text<'_>) {
+        let (id, model) = (id.filled(), model.filled());
+        let news = (self.id.is_none() && id.is_some()) || (self.model.is_none() && model.is_some());
+        if news {
+            self.id = self.id.take().or(id.map(Into::into));
+            self.model = self.model.take().or(model.map(Into::into));
+            let info = ResponseInfo::new(self.id.clone(), self.model.clone());
+            self.out.push_back(Ok(Delta::Response(Box::new(info))));
+        }
+    }
+
+    /// The prompt's tokens are told at once. The others are told at the end: a later word may take them back, and
+    /// readers add up what they are told.
+    fn count(&mut self, wire: WireUsage) {
+        let counts = [wire.prompt_token_count, wire.candidates_token_count, wire.thoughts_token_count];
+        if counts.iter().all(|count| count.0.is_none()) {
+            return;
+        }
+        self.counted = wire;
+        if wire.prompt_token_count.0 != self.input {
+            self.input = wire.prompt_token_count.0;
+            let mut usage = Usage::default();
+            usage.input = self.input;
+            self.out.push_back(Ok(Delta::Usage(Box::new(usage))));
+        }
+    }
+
+    fn tell_usage(&mut self) {
+        let usage = usage(&self.counted);
+        if !usage.is_unknown() {
+            self.out.push_back(Ok(Delta::Usage(Box::new(usage))));
+        }
+    }
+
+    fn broken(&mut self, error: Error) {
+        self.out.push_back(Err(self.failing.sign(error)));
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        self.out.push_back(Err(self.failing.refused(failure, None)));
+    }
+
+    /// The end of the reply. `marked` says that it was complete: a whole body, or one with a mark at its end.
+    fn end(&mut self, marked: bool) {
+        if self.ended {
+            return;
+        }
+        self.tell_usage();
+        let called = self.parts.calls() > 0;
+        let finish = match self.raw_finish.take() {
+            Some(raw) => Finish::from_wire(reason(&raw, called), raw),
+            None if self.blocked => Finish::new(FinishReason::ContentFilter),
+            None if marked && called => Finish::new(FinishReason::ToolCalls),
+            None if marked && self.parts.has_content() => Finish::new(FinishReason::Stop),
+            None => return,
+        };
+        self.ended = true;
+        self.out.push_back(Ok(Delta::Finish(Box::new(finish))));
+    }
+}
+
+/// Candidates are counted without thoughts here. Without a count of candidates, the output is unknown.
+fn usage(wire: &WireUsage) -> Usage {
+    let mut usage = Usage::default();
+    usage.input = wire.prompt_token_count.0;
+    usage.reasoning = wire.thoughts_token_count.0;
+    usage.cache_read = wire.cached_content_token_count.0;
+    let said = wire.candidates_token_count.0;
+    usage.output = said.and_then(|said| said.checked_add(usage.reasoning.unwrap_or(0)));
+    usage
+}
+
+fn reason(raw: &str, called: bool) -> FinishReason {
+    match raw {
+        // The service says so of calls too; and a call of a tool that does not exist gets its answer like any other.
+        "STOP" | "UNEXPECTED_TOOL_CALL" if called => FinishReason::ToolCalls,
+        "STOP" => FinishReason::Stop,
+        "MAX_TOKENS" => FinishReason::Length,
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "MODEL_ARMOR"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => FinishReason::ContentFilter,
+        "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE" => FinishReason::Error,
+        _ => FinishReason::Other,
+    }
+}

@@ -1,0 +1,192 @@
+//! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
+
+use entourage_core::{
+    message::{Content, Media, Part, Role},
+    provider::{Request, ToolChoice, Warning, WarningKind},
+    tool::ToolSpec,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    content::{self, Mode},
+    media, params,
+    params::setting,
+};
+use crate::{
+    body::{Body, put},
+    fresh,
+    schema::gemini,
+    service::Encoded,
+};
+
+/// Keys of a body that `extra` does not replace: it is merged into the last three, and without the first there is no
+/// call.
+const FIXED: [&str; 4] = ["contents", "generationConfig", "toolConfig", "tools"];
+
+/// The body of a call.
+///
+/// [`entourage_core::provider::Params::extra`] is merged last: its keys replace ours (`contents` excepted), and a null
+/// takes a key out. Its `generationConfig` and `toolConfig` are merged into ours in the same way, and its `tools`, such
+/// as `{"googleSearch": {}}`, follow ours.
+#[must_use]
+pub fn encode(request: &Request) -> Vec<u8> {
+    let tools = encode_tools(&request.tools);
+    encode_with_tools(request, &tools, false).body
+}
+
+#[derive(Serialize)]
+struct Declaration<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    #[serde(rename = "parametersJsonSchema", skip_serializing_if = "Option::is_none")]
+    parameters: Option<Value>,
+}
+
+/// The `tools` array. It seldom changes between calls, so the caller keeps it.
+pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
+    let declarations: Vec<_> = tools
+        .iter()
+        .map(|tool| Declaration {
+            name: tool.name(),
+            description: tool.description(),
+            parameters: parameters(tool),
+        })
+        .collect();
+    let mut out = Vec::new();
+    if !declarations.is_empty() {
+        put(&mut out, &json!([{"functionDeclarations": declarations}]));
+    }
+    out
+}
+
+/// The schema of the arguments; none where there are none, because the service refuses objects without properties.
+fn parameters(tool: &ToolSpec) -> Option<Value> {
+    let mut schema = gemini(tool.schema()).schema;
+    let fields = schema.as_object_mut()?;
+    fields.entry("type").or_insert_with(|| json!("object"));
+    let empty =
+        fields.get("properties").is_none_or(|all| all.as_object().is_none_or(serde_json::Map::is_empty));
+    let open = ["anyOf", "additionalProperties"]
+        .iter()
+        .any(|key| fields.get(*key).is_some_and(|value| value.is_object() || value.is_array()));
+    (!empty || open).then_some(schema)
+}
+
+/// The body with what cannot be said in it. `cloud` says that the service is Google's cloud, which keeps labels.
+pub(super) fn encode_with_tools(request: &Request, tools: &[u8], cloud: bool) -> Encoded {
+    let mode = Mode::of(request);
+    let mut warnings = Vec::new();
+    let messages = request.messages.iter().skip_while(|message| message.role() == Role::System);
+    let contents: Vec<_> = messages
+        .map(|message| message.encoded(mode.key(), |message| content::encode_message(message, mode)))
+        .collect();
+    let size: usize = contents.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
+    let room =
+        size.saturating_add(tools.len()).saturating_add(request.instructions.len()).saturating_add(2_048);
+    let extra = request.params.extra.as_ref();
+    let mut body = Body::new(room, extra, &FIXED);
+    if let Some(config) = params::generation(request, &mut warnings) {
+        body.raw("generationConfig", &config);
+    }
+    body.optional("labels", params::labels(&request.params, cloud, &mut warnings));
+    body.extra();
+    tool_config(&mut body, request, &mut warnings);
+    if let Some(tools) = all_tools(tools, extra.and_then(|extra| extra.get("tools"))) {
+        body.raw("tools", &tools);
+    }
+    body.optional("systemInstruction", content::system(request));
+    body.array("contents", contents);
+    about_messages(request, mode, &mut warnings);
+    Encoded { body: body.finish(), warnings }
+}
+
+fn tool_config(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warning>) {
+    let extra = request.params.extra.as_ref().and_then(|extra| extra.get("toolConfig"));
+    if extra.is_some_and(Value::is_null) {
+        return;
+    }
+    let mut config = Body::new(64, extra, &[]);
+    if !request.tools.is_empty() {
+        let strict = request.params.strict_tools == Some(true);
+        let calling = match &request.tool_choice {
+            ToolChoice::None => Some(json!({"mode": "NONE"})),
+            ToolChoice::Required => Some(json!({"mode": "ANY"})),
+            ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
+            // Calls that do not fit their schemas are prevented in this mode; it is the model's choice all the same.
+            _ => strict.then(|| json!({"mode": "VALIDATED"})),
+        };
+        config.optional("functionCallingConfig", calling);
+        if request.params.parallel_tool_calls == Some(false) {
+            let text = "the service cannot be held to one call at a time; the setting was left out";
+            warnings.push(setting("parallel_tool_calls", text));
+        }
+        if strict {
+            not_enforced(&request.tools, warnings);
+        }
+    }
+    config.extra();
+    if !config.is_empty() {
+        body.raw("toolConfig", &config.finish());
+    }
+}
+
+fn not_enforced(tools: &[ToolSpec], warnings: &mut Vec<Warning>) {
+    for tool in tools {
+        let lost = gemini(tool.schema()).lost;
+        if !lost.is_empty() {
+            let text = format!("the service does not enforce {}", lost.join(", "));
+            warnings.push(Warning::new(WarningKind::Schema, tool.name(), text));
+        }
+    }
+}
+
+/// Ours, then those of `extra`; `None` when there are none, or `extra` takes them out.
+fn all_tools(ours: &[u8], extra: Option<&Value>) -> Option<Vec<u8>> {
+    let mut all = ours.to_vec();
+    match extra {
+        Some(Value::Null) => return None,
+        Some(Value::Array(more)) => {
+            for tool in more {
+                all.pop_if(|last| *last == b']');
+                all.push(if all.is_empty() { b'[' } else { b',' });
+                put(&mut all, tool);
+                all.push(b']');
+            }
+        }
+        _ => {}
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+/// What of the new messages was left out or said otherwise.
+fn about_messages(request: &Request, mode: Mode, warnings: &mut Vec<Warning>) {
+    let mut left_out = |file: &Media| {
+        if let Err(note) = media::part(file, mode) {
+            warnings.push(Warning::new(WarningKind::Media, file.mime.as_str(), note));
+        }
+    };
+    let mut late_system = false;
+    for (place, message) in fresh::messages(request) {
+        late_system |= message.role() == Role::System && !fresh::leads(request, place);
+        for part in message.parts() {
+            match part {
+                Part::Media(file) => left_out(file),
+                Part::ToolResult(result) => {
+                    result.content.iter().for_each(|content| {
+                        if let Content::Media(file) = content {
+                            left_out(file);
+                        }
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+    if late_system {
+        let text =
+            "the service takes system text before the conversation only; later text was said as the user's";
+        warnings.push(Warning::new(WarningKind::History, "system", text));
+    }
+}

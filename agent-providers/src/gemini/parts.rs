@@ -1,0 +1,136 @@
+//! Parts of a reply → deltas, so that signatures come back at the part that they were on.
+//!
+//! Core has signatures on reasoning only, and one without text signs the part that follows. So a signature goes before
+//! its part; one on a thought, or on an empty text, says so in its block, because that part has no delta of its own.
+
+use std::collections::VecDeque;
+
+use entourage_core::{
+    Error, ErrorKind, Result,
+    message::{Opaque, Signature},
+    provider::Delta,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    MADE_ID, WIRE,
+    wire::{FunctionCall, Part},
+};
+
+/// Most bytes of blocks that only the service understands (images, audio, code) that one reply may bring.
+const MAX_OPAQUE: usize = 64 << 20;
+
+type Out = VecDeque<Result<Delta>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    calls: u32,
+    said: bool,
+    opaque: usize,
+    /// The last delta was of a text with a signature, which must not run into an unsigned one.
+    after_signed_text: bool,
+}
+
+impl Parts {
+    pub(super) fn calls(&self) -> u32 {
+        self.calls
+    }
+
+    pub(super) fn has_content(&self) -> bool {
+        self.said
+    }
+
+    /// Takes in one part.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] for more than 64 MiB of blocks that are kept unread.
+    pub(super) fn push(&mut self, part: Part<'_>, out: &mut Out) -> Result<()> {
+        let signature = part.signature.filled();
+        let text = part.text.filled();
+        let after_signed_text = std::mem::take(&mut self.after_signed_text);
+        let mut emit = |delta| out.push_back(Ok(delta));
+        let sign = |item: Option<Value>| {
+            let mut signed = Signature::new(WIRE, signature.as_deref()?);
+            signed.item = item;
+            Some(Delta::signature(signed))
+        };
+        match (part.call.0, text) {
+            (Some(call), _) => {
+                sign(None).map(&mut emit);
+                self.call(&call, &mut emit);
+            }
+            (None, Some(text)) if part.thought.is_true() => {
+                self.said = true;
+                emit(Delta::Reasoning(text.into()));
+                sign(Some(json!({"thought": true}))).map(&mut emit);
+            }
+            (None, Some(text)) => {
+                self.said = true;
+                if signature.is_some() {
+                    sign(None).map(&mut emit);
+                    self.after_signed_text = true;
+                } else if after_signed_text {
+                    emit(Delta::signature(Signature::new(WIRE, "")));
+                }
+                emit(Delta::Text(text.into()));
+            }
+            (None, None) if !part.rest.is_empty() => {
+                sign(None).map(&mut emit);
+                emit(self.opaque(part.rest, part.thought.is_true())?);
+            }
+            (None, None) => {
+                self.after_signed_text = after_signed_text && signature.is_none();
+                sign(Some(if part.thought.is_true() {
+                    json!({"thought": true})
+                } else {
+                    json!({"text": ""})
+                }))
+                .map(&mut emit);
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: &FunctionCall<'_>, emit: &mut impl FnMut(Delta)) {
+        let index = self.calls;
+        self.calls = index.saturating_add(1);
+        let id = match call.id.as_str() {
+            "" => format!("{MADE_ID}{index}"),
+            id => id.to_owned(),
+        };
+        emit(Delta::tool_call(index, id, call.name.as_str()));
+        if let Some(arguments) = call.args.get() {
+            emit(Delta::arguments(index, arguments));
+        }
+    }
+
+    fn opaque(&mut self, mut fields: Map<String, Value>, thought: bool) -> Result<Delta> {
+        self.said = true;
+        if thought {
+            fields.insert("thought".to_owned(), Value::Bool(true));
+        }
+        self.opaque = fields.values().map(size).fold(self.opaque, usize::saturating_add);
+        if self.opaque > MAX_OPAQUE {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                "the reply brings more than 64 MiB of files and code",
+            )
+            .during("model.stream"));
+        }
+        Ok(Delta::Opaque(Box::new(Opaque::new(WIRE, Value::Object(fields)))))
+    }
+}
+
+/// About how many bytes a value takes. Its depth is bounded by the parser.
+fn size(value: &Value) -> usize {
+    let own = 16_usize;
+    match value {
+        Value::String(text) => own.saturating_add(text.len()),
+        Value::Array(items) => items.iter().map(size).fold(own, usize::saturating_add),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.len().saturating_add(size(value)))
+            .fold(own, usize::saturating_add),
+        _ => own,
+    }
+}

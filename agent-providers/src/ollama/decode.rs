@@ -1,0 +1,264 @@
+//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//!
+//! It reads JSON lines, and one body that was not streamed, which is a line that is its own end. It must give the same
+//! deltas wherever the bytes are cut.
+
+use std::{borrow::Cow, collections::VecDeque};
+
+use entourage_core::{
+    Error, ErrorKind, Result, Usage,
+    provider::{Delta, Finish, FinishReason, ResponseInfo},
+};
+
+use super::{
+    MADE_ID,
+    wire::{Line, Said, WireCall},
+};
+use crate::{
+    framing::{Frame, Framing},
+    http::{Failing, Failure},
+    json::{self, Text},
+    stream::Decode,
+};
+
+/// Decodes one reply.
+///
+/// Memory: the line being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
+/// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+///
+/// ```
+/// use entourage_core::provider::Delta;
+/// use entourage_providers::ollama::Decoder;
+///
+/// let mut decoder = Decoder::new();
+/// decoder.push(b"{\"message\":{\"role\":\"assistant\",\"content\":\"Hel");
+/// decoder.push(b"lo\"},\"done\":false}\n");
+/// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
+/// ```
+#[derive(Debug)]
+pub struct Decoder {
+    framing: Framing,
+    reply: Reply,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder for one reply.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::reporting(Failing::default())
+    }
+
+    pub(crate) fn reporting(failing: Failing) -> Self {
+        Self { framing: Framing::lines_or_body(), reply: Reply::new(failing) }
+    }
+
+    /// Takes in the next bytes, cut anywhere.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let reply = &mut self.reply;
+        if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
+            self.reply.broken(error);
+        }
+    }
+
+    /// The bytes have ended. Without a line that says `done`, no [`Delta::Finish`] is made up: the reply was cut off.
+    pub fn finish(&mut self) {
+        let reply = &mut self.reply;
+        if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
+            self.reply.broken(error);
+        }
+        self.reply.check_answered();
+    }
+
+    /// The next delta, or the next error; `None` until more bytes come.
+    pub fn pop(&mut self) -> Option<Result<Delta>> {
+        self.reply.out.pop_front()
+    }
+
+    /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports, without
+    /// what only the connection knows.
+    #[must_use]
+    pub fn refusal(status: u16, body: &[u8]) -> Error {
+        Failing::default().refused(&Failure::from_body(body), Some(status))
+    }
+
+    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
+    #[must_use]
+    pub fn has_finish(&self) -> bool {
+        self.reply.ended
+    }
+
+    /// Whether the reply is complete; what comes after is not read.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.reply.ended
+    }
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+
+    fn finish(&mut self) {
+        self.finish();
+    }
+
+    fn pop(&mut self) -> Option<Result<Delta>> {
+        self.pop()
+    }
+
+    fn has_finish(&self) -> bool {
+        self.has_finish()
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_done()
+    }
+}
+
+/// What is known of the reply so far.
+#[derive(Debug)]
+struct Reply {
+    failing: Failing,
+    out: VecDeque<Result<Delta>>,
+    usage: Usage,
+    model: Option<Box<str>>,
+    calls: u32,
+    /// Something came, and whether any of it was this wire's.
+    read: bool,
+    answered: bool,
+    ended: bool,
+}
+
+impl Reply {
+    fn new(failing: Failing) -> Self {
+        Self {
+            failing,
+            out: VecDeque::new(),
+            usage: Usage::default(),
+            model: None,
+            calls: 0,
+            read: false,
+            answered: false,
+            ended: false,
+        }
+    }
+
+    fn frame(&mut self, frame: Frame<'_>) {
+        if self.ended {
+            return;
+        }
+        self.read = true;
+        let mut mended = String::new();
+        match json::read(frame.data, &mut mended) {
+            Ok((line, data)) => self.line(line, data),
+            Err(error) => {
+                self.answered = true;
+                self.out.push_back(Err(self.failing.unreadable(frame.data, &error)));
+            }
+        }
+    }
+
+    fn line(&mut self, line: Line<'_>, data: &[u8]) {
+        self.identify(line.model);
+        let done = line.done.is_true();
+        self.answered |= line.done.0.is_some() || line.message.0.is_some();
+        if let Some(failure) = line.error.and_then(Failure::reported) {
+            self.answered = true;
+            let failure = if failure.message.is_empty() { Failure::from_body(data) } else { failure };
+            self.out.push_back(Err(self.failing.refused(&failure, None)));
+        }
+        self.say(line.thinking.filled(), Delta::Reasoning);
+        self.say(line.response.filled(), Delta::Text);
+        if let Some(said) = line.message.0 {
+            self.said(said);
+        }
+        let mut usage = self.usage;
+        usage.input = line.prompt_eval_count.0.or(usage.input);
+        usage.output = line.eval_count.0.or(usage.output);
+        if usage != self.usage {
+            self.usage = usage;
+            self.out.push_back(Ok(Delta::Usage(Box::new(usage))));
+        }
+        if done {
+            self.end(line.done_reason.filled());
+        }
+    }
+
+    fn said(&mut self, said: Said<'_>) {
+        self.say(said.thinking.filled(), Delta::Reasoning);
+        self.say(said.content.filled(), Delta::Text);
+        for call in said.tool_calls.0 {
+            self.call(call);
+        }
+    }
+
+    /// Calls come whole; their `index` says nothing, some servers count it from 0 in every line.
+    fn call(&mut self, call: WireCall<'_>) {
+        let function = call.function.0.unwrap_or_default();
+        let index = self.calls;
+        self.calls = index.saturating_add(1);
+        let id = call.id.filled().unwrap_or_else(|| format!("{MADE_ID}{index}").into());
+        self.out.push_back(Ok(Delta::tool_call(index, &*id, function.name.as_str())));
+        if let Some(arguments) = function.arguments.get() {
+            self.out.push_back(Ok(Delta::arguments(index, arguments)));
+        }
+    }
+
+    fn say(&mut self, text: Option<Cow<'_, str>>, delta: impl FnOnce(Box<str>) -> Delta) {
+        if let Some(text) = text {
+            self.out.push_back(Ok(delta(text.into())));
+        }
+    }
+
+    fn identify(&mut self, model: Text<'_>) {
+        if self.model.is_none()
+            && let Some(model) = model.filled()
+        {
+            self.model = Some(model.into());
+            let info = ResponseInfo::new(None, self.model.clone());
+            self.out.push_back(Ok(Delta::Response(Box::new(info))));
+        }
+    }
+
+    fn broken(&mut self, error: Error) {
+        self.answered = true;
+        self.out.push_back(Err(self.failing.sign(error)));
+    }
+
+    /// JSON that is not this wire's is no reply that was cut off.
+    fn check_answered(&mut self) {
+        if self.read && !self.answered {
+            self.answered = true;
+            let text = "the model's service answered without a reply in it; check that the base URL is that of Ollama's own interface, without /v1";
+            self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
+        }
+    }
+
+    fn end(&mut self, reason: Option<Cow<'_, str>>) {
+        let called = self.calls > 0;
+        let finish = match reason {
+            Some(raw) => Finish::from_wire(finish_reason(&raw, called), raw),
+            // Servers of 2024 say only that they are done.
+            None if called => Finish::new(FinishReason::ToolCalls),
+            None => Finish::new(FinishReason::Stop),
+        };
+        self.ended = true;
+        self.out.push_back(Ok(Delta::Finish(Box::new(finish))));
+    }
+}
+
+fn finish_reason(raw: &str, called: bool) -> FinishReason {
+    match raw {
+        "stop" | "tool_calls" if called => FinishReason::ToolCalls,
+        "stop" => FinishReason::Stop,
+        "length" => FinishReason::Length,
+        _ => FinishReason::Other,
+    }
+}

@@ -1,0 +1,119 @@
+//! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
+
+use entourage_core::{
+    message::{Content, Media, Part},
+    provider::{Request, ToolChoice, Warning, WarningKind},
+    tool::ToolSpec,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    message::{encode_message, image, key, put_message},
+    params,
+};
+use crate::{
+    body::{Body, put},
+    fresh, schema,
+    service::Encoded,
+};
+
+/// Keys of a body that `extra` does not replace: it is merged into the last, and without the others there is no call,
+/// or no stream.
+const FIXED: [&str; 3] = ["messages", "stream", "options"];
+
+/// The body of a call.
+///
+/// [`entourage_core::provider::Params::extra`] is merged last: its keys replace ours (`messages` and `stream`
+/// excepted), such as `keep_alive`, and a null takes a key out. Its `options`, such as `num_ctx`, are merged into ours in
+/// the same way.
+///
+/// A prompt that is larger than the context is refused, with `truncate: false`: the server would otherwise drop the
+/// oldest messages and say nothing.
+#[must_use]
+pub fn encode(request: &Request) -> Vec<u8> {
+    encode_with_tools(request, &encode_tools(&request.tools)).body
+}
+
+/// The `tools` array. It seldom changes between calls, so the caller keeps it.
+pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Tool<'a> {
+        r#type: &'static str,
+        function: Function<'a>,
+    }
+    #[derive(Serialize)]
+    struct Function<'a> {
+        name: &'a str,
+        description: &'a str,
+        parameters: Value,
+    }
+    let tools: Vec<_> = tools
+        .iter()
+        .map(|tool| Tool {
+            r#type: "function",
+            function: Function {
+                name: tool.name(),
+                description: tool.description(),
+                parameters: schema::object(tool.schema()),
+            },
+        })
+        .collect();
+    let mut out = Vec::new();
+    put(&mut out, &tools);
+    out
+}
+
+/// The body with what cannot be said in it.
+pub(super) fn encode_with_tools(request: &Request, tools: &[u8]) -> Encoded {
+    let vision = request.profile.vision != Some(false);
+    let mut warnings = Vec::new();
+    let messages: Vec<_> = request
+        .messages
+        .iter()
+        .map(|message| message.encoded(key(vision), |message| encode_message(message, vision)))
+        .collect();
+    let size: usize = messages.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
+    let mut instructions = Vec::new();
+    put_message(&mut instructions, "system", &request.instructions, &[]);
+    let room = size.saturating_add(tools.len()).saturating_add(instructions.len()).saturating_add(1_024);
+    // There is no way to say that an offered tool must not be called.
+    let offers_tools = !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
+    let mut body = Body::new(room, request.params.extra.as_ref(), &FIXED);
+    body.field("model", &*request.model);
+    if let Some(options) = params::options(request, &mut warnings) {
+        body.raw("options", &options);
+    }
+    body.optional("format", params::format(request, offers_tools, &mut warnings));
+    body.optional("think", params::think(request, &mut warnings));
+    params::not_taken(request, offers_tools, &mut warnings);
+    body.field("truncate", &false);
+    body.extra();
+    body.field("stream", &true);
+    if offers_tools {
+        body.raw("tools", tools);
+    }
+    body.array("messages", std::iter::once(&*instructions).chain(messages.iter().map(|bytes| &**bytes)));
+    about_media(request, vision, &mut warnings);
+    Encoded { body: body.finish(), warnings }
+}
+
+/// Which files of the new messages are not shown.
+fn about_media(request: &Request, vision: bool, warnings: &mut Vec<Warning>) {
+    let mut check = |file: &Media| {
+        if let Err(note) = image(file, vision) {
+            warnings.push(Warning::new(WarningKind::Media, file.mime.as_str(), note));
+        }
+    };
+    for part in fresh::messages(request).flat_map(|(_, message)| message.parts()) {
+        match part {
+            Part::Media(file) => check(file),
+            Part::ToolResult(result) => result.content.iter().for_each(|content| {
+                if let Content::Media(file) = content {
+                    check(file);
+                }
+            }),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Ollama's own chat: models on this machine, or behind a server that speaks as it does.
+//!
+//! [`encode()`] and [`Decoder`] are pure; [`Ollama`] puts them on a connection. There is only streaming. The server's
+//! other interface, chat completions, hides options of the model: the size of its context (`num_ctx`) above all.
+
+mod builder;
+mod decode;
+mod encode;
+mod message;
+mod params;
+mod profile;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use builder::Builder;
+pub use decode::Decoder;
+pub use encode::encode;
+
+pub use crate::models::DEFAULT_MODEL;
+
+use entourage_core::{
+    provider::{Profile, Request},
+    tool::ToolSpec,
+};
+
+use crate::{
+    http::Failing,
+    service::{Address, Encoded, Wire, provider},
+};
+
+/// The wire's name: in opaque parts, in signatures, and where messages keep their bytes.
+const WIRE: &str = "ollama";
+
+/// How the ids begin that we give to calls that come without one.
+const MADE_ID: &str = "ollama-call-";
+
+provider! {
+    /// A server that speaks Ollama's own chat. Cloning shares its connections.
+    ///
+    /// The server's default context is small; `options` in the request's extra parameters make it larger, as in
+    /// `{"options": {"num_ctx": 32768}}`. A prompt that does not fit is refused, never cut.
+    ///
+    /// ```no_run
+    /// use entourage_providers::ollama::Ollama;
+    ///
+    /// # fn example() -> entourage_core::Result<()> {
+    /// let model = Ollama::builder().build()?.model("qwen3:8b");
+    /// # Ok(())
+    /// # }
+    /// ```
+    Ollama(Chat)
+}
+
+/// The wire.
+#[derive(Debug)]
+struct Chat;
+
+impl Wire for Chat {
+    const NAME: &'static str = WIRE;
+    const MODELS: Option<&'static [&'static str]> = Some(&["api", "tags"]);
+    type Decoder = Decoder;
+
+    fn address(&self, _: &Request) -> Address {
+        Address::path(&["api", "chat"])
+    }
+
+    fn encode_tools(&self, tools: &[ToolSpec], _strict: bool) -> Vec<u8> {
+        encode::encode_tools(tools)
+    }
+
+    fn encode(&self, request: &Request, tools: &[u8], _vendor: &str) -> Encoded {
+        encode::encode_with_tools(request, tools)
+    }
+
+    fn decoder(&self, _: &Request, failing: Failing) -> Decoder {
+        Decoder::reporting(failing)
+    }
+
+    fn profile(&self, _model: &str) -> Profile {
+        profile::profile()
+    }
+}

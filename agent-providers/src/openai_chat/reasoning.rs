@@ -1,0 +1,150 @@
+//! Reasoning as services of this wire show it, and send it back.
+//!
+//! Some give plain text in a field of their own choice, some a list of details with signatures or sealed content. What
+//! came is noted in the signature that ends each piece of reasoning, so that it goes back under the name under which it
+//! came, and to no other wire.
+
+use std::collections::VecDeque;
+
+use entourage_core::{
+    Result,
+    message::{Message, Part, Signature},
+    provider::Delta,
+};
+use serde_json::{Map, Value, json};
+
+use super::encode::WIRE;
+use crate::{body::put, json::Raw};
+
+/// In which field plain reasoning came.
+const FIELD: &str = "field";
+
+/// Keys of a detail with reasoning that a reader sees, and with what only the service can read.
+const SHOWN: [&str; 2] = ["text", "summary"];
+const SEALED: [&str; 2] = ["signature", "data"];
+
+/// Reasoning that has begun and not ended.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    field: Option<&'static str>,
+    /// The detail that is being streamed, without what it says.
+    detail: Option<Map<String, Value>>,
+}
+
+impl Open {
+    /// Text of reasoning came in `field`.
+    pub(super) fn text(&mut self, field: &'static str) {
+        self.field.get_or_insert(field);
+    }
+
+    /// A detail came, or a piece of one.
+    pub(super) fn detail(&mut self, detail: &Raw<'_>, out: &mut VecDeque<Result<Delta>>) {
+        let Some(Value::Object(mut detail)) = detail.value() else { return };
+        SHOWN.iter().for_each(|key| drop(detail.remove(*key)));
+        let sealed = SEALED.map(|key| detail.remove(key));
+        let sealed = sealed.into_iter().flatten().find_map(|value| match value {
+            Value::String(text) => Some(text).filter(|text| !text.is_empty()),
+            _ => None,
+        });
+        if self.detail.as_ref().is_some_and(|open| !same(open, &detail)) {
+            self.close(out);
+        }
+        match sealed {
+            Some(sealed) => {
+                *self = Self::default();
+                out.push_back(Ok(signed(sealed, Value::Object(detail))));
+            }
+            None => {
+                self.detail.get_or_insert(detail);
+            }
+        }
+    }
+
+    /// Something else begins, or the reply ends: the reasoning so far gets its note.
+    pub(super) fn close(&mut self, out: &mut VecDeque<Result<Delta>>) {
+        let Self { field, detail } = std::mem::take(self);
+        let item = match (detail, field) {
+            (Some(detail), Some(_)) => Value::Object(detail),
+            (None, Some(field)) => json!({ FIELD: field }),
+            // A detail that said nothing that anybody was shown.
+            (_, None) => return,
+        };
+        out.push_back(Ok(signed(String::new(), item)));
+    }
+}
+
+fn signed(data: String, item: Value) -> Delta {
+    Delta::signature(Signature::new(WIRE, data).with_item(item))
+}
+
+/// Whether two pieces belong to one detail. A piece may leave out what an earlier one said.
+fn same(one: &Map<String, Value>, two: &Map<String, Value>) -> bool {
+    ["index", "type", "id"].iter().all(|key| match (one.get(*key), two.get(*key)) {
+        (Some(one), Some(two)) => one == two || one.is_null() || two.is_null(),
+        _ => true,
+    })
+}
+
+/// Appends the fields in which the reasoning of `message` goes back: each begins with a comma. What another wire
+/// reasoned is left out.
+pub(super) fn put_fields(out: &mut Vec<u8>, message: &Message) {
+    let mut details: Vec<Value> = Vec::new();
+    let mut plain: Vec<(String, String)> = Vec::new();
+    for part in message.parts() {
+        let Part::Reasoning(reasoning) = part else { continue };
+        let Some(signature) = reasoning.signature.as_deref().filter(|it| it.wire == WIRE) else { continue };
+        let Some(Value::Object(item)) = &signature.item else { continue };
+        match item.get(FIELD).and_then(Value::as_str) {
+            Some(field) if field == THINKING => {}
+            Some(field) => match plain.iter_mut().find(|(known, _)| known == field) {
+                Some((_, text)) => text.push_str(&reasoning.text),
+                None => plain.push((field.to_owned(), reasoning.text.clone())),
+            },
+            None => details.push(whole(item, &reasoning.text, &signature.data)),
+        }
+    }
+    for (field, text) in &plain {
+        out.push(b',');
+        put(out, field);
+        out.push(b':');
+        put(out, text);
+    }
+    if !details.is_empty() {
+        out.extend_from_slice(b",\"reasoning_details\":");
+        put(out, &details);
+    }
+}
+
+/// Thinking that is a piece of the content.
+pub(super) const THINKING: &str = "content";
+
+/// The thinking of `message` that goes back as a piece of the content.
+pub(super) fn thinking(message: &Message) -> String {
+    let texts = message.parts().iter().filter_map(|part| match part {
+        Part::Reasoning(reasoning) => {
+            let signature = reasoning.signature.as_deref().filter(|it| it.wire == WIRE)?;
+            let field = signature.item.as_ref()?.get(FIELD)?.as_str()?;
+            (field == THINKING).then_some(reasoning.text.as_str())
+        }
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// A detail with what it says put back.
+fn whole(item: &Map<String, Value>, text: &str, data: &str) -> Value {
+    let mut detail = item.clone();
+    let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();
+    let (shown, sealed) = match kind {
+        "reasoning.summary" => ("summary", "data"),
+        "reasoning.encrypted" => ("", "data"),
+        _ => ("text", "signature"),
+    };
+    if !shown.is_empty() {
+        detail.insert(shown.to_owned(), text.into());
+    }
+    if !data.is_empty() {
+        detail.insert(sealed.to_owned(), data.into());
+    }
+    Value::Object(detail)
+}

@@ -1,0 +1,105 @@
+//! What the wire alone knows of its models: which of OpenAI's reason, and in which words.
+
+use entourage_core::provider::{Effort, Profile};
+
+/// Abilities that a model's name tells. Nothing is known of a name that is not OpenAI's.
+pub(super) fn of(model: &str) -> Profile {
+    let mut profile = Profile::default();
+    if let Some(words) = efforts(model) {
+        profile.reasoning = Some(true);
+        // From the generation on that can go without reasoning, sampling can be set.
+        profile.sampling = Some(words.contains(&Effort::None)).filter(|can| !can);
+    }
+    profile
+}
+
+/// The words that a model knows for the effort of its reasoning, the least first; `None` for models that do not
+/// reason and for those that are not known.
+fn efforts(model: &str) -> Option<&'static [Effort]> {
+    use Effort::{High, Low, Max, Medium, Minimal, None as Nothing};
+    let name = model.rsplit('/').next().unwrap_or(model);
+    if ["o1", "o3", "o4"]
+        .iter()
+        .any(|start| name.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('-')))
+    {
+        return Some(&[Low, Medium, High]);
+    }
+    let rest = name.strip_prefix("gpt-")?;
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let major: u32 = digits(rest).parse().ok().filter(|major| (5..20).contains(major))?;
+    let minor = rest.split_once('.').filter(|(before, _)| *before == major.to_string());
+    let minor: u32 = minor.and_then(|(_, after)| digits(after).parse().ok()).unwrap_or(0);
+    match (major, minor) {
+        _ if rest.contains("-chat") => None,
+        (5, 0) if rest.contains("-codex") => Some(&[Low, Medium, High]),
+        (5, 0) => Some(&[Minimal, Low, Medium, High]),
+        (5, 1) if !rest.contains("-max") => Some(&[Nothing, Low, Medium, High]),
+        _ => Some(&[Nothing, Low, Medium, High, Max]),
+    }
+}
+
+/// The wire's word for `effort` at `model`, and whether it says just that. A model that does not know the word gets the
+/// next stronger one that it knows, or else its strongest.
+pub(super) fn effort(model: &str, effort: Effort) -> (&'static str, bool) {
+    let known =
+        efforts(model).unwrap_or(&[Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High]);
+    let nearest = known.iter().find(|known| **known >= effort).or(known.last()).copied().unwrap_or(effort);
+    let word = match nearest {
+        Effort::None => "none",
+        Effort::Minimal => "minimal",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::Max => "xhigh",
+        _ => "high",
+    };
+    (word, nearest == effort || (effort == Effort::Max && efforts(model).is_none()))
+}
+
+/// The effort that stands for a budget of reasoning tokens, which this wire does not know.
+pub(super) fn effort_for(budget: u64) -> Effort {
+    match budget {
+        0 => Effort::None,
+        1..=1_024 => Effort::Minimal,
+        1_025..=4_096 => Effort::Low,
+        4_097..=16_384 => Effort::Medium,
+        _ => Effort::High,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_which_models_reason_and_how() {
+        for (model, reasons, sampling, max, none) in [
+            ("o3-mini", Some(true), Some(false), "high", "low"),
+            ("o4", Some(true), Some(false), "high", "low"),
+            ("gpt-5", Some(true), Some(false), "high", "minimal"),
+            ("openai/gpt-5-nano-2025-08-07", Some(true), Some(false), "high", "minimal"),
+            ("gpt-5-codex", Some(true), Some(false), "high", "low"),
+            ("gpt-5.1", Some(true), None, "high", "none"),
+            ("gpt-5.1-codex-max", Some(true), None, "xhigh", "none"),
+            ("gpt-5.6-terra", Some(true), None, "xhigh", "none"),
+            ("gpt-6", Some(true), None, "xhigh", "none"),
+            ("gpt-5-chat-latest", None, None, "high", "none"),
+            ("gpt-4o", None, None, "high", "none"),
+            ("gpt-4.1-mini", None, None, "high", "none"),
+            ("gpt-35-turbo-16k", None, None, "high", "none"),
+            ("grok-4.3", None, None, "high", "none"),
+            ("o3d", None, None, "high", "none"),
+            ("", None, None, "high", "none"),
+        ] {
+            let profile = of(model);
+            assert_eq!((profile.reasoning, profile.sampling), (reasons, sampling), "{model}");
+            assert_eq!((effort(model, Effort::Max).0, effort(model, Effort::None).0), (max, none), "{model}");
+        }
+        assert_eq!(effort("gpt-5.2", Effort::Minimal), ("low", false));
+        assert_eq!(effort("gpt-5.2", Effort::High), ("high", true));
+        let budgets = [0, 1, 1_024, 4_096, 16_384, 16_385].map(effort_for);
+        assert_eq!(
+            budgets,
+            [Effort::None, Effort::Minimal, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High]
+        );
+    }
+}

@@ -1,0 +1,2 @@
+mod decode;
+mod encode;

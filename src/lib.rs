@@ -5,7 +5,8 @@
 pub use entourage_core as core;
 pub use entourage_core::{
     Digest, Error, ErrorKind, Money, Prices, Result, Retry, RunId, Runtime, RuntimeBuilder, Session,
-    SessionId, Timestamp, Usage, agent, context, event, message, permission, provider, run, session, tool,
+    SessionId, Timestamp, Usage, agent, context, event, layers, message, permission, provider, run, session,
+    tool,
 };
 
 #[cfg(feature = "testkit")]
@@ -15,7 +16,14 @@ pub use entourage_core::testkit;
 #[cfg(feature = "macros")]
 pub use entourage_macros::tool;
 
-#[cfg(feature = "openai-chat")]
+/// Model services, one wire protocol a feature.
+#[cfg(any(
+    feature = "openai-chat",
+    feature = "openai-responses",
+    feature = "anthropic-messages",
+    feature = "gemini",
+    feature = "ollama"
+))]
 pub use entourage_providers as providers;
 
 /// File tools, all through one confined workspace.
@@ -32,9 +40,10 @@ pub mod prelude {
         Error, ErrorKind, Money, Result, Runtime, Session, SessionId, Usage,
         agent::{Agent, ReactAgent},
         event::{Envelope, Event},
+        layers::Retry,
         message::Message,
         permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
-        provider::{Delta, Model, Params, Provider},
+        provider::{Delta, Model, ModelExt, Params, Provider},
         run::{Limits, Outcome, RunContext, RunHandle, Status, StopWhen, Task},
         session::{MemoryStore, SessionFilter, SessionStore},
         tool::{Access, Json, Tool, ToolContext, ToolError, ToolOutput, Tools},
@@ -43,8 +52,29 @@ pub mod prelude {
     #[cfg(feature = "macros")]
     pub use entourage_macros::tool;
 
+    #[cfg(any(
+        feature = "openai-chat",
+        feature = "openai-responses",
+        feature = "anthropic-messages",
+        feature = "gemini",
+        feature = "ollama"
+    ))]
+    pub use entourage_providers::env::ModelFromEnv;
+
+    #[cfg(feature = "anthropic-messages")]
+    pub use entourage_providers::anthropic_messages::AnthropicMessages;
+
+    #[cfg(feature = "gemini")]
+    pub use entourage_providers::gemini::Gemini;
+
+    #[cfg(feature = "ollama")]
+    pub use entourage_providers::ollama::Ollama;
+
     #[cfg(feature = "openai-chat")]
-    pub use entourage_providers::{env::ModelFromEnv, openai_chat::OpenAiChat};
+    pub use entourage_providers::openai_chat::OpenAiChat;
+
+    #[cfg(feature = "openai-responses")]
+    pub use entourage_providers::openai_responses::OpenAiResponses;
 
     #[cfg(feature = "fs")]
     pub use entourage_tools::fs::{self, Workspace};

@@ -13,6 +13,9 @@ use crate::http::sse;
 /// Largest body that is not a stream, and largest line.
 const MAX_BODY: usize = 16 << 20;
 
+/// How gzip begins, and no text.
+const GZIP: u8 = 0x1f;
+
 /// One piece of a reply that can be read on its own, valid while the framing holds its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
@@ -72,16 +75,24 @@ impl Framing {
         taken
     }
 
-    /// The bytes have ended: hands out what nothing closed. Later calls do nothing.
+    /// The bytes have ended: hands out what nothing closed, except a piece of a stream that is only the start of a JSON
+    /// text. Later calls do nothing.
     ///
     /// # Errors
     /// Those of [`Framing::push`].
     pub(crate) fn finish(&mut self, mut on_frame: impl FnMut(Frame<'_>)) -> Result<()> {
         let kept = std::mem::take(&mut self.kept);
         match std::mem::replace(&mut self.form, Form::Ended) {
+            // What nothing closed may have been cut: half of a JSON text is no frame.
             Form::Events => {
-                self.sse.finish(|event| hand_out(event.name, event.data, false, &mut on_frame))?;
+                let mut on_frame = |event: sse::Event<'_>| {
+                    if !is_opened(event.data) {
+                        hand_out(event.name, event.data, false, &mut on_frame);
+                    }
+                };
+                self.sse.finish(&mut on_frame)?;
             }
+            Form::FirstLine | Form::Lines if is_opened(&kept) => {}
             Form::FirstLine | Form::Lines => hand_out(b"", &kept, false, &mut on_frame),
             Form::Body => hand_out(b"", &kept, true, &mut on_frame),
             Form::Unknown | Form::Ended => {}
@@ -97,6 +108,7 @@ impl Framing {
             bytes = bytes.get(start..).unwrap_or_default();
             self.form = match bytes.first() {
                 Some(b'<') => return Err(web_page()),
+                Some(&GZIP) => return Err(compressed()),
                 Some(_) if self.lines => Form::FirstLine,
                 Some(b'{' | b'[') => Form::Body,
                 _ => Form::Events,
@@ -170,6 +182,11 @@ fn web_page() -> Error {
     Error::new(ErrorKind::Protocol, text).during("model.stream")
 }
 
+fn compressed() -> Error {
+    let text = "the model's service answered with compressed bytes that were not asked for; turn compression off in the proxy or gateway between";
+    Error::new(ErrorKind::Protocol, text).during("model.stream")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -240,8 +257,27 @@ mod tests {
     }
 
     #[test]
+    fn half_of_a_json_text_at_the_end_of_a_stream_is_no_frame() {
+        let body = "data: {\"a\":1}\n\ndata: {\"b\":\"\u{e9}\"}";
+        let cut = &body.as_bytes()[..body.len() - 3];
+        assert_eq!(frames(Framing::events_or_body(), [cut]), (vec![part("{\"a\":1}")], None));
+        assert_eq!(events(body).len(), 2);
+        let body = "{\"a\":1}\n{\"b\":\"\u{e9}\"}";
+        for (end, count) in [(body.len(), 2), (body.len() - 3, 1), (4, 0)] {
+            let (all, error) = frames(Framing::lines_or_body(), [&body.as_bytes()[..end]]);
+            assert_eq!((all.len(), error), (count, None));
+        }
+        // Of a body that is no stream, nothing else would be left to say what went wrong.
+        assert_eq!(events("{\"a\":"), [whole("{\"a\":")]);
+    }
+
+    #[test]
     fn web_pages_and_what_never_ends_are_refused_once() {
         for framing in [Framing::events_or_body, Framing::lines_or_body] {
+            assert_eq!(
+                frames(framing(), [&b"\x1f\x8b\x08"[..], b"{}"]),
+                (Vec::new(), Some(ErrorKind::Protocol))
+            );
             assert_eq!(
                 frames(framing(), [&b" <html>\n"[..], b"{}"]),
                 (Vec::new(), Some(ErrorKind::Protocol))

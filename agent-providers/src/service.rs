@@ -14,7 +14,7 @@ use entourage_core::{
 
 use crate::{
     body::KeptTools,
-    http::{Endpoint, Failing, Settings, Target},
+    http::{Endpoint, Failing, Protocol, Settings, Target},
     models::DefaultModel,
     stream::{Decode, Deltas},
 };
@@ -25,6 +25,9 @@ use crate::models::DEFAULT_MODEL;
 pub(crate) trait Wire: fmt::Debug + Send + Sync + Sized + 'static {
     /// Its name: in opaque parts, in signatures and in recordings.
     const NAME: &'static str;
+
+    /// Whether its services leave cached tokens out of the prompt's, and reasoning out of the reply's.
+    const COUNTS_APART: (bool, bool) = (false, false);
 
     /// Reads one reply.
     type Decoder: Decode + Send + Unpin + 'static;
@@ -80,8 +83,10 @@ pub(crate) struct Service<W> {
 impl<W: Wire> Service<W> {
     /// Checks the settings; connects to nothing.
     pub(crate) fn new(settings: Settings, wire: W) -> Result<Self> {
+        let (cache_apart, reasoning_apart) = W::COUNTS_APART;
+        let protocol = Protocol { name: W::NAME, cache_apart, reasoning_apart };
         Ok(Self {
-            endpoint: Endpoint::new(settings)?,
+            endpoint: Endpoint::new(Settings { protocol, ..settings })?,
             wire,
             default_model: DefaultModel::default(),
             tools: KeptTools::default(),

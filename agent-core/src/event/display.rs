@@ -56,7 +56,7 @@ impl Envelope {
             },
             Event::Observed(_) => write!(f, "{agent}: took note"),
             Event::SignalReceived(signal) => write!(f, "{agent}: received the signal {}", signal.name),
-            Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.warning.text),
+            Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.text),
             Event::Progress(progress) => write!(f, "{agent}: {}", one_line(&progress.text)),
             Event::RunPaused(paused) => write!(f, "{agent}: {}", paused.pause),
             Event::RunFinished(end) => write!(f, "{agent}: {}", end.outcome),

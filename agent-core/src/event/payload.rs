@@ -11,7 +11,7 @@ use crate::{
     digest::Digest,
     message::{Message, ToolResult},
     permission::{ApprovalId, Decision},
-    provider::{Finish, Restart, Warning as ProviderWarning},
+    provider::{Finish, Restart, WarningKind},
     run::{Outcome, Pause},
     tool::Repeat,
 };
@@ -242,9 +242,14 @@ payload! {
 payload! {
     /// Something could not be honoured.
     Warning {
+        /// What it is about.
+        #[serde(default, rename = "about")]
+        kind: WarningKind,
+        /// The setting, tool or part that it is about, such as `top_k`; may be empty.
+        #[serde(default)]
+        subject: Box<str>,
         /// What, and what was done instead.
-        #[serde(flatten)]
-        warning: ProviderWarning,
+        text: Box<str>,
         /// The model call that it is about, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<RequestId>,

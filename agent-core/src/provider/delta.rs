@@ -157,10 +157,8 @@ pub struct RateWindow {
 #[non_exhaustive]
 pub struct Warning {
     /// What it is about.
-    #[serde(default, rename = "about")]
     pub kind: WarningKind,
     /// The setting, tool or part that it is about, such as `top_k`; may be empty.
-    #[serde(default)]
     pub subject: Box<str>,
     /// For people.
     pub text: Box<str>,

@@ -112,7 +112,8 @@ fn cost(model: &Model, reply: &Assembled) -> Option<Money> {
 
 fn report_losses(local: &LocalEffects, cx: &RunContext, reply: &Assembled, request: RequestId) {
     let warn = |warning: Unhonoured| {
-        local.stage(cx, Event::Warning(Arc::new(Warning { warning, request: Some(request) })));
+        let Unhonoured { kind, subject, text, .. } = warning;
+        local.stage(cx, Event::Warning(Arc::new(Warning { kind, subject, text, request: Some(request) })));
     };
     reply.warnings.iter().cloned().for_each(warn);
     if reply.dropped_calls > 0 {

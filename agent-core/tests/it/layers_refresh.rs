@@ -87,11 +87,14 @@ async fn cm10_a_refused_key_is_renewed_and_the_run_goes_on() {
     let restarts: Vec<_> = events
         .iter()
         .filter_map(|event| match &event.event {
-            Event::ModelRestarted(call) => Some((call.restart.attempt, call.restart.delay)),
+            Event::ModelRestarted(call) => {
+                let restart = &call.restart;
+                Some((restart.attempt, restart.delay, restart.provider.clone()))
+            }
             _ => None,
         })
         .collect();
-    assert_eq!(restarts, [(2, Duration::ZERO)]);
+    assert_eq!(restarts, [(2, Duration::ZERO, None)], "a provider of the same name is no other service");
 
     // Later calls begin with the new key.
     assert_eq!(session.start(&agent, "And?").outcome().await.unwrap().text, "Again!");

@@ -74,6 +74,7 @@ struct Messages;
 
 impl Wire for Messages {
     const NAME: &'static str = NAME;
+    const COUNTS_APART: (bool, bool) = (true, false);
     const MODELS: Option<&'static [&'static str]> = Some(&["models"]);
     type Decoder = Decoder;
 

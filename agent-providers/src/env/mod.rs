@@ -10,7 +10,7 @@
 
 mod connect;
 mod probe;
-#[cfg(test)]
+#[cfg(all(test, feature = "openai-chat"))]
 mod tests;
 
 use std::{fmt, net::SocketAddr};
@@ -23,7 +23,8 @@ use crate::{
     vendor::{self, Speaks, VENDORS, Vendor},
 };
 
-/// A model, and where it was found.
+/// A model, and where it was found. A failed call is tried again as [`Retry`](entourage_core::layers::Retry) does by
+/// default; a model made from its provider is not.
 ///
 /// `Display` is a line for people: `gpt-5-mini at https://api.openai.com/v1 (OPENAI_API_KEY)`.
 #[derive(Debug, Clone)]

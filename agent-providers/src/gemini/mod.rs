@@ -61,6 +61,7 @@ struct Generate {
 impl Wire for Generate {
     const NAME: &'static str = WIRE;
     // Its list begins with whatever is oldest, and holds models that do not chat.
+    const COUNTS_APART: (bool, bool) = (false, true);
     const MODELS: Option<&'static [&'static str]> = None;
     type Decoder = Decoder;
 

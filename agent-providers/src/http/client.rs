@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use entourage_core::{
     Error, ErrorKind, Result, Retry,
-    provider::{CallContext, Delta, Egress, RateLimits, ResponseInfo},
+    provider::{CallContext, Delta, Egress, Exchange, RateLimits, ResponseInfo},
 };
 use futures_util::{Stream, StreamExt};
 use reqwest::{
@@ -23,7 +23,10 @@ use reqwest::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Failing, Failure, Redactor, headers, limits};
+use super::{
+    Failing, Failure, Redactor, headers, limits,
+    tap::{self, Protocol, carries_secret},
+};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -40,6 +43,7 @@ pub(crate) struct Settings {
     /// Headers of the caller's choice; each replaces one of ours of the same name.
     pub(crate) headers: Vec<(String, SecretString)>,
     pub(crate) allow_insecure: bool,
+    pub(crate) protocol: Protocol,
 }
 
 /// How a key is sent.
@@ -77,6 +81,7 @@ pub(crate) struct Endpoint {
     headers: HeaderMap,
     redactor: Redactor,
     vendor: Arc<str>,
+    protocol: Protocol,
 }
 
 impl Endpoint {
@@ -104,8 +109,9 @@ impl Endpoint {
         let client =
             client.build().map_err(|error| config("the HTTP client could not be set up").caused_by(error))?;
         let vendor = if settings.vendor.is_empty() { host.to_owned() } else { settings.vendor };
+        let protocol = settings.protocol;
         let secrets = settings.key.into_iter().chain(settings.headers.into_iter().map(|(_, value)| value));
-        Ok(Self { client, redactor: Redactor::new(secrets), vendor: vendor.into(), base, headers })
+        Ok(Self { client, redactor: Redactor::new(secrets), vendor: vendor.into(), base, headers, protocol })
     }
 
     pub(crate) fn vendor(&self) -> &str {
@@ -144,8 +150,10 @@ impl Endpoint {
         cx: &CallContext,
     ) -> Result<Reply> {
         cx.check_host(self.base.host_str().unwrap_or_default())?;
-        let mut request =
-            self.client.request(method, self.url(target)).headers(self.headers_with(target.headers)?);
+        let (url, headers) = (self.url(target), self.headers_with(target.headers)?);
+        let sent = body.as_deref().unwrap_or_default();
+        let mut exchange = tap::request(cx, self.protocol, method.as_str(), &url, &headers, sent);
+        let mut request = self.client.request(method, url).headers(headers);
         if let Some(body) = body {
             request = request.body(body);
         }
@@ -156,14 +164,18 @@ impl Endpoint {
             Failing { vendor: Arc::clone(&self.vendor), redactor: self.redactor.clone(), request_id: None };
         let response = request.send().await.map_err(|error| self.unreachable(&failing, error))?;
         failing.request_id = headers::request_id(response.headers()).map(|id| failing.quote(&id));
+        tap::answer(&mut exchange, response.status().as_u16(), response.headers());
         if response.status().is_success() {
+            if let Some(coding) = headers::compression(response.headers()) {
+                return Err(compressed(&failing, coding));
+            }
             let limits = limits::limits(response.headers(), SystemTime::now());
-            return Ok(Reply { limits, body: Box::pin(response.bytes_stream()), failing });
+            return Ok(Reply { limits, body: Box::pin(response.bytes_stream()), failing, exchange });
         }
         if response.status().is_redirection() {
             return Err(self.redirected(&failing, &response));
         }
-        Err(refusal(&failing, response).await)
+        Err(refusal(&failing, response, exchange).await)
     }
 
     fn url(&self, target: Target<'_>) -> Url {
@@ -241,12 +253,6 @@ fn config(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Config, message).during("provider.build")
 }
 
-/// Whether a header of this name usually carries a secret.
-fn carries_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["auth", "key", "token", "secret", "cookie"].iter().any(|word| name.contains(word))
-}
-
 fn check_base(text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|error| {
         config(format!("the base URL is no address: {error}; write one such as https://host/v1"))
@@ -297,14 +303,29 @@ fn bad_header(name: &str) -> Error {
     config(format!("the header `{}` has an invalid name or value", name.escape_debug()))
 }
 
-async fn refusal(failing: &Failing, response: reqwest::Response) -> Error {
+fn compressed(failing: &Failing, coding: &str) -> Error {
+    let (vendor, coding) = (&failing.vendor, failing.quote(coding));
+    let text = format!(
+        "{vendor} compressed its reply ({coding}), which was not asked for; turn compression off in the proxy or gateway between"
+    );
+    failing.error(ErrorKind::Protocol, text)
+}
+
+async fn refusal(
+    failing: &Failing,
+    response: reqwest::Response,
+    mut exchange: Option<Box<dyn Exchange>>,
+) -> Error {
     let status = response.status().as_u16();
     let wait = headers::retry_after(response.headers(), SystemTime::now());
     let again = headers::should_retry(response.headers());
-    let mut body = Vec::new();
+    let coding = headers::compression(response.headers());
+    let mut body = coding.map_or_else(Vec::new, |coding| format!("its words are compressed ({coding})").into());
+    let readable = body.is_empty();
     let mut pieces = response.bytes_stream();
     // A body that breaks off is still worth quoting.
-    while let Some(Ok(piece)) = pieces.next().await {
+    while readable && let Some(Ok(piece)) = pieces.next().await {
+        tap::body(&mut exchange, &piece);
         let room = MAX_REFUSAL.saturating_sub(body.len());
         body.extend(piece.iter().take(room));
         if piece.len() >= room {
@@ -326,6 +347,7 @@ pub(crate) struct Reply {
     body: Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>,
     pub(crate) failing: Failing,
     limits: Option<RateLimits>,
+    exchange: Option<Box<dyn Exchange>>,
 }
 
 impl Reply {
@@ -343,6 +365,9 @@ impl Stream for Reply {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let polled = self.body.as_mut().poll_next(cx);
+        if let Poll::Ready(Some(Ok(piece))) = &polled {
+            tap::body(&mut self.exchange, piece);
+        }
         polled.map_err(|error| {
             let error = error.without_url();
             let (kind, text) = match error.is_timeout() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{CONTENT_ENCODING, HeaderMap, RETRY_AFTER};
 
 /// How long the service asks to wait: `retry-after-ms`, else `retry-after` in seconds or as a date.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
@@ -30,6 +30,12 @@ pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     text(headers, "x-should-retry")?.parse().ok()
 }
 
+/// How the body is compressed, if it is. Nobody asked for it, so nobody can read it.
+pub(crate) fn compression(headers: &HeaderMap) -> Option<&str> {
+    let coding = text(headers, CONTENT_ENCODING.as_str())?;
+    (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then_some(coding)
+}
+
 /// The header's text; `None` when it is absent or no text.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     Some(headers.get(name)?.to_str().ok()?.trim())
@@ -38,6 +44,15 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_compressed_when_a_header_says_so() {
+        for (value, coding) in [("gzip", Some("gzip")), (" br", Some("br")), ("Identity", None), ("", None)] {
+            let headers = HeaderMap::from_iter([(CONTENT_ENCODING, value.parse().unwrap())]);
+            assert_eq!(compression(&headers), coding, "{value}");
+        }
+        assert_eq!(compression(&HeaderMap::new()), None);
+    }
 
     #[test]
     fn waits_come_as_milliseconds_seconds_or_a_date() {

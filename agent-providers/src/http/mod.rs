@@ -9,8 +9,10 @@ mod limits;
 mod refusal;
 mod secret;
 pub(crate) mod sse;
+mod tap;
 
 pub(crate) use client::{Auth, Endpoint, Reply, Settings, Target};
 pub(crate) use failure::Failure;
 pub(crate) use refusal::Failing;
 pub(crate) use secret::Redactor;
+pub(crate) use tap::Protocol;

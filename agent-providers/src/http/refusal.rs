@@ -58,12 +58,16 @@ impl Failing {
         self.sign(Error::new(kind, message))
     }
 
-    /// The error for `data` that should have been JSON.
+    /// The error for `data` that should have been JSON. Half of a JSON text may be whole the next time.
     pub(crate) fn unreadable(&self, data: &[u8], error: &serde_json::Error) -> Error {
         let start: String = self.quote(&String::from_utf8_lossy(data)).chars().take(200).collect();
         // The parser's own text quotes what it read.
-        let error = self.quote(&error.to_string());
-        self.error(ErrorKind::Protocol, format!("{} sent what is no JSON ({error}): {start}", self.vendor))
+        let told = self.quote(&error.to_string());
+        if error.is_eof() {
+            let text = format!("{} sent JSON that breaks off ({told}); try again: {start}", self.vendor);
+            return self.error(ErrorKind::Protocol, text).with_retry(Retry::Temporary);
+        }
+        self.error(ErrorKind::Protocol, format!("{} sent what is no JSON ({told}): {start}", self.vendor))
     }
 
     /// `text` without secrets, in one line of at most 1,000 characters.
@@ -310,6 +314,19 @@ mod tests {
         assert!(error.message().contains("key [key] is wrong éé"), "{error}");
         assert!(!format!("{error:?}").contains("sk-secret"));
         assert!(error.message().chars().count() < 1_150);
+    }
+
+    #[test]
+    fn half_of_a_json_text_may_be_whole_the_next_time() {
+        let unreadable = |data: &str| {
+            let error = serde_json::from_str::<serde_json::Value>(data).unwrap_err();
+            Failing::default().unreadable(data.as_bytes(), &error)
+        };
+        for (data, retry) in [("{\"a\":\"b", Retry::Temporary), ("{a}", Retry::Permanent)] {
+            let error = unreadable(data);
+            assert_eq!((error.kind(), error.retry()), (ErrorKind::Protocol, retry), "{error}");
+            assert!(error.message().ends_with(data), "{error}");
+        }
     }
 
     /// An error in the form of Anthropic's service, of Google's, and of OpenAI's responses.

@@ -32,7 +32,7 @@ impl Builder {
         if self.settings.base_url.is_empty() {
             LOCAL.clone_into(&mut self.settings.base_url);
         }
-        if self.settings.vendor.is_empty() {
+        if self.settings.vendor.is_empty() && self.settings.base_url.trim_end_matches('/') == LOCAL {
             super::WIRE.clone_into(&mut self.settings.vendor);
         }
         Ok(Ollama(Arc::new(Service::new(self.settings, Chat)?)))

@@ -100,7 +100,10 @@ fn what_a_service_or_model_cannot_honour_is_left_out_with_a_warning() {
     let mut profile = Profile::default();
     profile.sampling = Some(false);
     let (body, warned) = encoded(&request.with_profile(profile), Dialect::OPENAI);
-    assert_eq!((body.get("temperature"), &warned[..]), (None, &["temperature", "top_k", "presence_penalty"].map(String::from)[..]));
+    assert_eq!(
+        (body.get("temperature"), &warned[..]),
+        (None, &["temperature", "top_k", "presence_penalty"].map(String::from)[..])
+    );
     assert_eq!(encoded(&with(|params| params.seed = Some(7)), Dialect::MISTRAL).0["random_seed"], 7);
 }
 
@@ -129,14 +132,20 @@ fn replies_are_made_to_follow_a_schema_as_far_as_the_service_can() {
 #[test]
 fn prefix_cache_marks_are_put_beside_the_kept_bytes() {
     let history: History =
-        [Message::user("a"), Message::assistant("b"), Message::user("c"), Message::user("d")].into_iter().collect();
+        [Message::user("a"), Message::assistant("b"), Message::user("c"), Message::user("d")]
+            .into_iter()
+            .collect();
     let mut params = Params::default();
     params.cache = Some(PromptCache::Long);
     let request = Request::new("m", history).with_instructions("S").with_params(params);
     let (marked, warned) = encoded(&request, Dialect::OPENROUTER);
     let mark = json!({"type": "ephemeral", "ttl": "1h"});
-    let marks: Vec<_> =
-        marked["messages"].as_array().unwrap().iter().map(|it| it["content"][0]["cache_control"] == mark).collect();
+    let marks: Vec<_> = marked["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["content"][0]["cache_control"] == mark)
+        .collect();
     assert_eq!((marks, warned.len()), (vec![true, false, false, true, true], 0));
     let (plain, _) = encoded(&request.with_params(Params::default()), Dialect::OPENROUTER);
     assert_eq!(plain["messages"][3], json!({"role": "user", "content": "c"}));
@@ -181,7 +190,10 @@ fn back(message: &Arc<Message>, dialect: Dialect) -> Value {
 fn reasoning_goes_back_under_the_name_under_which_it_came() {
     for field in ["reasoning_content", "reasoning", "thinking"] {
         let message = reply(&[json!({field: "a"}), json!({field: "b"}), json!({"content": "c"})]);
-        assert_eq!(back(&message, Dialect::COMMON), json!({"role": "assistant", "content": "c", field: "ab"}));
+        assert_eq!(
+            back(&message, Dialect::COMMON),
+            json!({"role": "assistant", "content": "c", field: "ab"})
+        );
         assert_eq!(back(&message, Dialect::GROQ), json!({"role": "assistant", "content": "c"}));
     }
     let thinking = json!({"type": "thinking", "thinking": [{"type": "text", "text": "a"}]});

@@ -308,7 +308,7 @@ impl<'a> Walk<'a> {
                     old.extend(new);
                 }
                 (Some(old), new) if *old == new || matches!(key.as_str(), "title" | "description") => {
-                    *old = new
+                    *old = new;
                 }
                 (Some(old), new) => {
                     *old = new;

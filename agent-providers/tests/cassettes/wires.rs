@@ -8,11 +8,12 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorRecord, Result, Usage,
     layers::{Check, Layer},
-    message::{Message, Part},
+    message::{Message, Part, ToolCall},
     provider::{
-        Assembler, CallContext, Delta, DeltaStream, Finish, FinishReason, Provider, Request, ResponseInfo,
+        Assembler, CallContext, Delta, DeltaStream, Finish, FinishReason, Provider, RawCall, Request, ResponseInfo,
         Warning,
     },
+    tool::check_call,
 };
 use entourage_providers::{anthropic_messages, gemini, ollama, openai_chat, openai_responses, vendor};
 use futures_util::{FutureExt, StreamExt, stream};
@@ -20,7 +21,7 @@ use serde_json::Value;
 
 /// One of the wires; chat completions with the habits of the service that was recorded.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Wire {
+pub(crate) enum Wire {
     Chat(openai_chat::Dialect),
     Responses,
     Messages,
@@ -59,7 +60,7 @@ decoding!(openai_chat, openai_responses, anthropic_messages, gemini, ollama);
 
 impl Wire {
     /// The wire that a recording calls `protocol`, as the service called `provider` there speaks it.
-    pub fn named(protocol: &str, provider: &str) -> Self {
+    pub(crate) fn named(protocol: &str, provider: &str) -> Self {
         match protocol {
             "openai-chat" => Self::Chat(dialect(provider)),
             "openai-responses" => Self::Responses,
@@ -70,7 +71,7 @@ impl Wire {
         }
     }
 
-    pub fn refusal(self, status: u16, body: &[u8]) -> Error {
+    pub(crate) fn refusal(self, status: u16, body: &[u8]) -> Error {
         match self {
             Self::Chat(_) => openai_chat::Decoder::refusal(status, body),
             Self::Responses => openai_responses::Decoder::refusal(status, body),
@@ -80,7 +81,7 @@ impl Wire {
         }
     }
 
-    pub fn encode(self, request: &Request) -> Value {
+    pub(crate) fn encode(self, request: &Request) -> Value {
         let bytes = match self {
             Self::Chat(dialect) => openai_chat::encode(request, dialect),
             Self::Responses => openai_responses::encode(request),
@@ -91,8 +92,7 @@ impl Wire {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// What a reader of the stream gets when the bytes come in these pieces: the connection is read no further after
-    /// an error, nor after the end.
+    /// What the decoder gives when the bytes come in these pieces.
     fn deltas<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>, each: &mut impl FnMut(Result<Delta>)) {
         match self {
             Self::Chat(dialect) => drive(openai_chat::Decoder::new(dialect), pieces, each),
@@ -103,27 +103,36 @@ impl Wire {
         }
     }
 
-    /// The finished reply.
-    pub fn decode<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Reply {
+    /// The finished reply. After an error the decoder is read on: it promises what else is known of a failed reply.
+    pub(crate) fn decode<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Reply {
         let mut folding = Folding::default();
         self.deltas(pieces, &mut |item| folding.take(item));
         folding.end()
     }
 
-    /// The same through the core's own check of the contract, which turns what a stream must not do into an error.
-    pub fn decode_checked<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Reply {
+    /// What breaks the contract of streams, as the core's own check has it; nothing comes after an error, because no
+    /// connection is read further then.
+    pub(crate) fn broken<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<String> {
         let mut items = Vec::new();
-        self.deltas(pieces, &mut |item| items.push(item));
+        self.deltas(pieces, &mut |item| {
+            if !items.last().is_some_and(Result::is_err) {
+                items.push(item);
+            }
+        });
+        let own = items.last().and_then(|last| last.as_ref().err()).map(Error::record);
         let given: Arc<dyn Provider> = Arc::new(Given(Mutex::new(items)));
-        let checked = Check::new().layer(given);
         let request = Request::new("m", [Message::user("x")].into_iter().collect());
         let cx = CallContext::new();
-        let mut stream = checked.stream(request, &cx).now_or_never().unwrap().unwrap();
-        let mut folding = Folding::default();
-        while let Some(item) = stream.next().now_or_never().unwrap() {
-            folding.take(item);
+        let mut stream = Check::new().layer(given).stream(request, &cx).now_or_never()?.ok()?;
+        while let Some(item) = stream.next().now_or_never()? {
+            if let Err(error) = item
+                && own.as_ref() != Some(&error.record())
+                && error.message() != Assembler::cut_off().message()
+            {
+                return Some(error.message().to_owned());
+            }
         }
-        folding.end()
+        None
     }
 }
 
@@ -136,29 +145,21 @@ fn dialect(provider: &str) -> openai_chat::Dialect {
     vendor::named(name).and_then(vendor::Vendor::dialect).unwrap_or(openai_chat::Dialect::COMMON)
 }
 
+/// As a connection does it: nothing is read after the end.
 fn drive<'a>(
     mut decoder: impl Decoding,
     pieces: impl IntoIterator<Item = &'a [u8]>,
     each: &mut impl FnMut(Result<Delta>),
 ) {
-    let mut drain = |decoder: &mut dyn Decoding| {
-        while let Some(item) = decoder.pop() {
-            let failed = item.is_err();
-            each(item);
-            if failed {
-                return true;
-            }
-        }
-        false
-    };
     for piece in pieces {
         decoder.push(piece);
-        if drain(&mut decoder) || decoder.is_done() {
+        std::iter::from_fn(|| decoder.pop()).for_each(&mut *each);
+        if decoder.is_done() {
             return;
         }
     }
     decoder.finish();
-    drain(&mut decoder);
+    std::iter::from_fn(|| decoder.pop()).for_each(each);
 }
 
 /// A service that says what it is given, once.
@@ -179,13 +180,17 @@ impl Provider for Given {
 
 /// A reply as users get it.
 #[derive(Debug, PartialEq)]
-pub struct Reply {
-    pub message: Message,
-    pub finish: Option<Finish>,
-    pub usage: Usage,
-    pub info: ResponseInfo,
-    pub warnings: Vec<Warning>,
-    pub error: Option<ErrorRecord>,
+pub(crate) struct Reply {
+    pub(crate) message: Message,
+    pub(crate) finish: Option<Finish>,
+    pub(crate) usage: Usage,
+    pub(crate) info: ResponseInfo,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) error: Option<ErrorRecord>,
+    /// The HTTP status that the error names.
+    status: Option<u16>,
+    /// The calls as they came.
+    calls: Vec<RawCall>,
 }
 
 #[derive(Default)]
@@ -206,32 +211,44 @@ impl Folding {
         let Self { assembler, error } = self;
         let finished = assembler.is_finished();
         let error = error.or_else(|| (!finished).then(Assembler::cut_off));
-        let whole =
-            if finished { assembler.finish().unwrap() } else { assembler.abort(FinishReason::Error) };
+        let whole = if finished { assembler.finish().unwrap() } else { assembler.abort(FinishReason::Error) };
+        let (finish, usage, info, warnings) =
+            (whole.finish.clone(), whole.usage, whole.info.clone(), whole.warnings.clone());
+        let mut calls = Vec::new();
+        let message = whole.into_message_with(|raw| {
+            calls.push(raw.clone());
+            check_call(raw, None)
+        });
         Reply {
-            finish: finished.then(|| whole.finish.clone()),
-            usage: whole.usage,
-            info: whole.info.clone(),
-            warnings: whole.warnings.clone(),
+            finish: finished.then_some(finish),
+            usage,
+            info,
+            warnings,
+            status: error.as_ref().and_then(named_status),
             error: error.map(|error| error.record()),
-            message: whole.into_message(),
+            message,
+            calls,
         }
     }
 }
 
+fn named_status(error: &Error) -> Option<u16> {
+    error.context().find(|(name, _)| *name == "status")?.1.parse().ok()
+}
+
 impl Reply {
     /// A request that was refused.
-    pub fn refused(error: &Error) -> Self {
-        let Reply { message, finish, usage, info, warnings, .. } = Folding::default().end();
-        Self { message, finish, usage, info, warnings, error: Some(error.record()) }
+    pub(crate) fn refused(error: &Error) -> Self {
+        Self { error: Some(error.record()), status: named_status(error), ..Folding::default().end() }
     }
 
     fn joined(&self, pick: impl Fn(&Part) -> Option<&str>) -> String {
         self.message.parts().iter().filter_map(pick).collect()
     }
 
-    /// The reply as `compare_cassettes.py` wants it, without the line's id.
-    pub fn line(&self, status: u16) -> Value {
+    /// The reply as `compare_cassettes.py` wants it, without the line's id. An error that came in a stream has the
+    /// stream's status.
+    pub(crate) fn line(&self, status: u16) -> Value {
         let text = self.message.text();
         let reasoning = self.joined(|part| match part {
             Part::Reasoning(reasoning) => Some(&reasoning.text),
@@ -251,17 +268,10 @@ impl Reply {
             })
             .filter(|data| !data.is_empty())
             .collect();
-        let calls: Vec<_> = self
-            .message
-            .tool_calls()
-            .map(|call| {
-                let arguments = call.malformed.is_none().then(|| call.arguments.to_value());
-                serde_json::json!({"name": &*call.name, "arguments": arguments})
-            })
-            .collect();
-        let error = self.error.as_ref().map(|error| {
-            serde_json::json!({"status": status, "message": error.message})
-        });
+        let calls: Vec<_> = self.calls.iter().zip(self.message.tool_calls()).map(call).collect();
+        let error = self.error.as_ref().map(
+            |error| serde_json::json!({"status": self.status.unwrap_or(status), "message": error.message}),
+        );
         let usage = &self.usage;
         serde_json::json!({
             "text": text, "reasoning": reasoning, "refusal": refusal, "tool_calls": calls, "signatures": signatures,
@@ -271,4 +281,13 @@ impl Reply {
             "error": error,
         })
     }
+}
+
+/// What came of a call that the message cannot say: no name, and arguments that are no object or were mended.
+fn call((raw, call): (&RawCall, &ToolCall)) -> Value {
+    let mut arguments = serde_json::from_str(&raw.arguments).ok();
+    if raw.arguments.trim().is_empty() || arguments.as_ref().is_some_and(Value::is_object) {
+        arguments = Some(call.arguments.to_value());
+    }
+    serde_json::json!({"name": (!raw.name.is_empty()).then_some(&*call.name), "arguments": arguments})
 }

@@ -1,5 +1,6 @@
 //! What the wire says for each thing that a request can say, and what it makes of replies.
 
+mod call;
 mod decode;
 mod encode;
 mod replay;

@@ -235,6 +235,12 @@ impl Prices {
         Self::per_million_micros(0, 0)
     }
 
+    /// Whether every call costs 0, however many tokens it takes.
+    #[must_use]
+    pub fn is_flat_rate(&self) -> bool {
+        *self == Self::flat_rate()
+    }
+
     /// What `usage` costs (CC01): the provider's own figure if it gave one; `None` when input or output is unknown,
     /// since a guess would be taken for a fact.
     #[must_use]

@@ -11,8 +11,14 @@ mod cuts;
 mod judge;
 #[path = "cassettes/recordings.rs"]
 mod recordings;
+#[path = "cassettes/replay.rs"]
+mod replay;
+#[path = "cassettes/said.rs"]
+mod said;
 #[path = "cassettes/skips.rs"]
 mod skips;
+#[path = "cassettes/tolerances.rs"]
+mod tolerances;
 #[path = "cassettes/wires.rs"]
 mod wires;
 
@@ -111,4 +117,31 @@ fn recorded_replies_are_read_as_they_are_known() {
     println!("{} sequences in {:?}", sequences.len(), started.elapsed());
     assert!(!sequences.is_empty(), "{} holds no recordings", folder.display());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn replies_are_sent_back_as_recorded_clients_did() {
+    let folder = recordings::folder();
+    let Some(sequences) = recordings::read(&folder) else {
+        println!("SKIPPED: no recordings at {}; set CASSETTES_DIR", folder.display());
+        return;
+    };
+    let mut tally = replay::Tally::default();
+    for sequence in &sequences {
+        let replies: Vec<_> =
+            sequence.interactions.iter().map(|one| one.wire.decode([&one.body[..]])).collect();
+        tally.sequence(sequence, &replies);
+    }
+    println!(
+        "{} replies compared with what the client sent back, {} results; {} not sent back, {} not comparable",
+        tally.compared, tally.results, tally.not_sent, tally.not_comparable
+    );
+    println!("tolerated: {:#?}", tally.tolerated);
+    assert!(
+        tally.failures.is_empty(),
+        "{} of {}\n{}",
+        tally.failures.len(),
+        tally.compared,
+        tally.failures.join("\n")
+    );
 }

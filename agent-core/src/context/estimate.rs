@@ -5,7 +5,6 @@ use std::io;
 
 use crate::{
     Money, Usage,
-    event::ModelFinished,
     message::{Content, Media, Message, Part, ToolResult},
 };
 
@@ -49,11 +48,6 @@ pub(crate) fn is_counted(usage: &Usage) -> bool {
     let Usage { input, output, cache_read, cache_write, reasoning, cost } = *usage;
     let figures = [input, output, cache_read, cache_write, reasoning];
     figures.into_iter().flatten().any(|tokens| tokens > 0) || cost.is_some_and(|cost| cost > Money::default())
-}
-
-/// What a call cost: unknown, never 0, when nobody counted its tokens.
-pub(crate) fn known_cost(reply: &ModelFinished) -> Option<Money> {
-    reply.cost.filter(|_| is_counted(&reply.usage))
 }
 
 /// About how many tokens a message takes: (bytes + 3) / 4 of each text, tool name, input and result (CC03).

@@ -5,8 +5,8 @@ mod estimate;
 mod media;
 mod repair;
 
+pub(crate) use estimate::is_counted;
 pub use estimate::{ContextUsage, estimate_tokens};
-pub(crate) use estimate::{is_counted, known_cost};
 pub use media::{shown_to, without_media};
 pub use repair::repair;
 

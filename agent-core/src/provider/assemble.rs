@@ -28,6 +28,9 @@ impl Default for Limits {
     }
 }
 
+/// Most warnings that are kept of one reply.
+const MAX_WARNINGS: usize = 100;
+
 /// Adds up the deltas of one reply.
 ///
 /// ```
@@ -121,7 +124,10 @@ impl Assembler {
                 Ok(())
             }
             Delta::Warning(warning) => {
-                self.warnings.push((**warning).clone());
+                // Each attempt gives its own, often the same.
+                if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(warning) {
+                    self.warnings.push((**warning).clone());
+                }
                 Ok(())
             }
             Delta::Restart(restart) => self.restart(restart),

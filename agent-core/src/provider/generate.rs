@@ -87,7 +87,7 @@ impl ModelExt for Model {
 impl Model {
     /// What a call cost whose failed attempts used `wasted`; unknown when nobody counted.
     fn spent(&self, usage: &Usage, wasted: &Usage) -> Option<Money> {
-        let cost = self.cost(usage).filter(|_| crate::context::is_counted(usage))?;
+        let cost = self.cost(usage)?;
         if wasted.is_unknown() { Some(cost) } else { Some(cost + self.cost(wasted)?) }
     }
 }

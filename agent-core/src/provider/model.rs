@@ -3,7 +3,9 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use super::{DeltaStream, Params, Profile, Provider, Request};
-use crate::{Money, Result, Usage, layers::Layer, message::History, provider::CallContext};
+use crate::{
+    Money, Result, Usage, context::is_counted, layers::Layer, message::History, provider::CallContext,
+};
 
 /// A handle on a model. Cloning shares it.
 ///
@@ -115,10 +117,18 @@ impl Model {
         (*self.0.provider).stream(request, cx)
     }
 
-    /// What `usage` costs: the provider's own figure, else at this model's prices; `None` when neither is known.
+    /// What `usage` costs: the provider's own figure, else at this model's prices; `None` when neither is known, or when
+    /// nobody counted the tokens and they have a price (CC03).
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<Money> {
-        usage.cost.or_else(|| self.0.profile.prices.as_ref()?.cost(usage))
+        let at_prices = || {
+            let prices = self.0.profile.prices.as_ref()?;
+            if prices.is_flat_rate() {
+                return Some(Money::default());
+            }
+            prices.cost(usage).filter(|_| is_counted(usage))
+        };
+        usage.cost.or_else(at_prices)
     }
 }
 

@@ -23,7 +23,6 @@ use super::{
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
     agent::Agent,
-    context::known_cost,
     digest::Digest,
     event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
@@ -237,7 +236,7 @@ impl RunContext {
         loop {
             let tools = generation.tools().clone();
             let reply = self.call_model_with(model, generation.request(), tools).await?;
-            let (usage, cost) = (reply.usage + reply.wasted, known_cost(&reply));
+            let (usage, cost) = (reply.usage + reply.wasted, reply.cost);
             if let Some(generated) = generation.read(&reply.message, reply.finish.reason, usage, cost)? {
                 return Ok(generated);
             }

@@ -172,14 +172,28 @@ async fn reply(
         has_text: false,
         moved: false,
     };
-    std::future::poll_fn(|task| match pump.poll(task) {
-        Poll::Pending => {
-            let moved = std::mem::take(&mut pump.moved);
-            patience.poll(task, moved).map(Err)
+    loop {
+        let end = std::future::poll_fn(|task| match pump.poll(task) {
+            Poll::Pending => {
+                let moved = std::mem::take(&mut pump.moved);
+                patience.poll(task, moved).map(Err)
+            }
+            ready @ Poll::Ready(_) => ready,
+        });
+        match end.await? {
+            Stop::End => return Ok(()),
+            // The wait for the next attempt may be long: what happened is stored before it.
+            Stop::Restart => notes.local.commit(cx).await?,
         }
-        ready @ Poll::Ready(_) => ready,
-    })
-    .await
+    }
+}
+
+/// Why the pump stands still.
+enum Stop {
+    /// The stream has ended.
+    End,
+    /// Another attempt begins.
+    Restart,
 }
 
 /// What ends a wait for the model: a cancel, or too long a silence. Made only once there is something to wait for.
@@ -225,7 +239,7 @@ struct Pump<'a> {
 }
 
 impl Pump<'_> {
-    fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<Stop>> {
         let mut left = BURST;
         let end = loop {
             if left == 0 {
@@ -236,12 +250,16 @@ impl Pump<'_> {
             left -= 1;
             match self.stream.as_mut().poll_next(task) {
                 Poll::Ready(Some(Ok(delta))) => {
+                    let restarts = matches!(delta, Delta::Restart(_));
                     if let Err(error) = self.take(delta) {
                         break Poll::Ready(Err(error));
                     }
+                    if restarts {
+                        break Poll::Ready(Ok(Stop::Restart));
+                    }
                 }
                 Poll::Ready(Some(Err(error))) => break Poll::Ready(Err(error)),
-                Poll::Ready(None) => break Poll::Ready(Ok(())),
+                Poll::Ready(None) => break Poll::Ready(Ok(Stop::End)),
                 Poll::Pending => break Poll::Pending,
             }
         };

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crate::{
     Money, Usage,
-    context::known_cost,
     event::{Event, ModelFinished, ToolFinished},
     message::{Message, Part},
     provider::FinishReason,
@@ -202,7 +201,7 @@ impl Turn {
     fn reply(&mut self, reply: &Arc<ModelFinished>) {
         self.step += 1;
         self.usage += reply.usage + reply.wasted;
-        self.cost = self.cost.zip(known_cost(reply)).map(|(sum, cost)| sum + cost);
+        self.cost = self.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
         if reply.message.first_text().is_some() {
             self.text = Some(Arc::clone(&reply.message));
         }

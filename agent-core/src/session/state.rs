@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{SessionHead, SessionStatus};
 use crate::{
     Money, RunId, Usage,
-    context::{ContextUsage, estimate_tokens, has_content, is_counted, known_cost},
+    context::{ContextUsage, estimate_tokens, has_content, is_counted},
     digest::Digest,
     event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
     message::{History, Message, ToolResult},
@@ -251,7 +251,7 @@ impl SessionState {
     }
 
     fn reply(&mut self, seq: u64, reply: &ModelFinished) {
-        let (usage, cost) = (reply.usage + reply.wasted, known_cost(reply));
+        let (usage, cost) = (reply.usage + reply.wasted, reply.cost);
         let counted = is_counted(&reply.usage);
         self.estimated |= !counted && reply.error.is_none();
         self.head.usage += usage;

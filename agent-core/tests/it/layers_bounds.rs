@@ -252,8 +252,11 @@ async fn a_cut_off_stream_and_a_talkative_failure_are_found() {
     let error = error_of(&Check::new().layer(played), &CallContext::new()).await;
     assert_eq!((error.kind(), error.retry()), (ErrorKind::Protocol, Status::Temporary));
 
-    let failure = Error::new(ErrorKind::Transport, "reset");
-    let played = Played::new([Ok(vec![Err(failure), Ok(Delta::text("lo")), Ok(finish())])]);
+    let failure = || Err(Error::new(ErrorKind::Transport, "reset"));
+    let played = Played::new([Ok(vec![failure()])]);
+    assert_eq!(read(&Check::new().layer(played), &CallContext::new()).await, ["error: reset"]);
+
+    let played = Played::new([Ok(vec![failure(), Ok(Delta::text("lo")), Ok(finish())])]);
     let stream = Check::new().layer(played).stream(question(), &CallContext::new()).await.unwrap();
     let lines = lines(stream).await;
     assert_eq!((lines.len(), &*lines[0]), (2, "error: reset"));

@@ -83,6 +83,26 @@ async fn cm09_two_failures_and_a_reply_in_a_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn cm09_a_failed_attempt_is_stored_before_the_wait_for_the_next() {
+    let provider = ScriptedProvider::new().fail(ErrorKind::RateLimited, "slow down").text("Hello!");
+    let store = memory();
+    let runtime = runtime_on(&store);
+    let agent = agent(provider.model().layer(Retry::new())).build().unwrap();
+    let session = runtime.session();
+    let mut run = session.start(&agent, "Hello?");
+    let began = Instant::now();
+    while let Some(event) = run.next().await {
+        if matches!(event.event, Event::ModelRestarted(_)) {
+            break;
+        }
+    }
+    assert!(began.elapsed() < secs(5), "the event came after the wait");
+    let kinds: Vec<_> = stored(&store, session.id()).await.iter().map(|event| event.event.kind()).collect();
+    assert_eq!(kinds, ["run_started", "model_started", "model_restarted"]);
+    assert_eq!(run.outcome().await.unwrap().text, "Hello!");
+}
+
+#[tokio::test(start_paused = true)]
 async fn cm09_delays_grow_from_the_first_and_the_restart_comes_before_the_wait() {
     let provider = Played::new([Err(busy("a")), Err(busy("b")), Err(busy("c")), says("ok")]);
     let model = retried(&provider, Retry::new());

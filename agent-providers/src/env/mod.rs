@@ -133,8 +133,10 @@ fn with_key(
 /// an address from `OPENAI_API_KEY` if that is set. Connects to nothing.
 ///
 /// ```
+/// # #[cfg(feature = "openai-chat")] {
 /// let model = entourage_providers::env::model("ollama:qwen3").unwrap();
 /// assert_eq!(&**model.name(), "qwen3");
+/// # }
 /// ```
 ///
 /// # Errors

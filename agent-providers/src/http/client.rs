@@ -320,7 +320,8 @@ async fn refusal(
     let wait = headers::retry_after(response.headers(), SystemTime::now());
     let again = headers::should_retry(response.headers());
     let coding = headers::compression(response.headers());
-    let mut body = coding.map_or_else(Vec::new, |coding| format!("its words are compressed ({coding})").into());
+    let mut body =
+        coding.map_or_else(Vec::new, |coding| format!("its words are compressed ({coding})").into());
     let readable = body.is_empty();
     let mut pieces = response.bytes_stream();
     // A body that breaks off is still worth quoting.

@@ -47,7 +47,7 @@ pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
         strict: bool,
     }
     let tools = tools.iter().map(|tool| {
-        let enforced = strict.then(|| schema::strict(tool.schema())).filter(|it| it.lost.is_empty());
+        let enforced = strict.then(|| schema::strict(tool.schema())).filter(|it| it.strict);
         let strict = enforced.is_some();
         let parameters = enforced.map_or_else(|| schema::object(tool.schema()), |it| it.schema);
         let function = Function { name: tool.name(), description: tool.description(), parameters, strict };
@@ -144,22 +144,31 @@ fn output(
         lose("it promises JSON only, so the schema went into the instructions");
         return body.field("response_format", &json!({"type": "json_object"}));
     }
-    let mut format = json!({"name": output.name, "schema": output.schema});
-    if let (Some(fields), Some(description)) = (format.as_object_mut(), &output.description) {
-        fields.insert("description".to_owned(), description.as_str().into());
-    }
-    if output.strict && dialect.schema == SchemaSupport::Strict {
-        let translated = schema::strict(&output.schema);
-        if translated.lost.is_empty() {
-            format["schema"] = translated.schema;
-            format["strict"] = true.into();
-        } else {
-            lose(&translated.lost.join("; "));
-        }
-    } else if output.strict {
-        format["strict"] = true.into();
-    }
+    let translated = (output.strict && dialect.schema == SchemaSupport::Strict)
+        .then(|| schema::strict(&output.schema))
+        .filter(|translated| {
+            if !translated.strict {
+                lose(&translated.lost.join(", "));
+            }
+            translated.strict
+        });
+    let format = Format {
+        name: &output.name,
+        description: output.description.as_deref(),
+        strict: output.strict && (translated.is_some() || dialect.schema != SchemaSupport::Strict),
+        schema: translated.as_ref().map_or(&output.schema, |translated| &translated.schema),
+    };
     body.field("response_format", &json!({"type": "json_schema", "json_schema": format}));
+}
+
+#[derive(Serialize)]
+struct Format<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
+    schema: &'a Value,
 }
 
 /// Marks the instructions and the newest two messages of the user, for services that pass marks on. The kept bytes
@@ -217,10 +226,10 @@ fn news(request: &Request, dialect: Dialect, sight: Sight, warnings: &mut Vec<Wa
         warnings.push(params::unknown(WarningKind::Tool, "strict_tools", vendor));
     } else if strict && !request.messages.iter().any(|message| message.role() == Role::Assistant) {
         for tool in request.tools.iter() {
-            let lost = schema::strict(tool.schema()).lost;
-            if !lost.is_empty() {
-                let text =
-                    format!("the arguments of `{}` are not enforced: {}", tool.name(), lost.join("; "));
+            let translated = schema::strict(tool.schema());
+            if !translated.strict {
+                let why = translated.lost.join(", ");
+                let text = format!("the schema of `{}` is not enforced: {why}", tool.name());
                 warnings.push(Warning::new(WarningKind::Schema, tool.name(), text));
             }
         }

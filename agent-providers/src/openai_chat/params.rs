@@ -97,15 +97,14 @@ fn reasoning(
     let effort = effort(reasoning);
     match dialect.reasoning {
         ReasoningStyle::Object => {
-            let mut object = json!({});
-            if let Some(budget) = reasoning.budget.filter(|budget| *budget > 0) {
-                object["max_tokens"] = budget.into();
-            } else if let Some(effort) = effort {
-                object["effort"] = word(effort, true).into();
-            }
-            if reasoning.show == Some(false) {
-                object["exclude"] = true.into();
-            }
+            let budget = reasoning.budget.filter(|budget| *budget > 0);
+            let amount = match (budget, effort) {
+                (Some(budget), _) => Some(("max_tokens", json!(budget))),
+                (None, Some(effort)) => Some(("effort", json!(word(effort, true)))),
+                (None, None) => None,
+            };
+            let hidden = (reasoning.show == Some(false)).then_some(("exclude", json!(true)));
+            let object: std::collections::BTreeMap<_, _> = amount.into_iter().chain(hidden).collect();
             return body.field("reasoning", &object);
         }
         ReasoningStyle::Switch => {

@@ -1,7 +1,7 @@
 //! A request as this wire's JSON: settings, tools, instructions, and then the items that its messages kept.
 
 use entourage_core::{
-    message::{Content, Media, Message, Part, Role},
+    message::{Content, Media, Message, Part},
     provider::{Request, Warning, WarningKind},
     tool::ToolSpec,
 };
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{input::Variant, media::Shows, params::Settings};
 use crate::{
     body::{Body, put},
+    fresh,
     media::describe,
     schema,
     service::Encoded,
@@ -106,9 +107,7 @@ fn unenforced(request: &Request, warnings: &mut Vec<Warning>) {
 
 /// Warns of files that are new in this request and were left out.
 fn files_left_out(request: &Request, shows: Shows, warnings: &mut Vec<Warning>) {
-    let newest = (0..request.messages.len()).rev().map_while(|at| request.messages.get(at));
-    let fresh: Vec<&Message> =
-        newest.map(|message| &**message).take_while(|message| message.role() != Role::Assistant).collect();
+    let fresh: Vec<_> = fresh::messages(request).map(|(_, message)| message).collect();
     for media in fresh.iter().rev().flat_map(|message| files(message)) {
         if let Err(note) = shows.checked(media) {
             warnings.push(Warning::new(WarningKind::Media, describe(media), note));

@@ -10,8 +10,8 @@ use entourage_core::{
     layers::{Check, Layer},
     message::{Message, Part, ToolCall},
     provider::{
-        Assembler, CallContext, Delta, DeltaStream, Finish, FinishReason, Provider, RawCall, Request, ResponseInfo,
-        Warning,
+        Assembler, CallContext, Delta, DeltaStream, Finish, FinishReason, Provider, RawCall, Request,
+        ResponseInfo, Warning,
     },
     tool::check_call,
 };

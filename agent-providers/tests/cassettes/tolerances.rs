@@ -1,0 +1,346 @@
+//! Where a recorded client may say a reply otherwise than we do: named rules, each with its reason.
+//!
+//! A rule that no recording needs is stale and fails the test.
+
+use serde_json::{Map, Value};
+
+use crate::said::{Item, Piece};
+
+/// What the model said, and the results of its calls.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Turn {
+    pub(crate) reply: Vec<Item>,
+    pub(crate) results: Vec<Item>,
+    /// What the user says after them, as JSON.
+    pub(crate) after: String,
+}
+
+/// One thing in which clients differ. The doc comment of its function says why.
+pub(crate) struct Tolerance {
+    pub(crate) name: &'static str,
+    /// Makes both sides alike in this one thing: ours, then theirs.
+    forgive: fn(&mut Turn, &mut Turn),
+}
+
+const fn rule(name: &'static str, forgive: fn(&mut Turn, &mut Turn)) -> Tolerance {
+    Tolerance { name, forgive }
+}
+
+/// In the order in which they are applied.
+pub(crate) const TOLERANCES: &[Tolerance] = &[
+    rule("thinking in tags", thinking_in_tags),
+    rule("reasoning left out", reasoning_left_out),
+    rule("reasoning that is not taken back", reasoning_not_taken),
+    rule("sealed reasoning left out", sealed_left_out),
+    rule("shown reasoning left out", shown_left_out),
+    rule("other base64", other_base64),
+    rule("text beside calls left out", text_left_out),
+    rule("pieces of a stream lost", pieces_lost),
+    rule("other quotation marks", other_quotes),
+    rule("calls made up", calls_made_up),
+    rule("no ids", no_ids),
+    rule("ids of its own", own_ids),
+    rule("pieces of a result joined", pieces_joined),
+    rule("files after the results", files_after),
+    rule("words of an item left out", words_left_out),
+    rule("blocks left out", blocks_left_out),
+    rule("search in a form of its own", own_search),
+    rule("outputs of code left out", outputs_left_out),
+    rule("direct caller left out", direct_caller),
+];
+
+/// Older local models think in their text; some clients take that out of it and send it back as reasoning, and some put
+/// reasoning into tags themselves.
+fn thinking_in_tags(ours: &mut Turn, theirs: &mut Turn) {
+    for turn in [ours, theirs] {
+        let items = std::mem::take(&mut turn.reply);
+        turn.reply = items
+            .into_iter()
+            .flat_map(|item| match &item {
+                Item::Text(text) => match text.split_once("</think>") {
+                    Some((thought, said)) => {
+                        let thought = thought.trim().trim_start_matches("<think>").trim();
+                        let proof = String::new();
+                        let said = Some(said.trim()).filter(|said| !said.is_empty());
+                        let said = said.map(|said| Item::Text(said.to_owned()));
+                        let thought = Item::Reasoning { text: thought.to_owned(), proof };
+                        std::iter::once(thought).chain(said).collect()
+                    }
+                    None => vec![item],
+                },
+                _ => vec![item],
+            })
+            .collect();
+    }
+}
+
+fn is_reasoning(item: &Item) -> bool {
+    matches!(item, Item::Reasoning { .. })
+}
+
+/// Many clients send no reasoning back. Services take the turn all the same.
+fn reasoning_left_out(ours: &mut Turn, theirs: &mut Turn) {
+    if !theirs.reply.iter().any(is_reasoning) {
+        ours.reply.retain(|item| !is_reasoning(item));
+    }
+}
+
+/// Some send it to services that we know to take none back.
+fn reasoning_not_taken(ours: &mut Turn, theirs: &mut Turn) {
+    if !ours.reply.iter().any(is_reasoning) {
+        theirs.reply.retain(|item| !is_reasoning(item));
+    }
+}
+
+/// Some keep the text of reasoning and lose its signature or sealed form.
+fn sealed_left_out(ours: &mut Turn, theirs: &mut Turn) {
+    if !theirs.reply.iter().any(|item| matches!(item, Item::Reasoning { proof, .. } if !proof.is_empty())) {
+        ours.reply.iter_mut().for_each(|item| {
+            if let Item::Reasoning { proof, .. } = item {
+                proof.clear();
+            }
+        });
+        ours.reply.retain(|item| !matches!(item, Item::Reasoning { text, .. } if text.is_empty()));
+    }
+}
+
+/// Some keep the sealed form and not the text.
+fn shown_left_out(ours: &mut Turn, theirs: &mut Turn) {
+    if !theirs.reply.iter().any(|item| matches!(item, Item::Reasoning { text, .. } if !text.is_empty())) {
+        ours.reply.iter_mut().for_each(|item| {
+            if let Item::Reasoning { text, .. } = item {
+                text.clear();
+            }
+        });
+        ours.reply.retain(|item| !matches!(item, Item::Reasoning { proof, .. } if proof.is_empty()));
+    }
+}
+
+/// Some read signatures into bytes and write them in the other alphabet of base64. We keep them as they came.
+fn other_base64(ours: &mut Turn, theirs: &mut Turn) {
+    for item in ours.reply.iter_mut().chain(&mut theirs.reply) {
+        if let Item::Reasoning { proof, .. } = item {
+            *proof = proof.replace('-', "+").replace('_', "/");
+        }
+    }
+}
+
+/// Some send a turn with calls back without what the model said to the user.
+fn text_left_out(ours: &mut Turn, theirs: &mut Turn) {
+    let calls = theirs.reply.iter().any(|item| matches!(item, Item::Call { .. }));
+    if calls && !theirs.reply.iter().any(|item| matches!(item, Item::Text(_))) {
+        ours.reply.retain(|item| !matches!(item, Item::Text(_)));
+    }
+}
+
+/// Some keep only the first piece of a streamed text, or lose it.
+fn pieces_lost(ours: &mut Turn, theirs: &mut Turn) {
+    let lost = |ours: &mut Vec<Item>, at: usize, all: &str, kept: &str| {
+        if !kept.trim_end().is_empty() && all.ends_with(kept) || !kept.is_empty() && all.starts_with(kept) {
+            match &mut ours[at] {
+                Item::Text(text) | Item::Reasoning { text, .. } => kept.clone_into(text),
+                _ => {}
+            }
+        }
+    };
+    for (at, kept) in theirs.reply.iter().enumerate() {
+        match (ours.reply.get(at).cloned(), kept) {
+            (Some(Item::Text(all)), Item::Text(kept)) => lost(&mut ours.reply, at, &all, kept),
+            (Some(Item::Reasoning { text: all, .. }), Item::Reasoning { text: kept, .. }) => {
+                lost(&mut ours.reply, at, &all, kept);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Some mend JSON that the model wrote into its text, and some recordings have plain quotation marks in one of two
+/// places.
+fn other_quotes(ours: &mut Turn, theirs: &mut Turn) {
+    for item in ours.reply.iter_mut().chain(&mut theirs.reply) {
+        if let Item::Text(text) = item {
+            *text = text.replace(['‘', '’', '“', '”', '"'], "'");
+        }
+    }
+}
+
+/// Some put calls into the model's mouth that it never made, with results, to show it what they looked up.
+fn calls_made_up(ours: &mut Turn, theirs: &mut Turn) {
+    let known = |theirs: &Item| {
+        ours.reply.iter().any(|ours| match (ours, theirs) {
+            (
+                Item::Call { id, name, arguments },
+                Item::Call { id: their_id, name: their_name, arguments: theirs },
+            ) => id == their_id || (name, arguments) == (their_name, theirs),
+            _ => false,
+        })
+    };
+    let mut made_up = Vec::new();
+    while let Some(at) =
+        theirs.reply.iter().position(|item| matches!(item, Item::Call { .. }) && !known(item))
+    {
+        if let Item::Call { id, .. } = theirs.reply.remove(at) {
+            made_up.push(id);
+        }
+        // What stands for its signature.
+        if at > 0 && is_reasoning(&theirs.reply[at - 1]) {
+            theirs.reply.remove(at - 1);
+        }
+    }
+    for turn in [ours, theirs] {
+        turn.results.retain(|item| !matches!(item, Item::Result { id, .. } if made_up.contains(id)));
+    }
+}
+
+fn ids(turn: &mut Turn) -> impl Iterator<Item = &mut String> {
+    turn.reply.iter_mut().chain(&mut turn.results).filter_map(|item| match item {
+        Item::Call { id, .. } | Item::Result { id, .. } => Some(id),
+        _ => None,
+    })
+}
+
+/// Some wires do not need ids: results are in the order of the calls. Some clients leave out the ids that came, and some
+/// send ids where none came.
+fn no_ids(ours: &mut Turn, theirs: &mut Turn) {
+    if ids(ours).all(|id| id.is_empty()) || ids(theirs).all(|id| id.is_empty()) {
+        ids(ours).chain(ids(theirs)).for_each(String::clear);
+    }
+}
+
+/// Some give calls ids of their own, of the response's id or of an item's. What matters is which result is whose: each
+/// id becomes the place of its call.
+fn own_ids(ours: &mut Turn, theirs: &mut Turn) {
+    for turn in [ours, theirs] {
+        let calls = turn.reply.iter().filter_map(|item| match item {
+            Item::Call { id, .. } => Some(id.clone()),
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        for id in ids(turn) {
+            if let Some(place) = calls.iter().position(|call| call == id) {
+                *id = format!("call {place}");
+            }
+        }
+    }
+}
+
+/// Some send a result in pieces on wires where ours are one text.
+fn pieces_joined(ours: &mut Turn, theirs: &mut Turn) {
+    for item in ours.results.iter_mut().chain(&mut theirs.results) {
+        let Item::Result { content, .. } = item else { continue };
+        let mut joined: Vec<Piece> = Vec::new();
+        for piece in std::mem::take(content) {
+            match (joined.last_mut(), piece) {
+                (Some(Piece::Text(before)), Piece::Text(text)) => *before = format!("{before}\n{text}"),
+                (_, piece) => joined.push(piece),
+            }
+        }
+        *content = joined;
+    }
+}
+
+/// Some send files in a result; ours are in what the user says next, and a line in the result says so.
+fn files_after(ours: &mut Turn, theirs: &mut Turn) {
+    for (ours_at, theirs_at) in ours.results.iter_mut().zip(&mut theirs.results) {
+        let (Item::Result { content, .. }, Item::Result { content: theirs_at, .. }) = (ours_at, theirs_at)
+        else {
+            continue;
+        };
+        let mut moved = 0;
+        theirs_at.retain(|piece| match piece {
+            Piece::File { data, .. } if ours.after.contains(data) => {
+                moved += 1;
+                false
+            }
+            _ => true,
+        });
+        for piece in content.iter_mut().filter(|_| moved > 0) {
+            if let Piece::Text(text) = piece {
+                let kept = text.lines().filter(|line| !line.ends_with(": see the next message of the user]"));
+                *text = kept.collect::<Vec<_>>().join("\n");
+            }
+        }
+    }
+}
+
+/// Some do not know the phase of a message or the namespace of a call.
+fn words_left_out(ours: &mut Turn, theirs: &mut Turn) {
+    if !theirs.reply.iter().any(|item| matches!(item, Item::Note(_))) {
+        ours.reply.retain(|item| !matches!(item, Item::Note(_)));
+    }
+}
+
+fn kind(item: &Item) -> Option<&Value> {
+    match item {
+        Item::Block(block) => block.get("type"),
+        _ => None,
+    }
+}
+
+/// Some do not send back all kinds of blocks of the service's own tools.
+fn blocks_left_out(ours: &mut Turn, theirs: &mut Turn) {
+    let sent =
+        |item: &Item| kind(item).is_none() || theirs.reply.iter().any(|other| kind(other) == kind(item));
+    ours.reply.retain(sent);
+}
+
+fn blocks<'a>(ours: &'a mut Turn, theirs: &'a mut Turn, kind: &str) -> Vec<&'a mut Map<String, Value>> {
+    let items = ours.reply.iter_mut().chain(&mut theirs.reply).filter_map(|item| match item {
+        Item::Block(Value::Object(block)) => Some(block),
+        _ => None,
+    });
+    items.filter(|block| block.get("type").is_some_and(|own| own == kind)).collect()
+}
+
+/// Some read the service's search for tools into a form of their own and write it from that.
+fn own_search(ours: &mut Turn, theirs: &mut Turn) {
+    for block in blocks(ours, theirs, "tool_search_call") {
+        block.retain(|key, _| ["id", "type"].contains(&key.as_str()));
+    }
+}
+
+/// Some send the service's code back without its outputs.
+fn outputs_left_out(ours: &mut Turn, theirs: &mut Turn) {
+    for block in blocks(ours, theirs, "code_interpreter_call") {
+        block.remove("outputs");
+    }
+}
+
+/// Some leave out of a block that the model itself, no code, asked for it. That is what it means without it.
+fn direct_caller(ours: &mut Turn, theirs: &mut Turn) {
+    for item in ours.reply.iter_mut().chain(&mut theirs.reply) {
+        if let Item::Block(Value::Object(block)) = item
+            && block.get("caller").and_then(|caller| caller.get("type")).is_some_and(|kind| kind == "direct")
+        {
+            block.remove("caller");
+        }
+    }
+}
+
+fn same(ours: &Turn, theirs: &Turn) -> bool {
+    (&ours.reply, &ours.results) == (&theirs.reply, &theirs.results)
+}
+
+/// The tolerances without which the two differ, or the two as they differ even so.
+pub(crate) fn reconcile(ours: &Turn, theirs: &Turn) -> Result<Vec<&'static str>, (Turn, Turn)> {
+    let forgiven = |rules: &[&Tolerance]| {
+        let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
+        for rule in rules {
+            (rule.forgive)(&mut ours, &mut theirs);
+        }
+        (ours, theirs)
+    };
+    let mut rules: Vec<&Tolerance> = TOLERANCES.iter().collect();
+    let (at_best, as_sent) = forgiven(&rules);
+    if !same(&at_best, &as_sent) {
+        return Err((at_best, as_sent));
+    }
+    for at in (0..rules.len()).rev() {
+        let rule = rules.remove(at);
+        let (ours, theirs) = forgiven(&rules);
+        if !same(&ours, &theirs) {
+            rules.insert(at, rule);
+        }
+    }
+    Ok(rules.iter().map(|rule| rule.name).collect())
+}

@@ -1,0 +1,177 @@
+//! A service's connection: HTTP/1.1 on a loopback listener, which gives one answer after the other.
+//!
+//! It keeps connections open between calls as services do, and tells who watches when a request came and when its
+//! caller went away. It knows no wire.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, Mutex},
+};
+
+use entourage_core::testkit::stream::Watch;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::{JoinHandle, JoinSet},
+};
+
+/// What the server does with one request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// A whole body.
+    Refusal { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    /// Status 200 and a body in pieces, each in a chunk of its own and flushed.
+    Stream { content_type: &'static str, pieces: Vec<Vec<u8>>, then: Then },
+    /// Nothing, until the caller goes away.
+    Silence,
+}
+
+/// What follows the last piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// The body ends, and the connection takes the next request.
+    Ends,
+    /// The body ends, and the connection is closed.
+    Closes,
+    /// The connection is closed in the middle of the body.
+    Breaks,
+    /// Nothing, until the caller goes away.
+    StaysOpen,
+}
+
+/// Runs until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Such as `http://127.0.0.1:40001`.
+    pub(crate) address: String,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Server {
+    /// Answers requests with `answers`, in order. A request whose head does not have all of `wanted` is refused.
+    pub(crate) async fn start(
+        answers: Vec<Answer>,
+        wanted: &'static [&'static str],
+        watch: &Watch,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = format!("http://{}", listener.local_addr()?);
+        let calls = Calls { answers: Mutex::new(answers.into()), wanted, watch: watch.clone() };
+        Ok(Self { address, task: tokio::spawn(listen(listener, Arc::new(calls))) })
+    }
+}
+
+async fn listen(listener: TcpListener, calls: Arc<Calls>) {
+    // They end with this task.
+    let mut connections = JoinSet::new();
+    while let Ok((connection, _)) = listener.accept().await {
+        let calls = Arc::clone(&calls);
+        connections.spawn(async move { calls.serve(connection).await });
+    }
+}
+
+struct Calls {
+    answers: Mutex<VecDeque<Answer>>,
+    wanted: &'static [&'static str],
+    watch: Watch,
+}
+
+impl Calls {
+    async fn serve(&self, mut connection: TcpStream) {
+        connection.set_nodelay(true).ok();
+        while let Some(head) = read_request(&mut connection).await {
+            let answer = self.answer(&head);
+            self.watch.saw_request();
+            match give(&mut connection, answer).await {
+                Ok(Next::Request) => {}
+                Ok(Next::End) => return,
+                Ok(Next::CallerLeft) | Err(_) => return self.watch.saw_close(),
+            }
+        }
+    }
+
+    fn answer(&self, head: &str) -> Answer {
+        let refuse = |body: String| Answer::Refusal { status: 418, headers: Vec::new(), body };
+        if let Some(missing) = self.wanted.iter().find(|line| !head.contains(*line)) {
+            return refuse(format!("`{missing}` is not in the request"));
+        }
+        let next = self.answers.lock().unwrap().pop_front();
+        next.unwrap_or_else(|| refuse("the scenario has no reply for this call".to_owned()))
+    }
+}
+
+/// Reads a request to its end; its head, or nothing when the caller has gone away before.
+async fn read_request(connection: &mut TcpStream) -> Option<String> {
+    let mut request = Vec::new();
+    loop {
+        if let Some(head_end) = request.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&request[..head_end]).into_owned();
+            let length = head
+                .lines()
+                .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok());
+            if request.len() >= head_end + 4 + length.unwrap_or(0) {
+                return Some(head);
+            }
+        }
+        let mut piece = [0; 8_192];
+        let read = connection.read(&mut piece).await.ok().filter(|read| *read > 0)?;
+        request.extend_from_slice(&piece[..read]);
+    }
+}
+
+enum Next {
+    Request,
+    End,
+    CallerLeft,
+}
+
+async fn give(connection: &mut TcpStream, answer: Answer) -> io::Result<Next> {
+    match answer {
+        Answer::Refusal { status, headers, body } => {
+            let mut reply = format!("HTTP/1.1 {status} No\r\nContent-Length: {}\r\n", body.len());
+            for (name, value) in headers {
+                reply.push_str(&format!("{name}: {value}\r\n"));
+            }
+            connection.write_all(format!("{reply}\r\n{body}").as_bytes()).await?;
+            Ok(Next::Request)
+        }
+        Answer::Stream { content_type, pieces, then } => {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
+            );
+            connection.write_all(head.as_bytes()).await?;
+            for piece in pieces {
+                let chunk = [format!("{:x}\r\n", piece.len()).as_bytes(), &piece, b"\r\n"].concat();
+                connection.write_all(&chunk).await?;
+            }
+            end(connection, then).await
+        }
+        Answer::Silence => left(connection).await,
+    }
+}
+
+async fn end(connection: &mut TcpStream, then: Then) -> io::Result<Next> {
+    match then {
+        Then::StaysOpen => return left(connection).await,
+        Then::Breaks => {}
+        Then::Ends | Then::Closes => connection.write_all(b"0\r\n\r\n").await?,
+    }
+    if then == Then::Ends {
+        return Ok(Next::Request);
+    }
+    connection.shutdown().await?;
+    Ok(Next::End)
+}
+
+/// Waits until the caller has gone away.
+async fn left(connection: &mut TcpStream) -> io::Result<Next> {
+    while connection.read(&mut [0; 64]).await? > 0 {}
+    Ok(Next::CallerLeft)
+}

@@ -1,0 +1,179 @@
+//! What it takes to play a service's part on a wire, and what the wires' spellings share.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Money, Result, Usage,
+    provider::Provider,
+    testkit::stream::{Ending, Failure, Manifest, Reply, Say, Scenario, Stage, Subject, Watch},
+};
+use serde_json::{Number, Value};
+
+use crate::server::{Answer, Server, Then};
+
+/// No part of it is in anything that a test expects.
+pub(crate) const KEY: &str = "sk-4f0c9a71d2e8";
+
+/// How the services of a wire say what a scenario says.
+pub(crate) trait Spelling: Send + Sync + 'static {
+    /// Of streams.
+    const CONTENT_TYPE: &'static str = "text/event-stream";
+
+    /// Parts of each request's head: the line that asks, and the header with the key.
+    const WANTED: &'static [&'static str];
+
+    fn manifest() -> Manifest;
+
+    /// The wire's public provider at this address, with [`KEY`].
+    fn provider(address: &str) -> Result<Arc<dyn Provider>>;
+
+    /// The body of a refusal.
+    fn refused(failure: &Failure) -> Result<String>;
+
+    /// Headers of a refusal.
+    fn headers(failure: &Failure) -> Vec<(&'static str, String)> {
+        let wait = failure.retry_after.map(|wait| ("Retry-After", wait.as_secs().to_string()));
+        [("Content-Type", "application/json".to_owned())].into_iter().chain(wait).collect()
+    }
+
+    /// A stream's events, as bytes. What is cut off or stays open has no end.
+    fn streamed(says: &[Say], ending: &Ending) -> Result<Vec<String>>;
+}
+
+/// A wire as a subject of the suite.
+#[derive(Debug)]
+pub(crate) struct Wire<S> {
+    spelling: std::marker::PhantomData<S>,
+    cut: Then,
+}
+
+impl<S: Spelling> Wire<S> {
+    /// A service whose connection breaks when a reply is cut off.
+    pub(crate) fn new() -> Self {
+        Self { spelling: std::marker::PhantomData, cut: Then::Breaks }
+    }
+
+    /// A service behind a proxy: HTTP's body ends well when a reply is cut off.
+    pub(crate) fn behind_a_proxy() -> Self {
+        Self { cut: Then::Closes, ..Self::new() }
+    }
+
+    fn answer(&self, reply: &Reply, piece: Option<usize>) -> Result<Answer> {
+        Ok(match reply {
+            Reply::Refused(failure) => Answer::Refusal {
+                status: failure.status,
+                headers: S::headers(failure),
+                body: S::refused(failure)?,
+            },
+            Reply::Silent => Answer::Silence,
+            Reply::Streamed { says, ending } => {
+                let nothing = says.is_empty() && *ending == Ending::CutOff;
+                let events = if nothing { Vec::new() } else { S::streamed(says, ending)? };
+                let pieces = match piece {
+                    Some(bytes) => events.concat().as_bytes().chunks(bytes).map(<[u8]>::to_vec).collect(),
+                    None => events.into_iter().map(String::into_bytes).collect(),
+                };
+                Answer::Stream { content_type: S::CONTENT_TYPE, pieces, then: self.then(ending)? }
+            }
+            other => return Err(unsupported(format!("no server answers so: {other:?}"))),
+        })
+    }
+
+    fn then(&self, ending: &Ending) -> Result<Then> {
+        Ok(match ending {
+            Ending::Finish(_) => Then::Ends,
+            Ending::Failed(_) => Then::Closes,
+            Ending::CutOff => self.cut,
+            Ending::Open => Then::StaysOpen,
+            other => return Err(unsupported(format!("no stream ends so: {other:?}"))),
+        })
+    }
+}
+
+#[async_trait]
+impl<S: Spelling> Subject for Wire<S> {
+    fn manifest(&self) -> Manifest {
+        S::manifest()
+    }
+
+    async fn play(&self, scenario: &Scenario) -> Result<Stage> {
+        let answers =
+            scenario.replies.iter().map(|reply| self.answer(reply, scenario.piece)).collect::<Result<_>>()?;
+        let watch = Watch::new();
+        let server = Server::start(answers, S::WANTED, &watch).await;
+        let server =
+            server.map_err(|error| Error::new(ErrorKind::Transport, "no loopback").caused_by(error))?;
+        let provider = S::provider(&server.address)?;
+        Ok(Stage::new(provider).watched(&watch).with_secret(KEY).keeping(server))
+    }
+}
+
+/// What a reply says about itself and its cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facts {
+    pub(crate) id: Option<&'static str>,
+    pub(crate) model: &'static str,
+    pub(crate) usage: Option<Usage>,
+}
+
+impl Facts {
+    pub(crate) fn of(says: &[Say]) -> Self {
+        let mut facts = Self { id: None, model: "model-1", usage: None };
+        for say in says {
+            match say {
+                Say::ResponseId(id) => facts.id = Some(id),
+                Say::ResponseModel(model) => facts.model = model,
+                Say::Usage(usage) => facts.usage = Some(*usage),
+                _ => {}
+            }
+        }
+        facts
+    }
+}
+
+/// All that is said of a call's arguments.
+pub(crate) fn arguments(says: &[Say], call: u32) -> String {
+    let pieces = says.iter().filter_map(|say| match say {
+        Say::Arguments { index, json } if *index == call => Some(*json),
+        _ => None,
+    });
+    pieces.collect()
+}
+
+/// The same as the object that it is, for a wire whose calls come whole.
+pub(crate) fn object(says: &[Say], call: u32) -> Result<Value> {
+    let text = arguments(says, call);
+    let text = if text.is_empty() { "{}" } else { &text };
+    serde_json::from_str(text).map_err(|_| unsupported("arguments are an object on this wire"))
+}
+
+/// The call that is complete with what is said at `at`: nothing more of it follows, but something does.
+pub(crate) fn completed(says: &[Say], at: usize, ending: &Ending) -> Option<u32> {
+    let (Say::CallStart { index: call, .. } | Say::Arguments { index: call, .. }) = says.get(at)? else {
+        return None;
+    };
+    let rest = says.get(at + 1..).unwrap_or_default();
+    let goes_on = rest.iter().any(|say| matches!(say, Say::Arguments { index, .. } if index == call));
+    let is_last = rest.is_empty() && matches!(ending, Ending::CutOff | Ending::Open);
+    (!goes_on && !is_last).then_some(*call)
+}
+
+/// An event of a stream of server-sent events.
+pub(crate) fn event(name: &str, data: &Value) -> String {
+    match name {
+        "" => format!("data: {data}\n\n"),
+        name => format!("event: {name}\ndata: {data}\n\n"),
+    }
+}
+
+/// As JSON has it.
+pub(crate) fn dollars(money: Money) -> Number {
+    const PICO: u64 = 1_000_000_000_000;
+    let text = format!("{}.{:012}", money.as_pico() / PICO, money.as_pico() % PICO);
+    text.parse().unwrap()
+}
+
+pub(crate) fn unsupported(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, text.into())
+}

@@ -1,0 +1,180 @@
+//! The connection itself: refused, reset, closed, silent, or carrying what is no HTTP.
+
+use std::time::Duration;
+
+use entourage_core::{
+    ErrorKind, Retry,
+    layers::Timeout,
+    provider::{CallContext, FinishReason, ProviderExt},
+};
+use tokio::net::TcpSocket;
+
+use crate::{
+    server::{Act, Fault, check_words, request, send, serve_on},
+    wires::{STREAM, WIRES, Wire},
+};
+
+/// Long enough to be told from none, short enough to wait for.
+const SHORT: Duration = Duration::from_millis(40);
+
+fn hello(wire: Wire) -> String {
+    [STREAM, &wire.open(), &wire.say("Hello")].concat()
+}
+
+#[tokio::test]
+async fn a_refused_connection_names_the_address_and_the_fix() {
+    for wire in WIRES {
+        // Bound, so that nobody else takes the port, but not listening yet.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = socket.local_addr().unwrap().to_string();
+        let provider = wire.provider(&format!("http://{address}/v1"));
+        let error = provider.complete(request(), &CallContext::new()).await.unwrap_err();
+        check_words(&error, &format!("{wire:?}: refused"));
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, Retry::Temporary), "{wire:?}");
+        assert!(error.message().contains(&address), "{error}");
+        assert!(error.message().contains("is the server running?"), "{error}");
+
+        let server = serve_on(socket.listen(8).unwrap(), vec![vec![send(wire.good())]]);
+        provider.complete(request(), &CallContext::new()).await.unwrap();
+        server.task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_before_the_answer_may_be_tried_again() {
+    for wire in WIRES {
+        for (name, acts) in [
+            ("reset before the answer", vec![Act::Reset]),
+            ("closed before the answer", vec![]),
+            ("closed inside the headers", vec![send("HTTP/1.1 200 OK\r\nContent-Ty")]),
+            ("reset inside the headers", vec![send("HTTP/1.1 200 OK\r\nContent-Ty"), Act::Reset]),
+            ("no HTTP at all", vec![Act::Send(b"\x15\x03\x01\x00\x02\x02\x28".to_vec())]),
+            ("a status that is none", vec![send("HTTP/1.1 9999 What\r\n\r\n")]),
+        ] {
+            let (error, outcome) = Fault::new(wire, name, acts).fail().await;
+            let got = (error.kind(), error.retry(), outcome.begun);
+            assert_eq!(got, (ErrorKind::Transport, Retry::Temporary, false), "{}: {error}", outcome.name);
+            assert!(error.message().contains("127.0.0.1"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_inside_the_stream_fails_after_what_came() {
+    for wire in WIRES {
+        let lengthy = hello(wire).replace("Connection: close", "Content-Length: 9999");
+        let body = wire.open() + &wire.say("Hello");
+        let chunked = STREAM.replace("Connection: close", "Transfer-Encoding: chunked");
+        let chunked = format!("{chunked}{:x}\r\n{body}", body.len() + 7);
+        for (name, acts) in [
+            ("reset inside the stream", vec![send(hello(wire)), Act::AwaitText, Act::Reset]),
+            ("closed before the length it announced", vec![send(lengthy)]),
+            ("closed inside a chunk", vec![send(chunked)]),
+        ] {
+            let (error, outcome) = Fault::new(wire, name, acts).fail().await;
+            let got = (error.kind(), error.retry(), outcome.text.as_str());
+            assert_eq!(got, (ErrorKind::Transport, Retry::Temporary, "Hello"), "{}: {error}", outcome.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_too_early_was_cut_off_and_may_be_tried_again() {
+    for wire in WIRES {
+        let half_event = wire.say("more");
+        let half_character = wire.say("Gr\u{fc}");
+        let inside = half_character.find('\u{fc}').unwrap() + 1;
+        for (name, end) in [
+            ("closed between two events", &[][..]),
+            ("closed inside an event", &half_event.as_bytes()[..half_event.len() - 8]),
+            ("closed inside a character", &half_character.as_bytes()[..inside]),
+        ] {
+            let acts = [send(hello(wire)), Act::Send(end.to_vec())];
+            let (error, outcome) = Fault::new(wire, name, acts).fail().await;
+            let got = (error.kind(), error.retry(), outcome.text.as_str());
+            assert_eq!(got, (ErrorKind::Protocol, Retry::Temporary, "Hello"), "{}: {error}", outcome.name);
+            assert!(error.message().contains("broke off"), "{error}");
+        }
+        let (error, outcome) = Fault::new(wire, "an empty body", [send(STREAM)]).fail().await;
+        let got = (error.kind(), error.retry(), outcome.text.as_str());
+        assert_eq!(got, (ErrorKind::Protocol, Retry::Temporary, ""), "{}: {error}", outcome.name);
+    }
+}
+
+#[tokio::test]
+async fn a_break_after_the_end_loses_nothing() {
+    for wire in WIRES {
+        let good = wire.good().replace("Connection: close", "Content-Length: 9999");
+        let mut ends = vec![("a break after the end", vec![send(good)])];
+        if let Some(reason) = wire.reason() {
+            let said = hello(wire) + &reason;
+            let more = wire.say("more");
+            let half = more[..more.len() - 8].to_owned();
+            let broken = said.replace("Connection: close", "Content-Length: 9999");
+            ends.push(("a break after the reason for the end", vec![send(broken)]));
+            ends.push(("half an event after the reason for the end", vec![send(said + &half)]));
+        }
+        for (name, acts) in ends {
+            let outcome = Fault::new(wire, name, acts).run().await;
+            let reply = outcome.result.unwrap();
+            assert_eq!((reply.finish.reason, outcome.text.as_str()), (FinishReason::Stop, "Hello"), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_silent_server_is_left_in_time() {
+    let total = || {
+        let mut cx = CallContext::new();
+        cx.timeout = Some(SHORT);
+        cx
+    };
+    let first = || Timeout::new().first_delta(SHORT);
+    for wire in WIRES {
+        let failing = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 99\r\n\r\n{\"error";
+        for (name, acts) in [
+            ("silent before the answer", vec![Act::Hold]),
+            ("silent inside the headers", vec![send("HTTP/1.1 200 OK\r\nContent-Ty"), Act::Hold]),
+            ("silent before the stream", vec![send(STREAM), Act::Hold]),
+            ("silent inside an event", vec![send(STREAM.to_owned() + wire.endless()), Act::Hold]),
+        ] {
+            let faults = [
+                Fault::new(wire, format!("{name}, time of the call"), acts.clone()).called_with(total()),
+                Fault::new(wire, format!("{name}, time of the first delta"), acts).within(first()),
+            ];
+            for fault in faults {
+                let (error, outcome) = fault.fail().await;
+                let got = (error.kind(), error.retry(), outcome.seen.closed);
+                assert_eq!(got, (ErrorKind::Timeout, Retry::Temporary, true), "{}: {error}", outcome.name);
+            }
+        }
+        // What is known already is worth more than that the rest did not come.
+        let acts = [send(failing), Act::Hold];
+        let fault = Fault::new(wire, "silent inside a refusal, time of the call", acts);
+        let (error, outcome) = fault.called_with(total()).fail().await;
+        assert_eq!((error.kind(), outcome.seen.closed), (ErrorKind::Overloaded, true), "{error}");
+
+        let acts = [send(hello(wire)), Act::Hold];
+        let fault = Fault::new(wire, "silent inside the stream", acts);
+        let (error, outcome) = fault.within(Timeout::new().idle(SHORT)).fail().await;
+        let got = (error.kind(), error.retry(), outcome.text.as_str(), outcome.seen.closed);
+        assert_eq!(got, (ErrorKind::Timeout, Retry::Temporary, "Hello", true), "{}: {error}", outcome.name);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_only_keeps_the_connection_alive_is_left_in_time() {
+    for wire in WIRES {
+        let forever = usize::MAX;
+        for (name, acts) in [
+            ("comments for ever", vec![send(STREAM), Act::Flood(wire.keep_alive().into(), forever)]),
+            ("hints for ever", vec![Act::Flood(b"HTTP/1.1 103 Early Hints\r\n\r\n".to_vec(), forever)]),
+        ] {
+            let (error, outcome) =
+                Fault::new(wire, name, acts).within(Timeout::new().first_delta(SHORT)).fail().await;
+            let got = (error.kind(), error.retry(), outcome.seen.closed);
+            assert_eq!(got, (ErrorKind::Timeout, Retry::Temporary, true), "{}: {error}", outcome.name);
+        }
+    }
+}

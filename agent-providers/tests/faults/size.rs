@@ -1,0 +1,145 @@
+//! What never ends: the provider takes little of it, keeps less, and lets go of the connection.
+
+use entourage_core::{ErrorKind, Retry};
+use tokio::sync::Mutex;
+
+use crate::{
+    server::{Act, Fault, send},
+    wires::{STREAM, WIRES},
+};
+
+/// What a server is ready to send.
+const ENDLESS: usize = 200 << 20;
+
+const MIB: usize = 1 << 20;
+
+/// The peak is the process's: one test at a time measures it.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// How far memory grows at most while something runs, where the system tells.
+struct Growth(Option<usize>);
+
+impl Growth {
+    fn start() -> Self {
+        // 5 sets the peak back to what is in use now.
+        Self(std::fs::write("/proc/self/clear_refs", "5").ok().and_then(|()| status("VmRSS:")))
+    }
+
+    fn check(&self, most: usize, name: &str) {
+        if let (Some(before), Some(peak)) = (self.0, status("VmHWM:")) {
+            let grown = peak.saturating_sub(before);
+            println!("{name}: grew by {} MiB at most", grown / MIB);
+            assert!(grown < most, "{name}: grew by {grown} bytes");
+        }
+    }
+}
+
+fn status(field: &str) -> Option<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    Some(line.split_whitespace().nth(1)?.parse::<usize>().ok()? * 1_024)
+}
+
+fn flood(piece: impl Into<Vec<u8>>) -> Act {
+    Act::Flood(piece.into(), ENDLESS)
+}
+
+#[tokio::test]
+async fn attack_38_streams_that_never_end_are_left_within_bounds() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let ((large, permanent), x) = ((ErrorKind::TooLarge, Retry::Permanent), vec![b'x'; 64 << 10]);
+    for wire in WIRES {
+        let text = wire.say(&"x".repeat(64 << 10));
+        for (name, begin, piece, kind, taken, kept) in [
+            ("an endless line", wire.endless(), x.clone(), large, 32, 80),
+            ("endless text", &wire.open(), text.into_bytes(), large, 48, 112),
+            ("an endless body", "[", vec![b'['; 64 << 10], large, 32, 80),
+            ("an endless web page", "<html>", x.clone(), ErrorKind::Protocol, 16, 16),
+        ] {
+            let growth = Growth::start();
+            let acts = [send(format!("{STREAM}{begin}")), flood(piece)];
+            let (error, outcome) = Fault::new(wire, name, acts).fail().await;
+            assert_eq!((error.kind(), error.retry()), (kind, permanent), "{}: {error}", outcome.name);
+            let seen = outcome.seen;
+            assert!(seen.closed && seen.pushed < taken * MIB, "{}: took {}", outcome.name, seen.pushed);
+            growth.check(kept * MIB, &outcome.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn attack_38_what_only_keeps_a_connection_alive_is_not_kept() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    for wire in WIRES {
+        for (name, begin) in
+            [("200 MB before the reply", String::new()), ("200 MB inside", wire.open() + &wire.say("Hello"))]
+        {
+            let growth = Growth::start();
+            let end = if begin.is_empty() { wire.open() + &wire.say("Hello") } else { String::new() };
+            let acts =
+                [send(STREAM.to_owned() + &begin), flood(wire.keep_alive()), send(end + &wire.close())];
+            let outcome = Fault::new(wire, name, acts).run().await;
+            assert!(outcome.result.is_ok(), "{}: {:?}", outcome.name, outcome.result);
+            assert!(outcome.seen.pushed > ENDLESS && outcome.text == "Hello", "{}", outcome.name);
+            growth.check(16 * MIB, &outcome.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn attack_38_refusals_and_headers_that_never_end_are_left_within_bounds() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let (x, bomb) = (vec![b'x'; 64 << 10], vec![0; 64 << 10]);
+    let header = format!("x-more: {}\r\n", "x".repeat(1_000));
+    let temporary = Retry::Temporary;
+    for wire in WIRES {
+        let overloaded = (ErrorKind::Overloaded, temporary);
+        let transport = (ErrorKind::Transport, temporary);
+        let invalid = (ErrorKind::InvalidInput, Retry::Permanent);
+        let gzip = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n";
+        for (name, head, piece, expected) in [
+            ("an endless refusal", "HTTP/1.1 400 Bad Request\r\n\r\n", x.clone(), invalid),
+            ("an endless failure", "HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", x.clone(), overloaded),
+            ("an endless compressed reply", gzip, bomb.clone(), (ErrorKind::Protocol, Retry::Permanent)),
+            ("endless headers", "HTTP/1.1 200 OK\r\n", header.clone().into_bytes(), transport),
+            ("an endless header", "HTTP/1.1 200 OK\r\nx-long: ", x.clone(), transport),
+            ("an endless status", "HTTP/1.1 200 ", x.clone(), transport),
+            (
+                "endless redirect",
+                "HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n",
+                x.clone(),
+                (ErrorKind::Transport, Retry::Permanent),
+            ),
+        ] {
+            let growth = Growth::start();
+            let (error, outcome) = Fault::new(wire, name, [send(head), flood(piece)]).fail().await;
+            assert_eq!((error.kind(), error.retry()), expected, "{}: {error}", outcome.name);
+            let seen = outcome.seen;
+            assert!(seen.closed && seen.pushed < 16 * MIB, "{}: took {}", outcome.name, seen.pushed);
+            growth.check(16 * MIB, &outcome.name);
+        }
+    }
+}
+
+/// Arguments of 50 MB, in pieces where the wire has pieces.
+#[tokio::test]
+async fn attack_46_arguments_of_fifty_megabytes_are_refused() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let piece = "x".repeat(1 << 20);
+    for wire in WIRES {
+        let growth = Growth::start();
+        let begin = [STREAM, &wire.open()].concat();
+        let acts = if wire.cuts_arguments() {
+            let more = wire.arguments(0, &piece);
+            vec![send(begin + &wire.call(0, "{\"a\":\"")), Act::Flood(more.into_bytes(), 50 << 20)]
+        } else {
+            let call = wire.call(0, "{\"a\":\"");
+            let call = call.split_once("{\"a\":\"").unwrap().0.to_owned();
+            vec![send(begin + &call + "{\"a\":\""), Act::Flood(piece.clone().into_bytes(), 50 << 20)]
+        };
+        let (error, outcome) = Fault::new(wire, "arguments of 50 MB", acts).fail().await;
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::TooLarge, Retry::Permanent), "{error}");
+        assert!(outcome.seen.closed, "{}", outcome.name);
+        growth.check(96 * MIB, &outcome.name);
+    }
+}

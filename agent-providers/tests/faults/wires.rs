@@ -1,0 +1,291 @@
+//! What a well-behaved service says on each wire, piece by piece, so that faults can be put anywhere in it.
+
+use std::sync::Arc;
+
+use entourage_core::provider::Provider;
+use entourage_providers::{
+    anthropic_messages::AnthropicMessages, gemini::Gemini, ollama::Ollama, openai_chat::OpenAiChat,
+    openai_responses::OpenAiResponses,
+};
+use serde_json::json;
+
+/// What every provider here holds and no error may show.
+pub(crate) const KEY: &str = "sk-very-secret";
+pub(crate) const HEADER: &str = "team-very-secret";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Chat,
+    Responses,
+    Messages,
+    Gemini,
+    Ollama,
+}
+
+pub(crate) use Wire::{Chat, Messages, Ollama as OllamaChat, Responses};
+
+pub(crate) const WIRES: [Wire; 5] = [Chat, Responses, Messages, Wire::Gemini, Wire::Ollama];
+
+macro_rules! build {
+    ($builder:expr, $url:expr, $key:expr) => {{
+        let builder = $builder.base_url($url).vendor_name("test");
+        let builder = if $key { builder.api_key(KEY).header("x-team", HEADER) } else { builder };
+        Arc::new(builder.build().unwrap())
+    }};
+}
+
+impl Wire {
+    pub(crate) fn provider(self, url: &str) -> Arc<dyn Provider> {
+        self.build(url, true)
+    }
+
+    pub(crate) fn without_key(self, url: &str) -> Arc<dyn Provider> {
+        self.build(url, false)
+    }
+
+    fn build(self, url: &str, key: bool) -> Arc<dyn Provider> {
+        match self {
+            Chat => build!(OpenAiChat::builder(), url, key),
+            Responses => build!(OpenAiResponses::builder(), url, key),
+            Messages => build!(AnthropicMessages::builder(), url, key),
+            Self::Gemini => build!(Gemini::builder(), url, key),
+            Self::Ollama => build!(Ollama::builder(), url, key),
+        }
+    }
+
+    /// The first line of a request below `/v1`.
+    pub(crate) fn request_line(self) -> &'static str {
+        match self {
+            Chat => "post /v1/chat/completions http/1.1\r\n",
+            Responses => "post /v1/responses http/1.1\r\n",
+            Messages => "post /v1/messages http/1.1\r\n",
+            Self::Gemini => "post /v1/models/m:streamgeneratecontent?alt=sse http/1.1\r\n",
+            Self::Ollama => "post /v1/api/chat http/1.1\r\n",
+        }
+    }
+
+    /// The header that carries the key, in lower case.
+    pub(crate) fn key_header(self) -> String {
+        match self {
+            Messages => format!("x-api-key: {KEY}"),
+            Self::Gemini => format!("x-goog-api-key: {KEY}"),
+            Chat | Responses | Self::Ollama => format!("authorization: bearer {KEY}"),
+        }
+    }
+
+    /// The list of models that holds one called `qwen3`, where the wire has such a list.
+    pub(crate) fn models(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Gemini => None,
+            Self::Ollama => Some(("GET /v1/api/tags ", r#"{"models":[{"name":"qwen3","model":"qwen3"}]}"#)),
+            Chat | Responses | Messages => Some(("GET /v1/models ", r#"{"data":[{"id":"qwen3"}]}"#)),
+        }
+    }
+
+    /// How a stream begins, before there is anything to show.
+    pub(crate) fn open(self) -> String {
+        match self {
+            Responses => {
+                self.frame(r#"{"type":"response.created","response":{"id":"r","model":"m"}}"#)
+                    + &self.frame(r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"i"}}"#)
+            }
+            Messages => {
+                self.frame(r#"{"type":"message_start","message":{"id":"r","model":"m","content":[],"usage":{"input_tokens":9}}}"#)
+                    + &self.frame(r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#)
+            }
+            Chat | Self::Gemini | Self::Ollama => String::new(),
+        }
+    }
+
+    /// A piece of text.
+    pub(crate) fn say(self, text: &str) -> String {
+        let text = json!(text);
+        self.frame(&match self {
+            Chat => format!(r#"{{"choices":[{{"delta":{{"content":{text}}}}}]}}"#),
+            Responses => {
+                format!(r#"{{"type":"response.output_text.delta","output_index":0,"delta":{text}}}"#)
+            }
+            Messages => format!(
+                r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":{text}}}}}"#
+            ),
+            Self::Gemini => format!(r#"{{"candidates":[{{"content":{{"parts":[{{"text":{text}}}]}}}}]}}"#),
+            Self::Ollama => format!(r#"{{"model":"m","message":{{"content":{text}}},"done":false}}"#),
+        })
+    }
+
+    /// A tool call, number `index` of the reply, whose arguments are this text: of any form where the wire sends text,
+    /// JSON where it sends JSON.
+    pub(crate) fn call(self, index: usize, arguments: &str) -> String {
+        let text = json!(arguments);
+        let at = index + 1;
+        match self {
+            Chat => self.frame(&format!(
+                r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"id":"c{index}","function":{{"name":"f","arguments":{text}}}}}]}}}}]}}"#
+            )),
+            Responses => {
+                self.frame(&format!(r#"{{"type":"response.output_item.added","output_index":{at},"item":{{"type":"function_call","call_id":"c{index}","name":"f"}}}}"#))
+                    + &self.arguments(index, arguments)
+            }
+            Messages => {
+                self.frame(&format!(r#"{{"type":"content_block_start","index":{at},"content_block":{{"type":"tool_use","id":"c{index}","name":"f","input":{{}}}}}}"#))
+                    + &self.arguments(index, arguments)
+            }
+            Self::Gemini => self.frame(&format!(
+                r#"{{"candidates":[{{"content":{{"parts":[{{"functionCall":{{"name":"f","args":{arguments}}}}}]}}}}]}}"#
+            )),
+            Self::Ollama => self.frame(&format!(
+                r#"{{"message":{{"tool_calls":[{{"function":{{"name":"f","arguments":{arguments}}}}}]}},"done":false}}"#
+            )),
+        }
+    }
+
+    /// Whether arguments come in pieces.
+    pub(crate) fn cuts_arguments(self) -> bool {
+        matches!(self, Chat | Responses | Messages)
+    }
+
+    /// More arguments of call number `index`, on wires that cut them.
+    pub(crate) fn arguments(self, index: usize, piece: &str) -> String {
+        let (text, at) = (json!(piece), index + 1);
+        match self {
+            Chat => self.frame(&format!(
+                r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"function":{{"arguments":{text}}}}}]}}}}]}}"#
+            )),
+            Responses => self.frame(&format!(
+                r#"{{"type":"response.function_call_arguments.delta","output_index":{at},"delta":{text}}}"#
+            )),
+            Messages => self.frame(&format!(
+                r#"{{"type":"content_block_delta","index":{at},"delta":{{"type":"input_json_delta","partial_json":{text}}}}}"#
+            )),
+            Self::Gemini | Self::Ollama => String::new(),
+        }
+    }
+
+    /// Why the reply ends, where the wire says so before the end.
+    pub(crate) fn reason(self) -> Option<String> {
+        match self {
+            Chat => Some(self.frame(r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#)),
+            Messages => Some(self.frame(r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#)),
+            Self::Gemini => Some(self.frame(r#"{"candidates":[{"finishReason":"STOP"}]}"#)),
+            Responses | Self::Ollama => None,
+        }
+    }
+
+    /// How a stream ends.
+    pub(crate) fn close(self) -> String {
+        self.close_having_used("9", "2")
+    }
+
+    /// The same, with these numbers of tokens.
+    pub(crate) fn close_having_used(self, input: &str, output: &str) -> String {
+        match self {
+            Chat => {
+                self.reason().unwrap()
+                    + &self.frame(&format!(
+                        r#"{{"choices":[],"usage":{{"prompt_tokens":{input},"completion_tokens":{output}}}}}"#
+                    ))
+                    + &self.frame("[DONE]")
+            }
+            Responses => self.frame(&format!(
+                r#"{{"type":"response.completed","response":{{"status":"completed","usage":{{"input_tokens":{input},"output_tokens":{output}}}}}}}"#
+            )),
+            Messages => {
+                self.frame(r#"{"type":"content_block_stop","index":0}"#)
+                    + &self.frame(&format!(
+                        r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{{"input_tokens":{input},"output_tokens":{output}}}}}"#
+                    ))
+                    + &self.frame(r#"{"type":"message_stop"}"#)
+            }
+            Self::Gemini => self.frame(&format!(
+                r#"{{"candidates":[{{"finishReason":"STOP"}}],"usageMetadata":{{"promptTokenCount":{input},"candidatesTokenCount":{output}}}}}"#
+            )),
+            Self::Ollama => self.frame(&format!(
+                r#"{{"message":{{"content":""}},"done":true,"done_reason":"stop","prompt_eval_count":{input},"eval_count":{output}}}"#
+            )),
+        }
+    }
+
+    /// A whole reply that was not streamed.
+    pub(crate) fn whole(self) -> &'static str {
+        match self {
+            Chat => r#"{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}"#,
+            Responses => {
+                r#"{"object":"response","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hello"}]}]}"#
+            }
+            Messages => {
+                r#"{"type":"message","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn"}"#
+            }
+            Self::Gemini => {
+                r#"{"candidates":[{"content":{"parts":[{"text":"Hello"}]},"finishReason":"STOP"}]}"#
+            }
+            Self::Ollama => r#"{"message":{"content":"Hello"},"done":true,"done_reason":"stop"}"#,
+        }
+    }
+
+    /// The body of a refusal for too many requests, in the wire's own words.
+    pub(crate) fn refusal(self, message: &str) -> String {
+        let message = json!(message);
+        match self {
+            Chat | Responses => format!(
+                r#"{{"error":{{"message":{message},"type":"requests","code":"rate_limit_exceeded"}}}}"#
+            ),
+            Messages => {
+                format!(r#"{{"type":"error","error":{{"type":"rate_limit_error","message":{message}}}}}"#)
+            }
+            Self::Gemini => {
+                format!(r#"{{"error":{{"code":429,"message":{message},"status":"RESOURCE_EXHAUSTED"}}}}"#)
+            }
+            Self::Ollama => format!(r#"{{"error":{message}}}"#),
+        }
+    }
+
+    /// The same refusal inside a stream that had begun.
+    pub(crate) fn failure(self, message: &str) -> String {
+        let body = self.refusal(message);
+        match self {
+            Responses => {
+                let error = body.strip_prefix('{').unwrap().strip_suffix('}').unwrap();
+                self.frame(&format!(
+                    r#"{{"type":"response.failed","response":{{"status":"failed",{error}}}}}"#
+                ))
+            }
+            Chat | Messages | Self::Gemini | Self::Ollama => self.frame(&body),
+        }
+    }
+
+    /// One frame of a stream, as the wire's own service cuts it.
+    pub(crate) fn frame(self, data: &str) -> String {
+        match self {
+            Chat => format!("data: {data}\n\n"),
+            Responses | Messages => {
+                let kind: serde_json::Value = serde_json::from_str(data).unwrap_or_default();
+                format!("event: {}\ndata: {data}\n\n", kind["type"].as_str().unwrap_or("message"))
+            }
+            Self::Gemini => format!("data: {data}\r\n\r\n"),
+            Self::Ollama => format!("{data}\n"),
+        }
+    }
+
+    /// How a frame begins that never ends.
+    pub(crate) fn endless(self) -> &'static str {
+        if self == Self::Ollama { r#"{"message":{"content":""# } else { "data: " }
+    }
+
+    /// What a service may send to keep a connection alive, about 64 KiB of it.
+    pub(crate) fn keep_alive(self) -> String {
+        if self == Self::Ollama {
+            format!("{}\n", " ".repeat(65_535))
+        } else {
+            format!(": {}\n\n", "k".repeat(65_532))
+        }
+    }
+
+    /// Head, text and end of a stream.
+    pub(crate) fn good(self) -> String {
+        [STREAM, &self.open(), &self.say("Hello"), &self.close()].concat()
+    }
+}
+
+/// The head of a stream that ends when the connection does.
+pub(crate) const STREAM: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";

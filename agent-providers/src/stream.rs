@@ -11,7 +11,10 @@ use std::{
 use entourage_core::{Error, Result, provider::Delta};
 use futures_util::Stream;
 
-use crate::http::Reply;
+use crate::{
+    framing::{Frame, Framing},
+    http::Reply,
+};
 
 /// Bytes of one reply in, deltas out. It must give the same deltas wherever the bytes are cut.
 pub(crate) trait Decode {
@@ -90,3 +93,114 @@ impl<D: Decode + Unpin> Stream for Deltas<D> {
         }
     }
 }
+
+/// What a wire makes of the frames of one reply. With it, [`decoder!`] makes the wire's decoder.
+pub(crate) trait Reading {
+    /// How the replies of this wire are framed.
+    fn framing() -> Framing;
+
+    /// Takes in a frame.
+    fn frame(&mut self, frame: Frame<'_>);
+
+    /// The frames cannot be read any further.
+    fn broken(&mut self, error: Error);
+
+    /// The bytes have ended. Without the wire's own sign of the end, no [`Delta::Finish`] is made up.
+    fn end(&mut self);
+
+    /// What was made and not yet taken.
+    fn out(&mut self) -> &mut VecDeque<Result<Delta>>;
+
+    /// As in [`Decode`].
+    fn has_finish(&self) -> bool;
+
+    /// As in [`Decode`].
+    fn is_done(&self) -> bool;
+}
+
+/// Makes the public `Decoder` of a wire out of its [`Reading`]; constructors are the wire's own.
+macro_rules! decoder {
+    ($(#[$doc:meta])* Decoder($reply:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct Decoder {
+            framing: $crate::framing::Framing,
+            reply: $reply,
+        }
+
+        impl Decoder {
+            fn reading(reply: $reply) -> Self {
+                Self { framing: <$reply as $crate::stream::Reading>::framing(), reply }
+            }
+
+            /// Takes in the next bytes, cut anywhere.
+            pub fn push(&mut self, bytes: &[u8]) {
+                use $crate::stream::Reading as _;
+                let reply = &mut self.reply;
+                if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
+                    self.reply.broken(error);
+                }
+            }
+
+            /// The bytes have ended. Without the wire's own sign of the end, no
+            /// [`Delta::Finish`](entourage_core::provider::Delta::Finish) is made up: the reply was cut off.
+            pub fn finish(&mut self) {
+                use $crate::stream::Reading as _;
+                let reply = &mut self.reply;
+                if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
+                    self.reply.broken(error);
+                }
+                self.reply.end();
+            }
+
+            /// The next delta, or the next error; `None` until more bytes come.
+            pub fn pop(&mut self) -> Option<entourage_core::Result<entourage_core::provider::Delta>> {
+                use $crate::stream::Reading as _;
+                self.reply.out().pop_front()
+            }
+
+            /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports,
+            /// without what only the connection knows.
+            #[must_use]
+            pub fn refusal(status: u16, body: &[u8]) -> entourage_core::Error {
+                $crate::http::Failing::default().refused(&$crate::http::Failure::from_body(body), Some(status))
+            }
+
+            /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
+            #[must_use]
+            pub fn has_finish(&self) -> bool {
+                $crate::stream::Reading::has_finish(&self.reply)
+            }
+
+            /// Whether the reply is complete; what comes after is not read.
+            #[must_use]
+            pub fn is_done(&self) -> bool {
+                $crate::stream::Reading::is_done(&self.reply)
+            }
+        }
+
+        impl $crate::stream::Decode for Decoder {
+            fn push(&mut self, bytes: &[u8]) {
+                self.push(bytes);
+            }
+
+            fn finish(&mut self) {
+                self.finish();
+            }
+
+            fn pop(&mut self) -> Option<entourage_core::Result<entourage_core::provider::Delta>> {
+                self.pop()
+            }
+
+            fn has_finish(&self) -> bool {
+                self.has_finish()
+            }
+
+            fn is_done(&self) -> bool {
+                self.is_done()
+            }
+        }
+    };
+}
+
+pub(crate) use decoder;

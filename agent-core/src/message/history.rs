@@ -102,7 +102,14 @@ impl<'a> Iterator for Iter<'a> {
             }
         }
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.current.len() + self.chunks.len() * CHUNK + self.tail.len();
+        (left, Some(left))
+    }
 }
+
+impl ExactSizeIterator for Iter<'_> {}
 
 impl<'a> IntoIterator for &'a History {
     type Item = &'a Arc<Message>;
@@ -172,6 +179,18 @@ mod tests {
             assert_eq!(snapshot.get(n), None);
         }
         assert_eq!(history.get(131).unwrap().text(), "131");
+    }
+
+    #[test]
+    fn what_is_left_to_iterate_over_is_known() {
+        for count in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7] {
+            let history: History = (0..count).map(|n| Message::user(n.to_string())).collect();
+            let mut iter = history.iter();
+            for left in (0..=count).rev() {
+                assert_eq!((iter.len(), iter.next().is_some()), (left, left > 0));
+            }
+            assert_eq!((iter.len(), iter.next()), (0, None));
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub use part::{
 };
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -138,10 +139,14 @@ impl Message {
 
     /// This message as `wire` encodes it; `encode` runs at most once per message for the first wire that asks.
     ///
-    /// A second wire gets its encoding afresh at each call: sessions that change wires are rare.
-    pub fn encoded(&self, wire: &'static str, encode: impl Fn(&Self) -> Vec<u8>) -> Arc<[u8]> {
+    /// That wire borrows the bytes from then on. A second wire gets its encoding afresh at each call, and owns it:
+    /// sessions that change wires are rare.
+    #[inline]
+    pub fn encoded(&self, wire: &'static str, encode: impl Fn(&Self) -> Vec<u8>) -> Cow<'_, [u8]> {
         let (owner, bytes) = self.slot.0.get_or_init(|| (wire, encode(self).into()));
-        if *owner == wire { Arc::clone(bytes) } else { encode(self).into() }
+        // Where they lie tells for all but the oddest wire, and spares a long conversation a comparison per message.
+        let is_owner = std::ptr::eq(*owner, wire) || *owner == wire;
+        if is_owner { Cow::Borrowed(bytes) } else { Cow::Owned(encode(self)) }
     }
 }
 
@@ -159,7 +164,7 @@ impl From<String> for Message {
 
 /// Where a wire keeps its bytes of a message. Not part of what the message says: clones start empty.
 #[derive(Default)]
-pub struct Slot(OnceLock<(&'static str, Arc<[u8]>)>);
+pub struct Slot(OnceLock<(&'static str, Box<[u8]>)>);
 
 impl Clone for Slot {
     fn clone(&self) -> Self {

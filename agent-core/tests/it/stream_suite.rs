@@ -8,9 +8,12 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    layers::{Check, Layer, Recorder, Replay, Retry, Timeout},
+    layers::{
+        Budget, BudgetLimits, Check, CredentialRefresh, Fallback, Layer, ModelChoice, RateLimit, Recorder,
+        Refresh, Replay, ResponseCache, Retry, Tier, Timeout,
+    },
     message::{Opaque, Signature},
-    provider::{Delta, Provider, ResponseInfo},
+    provider::{CallContext, Delta, DeltaStream, Model, Provider, Request, ResponseInfo},
     testkit::{
         Gate, Script, ScriptedProvider,
         stream::{
@@ -104,6 +107,45 @@ async fn layers_keep_what_a_provider_promises() {
     passes("timeout", move |inner| Timeout::new().total(hour).first_delta(hour).idle(hour).layer(inner))
         .await;
     passes("record", |inner| Recorder::new().layer(inner)).await;
+    passes("a rate limit", |inner| RateLimit::new().layer(inner)).await;
+    passes("a budget", |inner| Budget::new(BudgetLimits::none()).layer("suite").layer(inner)).await;
+    passes("refresh", |inner| CredentialRefresh::new(NoOther).layer(inner)).await;
+    passes("a fallback", |inner| Fallback::to([gone()]).layer(inner)).await;
+    let cache = Layered::new(Spoken, "a cache", |inner| ResponseCache::new().layer(inner)).skipping(
+        "three_calls_in_a_row",
+        "the second call is the first one again, and is answered without a call",
+    );
+    conformance(&cache).await.assert();
+}
+
+/// There is no other credential.
+#[derive(Debug)]
+struct NoOther;
+
+#[async_trait]
+impl Refresh for NoOther {
+    async fn refresh(&self, error: &Error, _: &Arc<dyn Provider>) -> Result<Arc<dyn Provider>> {
+        Err(Error::new(error.kind(), "there is no other key"))
+    }
+}
+
+/// Another service, whose models are all gone.
+#[derive(Debug)]
+struct Gone;
+
+#[async_trait]
+impl Provider for Gone {
+    fn name(&self) -> &'static str {
+        "elsewhere"
+    }
+
+    async fn stream(&self, _: Request, _: &CallContext) -> Result<DeltaStream> {
+        Err(Error::new(ErrorKind::NotFound, "the model is gone"))
+    }
+}
+
+fn gone() -> ModelChoice {
+    ModelChoice::new(Model::new(Arc::new(Gone), "model-2"), Tier::Small)
 }
 
 #[tokio::test(start_paused = true)]

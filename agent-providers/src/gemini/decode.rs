@@ -18,27 +18,25 @@ use crate::{
     framing::{Frame, Framing},
     http::{Failing, Failure},
     json::{self, RawList, Text},
-    stream::Decode,
+    stream::{Reading, decoder},
 };
 
-/// Decodes one reply.
-///
-/// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
-/// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
-///
-/// ```
-/// use entourage_core::provider::Delta;
-/// use entourage_providers::gemini::Decoder;
-///
-/// let mut decoder = Decoder::new();
-/// decoder.push(b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel");
-/// decoder.push(b"lo\"}]}}]}\r\n\r\n");
-/// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
-/// ```
-#[derive(Debug)]
-pub struct Decoder {
-    framing: Framing,
-    reply: Reply,
+decoder! {
+    /// Decodes one reply.
+    ///
+    /// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
+    /// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+    ///
+    /// ```
+    /// use entourage_core::provider::Delta;
+    /// use entourage_providers::gemini::Decoder;
+    ///
+    /// let mut decoder = Decoder::new();
+    /// decoder.push(b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel");
+    /// decoder.push(b"lo\"}]}}]}\r\n\r\n");
+    /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
+    /// ```
+    Decoder(Reply)
 }
 
 impl Default for Decoder {
@@ -55,71 +53,7 @@ impl Decoder {
     }
 
     pub(crate) fn reporting(failing: Failing) -> Self {
-        Self { framing: Framing::events_or_body(), reply: Reply::new(failing) }
-    }
-
-    /// Takes in the next bytes, cut anywhere.
-    pub fn push(&mut self, bytes: &[u8]) {
-        let reply = &mut self.reply;
-        if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
-            self.reply.broken(error);
-        }
-    }
-
-    /// The bytes have ended. This wire's streams have no mark of the end: one that gave no reason for it was cut off,
-    /// and gets no [`Delta::Finish`].
-    pub fn finish(&mut self) {
-        let reply = &mut self.reply;
-        if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
-            self.reply.broken(error);
-        }
-        self.reply.end(false);
-    }
-
-    /// The next delta, or the next error; `None` until more bytes come.
-    pub fn pop(&mut self) -> Option<Result<Delta>> {
-        self.reply.out.pop_front()
-    }
-
-    /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports, without
-    /// what only the connection knows.
-    #[must_use]
-    pub fn refusal(status: u16, body: &[u8]) -> Error {
-        Failing::default().refused(&Failure::from_body(body), Some(status))
-    }
-
-    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
-    #[must_use]
-    pub fn has_finish(&self) -> bool {
-        self.reply.raw_finish.is_some() || self.reply.blocked || self.reply.ended
-    }
-
-    /// Whether the reply is complete; what comes after is not read.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.reply.ended
-    }
-}
-
-impl Decode for Decoder {
-    fn push(&mut self, bytes: &[u8]) {
-        self.push(bytes);
-    }
-
-    fn finish(&mut self) {
-        self.finish();
-    }
-
-    fn pop(&mut self) -> Option<Result<Delta>> {
-        self.pop()
-    }
-
-    fn has_finish(&self) -> bool {
-        self.has_finish()
-    }
-
-    fn is_done(&self) -> bool {
-        self.is_done()
+        Self::reading(Reply::new(failing))
     }
 }
 
@@ -140,6 +74,52 @@ struct Reply {
     ended: bool,
 }
 
+impl Reading for Reply {
+    fn framing() -> Framing {
+        Framing::events_or_body()
+    }
+
+    fn frame(&mut self, frame: Frame<'_>) {
+        if self.ended {
+            return;
+        }
+        if frame.whole {
+            self.whole(frame.data);
+        } else if frame.data == b"[DONE]" {
+            // Gateways that speak other wires too append their mark.
+            self.close(true);
+        } else {
+            let mut mended = String::new();
+            match json::read(frame.data, &mut mended) {
+                Ok((chunk, data)) => {
+                    self.chunk(chunk, data);
+                }
+                Err(error) => self.out.push_back(Err(self.failing.unreadable(frame.data, &error))),
+            }
+        }
+    }
+
+    fn broken(&mut self, error: Error) {
+        self.out.push_back(Err(self.failing.sign(error)));
+    }
+
+    fn end(&mut self) {
+        self.close(false);
+    }
+
+    fn out(&mut self) -> &mut VecDeque<Result<Delta>> {
+        &mut self.out
+    }
+
+    fn has_finish(&self) -> bool {
+        self.raw_finish.is_some() || self.blocked || self.ended
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended
+    }
+}
+
 impl Reply {
     fn new(failing: Failing) -> Self {
         Self {
@@ -153,26 +133,6 @@ impl Reply {
             raw_finish: None,
             blocked: false,
             ended: false,
-        }
-    }
-
-    fn frame(&mut self, frame: Frame<'_>) {
-        if self.ended {
-            return;
-        }
-        if frame.whole {
-            self.whole(frame.data);
-        } else if frame.data == b"[DONE]" {
-            // Gateways that speak other wires too append their mark.
-            self.end(true);
-        } else {
-            let mut mended = String::new();
-            match json::read(frame.data, &mut mended) {
-                Ok((chunk, data)) => {
-                    self.chunk(chunk, data);
-                }
-                Err(error) => self.out.push_back(Err(self.failing.unreadable(frame.data, &error))),
-            }
         }
     }
 
@@ -192,7 +152,7 @@ impl Reply {
             Err(error) => self.out.push_back(Err(self.failing.unreadable(body, &error))),
         }
         if answered {
-            self.end(true);
+            self.close(true);
         } else if self.out.iter().skip(before).all(Result::is_ok) {
             let failure = Failure::from_body(body);
             if failure.message.is_empty() {
@@ -290,16 +250,12 @@ impl Reply {
         }
     }
 
-    fn broken(&mut self, error: Error) {
-        self.out.push_back(Err(self.failing.sign(error)));
-    }
-
     fn failed(&mut self, failure: &Failure) {
         self.out.push_back(Err(self.failing.refused(failure, None)));
     }
 
     /// The end of the reply. `marked` says that it was complete: a whole body, or one with a mark at its end.
-    fn end(&mut self, marked: bool) {
+    fn close(&mut self, marked: bool) {
         if self.ended {
             return;
         }

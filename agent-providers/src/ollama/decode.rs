@@ -18,27 +18,25 @@ use crate::{
     framing::{Frame, Framing},
     http::{Failing, Failure},
     json::{self, Text},
-    stream::Decode,
+    stream::{Reading, decoder},
 };
 
-/// Decodes one reply.
-///
-/// Memory: the line being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
-/// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
-///
-/// ```
-/// use entourage_core::provider::Delta;
-/// use entourage_providers::ollama::Decoder;
-///
-/// let mut decoder = Decoder::new();
-/// decoder.push(b"{\"message\":{\"role\":\"assistant\",\"content\":\"Hel");
-/// decoder.push(b"lo\"},\"done\":false}\n");
-/// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
-/// ```
-#[derive(Debug)]
-pub struct Decoder {
-    framing: Framing,
-    reply: Reply,
+decoder! {
+    /// Decodes one reply.
+    ///
+    /// Memory: the line being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
+    /// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+    ///
+    /// ```
+    /// use entourage_core::provider::Delta;
+    /// use entourage_providers::ollama::Decoder;
+    ///
+    /// let mut decoder = Decoder::new();
+    /// decoder.push(b"{\"message\":{\"role\":\"assistant\",\"content\":\"Hel");
+    /// decoder.push(b"lo\"},\"done\":false}\n");
+    /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
+    /// ```
+    Decoder(Reply)
 }
 
 impl Default for Decoder {
@@ -55,70 +53,7 @@ impl Decoder {
     }
 
     pub(crate) fn reporting(failing: Failing) -> Self {
-        Self { framing: Framing::lines_or_body(), reply: Reply::new(failing) }
-    }
-
-    /// Takes in the next bytes, cut anywhere.
-    pub fn push(&mut self, bytes: &[u8]) {
-        let reply = &mut self.reply;
-        if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
-            self.reply.broken(error);
-        }
-    }
-
-    /// The bytes have ended. Without a line that says `done`, no [`Delta::Finish`] is made up: the reply was cut off.
-    pub fn finish(&mut self) {
-        let reply = &mut self.reply;
-        if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
-            self.reply.broken(error);
-        }
-        self.reply.check_answered();
-    }
-
-    /// The next delta, or the next error; `None` until more bytes come.
-    pub fn pop(&mut self) -> Option<Result<Delta>> {
-        self.reply.out.pop_front()
-    }
-
-    /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports, without
-    /// what only the connection knows.
-    #[must_use]
-    pub fn refusal(status: u16, body: &[u8]) -> Error {
-        Failing::default().refused(&Failure::from_body(body), Some(status))
-    }
-
-    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
-    #[must_use]
-    pub fn has_finish(&self) -> bool {
-        self.reply.ended
-    }
-
-    /// Whether the reply is complete; what comes after is not read.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.reply.ended
-    }
-}
-
-impl Decode for Decoder {
-    fn push(&mut self, bytes: &[u8]) {
-        self.push(bytes);
-    }
-
-    fn finish(&mut self) {
-        self.finish();
-    }
-
-    fn pop(&mut self) -> Option<Result<Delta>> {
-        self.pop()
-    }
-
-    fn has_finish(&self) -> bool {
-        self.has_finish()
-    }
-
-    fn is_done(&self) -> bool {
-        self.is_done()
+        Self::reading(Reply::new(failing))
     }
 }
 
@@ -136,18 +71,9 @@ struct Reply {
     ended: bool,
 }
 
-impl Reply {
-    fn new(failing: Failing) -> Self {
-        Self {
-            failing,
-            out: VecDeque::new(),
-            usage: Usage::default(),
-            model: None,
-            calls: 0,
-            read: false,
-            answered: false,
-            ended: false,
-        }
+impl Reading for Reply {
+    fn framing() -> Framing {
+        Framing::lines_or_body()
     }
 
     fn frame(&mut self, frame: Frame<'_>) {
@@ -162,6 +88,47 @@ impl Reply {
                 self.answered = true;
                 self.out.push_back(Err(self.failing.unreadable(frame.data, &error)));
             }
+        }
+    }
+
+    fn broken(&mut self, error: Error) {
+        self.answered = true;
+        self.out.push_back(Err(self.failing.sign(error)));
+    }
+
+    /// JSON that is not this wire's is no reply that was cut off.
+    fn end(&mut self) {
+        if self.read && !self.answered {
+            self.answered = true;
+            let text = "the model's service answered without a reply in it; check that the base URL is that of Ollama's own interface, without /v1";
+            self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
+        }
+    }
+
+    fn out(&mut self) -> &mut VecDeque<Result<Delta>> {
+        &mut self.out
+    }
+
+    fn has_finish(&self) -> bool {
+        self.ended
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended
+    }
+}
+
+impl Reply {
+    fn new(failing: Failing) -> Self {
+        Self {
+            failing,
+            out: VecDeque::new(),
+            usage: Usage::default(),
+            model: None,
+            calls: 0,
+            read: false,
+            answered: false,
+            ended: false,
         }
     }
 
@@ -187,7 +154,7 @@ impl Reply {
             self.out.push_back(Ok(Delta::Usage(Box::new(usage))));
         }
         if done {
-            self.end(line.done_reason.filled());
+            self.close(line.done_reason.filled());
         }
     }
 
@@ -227,21 +194,7 @@ impl Reply {
         }
     }
 
-    fn broken(&mut self, error: Error) {
-        self.answered = true;
-        self.out.push_back(Err(self.failing.sign(error)));
-    }
-
-    /// JSON that is not this wire's is no reply that was cut off.
-    fn check_answered(&mut self) {
-        if self.read && !self.answered {
-            self.answered = true;
-            let text = "the model's service answered without a reply in it; check that the base URL is that of Ollama's own interface, without /v1";
-            self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
-        }
-    }
-
-    fn end(&mut self, reason: Option<Cow<'_, str>>) {
+    fn close(&mut self, reason: Option<Cow<'_, str>>) {
         let called = self.calls > 0;
         let finish = match reason {
             Some(raw) => Finish::from_wire(finish_reason(&raw, called), raw),

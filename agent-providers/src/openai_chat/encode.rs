@@ -1,5 +1,7 @@
 //! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
 
+use std::borrow::Cow;
+
 use entourage_core::{
     message::{Content, Media, Part, Role},
     provider::{Output, PromptCache, Request, ToolChoice, Warning, WarningKind},
@@ -178,7 +180,7 @@ fn mark_for_cache(
     dialect: Dialect,
     cache: PromptCache,
     instructions: &mut Vec<u8>,
-    messages: &mut [std::sync::Arc<[u8]>],
+    messages: &mut [Cow<'_, [u8]>],
     warnings: &mut Vec<Warning>,
     vendor: &str,
 ) {
@@ -194,7 +196,7 @@ fn mark_for_cache(
                 let Some(bytes) = messages.get_mut(place) else { continue };
                 let mut marked = bytes.to_vec();
                 message::mark(&mut marked, cache);
-                *bytes = marked.into();
+                *bytes = Cow::Owned(marked);
             }
         }
     }

@@ -23,12 +23,17 @@ const FIELD: &str = "field";
 const SHOWN: [&str; 2] = ["text", "summary"];
 const SEALED: [&str; 2] = ["signature", "data"];
 
+/// Bytes of such reasoning that are kept of one detail; what comes beyond is left out.
+const MAX_SHOWN: usize = 8 << 20;
+
 /// Reasoning that has begun and not ended.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     field: Option<&'static str>,
     /// The detail that is being streamed, without what it says.
     detail: Option<Map<String, Value>>,
+    /// What its pieces show that came in no field of its own: no reader sees it, but it goes back with the seal.
+    shown: [String; 2],
 }
 
 impl Open {
@@ -40,7 +45,7 @@ impl Open {
     /// A detail came, or a piece of one.
     pub(super) fn detail(&mut self, detail: &Raw<'_>, out: &mut VecDeque<Result<Delta>>) {
         let Some(Value::Object(mut detail)) = detail.value() else { return };
-        SHOWN.iter().for_each(|key| drop(detail.remove(*key)));
+        let shown = SHOWN.map(|key| detail.remove(key));
         let sealed = SEALED.map(|key| detail.remove(key));
         let sealed = sealed.into_iter().flatten().find_map(|value| match value {
             Value::String(text) => Some(text).filter(|text| !text.is_empty()),
@@ -49,9 +54,17 @@ impl Open {
         if self.detail.as_ref().is_some_and(|open| !same(open, &detail)) {
             self.close(out);
         }
+        if self.field.is_none() {
+            for (kept, text) in self.shown.iter_mut().zip(&shown) {
+                let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
+                if kept.len().saturating_add(text.len()) <= MAX_SHOWN {
+                    kept.push_str(text);
+                }
+            }
+        }
         match sealed {
             Some(sealed) => {
-                *self = Self::default();
+                put_shown(&mut detail, std::mem::take(self).shown);
                 out.push_back(Ok(signed(sealed, Value::Object(detail))));
             }
             None => {
@@ -62,14 +75,24 @@ impl Open {
 
     /// Something else begins, or the reply ends: the reasoning so far gets its note.
     pub(super) fn close(&mut self, out: &mut VecDeque<Result<Delta>>) {
-        let Self { field, detail } = std::mem::take(self);
+        let Self { field, detail, shown } = std::mem::take(self);
         let item = match (detail, field) {
-            (Some(detail), Some(_)) => Value::Object(detail),
+            // A detail that said nothing.
+            (Some(_), None) if shown.iter().all(String::is_empty) => return,
+            (Some(mut detail), _) => {
+                put_shown(&mut detail, shown);
+                Value::Object(detail)
+            }
             (None, Some(field)) => json!({ FIELD: field }),
-            // A detail that said nothing that anybody was shown.
-            (_, None) => return,
+            (None, None) => return,
         };
         out.push_back(Ok(signed(String::new(), item)));
+    }
+}
+
+fn put_shown(detail: &mut Map<String, Value>, shown: [String; 2]) {
+    for (key, text) in SHOWN.into_iter().zip(shown).filter(|(_, text)| !text.is_empty()) {
+        detail.insert(key.to_owned(), text.into());
     }
 }
 
@@ -141,7 +164,9 @@ fn whole(item: &Map<String, Value>, text: &str, data: &str) -> Value {
         _ => ("text", "signature"),
     };
     if !shown.is_empty() {
-        detail.insert(shown.to_owned(), text.into());
+        let kept = detail.get(shown).and_then(Value::as_str).unwrap_or_default();
+        let all = format!("{kept}{text}");
+        detail.insert(shown.to_owned(), all.into());
     }
     if !data.is_empty() {
         detail.insert(sealed.to_owned(), data.into());

@@ -39,7 +39,7 @@ impl Variant {
     }
 
     /// The items for one message, joined by commas; empty when nothing of it can be said on this wire.
-    pub(super) fn items(self, message: &Message) -> std::sync::Arc<[u8]> {
+    pub(super) fn items(self, message: &Message) -> std::borrow::Cow<'_, [u8]> {
         message.encoded(self.key(), |message| {
             let mut items = List::default();
             match message.role() {

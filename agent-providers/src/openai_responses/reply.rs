@@ -14,9 +14,10 @@ use super::{
     wire::{Event, Response},
 };
 use crate::{
-    framing::Frame,
+    framing::{Frame, Framing},
     http::{Failing, Failure},
     json::{self, Count, Raw},
+    stream::Reading,
 };
 
 /// What is known of the reply so far.
@@ -31,39 +32,12 @@ pub(super) struct Reply {
     ended: bool,
 }
 
-impl Reply {
-    pub(super) fn new(failing: Failing) -> Self {
-        Self {
-            failing,
-            out: VecDeque::new(),
-            items: Items::default(),
-            usage: Usage::default(),
-            id: None,
-            model: None,
-            ended: false,
-        }
+impl Reading for Reply {
+    fn framing() -> Framing {
+        Framing::events_or_body()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Result<Delta>> {
-        self.out.pop_front()
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    pub(super) fn broken(&mut self, error: Error) {
-        self.out.push_back(Err(self.failing.sign(error)));
-    }
-
-    /// The bytes ended before the reply did: what waits for its name is handed out.
-    pub(super) fn cut_off(&mut self) {
-        if !self.ended {
-            self.items.give_up(&mut self.out);
-        }
-    }
-
-    pub(super) fn frame(&mut self, frame: Frame<'_>) {
+    fn frame(&mut self, frame: Frame<'_>) {
         if self.ended {
             return;
         }
@@ -76,6 +50,43 @@ impl Reply {
             self.failed(&Failure::from_body(frame.data));
         } else {
             self.event_text(frame.data);
+        }
+    }
+
+    fn broken(&mut self, error: Error) {
+        self.out.push_back(Err(self.failing.sign(error)));
+    }
+
+    /// The bytes ended before the reply did: what waits for its name is handed out.
+    fn end(&mut self) {
+        if !self.ended {
+            self.items.give_up(&mut self.out);
+        }
+    }
+
+    fn out(&mut self) -> &mut VecDeque<Result<Delta>> {
+        &mut self.out
+    }
+
+    fn has_finish(&self) -> bool {
+        self.ended
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended
+    }
+}
+
+impl Reply {
+    pub(super) fn new(failing: Failing) -> Self {
+        Self {
+            failing,
+            out: VecDeque::new(),
+            items: Items::default(),
+            usage: Usage::default(),
+            id: None,
+            model: None,
+            ended: false,
         }
     }
 
@@ -183,7 +194,7 @@ impl Reply {
             self.broken(error);
         }
         let reason = response.incomplete_details.0.unwrap_or_default();
-        self.end(&status, reason.reason.as_str());
+        self.close(&status, reason.reason.as_str());
     }
 
     /// Takes from the final output what the stream did not say.
@@ -240,7 +251,7 @@ impl Reply {
         self.out.push_back(Ok(Delta::finish(reason)));
     }
 
-    fn end(&mut self, status: &str, why: &str) {
+    fn close(&mut self, status: &str, why: &str) {
         self.items.give_up(&mut self.out);
         let reason = match (status, why) {
             ("completed" | "", _) if self.items.has_calls() => FinishReason::ToolCalls,

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     recordings::{Interaction, Sequence},
     said::{Item, Piece, Said, Who, read},
-    tolerances::{self, Turn},
+    tolerances::{self, Case, Turn},
     wires::{Reply, Wire},
 };
 
@@ -51,7 +51,8 @@ impl Tally {
             }
             self.compared += 1;
             self.results += theirs.results.len();
-            match tolerances::reconcile(&ours, &theirs) {
+            let case = Case { wire: next.wire, body: std::str::from_utf8(&asked.body).unwrap() };
+            match tolerances::reconcile(case, &ours, &theirs) {
                 Ok(needed) => {
                     needed.into_iter().for_each(|rule| *self.tolerated.entry(rule).or_default() += 1)
                 }

@@ -1,6 +1,6 @@
 //! What a request says, read from its JSON into one form for all wires, so that two ways to say a thing can be compared.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::wires::Wire;
 
@@ -86,7 +86,7 @@ fn plain(value: &Value) -> Value {
         Value::Array(all) => all.iter().map(plain).collect(),
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(key, value)| *key != "cache_control" && !value.is_null());
-            kept.map(|(key, value)| (key.clone(), plain(value))).collect::<serde_json::Map<_, _>>().into()
+            kept.map(|(key, value)| (key.clone(), plain(value))).collect::<Map<_, _>>().into()
         }
         other => other.clone(),
     }
@@ -287,9 +287,10 @@ fn gemini_part(part: &Value) -> Vec<Item> {
         let kept = plain(part);
         let fields = kept.as_object().into_iter().flatten();
         let fields = fields.filter(|(key, _)| !key.starts_with("thought"));
-        items.push(Item::Block(
-            fields.map(|(key, value)| (key.clone(), value.clone())).collect::<serde_json::Map<_, _>>().into(),
-        ));
+        let fields: Map<_, _> = fields.map(|(key, value)| (key.clone(), value.clone())).collect();
+        if !fields.is_empty() {
+            items.push(Item::Block(fields.into()));
+        }
     }
     items
 }

@@ -1,7 +1,7 @@
 //! A service's connection: HTTP/1.1 on a loopback listener, which gives one answer after the other.
 //!
-//! It keeps connections open between calls as services do, and tells who watches when a request came and when its
-//! caller went away. It knows no wire.
+//! It keeps connections open between calls and cases as services do, and tells who watches when a request came and when
+//! its caller went away. It knows no wire.
 
 use std::{
     collections::VecDeque,
@@ -45,6 +45,7 @@ pub(crate) enum Then {
 pub(crate) struct Server {
     /// Such as `http://127.0.0.1:40001`.
     pub(crate) address: String,
+    calls: Arc<Calls>,
     task: JoinHandle<()>,
 }
 
@@ -55,16 +56,18 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Answers requests with `answers`, in order. A request whose head does not have all of `wanted` is refused.
-    pub(crate) async fn start(
-        answers: Vec<Answer>,
-        wanted: &'static [&'static str],
-        watch: &Watch,
-    ) -> io::Result<Self> {
+    /// Refuses every request whose head does not have all of `wanted`, and what it has no answer for.
+    pub(crate) async fn start(wanted: &'static [&'static str]) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = format!("http://{}", listener.local_addr()?);
-        let calls = Calls { answers: Mutex::new(answers.into()), wanted, watch: watch.clone() };
-        Ok(Self { address, task: tokio::spawn(listen(listener, Arc::new(calls))) })
+        let calls = Arc::new(Calls { play: Mutex::default(), wanted });
+        let task = tokio::spawn(listen(listener, Arc::clone(&calls)));
+        Ok(Self { address, calls, task })
+    }
+
+    /// Answers the next requests with `answers`, in order, and tells `watch` of them.
+    pub(crate) fn play(&self, answers: Vec<Answer>, watch: &Watch) {
+        *self.calls.play.lock().unwrap() = Play { answers: answers.into(), watch: watch.clone() };
     }
 }
 
@@ -77,9 +80,15 @@ async fn listen(listener: TcpListener, calls: Arc<Calls>) {
     }
 }
 
+#[derive(Debug)]
 struct Calls {
-    answers: Mutex<VecDeque<Answer>>,
+    play: Mutex<Play>,
     wanted: &'static [&'static str],
+}
+
+#[derive(Debug, Default)]
+struct Play {
+    answers: VecDeque<Answer>,
     watch: Watch,
 }
 
@@ -87,23 +96,27 @@ impl Calls {
     async fn serve(&self, mut connection: TcpStream) {
         connection.set_nodelay(true).ok();
         while let Some(head) = read_request(&mut connection).await {
-            let answer = self.answer(&head);
-            self.watch.saw_request();
+            let (answer, watch) = self.answer(&head);
+            watch.saw_request();
             match give(&mut connection, answer).await {
                 Ok(Next::Request) => {}
                 Ok(Next::End) => return,
-                Ok(Next::CallerLeft) | Err(_) => return self.watch.saw_close(),
+                Ok(Next::CallerLeft) | Err(_) => return watch.saw_close(),
             }
         }
     }
 
-    fn answer(&self, head: &str) -> Answer {
+    fn answer(&self, head: &str) -> (Answer, Watch) {
         let refuse = |body: String| Answer::Refusal { status: 418, headers: Vec::new(), body };
-        if let Some(missing) = self.wanted.iter().find(|line| !head.contains(*line)) {
-            return refuse(format!("`{missing}` is not in the request"));
-        }
-        let next = self.answers.lock().unwrap().pop_front();
-        next.unwrap_or_else(|| refuse("the scenario has no reply for this call".to_owned()))
+        let mut play = self.play.lock().unwrap();
+        let answer = match self.wanted.iter().find(|line| !head.contains(*line)) {
+            Some(missing) => refuse(format!("`{missing}` is not in the request")),
+            None => {
+                let next = play.answers.pop_front();
+                next.unwrap_or_else(|| refuse("the scenario has no reply for this call".to_owned()))
+            }
+        };
+        (answer, play.watch.clone())
     }
 }
 
@@ -143,8 +156,10 @@ async fn give(connection: &mut TcpStream, answer: Answer) -> io::Result<Next> {
             Ok(Next::Request)
         }
         Answer::Stream { content_type, pieces, then } => {
+            // Without the word of it, the caller would race its next request against the end of the connection.
+            let close = if then == Then::Closes { "Connection: close\r\n" } else { "" };
             let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
+                "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{close}Transfer-Encoding: chunked\r\n\r\n"
             );
             connection.write_all(head.as_bytes()).await?;
             for piece in pieces {

@@ -1,6 +1,6 @@
 //! What it takes to play a service's part on a wire, and what the wires' spellings share.
 
-use std::sync::Arc;
+use std::{marker::PhantomData, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -9,6 +9,7 @@ use entourage_core::{
     testkit::stream::{Ending, Failure, Manifest, Reply, Say, Scenario, Stage, Subject, Watch},
 };
 use serde_json::{Number, Value};
+use tokio::sync::OnceCell;
 
 use crate::server::{Answer, Server, Then};
 
@@ -41,22 +42,31 @@ pub(crate) trait Spelling: Send + Sync + 'static {
     fn streamed(says: &[Say], ending: &Ending) -> Result<Vec<String>>;
 }
 
-/// A wire as a subject of the suite.
+/// A wire as a subject of the suite. All cases have the same provider: setting up its TLS takes longer than a case.
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
-    spelling: std::marker::PhantomData<S>,
+    spelling: PhantomData<S>,
     cut: Then,
+    service: OnceCell<(Server, Arc<dyn Provider>)>,
 }
 
 impl<S: Spelling> Wire<S> {
     /// A service whose connection breaks when a reply is cut off.
     pub(crate) fn new() -> Self {
-        Self { spelling: std::marker::PhantomData, cut: Then::Breaks }
+        Self { spelling: PhantomData, cut: Then::Breaks, service: OnceCell::new() }
     }
 
     /// A service behind a proxy: HTTP's body ends well when a reply is cut off.
     pub(crate) fn behind_a_proxy() -> Self {
         Self { cut: Then::Closes, ..Self::new() }
+    }
+
+    async fn start() -> Result<(Server, Arc<dyn Provider>)> {
+        let server = Server::start(S::WANTED).await;
+        let server =
+            server.map_err(|error| Error::new(ErrorKind::Transport, "no loopback").caused_by(error))?;
+        let provider = S::provider(&server.address)?;
+        Ok((server, provider))
     }
 
     fn answer(&self, reply: &Reply, piece: Option<usize>) -> Result<Answer> {
@@ -100,12 +110,10 @@ impl<S: Spelling> Subject for Wire<S> {
     async fn play(&self, scenario: &Scenario) -> Result<Stage> {
         let answers =
             scenario.replies.iter().map(|reply| self.answer(reply, scenario.piece)).collect::<Result<_>>()?;
+        let (server, provider) = self.service.get_or_try_init(Self::start).await?;
         let watch = Watch::new();
-        let server = Server::start(answers, S::WANTED, &watch).await;
-        let server =
-            server.map_err(|error| Error::new(ErrorKind::Transport, "no loopback").caused_by(error))?;
-        let provider = S::provider(&server.address)?;
-        Ok(Stage::new(provider).watched(&watch).with_secret(KEY).keeping(server))
+        server.play(answers, &watch);
+        Ok(Stage::new(Arc::clone(provider)).watched(&watch).with_secret(KEY))
     }
 }
 

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    message::{Message, Role},
-    provider::Request,
+    message::{Content, Media, Message, Part, Role},
+    provider::{Request, Warning, WarningKind},
 };
+
+use crate::media::describe;
 
 /// The new messages with their places, newest first.
 pub(crate) fn messages(request: &Request) -> impl Iterator<Item = (usize, &Arc<Message>)> {
@@ -16,6 +18,35 @@ pub(crate) fn messages(request: &Request) -> impl Iterator<Item = (usize, &Arc<M
     places
         .map_while(|place| Some((place, request.messages.get(place)?)))
         .take_while(|(_, message)| message.role() != Role::Assistant)
+}
+
+/// Warns of each new file for which there is a note instead.
+pub(crate) fn warn_of_files(
+    request: &Request,
+    note: impl Fn(&Media) -> Option<String>,
+    warnings: &mut Vec<Warning>,
+) {
+    let mut new: Vec<_> = messages(request).map(|(_, message)| message).collect();
+    new.reverse();
+    for file in new.into_iter().flat_map(|message| files(message)) {
+        if let Some(note) = note(file) {
+            warnings.push(Warning::new(WarningKind::Media, describe(file), note));
+        }
+    }
+}
+
+/// The files in a message, those in results of tools among them.
+fn files(message: &Message) -> impl Iterator<Item = &Media> {
+    let own = message.parts().iter().filter_map(|part| match part {
+        Part::Media(file) => Some(file),
+        _ => None,
+    });
+    let returned =
+        message.tool_results().flat_map(|result| &result.content).filter_map(|content| match content {
+            Content::Media(file) => Some(file),
+            _ => None,
+        });
+    own.chain(returned)
 }
 
 /// Whether only system messages come before the one at `place`. Meant for new messages of the system: there are few.

@@ -4,7 +4,7 @@
 //! cache marks and the brackets that close it, a request is a byte prefix of the next one.
 
 use entourage_core::{
-    message::{Content, Media, Message, Part, Role},
+    message::Role,
     provider::{PromptCache, Request, Warning, WarningKind},
 };
 use serde_json::Value;
@@ -18,7 +18,6 @@ use super::{
 use crate::{
     body::{Body, put},
     fresh,
-    media::describe,
     service::Encoded,
 };
 
@@ -200,38 +199,16 @@ fn mark(json: &mut Vec<u8>, cache: PromptCache) {
 /// Warns of what is left out of the messages that are new since the last reply, and of the tools' schemas before the
 /// first one.
 fn news(request: &Request, leading: usize, sight: Sight, warnings: &mut Vec<Warning>) {
-    let mut new = 0_usize;
-    for (place, message) in fresh::messages(request) {
-        new = new.saturating_add(1);
-        if place >= leading {
-            about(message, sight, warnings);
-        }
-    }
-    if new == request.messages.len() {
-        tools::warnings(&request.tools, request.params.strict_tools == Some(true), warnings);
-    }
-}
-
-fn about(message: &Message, sight: Sight, warnings: &mut Vec<Warning>) {
-    if message.role() == Role::System {
+    let new = fresh::messages(request).count();
+    let late = fresh::messages(request)
+        .filter(|(place, message)| *place >= leading && message.role() == Role::System);
+    for _ in late {
         let text =
             "the service takes system messages at the start only; a later one is shown as text of the user";
         warnings.push(Warning::new(WarningKind::History, "system", text));
     }
-    let mut look = |file: &Media| {
-        if let Err(note) = media::block(file, sight) {
-            warnings.push(Warning::new(WarningKind::Media, describe(file), note));
-        }
-    };
-    for part in message.parts() {
-        match part {
-            Part::Media(file) => look(file),
-            Part::ToolResult(result) => result.content.iter().for_each(|content| {
-                if let Content::Media(file) = content {
-                    look(file);
-                }
-            }),
-            _ => {}
-        }
+    fresh::warn_of_files(request, |file| media::block(file, sight).err(), warnings);
+    if new == request.messages.len() {
+        tools::warnings(&request.tools, request.params.strict_tools == Some(true), warnings);
     }
 }

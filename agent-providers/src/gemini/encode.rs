@@ -1,7 +1,7 @@
 //! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
 
 use entourage_core::{
-    message::{Content, Media, Part, Role},
+    message::Role,
     provider::{Request, ToolChoice, Warning, WarningKind},
     tool::ToolSpec,
 };
@@ -162,28 +162,9 @@ fn all_tools(ours: &[u8], extra: Option<&Value>) -> Option<Vec<u8>> {
 
 /// What of the new messages was left out or said otherwise.
 fn about_messages(request: &Request, mode: Mode, warnings: &mut Vec<Warning>) {
-    let mut left_out = |file: &Media| {
-        if let Err(note) = media::part(file, mode) {
-            warnings.push(Warning::new(WarningKind::Media, file.mime.as_str(), note));
-        }
-    };
-    let mut late_system = false;
-    for (place, message) in fresh::messages(request) {
-        late_system |= message.role() == Role::System && !fresh::leads(request, place);
-        for part in message.parts() {
-            match part {
-                Part::Media(file) => left_out(file),
-                Part::ToolResult(result) => {
-                    result.content.iter().for_each(|content| {
-                        if let Content::Media(file) = content {
-                            left_out(file);
-                        }
-                    });
-                }
-                _ => {}
-            }
-        }
-    }
+    fresh::warn_of_files(request, |file| media::part(file, mode).err(), warnings);
+    let late_system = fresh::messages(request)
+        .any(|(place, message)| message.role() == Role::System && !fresh::leads(request, place));
     if late_system {
         let text =
             "the service takes system text before the conversation only; later text was said as the user's";

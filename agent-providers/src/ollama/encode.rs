@@ -1,8 +1,7 @@
 //! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
 
 use entourage_core::{
-    message::{Content, Media, Part},
-    provider::{Request, ToolChoice, Warning, WarningKind},
+    provider::{Request, ToolChoice},
     tool::ToolSpec,
 };
 use serde::Serialize;
@@ -94,26 +93,6 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8]) -> Encoded {
         body.raw("tools", tools);
     }
     body.array("messages", std::iter::once(&*instructions).chain(messages.iter().map(|bytes| &**bytes)));
-    about_media(request, vision, &mut warnings);
+    fresh::warn_of_files(request, |file| image(file, vision).err(), &mut warnings);
     Encoded { body: body.finish(), warnings }
-}
-
-/// Which files of the new messages are not shown.
-fn about_media(request: &Request, vision: bool, warnings: &mut Vec<Warning>) {
-    let mut check = |file: &Media| {
-        if let Err(note) = image(file, vision) {
-            warnings.push(Warning::new(WarningKind::Media, file.mime.as_str(), note));
-        }
-    };
-    for part in fresh::messages(request).flat_map(|(_, message)| message.parts()) {
-        match part {
-            Part::Media(file) => check(file),
-            Part::ToolResult(result) => result.content.iter().for_each(|content| {
-                if let Content::Media(file) = content {
-                    check(file);
-                }
-            }),
-            _ => {}
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use entourage_core::{
-    message::{Content, Media, Part, Role},
+    message::Role,
     provider::{Output, PromptCache, Request, ToolChoice, Warning, WarningKind},
     tool::ToolSpec,
 };
@@ -205,24 +205,7 @@ fn mark_for_cache(
 /// Warns of what is left out of the messages that are new since the last reply, and of the tools' schemas before the
 /// first one.
 fn news(request: &Request, dialect: Dialect, sight: Sight, warnings: &mut Vec<Warning>, vendor: &str) {
-    let mut file = |media: &Media| {
-        if let Err(note) = sight.part(media) {
-            warnings.push(Warning::new(WarningKind::Media, media.mime.as_str(), note));
-        }
-    };
-    for (_, message) in fresh::messages(request) {
-        for part in message.parts() {
-            match part {
-                Part::Media(media) => file(media),
-                Part::ToolResult(result) => result.content.iter().for_each(|content| {
-                    if let Content::Media(media) = content {
-                        file(media);
-                    }
-                }),
-                _ => {}
-            }
-        }
-    }
+    fresh::warn_of_files(request, |file| sight.part(file).err(), warnings);
     let strict = request.params.strict_tools == Some(true) && !request.tools.is_empty();
     if strict && !dialect.strict_tools {
         warnings.push(params::unknown(WarningKind::Tool, "strict_tools", vendor));

@@ -165,7 +165,7 @@ fn whole(item: &Map<String, Value>, text: &str, data: &str) -> Value {
     };
     if !shown.is_empty() {
         let kept = detail.get(shown).and_then(Value::as_str).unwrap_or_default();
-        let all = format!("{kept}{text}");
+        let all = if text.starts_with(kept) { text.to_owned() } else { format!("{kept}{text}") };
         detail.insert(shown.to_owned(), all.into());
     }
     if !data.is_empty() {

@@ -1,18 +1,15 @@
 //! A request as this wire's JSON: settings, tools, instructions, and then the items that its messages kept.
 
 use entourage_core::{
-    message::{Content, Media, Message, Part},
     provider::{Request, Warning, WarningKind},
     tool::ToolSpec,
 };
 use serde_json::{Value, json};
 
-use super::{input::Variant, media::Shows, params::Settings};
+use super::{input::Variant, params::Settings};
 use crate::{
     body::{Body, put},
-    fresh,
-    media::describe,
-    schema,
+    fresh, schema,
     service::Encoded,
 };
 
@@ -71,7 +68,7 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
         body.field("instructions", &*request.instructions);
     }
     body.array("input", items.iter());
-    files_left_out(request, variant.shows, &mut warnings);
+    fresh::warn_of_files(request, |file| variant.shows.checked(file).err(), &mut warnings);
     Encoded { body: body.finish(), warnings }
 }
 
@@ -103,27 +100,4 @@ fn unenforced(request: &Request, warnings: &mut Vec<Warning>) {
             warnings.push(Warning::new(WarningKind::Schema, tool.name(), text));
         }
     }
-}
-
-/// Warns of files that are new in this request and were left out.
-fn files_left_out(request: &Request, shows: Shows, warnings: &mut Vec<Warning>) {
-    let fresh: Vec<_> = fresh::messages(request).map(|(_, message)| message).collect();
-    for media in fresh.iter().rev().flat_map(|message| files(message)) {
-        if let Err(note) = shows.checked(media) {
-            warnings.push(Warning::new(WarningKind::Media, describe(media), note));
-        }
-    }
-}
-
-fn files(message: &Message) -> impl Iterator<Item = &Media> {
-    let own = message.parts().iter().filter_map(|part| match part {
-        Part::Media(media) => Some(media),
-        _ => None,
-    });
-    let returned =
-        message.tool_results().flat_map(|result| &result.content).filter_map(|content| match content {
-            Content::Media(media) => Some(media),
-            _ => None,
-        });
-    own.chain(returned)
 }

@@ -17,27 +17,23 @@ const SHREDS: usize = 8;
 /// Tries the cuts of `body`: how many there were, and the first that gave something else than `whole`.
 pub(crate) fn try_all(wire: Wire, body: &[u8], whole: &Reply) -> (usize, Option<String>) {
     let mut seeded = Seeded(body.len() as u64);
-    let ones = body.chunks(1).collect();
-    let rest = if body.len() <= SHORT {
-        (0..=body.len()).map(|place| at(body, &mut [place])).collect()
+    let mut cuts: Vec<Vec<&[u8]>> = vec![body.chunks(1).collect()];
+    if body.len() <= SHORT {
+        cuts.extend((0..=body.len()).map(|place| at(body, &mut [place])));
     } else {
         let together = (PLACES * body.len()).div_ceil(WORK).min(PLACES / 10);
-        let attempts = (0..PLACES.div_ceil(together)).map(|_| {
+        for _ in 0..PLACES.div_ceil(together) {
             let mut places: Vec<_> = (0..together).map(|_| seeded.below(body.len())).collect();
-            at(body, &mut places)
-        });
-        attempts.collect::<Vec<_>>()
-    };
-    let shreds: Vec<_> = (0..SHREDS).map(|_| seeded.pieces(body)).collect();
-    let mut tried = 0;
-    for pieces in std::iter::once(ones).chain(rest).chain(shreds) {
-        tried += pieces.len().saturating_sub(1).clamp(1, PLACES);
-        if wire.decode(pieces.iter().copied()) != *whole {
-            let ends: Vec<_> = pieces.iter().take(12).map(|piece| piece.len()).collect();
-            return (tried, Some(format!("into {} pieces of {ends:?} … bytes", pieces.len())));
+            cuts.push(at(body, &mut places));
         }
     }
-    (tried, None)
+    cuts.extend((0..SHREDS).map(|_| seeded.pieces(body)));
+    let differs = cuts.iter().find(|pieces| wire.decode(pieces.iter().copied()) != *whole);
+    let shown = differs.map(|pieces| {
+        let sizes: Vec<_> = pieces.iter().take(12).map(|piece| piece.len()).collect();
+        format!("into {} pieces of {sizes:?} … bytes", pieces.len())
+    });
+    (cuts.len(), shown)
 }
 
 /// `body` cut at `places`.

@@ -11,7 +11,6 @@ use crate::wires::Wire;
 
 pub(crate) struct Sequence {
     pub(crate) id: String,
-    pub(crate) protocol: String,
     pub(crate) interactions: Vec<Interaction>,
 }
 
@@ -30,10 +29,12 @@ pub(crate) fn folder() -> PathBuf {
     std::env::var_os("CASSETTES_DIR").map_or(beside, PathBuf::from)
 }
 
-/// Where the results go.
-pub(crate) fn results() -> PathBuf {
+/// Writes the lines for `compare_cassettes.py` to the file named by `CASSETTES_OUT`, else `target/cassettes.jsonl`.
+pub(crate) fn write_results(lines: &str) {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cassettes.jsonl");
-    std::env::var_os("CASSETTES_OUT").map_or(beside, PathBuf::from)
+    let file = std::env::var_os("CASSETTES_OUT").map_or(beside, PathBuf::from);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, lines).unwrap();
 }
 
 /// All sequences below `folder`, in the order of their names; `None` when there is no such folder.
@@ -76,5 +77,5 @@ fn sequence(file: &Path) -> Sequence {
         }
     });
     let interactions = interactions.collect();
-    Sequence { id: word(&value["id"]), protocol, interactions }
+    Sequence { id: word(&value["id"]), interactions }
 }

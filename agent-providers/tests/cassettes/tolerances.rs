@@ -55,6 +55,7 @@ pub(crate) const TOLERANCES: &[Tolerance] = &[
     rule("sealed reasoning left out", 2, sealed_left_out),
     rule("shown reasoning left out", 1, shown_left_out),
     rule("other base64", 14, other_base64),
+    rule("last signature on the text before", 1, last_signature),
     rule("text beside calls left out", 1, text_left_out),
     rule("pieces of a stream lost", 3, pieces_lost),
     rule("other quotation marks and dashes", 5, other_quotes),
@@ -144,6 +145,17 @@ fn other_base64(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for item in ours.reply.iter_mut().chain(&mut theirs.reply) {
         if let Item::Reasoning { proof, .. } = item {
             *proof = proof.replace('-', "+").replace('_', "/");
+        }
+    }
+}
+
+/// Some put a signature that came last, on an empty part, on the text before it. We send it back where it was.
+fn last_signature(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
+    for turn in [ours, theirs] {
+        if let [.., text @ Item::Text(_), signature] = turn.reply.as_mut_slice()
+            && is_reasoning(signature)
+        {
+            std::mem::swap(text, signature);
         }
     }
 }

@@ -22,11 +22,13 @@ async fn main() -> Result<()> {
     let limits = BudgetLimits::none().with_money(Money::from_pico(500_000_000_000)).with_model_calls(10);
     let budget = Budget::new(limits);
     let cache = ResponseCache::new();
-    let fallback = Fallback::to([ModelChoice::new(here(&budget), Tier::Local)]);
+    // On this machine, where every call costs 0, which is not the same as unknown.
+    let (far, here, seconds) = (far(), here(), Duration::from_secs);
+    let local = here.model().with_profile(priced(Prices::flat_rate())).layer(budget.layer("here"));
+    let fallback = Fallback::to([ModelChoice::new(local, Tier::Local)]);
     let stats = fallback.stats();
 
     // From the inside out: the layer that is added last is asked first.
-    let (far, seconds) = (far(), Duration::from_secs);
     let model = far
         .model()
         .with_profile(priced(Prices::per_million_micros(3_000_000, 15_000_000)))
@@ -53,13 +55,16 @@ async fn main() -> Result<()> {
         println!("{}\n[{outcome}]\n", outcome.text);
     }
 
-    for (label, spend) in budget.report() {
-        println!("{label}: {} calls, {} tokens, {}", spend.model_calls, spend.tokens, spend.money);
-    }
     for model in stats.report().models {
-        println!("{}: {} of {} asked calls failed", model.provider, model.failures, model.calls);
+        println!("{}: {} of {} calls failed, after all retries", model.provider, model.failures, model.calls);
     }
-    println!("the cache answered {} calls; left of the budget: {:?}", cache.stats().hits, budget.remaining());
+    println!("cache: answered {} calls", cache.stats().hits);
+    // Nobody knows what an attempt that broke off has cost: here it counts as much as was set aside for it.
+    for (label, spend) in budget.report() {
+        println!("budget, {label}: {} requests, {} tokens, {}", spend.model_calls, spend.tokens, spend.money);
+    }
+    let left = budget.remaining();
+    println!("budget: {} requests left, {}", left.model_calls.unwrap_or(0), left.money.unwrap_or_default());
     Ok(())
 }
 
@@ -73,11 +78,9 @@ fn far() -> ScriptedProvider {
         .fail(ErrorKind::Overloaded, "no room; try again later")
 }
 
-/// A model on this machine: every call costs 0, which is not the same as unknown.
-fn here(budget: &Budget) -> Model {
+fn here() -> ScriptedProvider {
     let reply = Script::new().text("So does the moon.").usage(900, 100).finish(FinishReason::Stop);
-    let provider = ScriptedProvider::named("here").step(reply);
-    provider.model().with_profile(priced(Prices::flat_rate())).layer(budget.layer("here"))
+    ScriptedProvider::named("here").step(reply)
 }
 
 fn priced(prices: Prices) -> Profile {

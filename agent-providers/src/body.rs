@@ -4,7 +4,10 @@
 //! and joins them here. So the messages of a request are a byte prefix of the next one's, which is what prompt caches
 //! need, and a long conversation costs a copy of its bytes per call. Nothing here may know a wire's keys.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use entourage_core::tool::ToolSpec;
 use serde::Serialize;
@@ -20,6 +23,32 @@ pub(crate) fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 /// `number`, unless JSON has no way to write it.
 pub(crate) fn finite(number: Option<f64>) -> Option<f64> {
     number.filter(|number| number.is_finite())
+}
+
+/// The JSON of each item, joined by commas: what [`Body::array`] takes.
+pub(crate) fn items(items: impl IntoIterator<Item = impl Serialize>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for item in items {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        put(&mut out, &item);
+    }
+    out
+}
+
+/// Our tools and, after them, those that the caller's `extra` has: that is how a service's own tools are offered. Items
+/// joined by commas. A null in `extra` takes ours out.
+pub(crate) fn all_tools<'a>(ours: &'a [u8], extra: Option<&Value>) -> Cow<'a, [u8]> {
+    match extra.and_then(|extra| extra.get("tools")) {
+        Some(Value::Null) => Cow::Borrowed(b""),
+        Some(Value::Array(more)) if !more.is_empty() => {
+            let more = items(more);
+            let gap: &[u8] = if ours.is_empty() { b"" } else { b"," };
+            Cow::Owned([ours, gap, &more].concat())
+        }
+        _ => Cow::Borrowed(ours),
+    }
 }
 
 /// A JSON object on its way into bytes, field by field.

@@ -38,7 +38,7 @@ pub(crate) trait Wire: fmt::Debug + Send + Sync + Sized + 'static {
     /// Where a request goes.
     fn address(&self, request: &Request) -> Address;
 
-    /// The tools as JSON. They seldom change between calls, so their bytes are kept.
+    /// The tools as JSON items joined by commas. They seldom change between calls, so their bytes are kept.
     fn encode_tools(&self, tools: &[ToolSpec], strict: bool) -> Vec<u8>;
 
     /// The whole body, with what cannot be said in it. `tools` is what [`Wire::encode_tools`] gave; empty for none.

@@ -162,7 +162,8 @@ fn replies_are_sent_back_as_recorded_clients_did() {
 
 #[test]
 fn what_is_lost_or_changed_on_the_way_back_is_found() {
-    let call = |n: u8| Item::Call { id: format!("id{n}"), name: "look".to_owned(), arguments: json!({"n": n}) };
+    let call =
+        |n: u8| Item::Call { id: format!("id{n}"), name: "look".to_owned(), arguments: json!({"n": n}) };
     let result = |n: u8| Item::Result {
         id: format!("id{n}"),
         name: String::new(),
@@ -176,7 +177,7 @@ fn what_is_lost_or_changed_on_the_way_back_is_found() {
         results: vec![result(1), result(2)],
         after: String::new(),
     };
-    let case = Case { wire: wires::Wire::named("openai-chat", "openrouter"), body: "id1 id2" };
+    let case = Case { wire: wires::Wire::named("openai-chat", "openrouter"), body: r#""id1" "id2" "look""# };
     assert_eq!(reconcile(case, &sent, &sent), Ok(Vec::new()));
     let changes: [(&str, fn(&mut Turn)); 8] = [
         ("reasoning", |turn| drop(turn.reply.remove(0))),

@@ -7,7 +7,6 @@ use entourage_core::{
     message::Role,
     provider::{PromptCache, Request, Warning, WarningKind},
 };
-use serde_json::Value;
 
 use super::{
     media::{self, Sight},
@@ -16,7 +15,7 @@ use super::{
     thinking, tools,
 };
 use crate::{
-    body::{Body, put},
+    body::{Body, all_tools, put},
     fresh,
     service::Encoded,
 };
@@ -41,7 +40,7 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
     let claude = Claude::named(&request.model);
     let leading = request.messages.iter().take_while(|message| message.role() == Role::System).count();
     let sight = Sight::of(&request.profile);
-    let mut tools = all_tools(tools, params.extra.as_ref());
+    let mut tools = all_tools(tools, params.extra.as_ref()).into_owned();
     let mut system = system(request, leading);
     let mut turns = Turns::of(request, leading, sight);
     if let Some(cache) = params.cache {
@@ -75,18 +74,6 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
     body.array("messages", [turns.close()]);
     news(request, leading, sight, &mut warnings);
     Encoded { body: body.finish(), warnings }
-}
-
-/// The request's tools and those of `extra`, joined by commas.
-fn all_tools(tools: &[u8], extra: Option<&Value>) -> Vec<u8> {
-    let mut all = tools.to_vec();
-    for tool in extra.and_then(|extra| extra.get("tools")?.as_array()).into_iter().flatten() {
-        if !all.is_empty() {
-            all.push(b',');
-        }
-        put(&mut all, tool);
-    }
-    all
 }
 
 /// The system prompt: instructions and leading system messages, joined by commas.

@@ -8,7 +8,7 @@ use entourage_core::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{body::put, schema};
+use crate::{body::items, schema};
 
 /// What the service enforces in one request: tools, and properties that may be of several types.
 const MAX_STRICT: usize = 20;
@@ -24,11 +24,7 @@ struct Plan {
 
 /// The tools, joined by commas without brackets.
 pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (tool, plan) in tools.iter().zip(plans(tools, strict)) {
-        if !out.is_empty() {
-            out.push(b',');
-        }
+    items(tools.iter().zip(plans(tools, strict)).map(|(tool, plan)| {
         let mut fields = Map::new();
         fields.insert("name".to_owned(), json!(tool.name()));
         if !tool.description().is_empty() {
@@ -38,9 +34,8 @@ pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
         if plan.strict {
             fields.insert("strict".to_owned(), json!(true));
         }
-        put(&mut out, &fields);
-    }
-    out
+        fields
+    }))
 }
 
 /// What of the tools' schemas the service does not enforce or is not told.

@@ -14,7 +14,7 @@ use super::{
     params::setting,
 };
 use crate::{
-    body::{Body, put},
+    body::{Body, all_tools, items},
     fresh,
     schema::gemini,
     service::Encoded,
@@ -44,7 +44,7 @@ struct Declaration<'a> {
     parameters: Option<Value>,
 }
 
-/// The `tools` array. It seldom changes between calls, so the caller keeps it.
+/// The tools, as one item. They seldom change between calls, so the caller keeps them.
 pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
     let declarations: Vec<_> = tools
         .iter()
@@ -54,11 +54,7 @@ pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
             parameters: parameters(tool),
         })
         .collect();
-    let mut out = Vec::new();
-    if !declarations.is_empty() {
-        put(&mut out, &json!([{"functionDeclarations": declarations}]));
-    }
-    out
+    items((!declarations.is_empty()).then(|| json!({"functionDeclarations": declarations})))
 }
 
 /// The schema of the arguments; none where there are none, because the service refuses objects without properties.
@@ -93,8 +89,9 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], cloud: bool) ->
     body.optional("labels", params::labels(&request.params, cloud, &mut warnings));
     body.extra();
     tool_config(&mut body, request, &mut warnings);
-    if let Some(tools) = all_tools(tools, extra.and_then(|extra| extra.get("tools"))) {
-        body.raw("tools", &tools);
+    let tools = all_tools(tools, extra);
+    if !tools.is_empty() {
+        body.array("tools", [tools]);
     }
     body.optional("systemInstruction", content::system(request));
     body.array("contents", contents);
@@ -140,24 +137,6 @@ fn not_enforced(tools: &[ToolSpec], warnings: &mut Vec<Warning>) {
             warnings.push(Warning::new(WarningKind::Schema, tool.name(), text));
         }
     }
-}
-
-/// Ours, then those of `extra`; `None` when there are none, or `extra` takes them out.
-fn all_tools(ours: &[u8], extra: Option<&Value>) -> Option<Vec<u8>> {
-    let mut all = ours.to_vec();
-    match extra {
-        Some(Value::Null) => return None,
-        Some(Value::Array(more)) => {
-            for tool in more {
-                all.pop_if(|last| *last == b']');
-                all.push(if all.is_empty() { b'[' } else { b',' });
-                put(&mut all, tool);
-                all.push(b']');
-            }
-        }
-        _ => {}
-    }
-    (!all.is_empty()).then_some(all)
 }
 
 /// What of the new messages was left out or said otherwise.

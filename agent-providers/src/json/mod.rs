@@ -4,19 +4,21 @@
 //! borrowed from the bytes where they can be. Nothing here may know a wire or decide what a field means.
 //!
 //! A wire's structs derive `Deserialize` with `#[serde(default)]`, mark borrowing fields with `#[serde(borrow)]`, and
-//! are built of these types only.
+//! are built of these types only. Where chunks are small and many, they are declared with [`object!`] instead.
 
 mod money;
+mod object;
 mod scalar;
 mod tree;
 
 pub(crate) use money::Dollars;
+pub(crate) use object::{Fill, Into, Object, Whole, object};
 pub(crate) use scalar::{Arguments, Count, Flag, Text};
 pub(crate) use tree::{List, Maybe, Raw, RawList};
 
 use serde::{
     Deserialize,
-    de::{IgnoredAny, MapAccess, SeqAccess},
+    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess},
 };
 
 /// Reads one JSON text, and says which bytes it was read from: `data`, or `data` with broken UTF-8 replaced, for which
@@ -28,12 +30,33 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(
     data: &'a [u8],
     mended: &'a mut String,
 ) -> serde_json::Result<(T, &'a [u8])> {
-    if let Ok(value) = serde_json::from_slice(data) {
-        return Ok((value, data));
+    let text = text(data, mended);
+    Ok((serde_json::from_str(text)?, text.as_bytes()))
+}
+
+/// The same for a whole that is an [`Object`], read into `place`. After an error, some fields may have been read.
+///
+/// # Errors
+/// The parser's own, for what is no JSON, and for JSON that is neither an object nor an array.
+pub(crate) fn read_into<'a, T: Object<'a>>(
+    data: &'a [u8],
+    mended: &'a mut String,
+    place: &mut T,
+) -> serde_json::Result<&'a [u8]> {
+    let text = text(data, mended);
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    Whole(place).deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(text.as_bytes())
+}
+
+/// Checked once here; a parser of bytes would check each string on its own.
+fn text<'a>(data: &'a [u8], mended: &'a mut String) -> &'a str {
+    if let Ok(text) = std::str::from_utf8(data) {
+        return text;
     }
     *mended = String::from_utf8_lossy(data).into_owned();
-    let mended: &'a str = mended;
-    Ok((serde_json::from_str(mended)?, mended.as_bytes()))
+    mended
 }
 
 /// The rest of a lenient [`serde::de::Visitor`]: each of the types named counts as absent, as null does. A visitor says
@@ -159,5 +182,22 @@ mod tests {
         let (value, from) = read::<All<'_>>(b"{\"text\":\"a\xFFb\"}", &mut room).unwrap();
         assert_eq!((value.text.as_str(), from), ("a\u{fffd}b", "{\"text\":\"a\u{fffd}b\"}".as_bytes()));
         assert!(read::<All<'_>>(b"{\"text\":", &mut String::new()).is_err());
+    }
+
+    object! {
+        struct Placed<'de> {
+            text: Text<'de>,
+        }
+    }
+
+    #[test]
+    fn an_object_is_read_into_its_place_as_by_value() {
+        let (mut room, mut placed) = (String::new(), Placed::default());
+        let from = read_into(b"{\"text\":\"a\xFFb\"} ", &mut room, &mut placed).unwrap();
+        assert_eq!((placed.text.as_str(), from), ("a\u{fffd}b", "{\"text\":\"a\u{fffd}b\"} ".as_bytes()));
+        for broken in ["", "{", "{}x", "{}{}", "null", "[", "{\"text\":\"\\ud800\"}"] {
+            let (mut room, mut placed) = (String::new(), Placed::default());
+            assert!(read_into(broken.as_bytes(), &mut room, &mut placed).is_err(), "{broken}");
+        }
     }
 }

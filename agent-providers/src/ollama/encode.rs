@@ -12,14 +12,14 @@ use super::{
     params,
 };
 use crate::{
-    body::{Body, put},
+    body::{Body, all_tools, items},
     fresh, schema,
     service::Encoded,
 };
 
-/// Keys of a body that `extra` does not replace: it is merged into the last, and without the others there is no call,
+/// Keys of a body that `extra` does not replace: it is merged into the last two, and without the others there is no call,
 /// or no stream.
-const FIXED: [&str; 3] = ["messages", "stream", "options"];
+const FIXED: [&str; 4] = ["messages", "stream", "options", "tools"];
 
 /// The body of a call.
 ///
@@ -34,7 +34,7 @@ pub fn encode(request: &Request) -> Vec<u8> {
     encode_with_tools(request, &encode_tools(&request.tools)).body
 }
 
-/// The `tools` array. It seldom changes between calls, so the caller keeps it.
+/// The tools, joined by commas. They seldom change between calls, so the caller keeps them.
 pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
     #[derive(Serialize)]
     struct Tool<'a> {
@@ -47,20 +47,14 @@ pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
         description: &'a str,
         parameters: Value,
     }
-    let tools: Vec<_> = tools
-        .iter()
-        .map(|tool| Tool {
-            r#type: "function",
-            function: Function {
-                name: tool.name(),
-                description: tool.description(),
-                parameters: schema::object(tool.schema()),
-            },
-        })
-        .collect();
-    let mut out = Vec::new();
-    put(&mut out, &tools);
-    out
+    items(tools.iter().map(|tool| Tool {
+        r#type: "function",
+        function: Function {
+            name: tool.name(),
+            description: tool.description(),
+            parameters: schema::object(tool.schema()),
+        },
+    }))
 }
 
 /// The body with what cannot be said in it.
@@ -89,8 +83,10 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8]) -> Encoded {
     body.field("truncate", &false);
     body.extra();
     body.field("stream", &true);
-    if offers_tools {
-        body.raw("tools", tools);
+    let ours = if offers_tools { tools } else { b"" };
+    let tools = all_tools(ours, request.params.extra.as_ref());
+    if !tools.is_empty() {
+        body.array("tools", [tools]);
     }
     body.array("messages", std::iter::once(&*instructions).chain(messages.iter().map(|bytes| &**bytes)));
     fresh::warn_of_files(request, |file| image(file, vision).err(), &mut warnings);

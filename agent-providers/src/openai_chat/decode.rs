@@ -3,7 +3,7 @@
 //! It reads event streams and whole JSON bodies, since some services answer a request for a stream with one. It must
 //! give the same deltas wherever the bytes are cut.
 
-use std::{borrow::Cow, collections::VecDeque};
+use std::{borrow::Cow, collections::VecDeque, mem::take};
 
 use entourage_core::{
     Error, ErrorKind, Result, Usage,
@@ -182,8 +182,9 @@ impl Reply {
     /// Reads one JSON text; says whether there was a choice in it.
     fn json(&mut self, data: &[u8], streamed: bool) -> bool {
         let mut mended = String::new();
-        match json::read(data, &mut mended) {
-            Ok((chunk, read)) => self.chunk(chunk, read, streamed),
+        let mut chunk = Chunk::default();
+        match json::read_into(data, &mut mended, &mut chunk) {
+            Ok(read) => self.chunk(&mut chunk, read, streamed),
             Err(error) => {
                 self.out.push_back(Err(self.failing.unreadable(data, &error)));
                 false
@@ -191,19 +192,20 @@ impl Reply {
         }
     }
 
-    fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8], streamed: bool) -> bool {
-        self.identify(chunk.id.filled(), chunk.model.filled());
-        let found = chunk.choices.first.is_some();
+    fn chunk(&mut self, chunk: &mut Chunk<'_>, data: &[u8], streamed: bool) -> bool {
+        self.identify(take(&mut chunk.id).filled(), take(&mut chunk.model).filled());
+        let found = chunk.choices.first.0.is_some();
         let mut failure = chunk.error.and_then(Failure::reported);
         if failure.is_none() && chunk.object.as_str() == "error" {
             failure = Some(Failure::from_body(data));
         }
-        if let Some(choice) = chunk.choices.first {
+        if let Maybe(Some(choice)) = &mut chunk.choices.first {
             failure = failure.or_else(|| choice.error.and_then(Failure::reported));
             self.choice(choice, streamed);
         }
-        for usage in [chunk.usage.0, chunk.x_groq.0.and_then(|groq| groq.usage.0)].into_iter().flatten() {
-            self.count(&usage);
+        let groq = chunk.x_groq.0.as_ref().and_then(|groq| groq.usage.0.as_deref());
+        for usage in [chunk.usage.0.as_deref(), groq].into_iter().flatten() {
+            self.count(usage);
         }
         match failure {
             Some(failure) => self.failed(&failure),
@@ -219,38 +221,38 @@ impl Reply {
         found
     }
 
-    fn choice(&mut self, choice: Choice<'_>, streamed: bool) {
+    fn choice(&mut self, choice: &mut Choice<'_>, streamed: bool) {
         let nothing_yet = !self.has_content && self.calls.is_empty();
-        let said = match (choice.delta, choice.message) {
+        let said = match (&mut choice.delta, &mut choice.message) {
             // In a stream, a message beside the deltas repeats them; in a whole body, a delta beside it is empty.
             (Maybe(Some(delta)), _) if streamed => Some(delta),
-            (_, Maybe(Some(message))) if !streamed || nothing_yet => Some(message),
-            (Maybe(delta), _) => delta,
+            (_, Maybe(Some(message))) if !streamed || nothing_yet => Some(&mut **message),
+            (Maybe(delta), _) => delta.as_mut(),
         };
         if let Some(said) = said
             && let Err(error) = self.said(said)
         {
             self.out.push_back(Err(error));
         }
-        if let Some(reason) = choice.finish_reason.filled() {
+        if let Some(reason) = take(&mut choice.finish_reason).filled() {
             self.raw_finish = Some(reason.into());
         }
     }
 
-    fn said(&mut self, said: Said<'_>) -> Result<()> {
+    fn said(&mut self, said: &mut Said<'_>) -> Result<()> {
         let fields = [
-            ("reasoning_content", said.reasoning_content),
-            ("reasoning", said.reasoning),
-            ("thinking", said.thinking),
+            ("reasoning_content", &mut said.reasoning_content),
+            ("reasoning", &mut said.reasoning),
+            ("thinking", &mut said.thinking),
         ];
-        if let Some((field, text)) = fields.into_iter().find_map(|(name, text)| Some((name, text.filled()?)))
-        {
+        let thought = fields.into_iter().find_map(|(name, text)| Some((name, take(text).filled()?)));
+        if let Some((field, text)) = thought {
             self.think(field, text);
         }
-        for detail in said.reasoning_details.0 {
-            self.reasoning.detail(&detail, &mut self.out);
+        for detail in &said.reasoning_details.0 {
+            self.reasoning.detail(detail, &mut self.out);
         }
-        match said.content {
+        match take(&mut said.content) {
             Content::Absent => {}
             Content::Text(text) => self.say(text, Delta::Text),
             Content::Pieces(pieces) => {
@@ -260,7 +262,7 @@ impl Reply {
                 }
             }
         }
-        if let Some(text) = said.refusal.filled() {
+        if let Some(text) = take(&mut said.refusal).filled() {
             self.say(text, Delta::Refusal);
         }
         if said.function_call.0.is_some() || !said.tool_calls.0.is_empty() {
@@ -268,10 +270,10 @@ impl Reply {
         }
         let out = &mut self.out;
         let mut emit = |delta| out.push_back(Ok(delta));
-        if let Some(function) = said.function_call.0 {
-            self.calls.push_legacy(function, &mut emit)?;
+        if let Some(function) = said.function_call.0.take() {
+            self.calls.push_legacy(*function, &mut emit)?;
         }
-        said.tool_calls.0.into_iter().try_for_each(|call| self.calls.push(call, &mut emit))
+        take(&mut said.tool_calls.0).into_iter().try_for_each(|call| self.calls.push(call, &mut emit))
     }
 
     fn say(&mut self, text: Cow<'_, str>, delta: impl FnOnce(Box<str>) -> Delta) {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{CacheStyle, Dialect, SchemaSupport, media::Sight, message, params};
 use crate::{
-    body::{Body, put},
+    body::{Body, all_tools, items},
     fresh, schema,
     service::Encoded,
 };
@@ -20,20 +20,21 @@ use crate::{
 /// The wire's name: in signatures, opaque parts, and before the names under which messages keep their bytes.
 pub(super) const WIRE: &str = "openai-chat";
 
-/// Keys of a body that `extra` cannot replace: without them there is no call, or no stream.
-const FIXED: [&str; 2] = ["messages", "stream"];
+/// Keys of a body that `extra` does not replace: without the first two there is no call, or no stream; tools are added
+/// to ours.
+const FIXED: [&str; 3] = ["messages", "stream", "tools"];
 
 /// The body of a call.
 ///
 /// [`extra`](entourage_core::provider::Params::extra) is merged last: its keys replace ours (`messages` and `stream`
-/// excepted), and a null takes a key out.
+/// excepted), and a null takes a key out. Its `tools` follow ours.
 #[must_use]
 pub fn encode(request: &Request, dialect: Dialect) -> Vec<u8> {
     let strict = dialect.strict_tools && request.params.strict_tools == Some(true);
     encode_with_tools(request, dialect, &encode_tools(&request.tools, strict), "the service").body
 }
 
-/// The `tools` array. It seldom changes between calls, so the caller keeps it.
+/// The tools, joined by commas. They seldom change between calls, so the caller keeps them.
 pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
     #[derive(Serialize)]
     struct Tool<'a> {
@@ -55,9 +56,7 @@ pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
         let function = Function { name: tool.name(), description: tool.description(), parameters, strict };
         Tool { r#type: "function", function }
     });
-    let mut out = Vec::new();
-    put(&mut out, &tools.collect::<Vec<_>>());
-    out
+    items(tools)
 }
 
 pub(super) fn encode_with_tools(request: &Request, dialect: Dialect, tools: &[u8], vendor: &str) -> Encoded {
@@ -77,13 +76,16 @@ pub(super) fn encode_with_tools(request: &Request, dialect: Dialect, tools: &[u8
     let mut body = Body::new(room, request.params.extra.as_ref(), &FIXED);
     body.field("model", &*request.model);
     if !request.tools.is_empty() {
-        body.raw("tools", tools);
         tool_choice(&mut body, request, dialect, &mut warnings, vendor);
     }
     params::write(&mut body, request, dialect, &mut warnings, vendor);
     output(&mut body, request, dialect, &mut warnings, vendor);
     body.extra();
     body.field("stream", &true);
+    let tools = all_tools(tools, request.params.extra.as_ref());
+    if !tools.is_empty() {
+        body.array("tools", [tools]);
+    }
     body.array("messages", std::iter::once(&*instructions).chain(messages.iter().map(|bytes| &**bytes)));
     news(request, dialect, sight, &mut warnings, vendor);
     Encoded { body: body.finish(), warnings }

@@ -1,7 +1,7 @@
 //! The JSON of replies, borrowed from the bytes where it can be.
 //!
-//! The structs take every field as optional, in the lenient types of `json`. They must not decide what anything
-//! means; `decode` does.
+//! The structs take every field as optional, in the lenient types of `json`. What is large and rare is boxed: most
+//! chunks are a few letters of text. They must not decide what anything means; `decode` does.
 
 use std::borrow::Cow;
 
@@ -11,150 +11,133 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::json::{Arguments, Count, Dollars, List, Maybe, RawList, Text, otherwise, skip_map};
+use crate::json::{
+    Arguments, Count, Dollars, Fill, Into, List, Maybe, RawList, Text, object, otherwise, skip_map, skip_seq,
+};
 
-/// One `data` of a stream, or the whole body of a reply that is not streamed.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Chunk<'a> {
-    #[serde(borrow)]
-    pub(crate) id: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) model: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) object: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) choices: Choices<'a>,
-    pub(crate) usage: Maybe<WireUsage>,
-    pub(crate) x_groq: Maybe<Groq>,
-    #[serde(borrow)]
-    pub(crate) error: Option<&'a RawValue>,
+object! {
+    /// One `data` of a stream, or the whole body of a reply that is not streamed.
+    struct Chunk<'de> {
+        id: Text<'de>,
+        model: Text<'de>,
+        object: Text<'de>,
+        #[in_place]
+        choices: Choices<'de>,
+        usage: Maybe<Box<WireUsage>>,
+        x_groq: Maybe<Box<Groq>>,
+        error: Option<&'de RawValue>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Groq {
-    pub(crate) usage: Maybe<WireUsage>,
+object! {
+    struct Groq {
+        usage: Maybe<Box<WireUsage>>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Choice<'a> {
-    pub(crate) index: Count,
-    #[serde(borrow)]
-    pub(crate) delta: Maybe<Said<'a>>,
-    #[serde(borrow)]
-    pub(crate) message: Maybe<Said<'a>>,
-    #[serde(borrow)]
-    pub(crate) finish_reason: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) error: Option<&'a RawValue>,
+object! {
+    struct Choice<'de> {
+        index: Count,
+        #[in_place]
+        delta: Maybe<Said<'de>>,
+        message: Maybe<Box<Said<'de>>>,
+        finish_reason: Text<'de>,
+        error: Option<&'de RawValue>,
+    }
 }
 
-/// A delta or a whole message: they have the same fields.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Said<'a> {
-    #[serde(borrow)]
-    pub(crate) content: Content<'a>,
-    #[serde(borrow)]
-    pub(crate) reasoning_content: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) reasoning: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) thinking: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) reasoning_details: RawList<'a>,
-    #[serde(borrow)]
-    pub(crate) refusal: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) tool_calls: List<WireCall<'a>>,
-    #[serde(borrow)]
-    pub(crate) function_call: Maybe<Function<'a>>,
+object! {
+    /// A delta or a whole message: they have the same fields.
+    struct Said<'de> {
+        content: Content<'de>,
+        reasoning_content: Text<'de>,
+        reasoning: Text<'de>,
+        thinking: Text<'de>,
+        reasoning_details: RawList<'de>,
+        refusal: Text<'de>,
+        tool_calls: List<WireCall<'de>>,
+        function_call: Maybe<Box<Function<'de>>>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct WireCall<'a> {
-    pub(crate) index: Count,
-    #[serde(borrow)]
-    pub(crate) id: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) function: Maybe<Function<'a>>,
-    #[serde(borrow)]
-    pub(crate) custom: Maybe<Custom<'a>>,
+object! {
+    struct WireCall<'de> {
+        index: Count,
+        id: Text<'de>,
+        function: Maybe<Function<'de>>,
+        custom: Maybe<Custom<'de>>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Function<'a> {
-    #[serde(borrow)]
-    pub(crate) name: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) arguments: Arguments<'a>,
+object! {
+    struct Function<'de> {
+        name: Text<'de>,
+        arguments: Arguments<'de>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Custom<'a> {
-    #[serde(borrow)]
-    pub(crate) input: Text<'a>,
+object! {
+    struct Custom<'de> {
+        input: Text<'de>,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct WireUsage {
-    pub(crate) prompt_tokens: Count,
-    pub(crate) completion_tokens: Count,
-    pub(crate) total_tokens: Count,
-    pub(crate) prompt_tokens_details: Maybe<PromptDetails>,
-    pub(crate) completion_tokens_details: Maybe<CompletionDetails>,
-    pub(crate) prompt_cache_hit_tokens: Count,
-    pub(crate) cache_read_input_tokens: Count,
-    pub(crate) cache_creation_input_tokens: Count,
-    pub(crate) cached_tokens: Count,
-    pub(crate) reasoning_tokens: Count,
-    pub(crate) cost: Dollars,
+object! {
+    struct WireUsage {
+        prompt_tokens: Count,
+        completion_tokens: Count,
+        total_tokens: Count,
+        prompt_tokens_details: Maybe<PromptDetails>,
+        completion_tokens_details: Maybe<CompletionDetails>,
+        prompt_cache_hit_tokens: Count,
+        cache_read_input_tokens: Count,
+        cache_creation_input_tokens: Count,
+        cached_tokens: Count,
+        reasoning_tokens: Count,
+        cost: Dollars,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PromptDetails {
-    pub(crate) cached_tokens: Count,
-    pub(crate) cache_write_tokens: Count,
+object! {
+    struct PromptDetails {
+        cached_tokens: Count,
+        cache_write_tokens: Count,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct CompletionDetails {
-    pub(crate) reasoning_tokens: Count,
+object! {
+    struct CompletionDetails {
+        reasoning_tokens: Count,
+    }
 }
 
 /// Choice 0 of an array of choices; the others are not read.
 #[derive(Debug, Default)]
 pub(crate) struct Choices<'a> {
-    pub(crate) first: Option<Choice<'a>>,
+    pub(crate) first: Maybe<Choice<'a>>,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Choices<'de>;
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Choices<'de>, A::Error> {
-                let mut first = None;
-                while let Some(Maybe(choice)) = seq.next_element::<Maybe<Choice<'de>>>()? {
-                    let choice = choice.filter(|choice| choice.index.0.unwrap_or(0) == 0);
-                    first = first.or(choice);
+impl<'de> Fill<'de> for Choices<'de> {
+    fn fill<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
+        struct Read<'p, 'de>(&'p mut Maybe<Choice<'de>>);
+        impl<'de> Visitor<'de> for Read<'_, 'de> {
+            type Value = ();
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+                while self.0.0.is_none() {
+                    if seq.next_element_seed(Into(&mut *self.0))?.is_none() {
+                        return Ok(());
+                    }
+                    self.0.0.take_if(|choice| choice.index.0.unwrap_or(0) != 0);
                 }
-                Ok(Choices { first })
+                skip_seq(seq)
             }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Choices<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
                 skip_map(map)
             }
             otherwise! { visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str) }
         }
-        deserializer.deserialize_any(Read)
+        self.first = Maybe(None);
+        deserializer.deserialize_any(Read(&mut self.first))
     }
 }
 
@@ -167,13 +150,11 @@ pub(crate) enum Content<'a> {
     Pieces(Vec<Piece<'a>>),
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Piece<'a> {
-    #[serde(borrow)]
-    pub(crate) text: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) thinking: Content<'a>,
+object! {
+    struct Piece<'de> {
+        text: Text<'de>,
+        thinking: Content<'de>,
+    }
 }
 
 impl<'a> Content<'a> {
@@ -187,7 +168,7 @@ impl<'a> Content<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+impl<'de> Deserialize<'de> for Content<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Read;
         impl<'de> Visitor<'de> for Read {

@@ -4,11 +4,11 @@ use entourage_core::{
     provider::{Request, Warning, WarningKind},
     tool::ToolSpec,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{input::Variant, params::Settings};
 use crate::{
-    body::{Body, put},
+    body::{Body, all_tools, items},
     fresh, schema,
     service::Encoded,
 };
@@ -31,7 +31,7 @@ pub fn encode(request: &Request) -> Vec<u8> {
     encode_with_tools(request, &encode_tools(&request.tools, strict), "the service").body
 }
 
-/// The `tools` array. It seldom changes between calls, so the caller keeps it.
+/// The tools, joined by commas. They seldom change between calls, so the caller keeps them.
 pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
     let tools = tools.iter().map(|tool| {
         let translated = strict.then(|| schema::strict(tool.schema()));
@@ -45,17 +45,15 @@ pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
             "strict": enforced,
         })
     });
-    let mut out = Vec::new();
-    put(&mut out, &tools.collect::<Vec<_>>());
-    out
+    items(tools)
 }
 
 pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -> Encoded {
     let mut warnings = Vec::new();
     unenforced(request, &mut warnings);
     let variant = Variant::of(request);
-    let items: Vec<_> = request.messages.iter().map(|message| variant.items(message)).collect();
-    let size: usize = items.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
+    let said: Vec<_> = request.messages.iter().map(|message| variant.items(message)).collect();
+    let size: usize = said.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
     let room =
         size.saturating_add(tools.len()).saturating_add(request.instructions.len()).saturating_add(1_024);
     let mut body = Body::new(room, request.params.extra.as_ref(), &FIXED);
@@ -63,28 +61,16 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
     Settings { request, vendor, warnings: &mut warnings }.put(&mut body);
     body.extra();
     body.field("stream", &true);
-    all_tools(request, tools, &mut body);
+    let tools = all_tools(tools, request.params.extra.as_ref());
+    if !tools.is_empty() {
+        body.array("tools", [tools]);
+    }
     if !request.instructions.is_empty() {
         body.field("instructions", &*request.instructions);
     }
-    body.array("input", items.iter());
+    body.array("input", said.iter());
     fresh::warn_of_files(request, |file| variant.shows.checked(file).err(), &mut warnings);
     Encoded { body: body.finish(), warnings }
-}
-
-/// Our tools, and after them those that `extra` has.
-fn all_tools(request: &Request, tools: &[u8], body: &mut Body<'_>) {
-    let extra = request.params.extra.as_ref().and_then(|extra| extra.get("tools")).and_then(Value::as_array);
-    let ours = if request.tools.is_empty() {
-        None
-    } else {
-        tools.strip_prefix(b"[").and_then(|tools| tools.strip_suffix(b"]"))
-    };
-    let more = extra.into_iter().flatten().map(|tool| tool.to_string().into_bytes());
-    let all: Vec<Vec<u8>> = ours.map(<[u8]>::to_vec).into_iter().chain(more).collect();
-    if !all.is_empty() {
-        body.array("tools", &all);
-    }
 }
 
 /// Warns of tools whose schema should be enforced and cannot be.

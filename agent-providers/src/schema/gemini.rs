@@ -4,11 +4,19 @@
 //! constraint that is not enforced costs little, since tools and typed replies are checked anyway. It must not decide
 //! whether a schema is sent at all.
 
+mod finish;
+mod join;
+
+use std::mem;
+
 use serde_json::{Map, Value, json};
 
 /// Deepest nesting that is followed, and most schemas that one translation may make: references are written out.
 const MAX_DEPTH: usize = 48;
 const MAX_SCHEMAS: usize = 4_000;
+
+/// What a description is to say besides its text, for as long as schemas may yet be joined.
+const NOTES: &str = "$notes";
 
 /// Longest list of what was lost, and longest quotation of a constraint in a description, in characters.
 const MAX_LOST: usize = 32;
@@ -39,6 +47,7 @@ const SILENT: &[&str] = &[
     "$comment",
     "$defs",
     "$id",
+    "$ref",
     "$schema",
     "allOf",
     "const",
@@ -69,17 +78,19 @@ pub(crate) struct Dialected {
     pub(crate) lost: Vec<String>,
 }
 
-/// Translates a schema. The translation of a translation is the same.
+/// Translates a schema. The translation of a translation is the same: in it a reference has no company, leads to a
+/// definition, and is neither the root nor the whole of a definition.
 pub(crate) fn gemini(schema: &Value) -> Dialected {
     let mut walk = Walk { root: schema, ..Walk::default() };
-    let mut out = walk.schema(schema, 0);
-    if let Some(fields) = out.as_object_mut()
-        && !walk.named.is_empty()
-    {
-        let definitions = walk.definitions();
-        fields.insert("$defs".to_owned(), definitions);
+    let root = walk.joined(schema, 0);
+    let mut root = walk.written_out(root, 0);
+    let mut named = Vec::new();
+    finish::finish(&mut root, &mut named);
+    let definitions = walk.definitions(named);
+    if !definitions.is_empty() {
+        root.insert("$defs".to_owned(), Value::Object(definitions));
     }
-    Dialected { schema: out, lost: walk.lost }
+    Dialected { schema: Value::Object(root), lost: walk.lost }
 }
 
 type Fields = Map<String, Value>;
@@ -92,8 +103,8 @@ struct Walk<'a> {
     schemas: usize,
     /// Definitions that are being written out, to notice those that refer to themselves.
     open: Vec<String>,
-    /// Definitions that the translation refers to by name.
-    named: Vec<String>,
+    /// How many of them were open when the walk came to the schema it is in: the others are parts of this same schema.
+    above: usize,
 }
 
 impl Default for Walk<'_> {
@@ -104,44 +115,40 @@ impl Default for Walk<'_> {
             lost: Vec::new(),
             schemas: 0,
             open: Vec::new(),
-            named: Vec::new(),
+            above: 0,
         }
     }
 }
 
 impl<'a> Walk<'a> {
+    /// A schema within another.
     fn schema(&mut self, schema: &'a Value, depth: usize) -> Value {
+        let above = mem::replace(&mut self.above, self.open.len());
+        let out = self.joined(schema, depth);
+        self.above = above;
+        Value::Object(out)
+    }
+
+    /// What a schema says, with all that must hold beside it. It is not finished: it may yet be joined with others.
+    fn joined(&mut self, schema: &'a Value, depth: usize) -> Fields {
         self.schemas = self.schemas.saturating_add(1);
         // `true` is any value, and what is no schema at all says nothing either.
-        let Value::Object(fields) = schema else { return json!({}) };
+        let Value::Object(fields) = schema else { return Fields::new() };
         if depth > MAX_DEPTH || self.schemas > MAX_SCHEMAS {
             self.lose("its depth");
-            return json!({});
+            return Fields::new();
         }
-        if let Some(name) = fields.get("$ref").and_then(Value::as_str) {
-            return self.reference(name, fields, depth, false);
-        }
-        let mut out = Fields::new();
+        let mut out = match fields.get("$ref").and_then(Value::as_str) {
+            Some(name) => self.reference(name, depth),
+            None => Fields::new(),
+        };
         for part in fields.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-            let part = match part.get("$ref").and_then(Value::as_str).zip(part.as_object()) {
-                Some((name, fields)) => self.reference(name, fields, depth, true),
-                None => self.schema(part, depth.saturating_add(1)),
-            };
-            self.merge(&mut out, part);
+            let part = self.joined(part, depth.saturating_add(1));
+            self.join(&mut out, part, depth);
         }
         let own = self.fields(fields, depth);
-        self.merge(&mut out, Value::Object(own));
-        let only_told =
-            |out: &Fields| out.keys().all(|key| matches!(key.as_str(), "$ref" | "description" | "title"));
-        match out.get("$ref").cloned() {
-            Some(reference) => {
-                if !only_told(&out) {
-                    self.lose("allOf");
-                }
-                json!({"$ref": reference})
-            }
-            None => Value::Object(out),
-        }
+        self.join(&mut out, own, depth);
+        out
     }
 
     /// What the keys of one schema say.
@@ -161,7 +168,7 @@ impl<'a> Walk<'a> {
                 }
                 "items" if value.is_array() => {
                     let all = self.each(value, "prefixItems", depth);
-                    out.insert("prefixItems".to_owned(), all);
+                    self.only("prefixItems", all, &mut out);
                 }
                 "items" => self.one(key, value, depth, &mut out),
                 "additionalProperties" if value.is_boolean() => {
@@ -171,11 +178,11 @@ impl<'a> Walk<'a> {
                 "prefixItems" | "anyOf" | "oneOf" => {
                     let name = if key == "oneOf" { "anyOf" } else { key };
                     let all = self.each(value, name, depth);
-                    out.insert(name.to_owned(), all);
+                    self.only(name, all, &mut out);
                 }
                 key if TOLD.contains(&key) => {
                     if !value.is_null() {
-                        told.push(format!("{key}: {}", quote(value)));
+                        told.push(json!(format!("{key}: {}", quote(value))));
                     }
                     if key != "default" {
                         self.lose(key);
@@ -186,19 +193,24 @@ impl<'a> Walk<'a> {
                 key => self.lose(key),
             }
         }
-        required(fields, &mut out);
-        describe(fields, &told, &mut out);
+        let described = fields.get_key_value("description").filter(|(_, text)| text.is_string());
+        let required = fields.get_key_value("required").filter(|(_, names)| names.is_array());
+        let both = described.into_iter().chain(required);
+        out.extend(both.map(|(key, value)| (key.clone(), value.clone())));
+        if !told.is_empty() {
+            out.insert(NOTES.to_owned(), Value::Array(told));
+        }
         out
     }
 
     /// Formats, constants and lists of values: the service knows lists of texts or numbers.
-    fn values(&mut self, fields: &Fields, out: &mut Fields, told: &mut Vec<String>) {
+    fn values(&mut self, fields: &Fields, out: &mut Fields, told: &mut Vec<Value>) {
         match fields.get("format").and_then(Value::as_str) {
             Some(format) if FORMATS.contains(&format) => {
                 out.insert("format".to_owned(), json!(format));
             }
             Some(format) if !SIZES.contains(&format) => {
-                told.push(format!("format: {format}"));
+                told.push(json!(format!("format: {format}")));
                 self.lose("format");
             }
             _ => {}
@@ -211,7 +223,7 @@ impl<'a> Walk<'a> {
             values.iter().filter(|value| value.is_string() || value.is_number()).cloned().collect();
         let with_null = values.iter().any(Value::is_null);
         if known.is_empty() || known.len().saturating_add(usize::from(with_null)) < values.len() {
-            told.push(format!("one of {}", quote(&json!(values))));
+            told.push(json!(format!("one of {}", quote(&json!(values)))));
             if values.iter().all(Value::is_boolean) {
                 out.entry("type").or_insert_with(|| json!("boolean"));
             }
@@ -219,57 +231,59 @@ impl<'a> Walk<'a> {
             return;
         }
         if !out.contains_key("type") {
-            let kind = if known.iter().all(Value::is_string) { "string" } else { "number" };
-            out.insert("type".to_owned(), if with_null { json!([kind, "null"]) } else { json!(kind) });
+            let (texts, numbers) = (known.iter().any(Value::is_string), known.iter().any(Value::is_number));
+            let kinds = [(texts, "string"), (numbers, "number"), (with_null, "null")];
+            let kinds: Vec<_> = kinds.into_iter().filter_map(|(has, kind)| has.then_some(kind)).collect();
+            let only = kinds.first().filter(|_| kinds.len() == 1);
+            out.insert("type".to_owned(), only.map_or_else(|| json!(kinds), |kind| json!(kind)));
         }
         out.insert("enum".to_owned(), Value::Array(known));
     }
 
-    /// A reference stands alone in this dialect. One with a description of its own, or with `company`, is written out, as
-    /// is one at the root; inside itself it stays a name.
-    fn reference(&mut self, name: &'a str, fields: &'a Fields, depth: usize, company: bool) -> Value {
+    /// A reference to a definition stays a name as long as nothing joins it; others are written out.
+    fn reference(&mut self, name: &'a str, depth: usize) -> Fields {
         let Some(target) = resolve(self.root, name) else {
             self.lose("$ref");
-            return json!({});
+            return Fields::new();
         };
-        let key = definition(name);
-        let place = key.clone().unwrap_or_else(|| name.to_owned());
-        let within = self.open.contains(&place);
-        let own = || fields.iter().filter(|(key, _)| matches!(key.as_str(), "description" | "title"));
-        match key {
-            Some(key) if within || (depth > 0 && !company && own().next().is_none()) => {
-                let reference = format!("#/$defs/{}", key.replace('~', "~0").replace('/', "~1"));
-                if !self.named.contains(&key) {
-                    self.named.push(key);
-                }
-                return json!({"$ref": reference});
-            }
-            None if within || target == self.root => {
-                self.lose("a reference to a schema that is no definition");
-                return json!({"type": "object"});
-            }
-            _ => {}
+        if let Some(key) = definition(name) {
+            let name = format!("#/$defs/{}", key.replace('~', "~0").replace('/', "~1"));
+            return Fields::from_iter([("$ref".to_owned(), Value::String(name))]);
         }
-        self.open.push(place);
-        let written = self.schema(target, depth.saturating_add(1));
+        if std::ptr::eq(target, self.root) || self.open.iter().any(|open| open == name) {
+            self.lose("a reference to a schema that is no definition");
+            return Fields::from_iter([("type".to_owned(), json!("object"))]);
+        }
+        self.open.push(name.to_owned());
+        let written = self.joined(target, depth.saturating_add(1));
         self.open.pop();
-        let Value::Object(mut out) = written else { return json!({}) };
-        out.extend(own().map(|(key, value)| (key.clone(), value.clone())));
-        Value::Object(out)
+        written
     }
 
     /// The definitions that are referred to by name. Writing them may name more.
-    fn definitions(&mut self) -> Value {
+    fn definitions(&mut self, mut named: Vec<String>) -> Fields {
         let mut all = Fields::new();
         let mut at = 0;
-        while let Some(name) = self.named.get(at).cloned() {
+        while let Some(name) = named.get(at).cloned() {
             at = at.saturating_add(1);
-            let target = ["$defs", "definitions"].iter().find_map(|group| self.root.get(*group)?.get(&name));
             self.open = vec![name.clone()];
-            let schema = target.map_or_else(|| json!({}), |target| self.schema(target, 1));
-            all.insert(name, schema);
+            let schema = self.target(&name).map(|target| self.joined(target, 1)).unwrap_or_default();
+            let mut schema = self.written_out(schema, 1);
+            finish::finish(&mut schema, &mut named);
+            all.insert(name, Value::Object(schema));
         }
-        Value::Object(all)
+        all
+    }
+
+    fn target(&self, name: &str) -> Option<&'a Value> {
+        ["$defs", "definitions"].iter().find_map(|group| self.root.get(*group)?.get(name))
+    }
+
+    /// Puts what two keys of a schema say in one place, where only the later has room.
+    fn only(&mut self, key: &str, value: Value, out: &mut Fields) {
+        if out.insert(key.to_owned(), value).is_some() {
+            self.lose(key);
+        }
     }
 
     fn one(&mut self, key: &str, value: &'a Value, depth: usize, out: &mut Fields) {
@@ -295,30 +309,6 @@ impl<'a> Walk<'a> {
             self.path.pop();
         }
         Value::Object(all)
-    }
-
-    /// Both must hold, which is said by having the keys of both; of two different values the later is taken.
-    fn merge(&mut self, into: &mut Fields, more: Value) {
-        let Value::Object(more) = more else { return };
-        for (key, value) in more {
-            match (into.get_mut(&key), value) {
-                (Some(Value::Object(old)), Value::Object(new)) => old.extend(new),
-                (Some(Value::Array(old)), Value::Array(new)) if key == "required" => {
-                    let new: Vec<_> = new.into_iter().filter(|name| !old.contains(name)).collect();
-                    old.extend(new);
-                }
-                (Some(old), new) if *old == new || matches!(key.as_str(), "title" | "description") => {
-                    *old = new;
-                }
-                (Some(old), new) => {
-                    *old = new;
-                    self.lose("allOf");
-                }
-                (None, value) => {
-                    into.insert(key, value);
-                }
-            }
-        }
     }
 
     fn lose(&mut self, what: &str) {
@@ -349,30 +339,6 @@ fn kinds(fields: &Fields, out: &mut Fields) {
     }
 }
 
-/// Names that are not among the properties would be refused.
-fn required(fields: &Fields, out: &mut Fields) {
-    let Some(names) = fields.get("required").and_then(Value::as_array) else { return };
-    let known = fields.get("properties").and_then(Value::as_object);
-    let names: Vec<_> = names
-        .iter()
-        .filter(|name| name.as_str().is_some_and(|name| known.is_none_or(|known| known.contains_key(name))))
-        .cloned()
-        .collect();
-    if !names.is_empty() {
-        out.insert("required".to_owned(), Value::Array(names));
-    }
-}
-
-fn describe(fields: &Fields, told: &[String], out: &mut Fields) {
-    let own = fields.get("description").and_then(Value::as_str).unwrap_or_default();
-    let notes = if told.is_empty() { String::new() } else { format!("({})", told.join("; ")) };
-    let gap = if own.is_empty() || notes.is_empty() { "" } else { " " };
-    let text = format!("{own}{gap}{notes}");
-    if !text.is_empty() {
-        out.insert("description".to_owned(), Value::String(text));
-    }
-}
-
 fn quote(value: &Value) -> String {
     let text = value.to_string();
     let mut quote: String = text.chars().take(MAX_QUOTE).collect();
@@ -386,6 +352,11 @@ fn quote(value: &Value) -> String {
 fn definition(reference: &str) -> Option<String> {
     let name = reference.strip_prefix("#/$defs/").or_else(|| reference.strip_prefix("#/definitions/"))?;
     (!name.contains('/')).then(|| name.replace("~1", "/").replace("~0", "~"))
+}
+
+/// The definition that a translated schema names, if it is a reference.
+fn name_of(fields: &Fields) -> Option<String> {
+    definition(fields.get("$ref")?.as_str()?)
 }
 
 fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {

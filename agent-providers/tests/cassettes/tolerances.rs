@@ -28,9 +28,9 @@ pub(crate) struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Whether this id came with the reply.
-    fn names(self, id: &str) -> bool {
-        !id.is_empty() && self.body.contains(id)
+    /// Whether this came in the reply.
+    fn names(self, text: &str) -> bool {
+        !text.is_empty() && self.body.contains(text)
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) const TOLERANCES: &[Tolerance] = &[
     rule("reasoning that is not taken back", 1, reasoning_not_taken),
     rule("sealed reasoning left out", 2, sealed_left_out),
     rule("shown reasoning left out", 1, shown_left_out),
-    rule("other base64", 14, other_base64),
+    rule("other base64", 15, other_base64),
     rule("last signature on the text before", 1, last_signature),
     rule("text beside calls left out", 1, text_left_out),
     rule("pieces of a stream lost", 3, pieces_lost),
@@ -214,22 +214,13 @@ fn ascii(text: &str) -> String {
 }
 
 /// Some put calls into the model's mouth that it never made, with results, to show it what they looked up.
-fn calls_made_up(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
-    let known = |theirs: &Item| {
-        ours.reply.iter().any(|ours| match (ours, theirs) {
-            (
-                Item::Call { id, name, arguments },
-                Item::Call { id: their_id, name: their_name, arguments: theirs },
-            ) => id == their_id || (name, arguments) == (their_name, theirs),
-            _ => false,
-        })
-    };
-    let mut made_up = Vec::new();
-    while let Some(at) =
-        theirs.reply.iter().position(|item| matches!(item, Item::Call { .. }) && !known(item))
-    {
+fn calls_made_up(case: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
+    let made_up =
+        |item: &Item| matches!(item, Item::Call { name, .. } if !case.names(&format!("\"{name}\"")));
+    let mut ids = Vec::new();
+    while let Some(at) = theirs.reply.iter().position(made_up) {
         if let Item::Call { id, .. } = theirs.reply.remove(at) {
-            made_up.push(id);
+            ids.push(id);
         }
         // What stands for its signature.
         if at > 0 && is_reasoning(&theirs.reply[at - 1]) {
@@ -237,7 +228,7 @@ fn calls_made_up(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
         }
     }
     for turn in [ours, theirs] {
-        turn.results.retain(|item| !matches!(item, Item::Result { id, .. } if made_up.contains(id)));
+        turn.results.retain(|item| !matches!(item, Item::Result { id, .. } if ids.contains(id)));
     }
 }
 

@@ -45,10 +45,9 @@ async fn main() -> Result<()> {
     for question in ["What is a lamp?", "And the moon?", "And the moon?"] {
         let mut run = runtime.session().start(&agent, question);
         while let Some(event) = run.next().await {
-            match event.event {
-                // What a failed attempt streamed is void: a terminal that showed it would take it back now.
-                Event::ModelRestarted(_) | Event::RunStarted(_) | Event::ModelFinished(_) => println!("{event}"),
-                _ => {}
+            // What a failed attempt streamed is void: a terminal that showed it would take it back now.
+            if let Event::ModelRestarted(_) | Event::RunStarted(_) | Event::ModelFinished(_) = event.event {
+                println!("{event}");
             }
         }
         let outcome = run.outcome().await?;

@@ -49,8 +49,10 @@ pub struct Dialect {
 pub enum SchemaSupport {
     /// It enforces a schema of the strict kind: every object closed, every property required.
     Strict,
-    /// It enforces any schema.
+    /// It enforces any schema, if the model at hand can follow one.
     Any,
+    /// It enforces any schema with every model: the sampler itself is held to it.
+    Always,
     /// It can only promise JSON; the schema goes into the instructions.
     JsonOnly,
 }
@@ -147,13 +149,15 @@ impl Dialect {
     pub const PERPLEXITY: Self =
         Self { seed: None, parallel_tool_calls: false, replays_reasoning: false, ..Self::COMMON };
     /// LM Studio.
-    pub const LM_STUDIO: Self = Self { parallel_tool_calls: false, ..Self::COMMON };
+    pub const LM_STUDIO: Self =
+        Self { parallel_tool_calls: false, schema: SchemaSupport::Always, ..Self::COMMON };
     /// llama.cpp's server.
-    pub const LLAMA_CPP: Self = Self::COMMON;
+    pub const LLAMA_CPP: Self = Self { schema: SchemaSupport::Always, ..Self::COMMON };
     /// vLLM.
-    pub const VLLM: Self = Self::COMMON;
+    pub const VLLM: Self = Self { schema: SchemaSupport::Always, ..Self::COMMON };
     /// Ollama's compatible endpoint.
-    pub const OLLAMA: Self = Self { top_k: false, parallel_tool_calls: false, ..Self::COMMON };
+    pub const OLLAMA: Self =
+        Self { top_k: false, parallel_tool_calls: false, schema: SchemaSupport::Always, ..Self::COMMON };
 }
 
 impl Default for Dialect {

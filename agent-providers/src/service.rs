@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use entourage_core::{
     Result,
     message::History,
-    provider::{CallContext, Delta, DeltaStream, Model, Profile, Request, Warning},
+    provider::{CallContext, Delta, DeltaStream, Model, Profile, Request, Size, Warning},
     tool::ToolSpec,
 };
 
@@ -113,7 +113,9 @@ impl<W: Wire> Service<W> {
     /// What is known about the model called `name`: the catalogue first, then the wire.
     pub(crate) fn profile(&self, name: &str) -> Profile {
         let known = crate::catalog::Catalog::builtin().profile(self.vendor(), name).unwrap_or_default();
-        known.or(&self.wire.profile(name))
+        let mut profile = known.or(&self.wire.profile(name));
+        profile.size = profile.size.or_else(|| Size::from_model_name(name));
+        profile
     }
 
     /// Starts a call.

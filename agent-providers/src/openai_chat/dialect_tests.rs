@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use entourage_core::{
+    Usage,
     message::{History, Media, MediaSource, Message, Part, Reasoning, Role, Signature},
     provider::{
-        Assembler, Effort, Output, OutputSchema, Params, Profile, PromptCache, ReasoningParams, Request,
+        Assembler, Effort, Output, OutputSchema, Params, Profile, PromptCache, ReasoningParams, Request, Size,
     },
     tool::ToolSpec,
 };
@@ -232,4 +233,16 @@ fn reasoning_of_another_wire_stays_behind() {
     let unsigned = Part::Reasoning(Reasoning::new("b", None));
     let message = Message::new(Role::Assistant, vec![foreign, unsigned, Part::Text("c".into())]);
     assert_eq!(back(&Arc::new(message), Dialect::OPENROUTER), json!({"role": "assistant", "content": "c"}));
+}
+
+#[test]
+fn models_come_with_what_is_known_of_them() {
+    let openai = super::OpenAiChat::builder().api_key("k").build().unwrap();
+    let known = openai.model("gpt-5.4-mini");
+    assert!(known.profile().prices.is_some() && known.profile().context_window.is_some());
+    let unknown = openai.model("somebody-s-own-7b");
+    assert_eq!((unknown.profile().prices.clone(), unknown.profile().size), (None, Some(Size::M)));
+    assert_eq!(unknown.cost(&Usage::new(10, 10)), None);
+    let local = super::OpenAiChat::builder().base_url("http://127.0.0.1:8080/v1").build().unwrap();
+    assert_eq!(local.model("any").profile().structured_output, Some(true));
 }

@@ -77,8 +77,12 @@ impl Wire for Chat {
 
     fn profile(&self, _model: &str) -> Profile {
         let mut profile = Profile::default();
-        // A promise of JSON is not one of a schema.
-        profile.structured_output = (self.0.schema == SchemaSupport::JsonOnly).then_some(false);
+        profile.structured_output = match self.0.schema {
+            // A promise of JSON is not one of a schema.
+            SchemaSupport::JsonOnly => Some(false),
+            SchemaSupport::Always => Some(true),
+            SchemaSupport::Strict | SchemaSupport::Any => None,
+        };
         profile
     }
 }

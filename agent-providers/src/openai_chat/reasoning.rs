@@ -173,3 +173,34 @@ fn whole(item: &Map<String, Value>, text: &str, data: &str) -> Value {
     }
     Value::Object(detail)
 }
+
+#[cfg(test)]
+mod tests {
+    use entourage_core::provider::{Assembler, Request};
+
+    use super::*;
+    use crate::openai_chat::{Decoder, Dialect, encode};
+
+    #[test]
+    fn text_that_only_a_detail_shows_goes_back_with_its_seal() {
+        let mut decoder = Decoder::new(Dialect::COMMON);
+        for detail in [r#""text":"Let me ""#, r#""text":"see.""#, r#""signature":"seal""#] {
+            let detail = format!(r#"{{"type":"reasoning.text","index":0,{detail}}}"#);
+            let delta = format!(r#"{{"choices":[{{"delta":{{"reasoning_details":[{detail}]}}}}]}}"#);
+            decoder.push(format!("data: {delta}\n\n").as_bytes());
+        }
+        decoder
+            .push(b"data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n");
+        decoder.finish();
+        let mut assembler = Assembler::default();
+        while let Some(delta) = decoder.pop() {
+            assembler.push(&delta.unwrap()).unwrap();
+        }
+        let message = assembler.finish().unwrap().into_message();
+        let body = encode(&Request::new("m", [message].into_iter().collect()), Dialect::COMMON);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let sent =
+            json!([{"type": "reasoning.text", "index": 0, "text": "Let me see.", "signature": "seal"}]);
+        assert_eq!(body["messages"][0]["reasoning_details"], sent);
+    }
+}

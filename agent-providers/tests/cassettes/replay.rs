@@ -84,7 +84,8 @@ fn sent_back(before: &Said, after: &Said, reply: &Reply) -> Option<Turn> {
 fn belongs(item: &Item, reply: &Reply) -> bool {
     match item {
         Item::Call { id, name, arguments } => reply.message.tool_calls().any(|call| {
-            !id.is_empty() && *call.id == **id || *call.name == **name && call.arguments.to_value() == *arguments
+            !id.is_empty() && *call.id == **id
+                || *call.name == **name && call.arguments.to_value() == *arguments
         }),
         Item::Text(text) => !text.trim().is_empty() && text.trim() == reply.message.text().trim(),
         _ => false,

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use entourage_core::tool::ToolSpec;
+use entourage_core::{message::Message, tool::ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -49,6 +49,23 @@ pub(crate) fn all_tools<'a>(ours: &'a [u8], extra: Option<&Value>) -> Cow<'a, [u
         }
         _ => Cow::Borrowed(ours),
     }
+}
+
+/// The bytes of each message, and how long they are together with a comma after each, which is the room to make before
+/// they are copied.
+pub(crate) fn gather<'a>(
+    messages: impl Iterator<Item = &'a Arc<Message>>,
+    bytes_of: impl Fn(&'a Message) -> Cow<'a, [u8]>,
+) -> (Vec<Cow<'a, [u8]>>, usize) {
+    let (least, most) = messages.size_hint();
+    let mut all = Vec::with_capacity(most.unwrap_or(least));
+    let mut length = 0_usize;
+    messages.for_each(|message| {
+        let bytes = bytes_of(message);
+        length = length.saturating_add(bytes.len()).saturating_add(1);
+        all.push(bytes);
+    });
+    (all, length)
 }
 
 /// A JSON object on its way into bytes, field by field.
@@ -108,12 +125,12 @@ impl<'a> Body<'a> {
     pub(crate) fn array<I: AsRef<[u8]>>(&mut self, key: &str, items: impl IntoIterator<Item = I>) {
         self.key(key);
         self.out.push(b'[');
-        for item in items {
+        items.into_iter().for_each(|item| {
             if !item.as_ref().is_empty() {
                 self.out.extend_from_slice(item.as_ref());
                 self.out.push(b',');
             }
-        }
+        });
         self.out.pop_if(|last| *last == b',');
         self.out.extend_from_slice(b"],");
     }
@@ -184,6 +201,7 @@ impl KeptTools {
 
 #[cfg(test)]
 mod tests {
+    use entourage_core::message::History;
     use serde_json::json;
 
     use super::*;
@@ -212,6 +230,18 @@ mod tests {
         assert_eq!(body.finish(), br#"{"none":[]}"#);
         assert_eq!(Body::new(0, None, &[]).finish(), b"{}");
         assert_eq!((finite(Some(f64::NAN)), finite(Some(0.5))), (None, Some(0.5)));
+    }
+
+    #[test]
+    fn messages_are_gathered_in_order_with_the_room_for_them() {
+        let history: History = ["a", "", "ccc"].map(Message::user).into_iter().collect();
+        let (all, length) = gather(history.iter(), |message| message.text().into_bytes().into());
+        assert_eq!(
+            (all.iter().map(|bytes| &**bytes).collect::<Vec<_>>(), length),
+            (vec![&b"a"[..], b"", b"ccc"], 7)
+        );
+        let (all, length) = gather(history.iter().skip_while(|_| true), |_| Cow::Borrowed(b"never"));
+        assert_eq!((all.len(), length), (0, 0));
     }
 
     #[test]

@@ -24,13 +24,15 @@ mod typed;
 use std::sync::Arc;
 
 use entourage_core::{
+    Usage,
     message::Message,
-    provider::{CallContext, Delta, FinishReason, Model, Params, Provider, Request},
+    provider::{CallContext, Delta, Finish, FinishReason, Model, Params, Provider, Request},
 };
 use entourage_providers::{
     anthropic_messages::AnthropicMessages, openai_chat::OpenAiChat, openai_responses::OpenAiResponses,
 };
 use futures_util::StreamExt;
+use tokio::sync::RwLock;
 
 /// The key that goes to the server, which does not ask for one.
 const KEY: &str = "sk-peer-0123456789-secret";
@@ -48,6 +50,9 @@ struct Peer {
     provider: Arc<dyn Provider>,
     model: Model,
 }
+
+/// Who looks at the whole server takes it alone.
+static SERVER: RwLock<()> = RwLock::const_new(());
 
 fn server() -> String {
     let url = std::env::var("LLM_PEER_URL").expect("set LLM_PEER_URL to the server's address, without /v1");
@@ -95,32 +100,56 @@ fn request(text: &str) -> Request {
     Request::new("default", [Message::user(text)].into_iter().collect()).with_params(params())
 }
 
+/// What a streamed reply was made of.
+#[derive(Debug, Default)]
+struct Streamed {
+    /// Pieces of text before the end.
+    pieces: usize,
+    text: String,
+    usage: Option<Usage>,
+    model: Option<Box<str>>,
+    finish: Option<Finish>,
+}
+
+async fn stream(peer: &Peer) -> Streamed {
+    let asked = request("Which file is the longest?").with_instructions("Answer briefly.");
+    let mut stream = peer.provider.stream(asked, &CallContext::new()).await.unwrap();
+    let mut all = Streamed::default();
+    while let Some(delta) = stream.next().await {
+        match delta.unwrap() {
+            Delta::Text(piece) => {
+                assert!(all.finish.is_none(), "{}: text after the end", peer.wire);
+                all.pieces += 1;
+                all.text.push_str(&piece);
+            }
+            Delta::Usage(usage) => all.usage = Some(*usage),
+            Delta::Response(info) => all.model = info.model.or(all.model),
+            Delta::Finish(finish) => all.finish = Some(*finish),
+            other => panic!("{}: {other:?}", peer.wire),
+        }
+    }
+    all
+}
+
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn text_comes_in_pieces_and_tokens_are_counted() {
+    let _server = SERVER.read().await;
     for peer in peers() {
-        let asked = request("Which file is the longest?").with_instructions("Answer briefly.");
-        let mut stream = peer.provider.stream(asked, &CallContext::new()).await.unwrap();
-        let (mut pieces, mut text, mut usage, mut end, mut model) = (0, String::new(), None, None, None);
-        while let Some(delta) = stream.next().await {
-            match delta.unwrap() {
-                Delta::Text(piece) => {
-                    assert!(end.is_none(), "{}: text after the end", peer.wire);
-                    pieces += 1;
-                    text.push_str(&piece);
-                }
-                Delta::Usage(told) => usage = Some(*told),
-                Delta::Response(info) => model = info.model.or(model),
-                Delta::Finish(finish) => end = Some(finish),
-                Delta::Warning(warning) => panic!("{}: {warning:?}", peer.wire),
-                other => panic!("{}: {other:?}", peer.wire),
+        let mut most = 0;
+        // The model may say a single byte, though seldom.
+        for _ in 0..10 {
+            let all = stream(&peer).await;
+            println!("{}: {all:?}", peer.wire);
+            let (usage, finish) = (all.usage.unwrap(), all.finish.unwrap());
+            assert!(matches!(finish.reason, FinishReason::Stop | FinishReason::Length), "{finish:?}");
+            assert!(usage.input.is_some_and(|tokens| tokens > 0), "{}: {usage:?}", peer.wire);
+            assert!(usage.output.is_some_and(|tokens| tokens > 0), "{}: {usage:?}", peer.wire);
+            most = most.max(all.pieces);
+            if most > 1 {
+                break;
             }
         }
-        let (usage, end) = (usage.unwrap(), end.unwrap());
-        println!("{}: {pieces} pieces, {} bytes, {usage}, {end:?}, model {model:?}", peer.wire, text.len());
-        assert!(pieces > 1, "{}: one piece: {text:?}", peer.wire);
-        assert!(matches!(end.reason, FinishReason::Stop | FinishReason::Length), "{end:?}");
-        assert!(usage.input.is_some_and(|tokens| tokens > 0), "{usage:?}");
-        assert!(usage.output.is_some_and(|tokens| tokens > 0), "{usage:?}");
+        assert!(most > 1, "{}: every reply came in one piece", peer.wire);
     }
 }

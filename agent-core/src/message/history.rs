@@ -107,6 +107,15 @@ impl<'a> Iterator for Iter<'a> {
         let left = self.current.len() + self.chunks.len() * CHUNK + self.tail.len();
         (left, Some(left))
     }
+
+    // What `for_each` and `collect` of adapters run: without a decision at each message where the next one is.
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, first: B, mut step: F) -> B {
+        let mut so_far = self.current.fold(first, &mut step);
+        for chunk in self.chunks {
+            so_far = chunk.iter().fold(so_far, &mut step);
+        }
+        self.tail.fold(so_far, step)
+    }
 }
 
 impl ExactSizeIterator for Iter<'_> {}
@@ -187,6 +196,13 @@ mod tests {
             let history: History = (0..count).map(|n| Message::user(n.to_string())).collect();
             let mut iter = history.iter();
             for left in (0..=count).rev() {
+                let folded: Vec<_> = iter.clone().map(Arc::as_ptr).fold(Vec::new(), |mut all, message| {
+                    all.push(message);
+                    all
+                });
+                let mut one_by_one = iter.clone();
+                let stepped: Vec<_> = std::iter::from_fn(|| one_by_one.next().map(Arc::as_ptr)).collect();
+                assert_eq!((folded.len(), folded), (left, stepped));
                 assert_eq!((iter.len(), iter.next().is_some()), (left, left > 0));
             }
             assert_eq!((iter.len(), iter.next()), (0, None));

@@ -143,10 +143,17 @@ impl Message {
     /// sessions that change wires are rare.
     #[inline]
     pub fn encoded(&self, wire: &'static str, encode: impl Fn(&Self) -> Vec<u8>) -> Cow<'_, [u8]> {
+        // A long conversation passes here once per message and call, so most must get by on few instructions.
+        match self.slot.0.get() {
+            Some((owner, bytes)) if std::ptr::eq(*owner, wire) => Cow::Borrowed(bytes),
+            _ => self.encoded_anew(wire, encode),
+        }
+    }
+
+    #[cold]
+    fn encoded_anew(&self, wire: &'static str, encode: impl Fn(&Self) -> Vec<u8>) -> Cow<'_, [u8]> {
         let (owner, bytes) = self.slot.0.get_or_init(|| (wire, encode(self).into()));
-        // Where they lie tells for all but the oddest wire, and spares a long conversation a comparison per message.
-        let is_owner = std::ptr::eq(*owner, wire) || *owner == wire;
-        if is_owner { Cow::Borrowed(bytes) } else { Cow::Owned(encode(self)) }
+        if *owner == wire { Cow::Borrowed(bytes) } else { Cow::Owned(encode(self)) }
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     params::setting,
 };
 use crate::{
-    body::{Body, all_tools, items},
+    body::{Body, all_tools, gather, items},
     fresh,
     schema::gemini,
     service::Encoded,
@@ -75,10 +75,9 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], cloud: bool) ->
     let mode = Mode::of(request);
     let mut warnings = Vec::new();
     let messages = request.messages.iter().skip_while(|message| message.role() == Role::System);
-    let contents: Vec<_> = messages
-        .map(|message| message.encoded(mode.key(), |message| content::encode_message(message, mode)))
-        .collect();
-    let size: usize = contents.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
+    let (contents, size) = gather(messages, |message| {
+        message.encoded(mode.key(), |message| content::encode_message(message, mode))
+    });
     let room =
         size.saturating_add(tools.len()).saturating_add(request.instructions.len()).saturating_add(2_048);
     let extra = request.params.extra.as_ref();

@@ -24,7 +24,9 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
-    Failing, Failure, Redactor, headers, limits,
+    Failing, Failure, Redactor,
+    connections::Connections,
+    headers, limits,
     tap::{self, Protocol, carries_secret},
 };
 
@@ -76,7 +78,7 @@ impl<'a> Target<'a> {
 /// A checked address with its headers and connections. Cloning shares the connections.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    client: reqwest::Client,
+    connections: Connections,
     base: Url,
     headers: HeaderMap,
     redactor: Redactor,
@@ -111,7 +113,15 @@ impl Endpoint {
         let vendor = if settings.vendor.is_empty() { host.to_owned() } else { settings.vendor };
         let protocol = settings.protocol;
         let secrets = settings.key.into_iter().chain(settings.headers.into_iter().map(|(_, value)| value));
-        Ok(Self { client, redactor: Redactor::new(secrets), vendor: vendor.into(), base, headers, protocol })
+        let connections = Connections::new(client);
+        Ok(Self {
+            connections,
+            redactor: Redactor::new(secrets),
+            vendor: vendor.into(),
+            base,
+            headers,
+            protocol,
+        })
     }
 
     pub(crate) fn vendor(&self) -> &str {
@@ -153,7 +163,7 @@ impl Endpoint {
         let (url, headers) = (self.url(target), self.headers_with(target.headers)?);
         let sent = body.as_deref().unwrap_or_default();
         let mut exchange = tap::request(cx, self.protocol, method.as_str(), &url, &headers, sent);
-        let mut request = self.client.request(method, url).headers(headers);
+        let mut request = self.connections.request(method, url).headers(headers);
         if let Some(body) = body {
             request = request.body(body);
         }
@@ -162,7 +172,8 @@ impl Endpoint {
         }
         let mut failing =
             Failing { vendor: Arc::clone(&self.vendor), redactor: self.redactor.clone(), request_id: None };
-        let response = request.send().await.map_err(|error| self.unreachable(&failing, error))?;
+        let sent = self.connections.send(request).await;
+        let response = sent.map_err(|error| self.unreachable(&failing, error))?;
         failing.request_id = headers::request_id(response.headers()).map(|id| failing.quote(&id));
         tap::answer(&mut exchange, response.status().as_u16(), response.headers());
         if response.status().is_success() {

@@ -3,6 +3,7 @@
 //! Nothing here knows what a wire's JSON means beyond the shapes in which services report failures.
 
 mod client;
+mod connections;
 mod failure;
 mod headers;
 mod limits;

@@ -12,7 +12,7 @@ use super::{
     params,
 };
 use crate::{
-    body::{Body, all_tools, items},
+    body::{Body, all_tools, gather, items},
     fresh, schema,
     service::Encoded,
 };
@@ -61,12 +61,9 @@ pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
 pub(super) fn encode_with_tools(request: &Request, tools: &[u8]) -> Encoded {
     let vision = request.profile.vision != Some(false);
     let mut warnings = Vec::new();
-    let messages: Vec<_> = request
-        .messages
-        .iter()
-        .map(|message| message.encoded(key(vision), |message| encode_message(message, vision)))
-        .collect();
-    let size: usize = messages.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
+    let (messages, size) = gather(request.messages.iter(), |message| {
+        message.encoded(key(vision), |message| encode_message(message, vision))
+    });
     let mut instructions = Vec::new();
     put_message(&mut instructions, "system", &request.instructions, &[]);
     let room = size.saturating_add(tools.len()).saturating_add(instructions.len()).saturating_add(1_024);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{CacheStyle, Dialect, SchemaSupport, media::Sight, message, params};
 use crate::{
-    body::{Body, all_tools, items},
+    body::{Body, all_tools, gather, items},
     fresh, schema,
     service::Encoded,
 };
@@ -65,13 +65,12 @@ pub(super) fn encode_with_tools(request: &Request, dialect: Dialect, tools: &[u8
     let replays = dialect.replays_reasoning;
     let key = message::key(replays, sight);
     let encode = |message: &_| message::encode(message, replays, sight);
-    let mut messages: Vec<_> = request.messages.iter().map(|message| message.encoded(key, encode)).collect();
+    let (mut messages, size) = gather(request.messages.iter(), |message| message.encoded(key, encode));
     let mut instructions = Vec::new();
     message::put_text(&mut instructions, "system", &instructions_of(request, dialect));
     if let Some(cache) = request.params.cache {
         mark_for_cache(request, dialect, cache, &mut instructions, &mut messages, &mut warnings, vendor);
     }
-    let size: usize = messages.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
     let room = size.saturating_add(tools.len()).saturating_add(instructions.len()).saturating_add(1_024);
     let mut body = Body::new(room, request.params.extra.as_ref(), &FIXED);
     body.field("model", &*request.model);

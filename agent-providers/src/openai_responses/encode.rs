@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{input::Variant, params::Settings};
 use crate::{
-    body::{Body, all_tools, items},
+    body::{Body, all_tools, gather, items},
     fresh, schema,
     service::Encoded,
 };
@@ -52,8 +52,7 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
     let mut warnings = Vec::new();
     unenforced(request, &mut warnings);
     let variant = Variant::of(request);
-    let said: Vec<_> = request.messages.iter().map(|message| variant.items(message)).collect();
-    let size: usize = said.iter().map(|bytes| bytes.len().saturating_add(1)).sum();
+    let (said, size) = gather(request.messages.iter(), |message| variant.items(message));
     let room =
         size.saturating_add(tools.len()).saturating_add(request.instructions.len()).saturating_add(1_024);
     let mut body = Body::new(room, request.params.extra.as_ref(), &FIXED);

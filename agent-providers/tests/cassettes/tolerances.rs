@@ -404,7 +404,7 @@ pub(crate) fn reconcile(
     case: Case<'_>,
     ours: &Turn,
     theirs: &Turn,
-) -> Result<Vec<&'static str>, (Turn, Turn)> {
+) -> Result<Vec<&'static str>, Box<(Turn, Turn)>> {
     let forgiven = |rules: &[&Tolerance]| {
         let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
         for rule in rules {
@@ -415,7 +415,7 @@ pub(crate) fn reconcile(
     let mut rules: Vec<&Tolerance> = TOLERANCES.iter().collect();
     let (at_best, as_sent) = forgiven(&rules);
     if !same(&at_best, &as_sent) {
-        return Err((at_best, as_sent));
+        return Err(Box::new((at_best, as_sent)));
     }
     for at in (0..rules.len()).rev() {
         let rule = rules.remove(at);

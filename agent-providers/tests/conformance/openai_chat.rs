@@ -12,10 +12,6 @@ use serde_json::{Value, json};
 
 use crate::spelling::{Facts, KEY, Spelling, dollars, event, unsupported};
 
-/// Not the wire's fault: the suite has to learn that a signature may have no data.
-const NOTED: &str =
-    "the field it came in is kept as a signature without data, which the suite takes for a signature";
-
 #[derive(Debug)]
 pub(crate) struct Chat;
 
@@ -27,8 +23,6 @@ impl Spelling for Chat {
         Manifest::new("openai-chat")
             .without(Capability::RefusalFinish, "a refusal has a field of its own, and ends with `stop`")
             .without(Capability::Blocks, "what a service does on its side is part of the text")
-            .skipping("reasoning_then_text", NOTED)
-            .skipping("reasoning_then_a_call", NOTED)
     }
 
     fn provider(address: &str) -> Result<Arc<dyn Provider>> {
@@ -41,11 +35,12 @@ impl Spelling for Chat {
 
     fn streamed(says: &[Say], ending: &Ending) -> Result<Vec<String>> {
         let facts = Facts::of(says);
-        let mut events =
-            vec![chunk(&facts, &json!({"role": "assistant", "content": "", "refusal": null}), None)];
-        let signed = says.iter().any(|say| matches!(say, Say::Signature(_)));
+        // Gateways keep the connection awake with comments.
+        let mut events = vec![": OPENROUTER PROCESSING\n\n".to_owned()];
+        events.push(chunk(&facts, &json!({"role": "assistant", "content": "", "refusal": null}), None));
+        let details = Details::of(says);
         for say in says {
-            if let Some(delta) = delta(say, signed)? {
+            if let Some(delta) = delta(say, details)? {
                 events.push(chunk(&facts, &delta, None));
             }
         }
@@ -53,7 +48,7 @@ impl Spelling for Chat {
             Ending::Finish(why) => {
                 events.push(chunk(&facts, &json!({}), Some(reason(*why)?)));
                 if let Some(usage) = facts.usage {
-                    let mut last = whole(&facts, json!([]));
+                    let mut last = whole(&facts, &json!([]));
                     last["usage"] = counted(&usage);
                     events.push(event("", &last));
                 }
@@ -69,7 +64,7 @@ impl Spelling for Chat {
     }
 }
 
-fn whole(facts: &Facts, choices: Value) -> Value {
+fn whole(facts: &Facts, choices: &Value) -> Value {
     json!({
         "id": facts.id.unwrap_or("chatcmpl-1"), "object": "chat.completion.chunk", "created": 1_766_084_448,
         "model": facts.model, "service_tier": "default", "system_fingerprint": "fp_1",
@@ -79,7 +74,7 @@ fn whole(facts: &Facts, choices: Value) -> Value {
 
 fn chunk(facts: &Facts, delta: &Value, finish: Option<&str>) -> String {
     let choice = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
-    event("", &whole(facts, choice))
+    event("", &whole(facts, &choice))
 }
 
 /// The form of a reply's reasoning.

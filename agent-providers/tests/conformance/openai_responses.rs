@@ -12,9 +12,6 @@ use serde_json::{Value, json};
 
 use crate::spelling::{Facts, KEY, Spelling, completed, dollars, event, unsupported};
 
-/// Not the wire's fault: the suite has to learn that a signature may have no data.
-const NOTED: &str = "its item is kept as a signature without data, which the suite takes for a signature";
-
 #[derive(Debug)]
 pub(crate) struct Responses;
 
@@ -25,8 +22,6 @@ impl Spelling for Responses {
     fn manifest() -> Manifest {
         Manifest::new("openai-responses")
             .without(Capability::RefusalFinish, "a refusal is a part of a message; the response is completed")
-            .skipping("reasoning_then_text", NOTED)
-            .skipping("reasoning_then_a_call", NOTED)
     }
 
     fn provider(address: &str) -> Result<Arc<dyn Provider>> {

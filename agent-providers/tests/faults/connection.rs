@@ -10,7 +10,7 @@ use entourage_core::{
 use tokio::net::TcpSocket;
 
 use crate::{
-    server::{Act, Fault, check_words, request, send, serve_on},
+    server::{Act, Fault, check_words, give_back, request, send, serve, serve_on},
     wires::{STREAM, WIRES, Wire},
 };
 
@@ -56,6 +56,37 @@ async fn a_connection_that_ends_before_the_answer_may_be_tried_again() {
             let got = (error.kind(), error.retry(), outcome.begun);
             assert_eq!(got, (ErrorKind::Transport, Retry::Temporary, false), "{}: {error}", outcome.name);
             assert!(error.message().contains("127.0.0.1"), "{error}");
+        }
+    }
+}
+
+/// Servers close kept connections when they please, also while a request is on its way.
+#[tokio::test]
+async fn a_request_that_meets_a_closed_connection_is_sent_once_more() {
+    for wire in WIRES {
+        for (name, end) in [("closed", None), ("reset", Some(Act::Reset))] {
+            let good = || send(wire.good_and_open());
+            let dies = || [good(), Act::Read].into_iter().chain(end.clone()).collect::<Vec<_>>();
+            let answers = vec![dies(), dies(), vec![], vec![send(wire.good())]];
+            let server = serve(answers).await;
+            let provider = wire.provider(&server.url);
+            let ask = async || {
+                let reply = provider.complete(request(), &CallContext::new()).await;
+                give_back().await;
+                reply
+            };
+            // The second call meets the end of the first connection, and is answered on the second.
+            for _ in 0..2 {
+                ask().await.unwrap();
+            }
+            // The third meets the end of the second, and then of the third, which is new: that is a failure.
+            let error = ask().await.unwrap_err();
+            check_words(&error, name);
+            assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, Retry::Temporary), "{error}");
+            ask().await.unwrap();
+            let seen = server.task.await.unwrap();
+            let more: Vec<_> = seen.iter().map(|seen| seen.more).collect();
+            assert_eq!(more, [1, 1, 0, 0], "{wire:?}: {name}");
         }
     }
 }
@@ -110,10 +141,10 @@ async fn a_break_after_the_end_loses_nothing() {
         if let Some(reason) = wire.reason() {
             let said = hello(wire) + &reason;
             let more = wire.say("more");
-            let half = more[..more.len() - 8].to_owned();
+            let half = more.get(..more.len() - 8).unwrap();
             let broken = said.replace("Connection: close", "Content-Length: 9999");
             ends.push(("a break after the reason for the end", vec![send(broken)]));
-            ends.push(("half an event after the reason for the end", vec![send(said + &half)]));
+            ends.push(("half an event after the reason for the end", vec![send(said + half)]));
         }
         for (name, acts) in ends {
             let outcome = Fault::new(wire, name, acts).run().await;

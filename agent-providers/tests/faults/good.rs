@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
+use crate::{
+    server::{Act, give_back, request, send, serve},
+    wires::{Chat, HEADER, Messages, OllamaChat, Responses, STREAM, WIRES, Wire},
+};
 use entourage_core::{
     ErrorKind,
     provider::{CallContext, Delta, Egress, FinishReason, ProviderExt},
 };
 use futures_util::StreamExt;
-use tokio::{io::AsyncWriteExt, net::TcpListener};
-
-use crate::{
-    server::{Act, read_request, request, send, serve},
-    wires::{Chat, HEADER, Messages, OllamaChat, Responses, STREAM, WIRES},
-};
 
 #[tokio::test]
 async fn a_reply_streams_and_the_request_is_as_it_should_be() {
@@ -40,10 +38,9 @@ async fn a_reply_streams_and_the_request_is_as_it_should_be() {
         assert!(!head.contains("accept-encoding"), "{head}");
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
         let said = match wire {
-            Chat | OllamaChat => &body["messages"][0]["content"],
+            Chat | Messages | OllamaChat => &body["messages"][0]["content"],
             Responses => &body["input"][0]["content"],
-            Messages => &body["messages"][0]["content"],
-            _ => &body["contents"][0]["parts"][0]["text"],
+            Wire::Gemini => &body["contents"][0]["parts"][0]["text"],
         };
         assert!(said.to_string().contains("\"Hi\""), "{wire:?}: {body}");
         let streams = body["stream"] == true || wire.request_line().contains("stream");
@@ -106,28 +103,15 @@ async fn dropping_the_stream_closes_the_connection() {
 #[tokio::test]
 async fn a_connection_is_used_again_after_a_reply() {
     for wire in WIRES {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let server = tokio::spawn(async move {
-            // One connection only: a second one would never be accepted.
-            let (mut stream, _) = listener.accept().await.unwrap();
-            for _ in 0..3 {
-                read_request(&mut stream).await;
-                let body = [wire.open(), wire.say("Hello"), wire.close()].concat();
-                let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-                let answer = format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            }
-        });
-        let provider = wire.provider(&url);
+        let good = || send(wire.good_and_open());
+        // One connection only: a second one would never be accepted.
+        let server = serve(vec![vec![good(), Act::Read, good(), Act::Read, good()]]).await;
+        let provider = wire.provider(&server.url);
         for _ in 0..3 {
             provider.complete(request(), &CallContext::new()).await.unwrap();
-            // The tasks that give the connection back are ready by now; on this runtime, yielding runs them.
-            for _ in 0..16 {
-                tokio::task::yield_now().await;
-            }
+            give_back().await;
         }
-        server.await.unwrap();
+        assert_eq!(server.task.await.unwrap()[0].more, 2, "{wire:?}");
     }
 }
 

@@ -22,6 +22,8 @@ use crate::wires::Wire;
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     Send(Vec<u8>),
+    /// Reads another request from the same connection.
+    Read,
     /// Waits until the caller has seen text.
     AwaitText,
     /// Sends a piece again and again, so many bytes in all, or until the caller has gone.
@@ -40,6 +42,8 @@ pub(crate) fn send(text: impl Into<String>) -> Act {
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) request: String,
+    /// Requests after the first.
+    pub(crate) more: usize,
     /// Bytes that the connection took.
     pub(crate) pushed: usize,
     /// The caller closed it first.
@@ -78,6 +82,10 @@ async fn perform(mut stream: TcpStream, acts: Vec<Act>, gate: &Notify) -> Seen {
     for act in acts {
         match act {
             Act::Send(bytes) => seen.push(&mut stream, &bytes).await,
+            Act::Read => {
+                read_request(&mut stream).await;
+                seen.more += 1;
+            }
             Act::AwaitText => gate.notified().await,
             Act::Flood(piece, bytes) => {
                 let end = seen.pushed.saturating_add(bytes);
@@ -115,7 +123,7 @@ impl Seen {
 }
 
 /// Reads one request: head and body as text.
-pub(crate) async fn read_request(stream: &mut TcpStream) -> String {
+async fn read_request(stream: &mut TcpStream) -> String {
     let mut request = Vec::new();
     loop {
         let mut piece = [0; 4_096];
@@ -131,6 +139,13 @@ pub(crate) async fn read_request(stream: &mut TcpStream) -> String {
             }
         }
         assert_ne!(n, 0, "the request broke off: {text}");
+    }
+}
+
+/// The tasks that give a connection back are ready once a reply has ended; on these tests' runtime, yielding runs them.
+pub(crate) async fn give_back() {
+    for _ in 0..16 {
+        tokio::task::yield_now().await;
     }
 }
 

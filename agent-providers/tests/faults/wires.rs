@@ -280,6 +280,13 @@ impl Wire {
         }
     }
 
+    /// The same as [`Wire::good`], over a connection that stays open.
+    pub(crate) fn good_and_open(self) -> String {
+        let body = [self.open(), self.say("Hello"), self.close()].concat();
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
+    }
+
     /// Head, text and end of a stream.
     pub(crate) fn good(self) -> String {
         [STREAM, &self.open(), &self.say("Hello"), &self.close()].concat()

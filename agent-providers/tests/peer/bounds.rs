@@ -13,11 +13,12 @@ use entourage_core::{
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::{Peer, params, peers, request, server};
+use crate::{Peer, SERVER, params, peers, request, server};
 
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn a_prompt_beyond_the_window_is_told_apart() {
+    let _server = SERVER.read().await;
     for peer in peers() {
         let long = Request::new("default", [Message::user("word ".repeat(10_000))].into_iter().collect());
         let error = peer.provider.complete(long, &CallContext::new()).await.unwrap_err();
@@ -66,10 +67,10 @@ async fn idle(peer: &Peer) -> Duration {
     since.elapsed()
 }
 
-/// The slots are the whole server's: what is cancelled here must not meet other calls.
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn a_cancel_in_the_middle_frees_the_server() {
+    let _server = SERVER.write().await;
     for peer in peers() {
         idle(&peer).await;
         // As many as the server has room for.
@@ -88,15 +89,18 @@ async fn a_cancel_in_the_middle_frees_the_server() {
         let dropped = idle(&peer).await;
         assert_eq!(before, 4, "{}", peer.wire);
         peer.provider.complete(request("Hi"), &CallContext::new()).await.unwrap();
+        idle(&peer).await;
 
         let write = tool::from_fn(long(), |_| async { Ok("written") });
         let mut params = params();
         params.max_output = Some(7_000);
         let agent =
             ReactAgent::builder("writer", peer.model.clone()).tool(write).params(params).build().unwrap();
-        let mut run = agent.start("Write.");
+        let run = agent.start("Write.");
+        let since = Instant::now();
         while busy().await == 0 {
-            run.next().await.expect("the run ended before it was cancelled");
+            assert!(since.elapsed() < NOTICED, "{}: the run never called its model", peer.wire);
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         run.cancel();
         let outcome = run.outcome().await.unwrap();

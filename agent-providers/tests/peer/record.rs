@@ -8,11 +8,12 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use crate::{KEY, params, peers, request};
+use crate::{KEY, SERVER, params, peers, request};
 
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn a_recording_holds_the_exchange_and_no_secret_and_can_be_played() {
+    let _server = SERVER.read().await;
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     let tool = ToolSpec::new("line_count", "Counts the lines of a file.", schema);
     for peer in peers() {

@@ -13,11 +13,12 @@ use entourage_core::{
 };
 use serde_json::json;
 
-use crate::{params, peers};
+use crate::{SERVER, params, peers};
 
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn an_agent_calls_its_tool_and_then_answers() {
+    let _server = SERVER.read().await;
     for peer in peers() {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
@@ -46,6 +47,7 @@ async fn an_agent_calls_its_tool_and_then_answers() {
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn results_errors_and_further_turns_are_understood() {
+    let _server = SERVER.read().await;
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     let tools = [ToolSpec::new("line_count", "Counts the lines of a file.", schema)];
     let cx = CallContext::new();

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::{params, peers};
+use crate::{SERVER, params, peers};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct File {
@@ -44,6 +44,7 @@ fn check(wire: &str, file: &File) {
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn a_typed_value_comes_by_schema_or_by_forced_tool() {
+    let _server = SERVER.read().await;
     for peer in peers() {
         let native = peer.native.then_some(Strategy::Native);
         for strategy in [Strategy::Tool].into_iter().chain(native) {
@@ -64,6 +65,7 @@ async fn a_typed_value_comes_by_schema_or_by_forced_tool() {
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn a_list_is_a_value_too() {
+    let _server = SERVER.read().await;
     for peer in peers() {
         let strategy = if peer.native { Strategy::Native } else { Strategy::Tool };
         let ask = Generate::new("Which kinds?").with_params(params()).with_strategy(strategy);
@@ -77,6 +79,7 @@ async fn a_list_is_a_value_too() {
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn responses_take_the_schema_through_extra_parameters() {
+    let _server = SERVER.read().await;
     let [_, responses, _] = peers();
     let schema = entourage_core::tool::schema_of::<File>();
     let mut params = params();

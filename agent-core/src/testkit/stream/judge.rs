@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Checked, Ending, Failure, Flaw, Reply, Say, Scenario, Stage};
 use crate::{
     Error, ErrorKind, Result, Retry, Usage,
-    message::{History, Message, Part},
+    message::{History, Message, Part, Reasoning},
     provider::{Assembled, Assembler, CallContext, Delta, DeltaStream, Egress, FinishReason, Request},
     tool::ToolSpec,
 };
@@ -236,7 +236,8 @@ fn heard_pieces(parts: &[Part]) -> Vec<Piece> {
         Part::Text(text) => Piece::Text(text.clone()),
         Part::Reasoning(reasoning) => Piece::Reasoning {
             text: reasoning.text.clone(),
-            signature: reasoning.signature.as_ref().map(|signature| signature.data.clone()),
+            // Without data it is a note of the wire to itself, such as the field in which plain reasoning came.
+            signature: signed(reasoning).map(str::to_owned),
         },
         Part::Refusal(text) => Piece::Refusal(text.clone()),
         Part::ToolCall(call) => Piece::Call {
@@ -246,7 +247,12 @@ fn heard_pieces(parts: &[Part]) -> Vec<Piece> {
         Part::Opaque(block) if !block.data.is_null() && !block.wire.is_empty() => Piece::Block,
         other => Piece::Other(format!("{other:?}")),
     };
-    parts.iter().map(piece).collect()
+    let says_nothing = |part: &&Part| matches!(part, Part::Reasoning(reasoning) if reasoning.text.is_empty() && signed(reasoning).is_none());
+    parts.iter().filter(|part| !says_nothing(part)).map(piece).collect()
+}
+
+fn signed(reasoning: &Reasoning) -> Option<&str> {
+    reasoning.signature.as_ref().map(|signature| signature.data.as_str()).filter(|data| !data.is_empty())
 }
 
 fn said_pieces(says: &[Say]) -> Vec<Piece> {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::gemini;
+use super::{gemini, resolve};
 
 fn same(schema: &Value) {
     let out = gemini(schema);
@@ -215,7 +215,7 @@ fn is_settled(once: &Value) {
     references(once, &mut found);
     for (name, company) in found {
         assert_eq!(company, 0, "{name} in {once}");
-        let target = once.pointer(&name[1..]).unwrap_or_else(|| panic!("{name} in {once}"));
+        let target = resolve(once, name).unwrap_or_else(|| panic!("{name} in {once}"));
         assert!(target.get("$ref").is_none(), "{name} in {once}");
     }
 }

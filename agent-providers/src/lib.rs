@@ -16,6 +16,8 @@
 //! | `framing`, `json` | what the wires share: replies cut into frames, and JSON that forgives wrong types |
 //! | `service`, `stream` | what the wires share: a wire on a connection, and the connection's bytes through a decoder |
 //! | `fresh` | what the wires share: which messages warnings speak of |
+//! | `schema` | what the wires share: JSON Schema in the dialects of the services |
+//! | `dialect`, `models` | how services that speak chat completions differ, and which models a server has |
 //! | `media` | what the wires share: files that can be passed on, and notes for the others |
 //!
 //! A wire is three things: `encode` (a request to bytes, pure), `decode` (bytes to deltas, pure, cut anywhere) and a

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::{
-    Error, ErrorKind, Result, Usage,
+    Error, ErrorKind, Money, Result, Usage,
     message::{Message, Part, Reasoning, Role, Signature, ToolCall},
 };
 
-use super::{Delta, Finish, FinishReason, ResponseInfo, Restart, Warning};
+use super::{Delta, Finish, FinishReason, Model, ResponseInfo, Restart, Warning};
 
 /// Bounds of one reply.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +54,7 @@ pub struct Assembler {
     finish: Option<Finish>,
     usage: Usage,
     wasted: Usage,
+    uncounted: bool,
     info: ResponseInfo,
     warnings: Vec<Warning>,
     restarts: Vec<Restart>,
@@ -179,6 +180,7 @@ impl Assembler {
             finish,
             usage: self.usage,
             wasted: self.wasted,
+            uncounted: self.uncounted,
             info: self.info,
             warnings: self.warnings,
             restarts: self.restarts,
@@ -235,6 +237,8 @@ impl Assembler {
     /// What an earlier attempt used was used all the same.
     fn restart(&mut self, restart: &Restart) -> Result<()> {
         self.not_finished()?;
+        // What was refused cost nothing; what broke off did, whether it was counted or not.
+        self.uncounted |= self.usage.is_unknown() && !self.parts.is_empty();
         self.bytes = 0;
         self.parts.clear();
         self.calls.clear();
@@ -322,6 +326,8 @@ pub struct Assembled {
     pub usage: Usage,
     /// Tokens of the attempts before it, as far as the service said.
     pub wasted: Usage,
+    /// Whether one of them gave something and did not say what it used.
+    pub uncounted: bool,
     /// What the service said about the response as a whole.
     pub info: ResponseInfo,
     /// What could not be honoured.
@@ -333,6 +339,16 @@ pub struct Assembled {
 }
 
 impl Assembled {
+    /// What the call cost with all its attempts, if `model` was asked; `None` when a part of it is unknown. Once another
+    /// model was asked instead, only what was reported counts: its prices are not those of `model`.
+    #[must_use]
+    pub fn cost(&self, model: &Model) -> Option<Money> {
+        let moved = self.restarts.iter().any(|restart| restart.model.is_some());
+        let price = |usage: &Usage| if moved { usage.cost } else { model.cost(usage) };
+        let cost = price(&self.usage).filter(|_| !self.uncounted)?;
+        if self.wasted.is_unknown() { Some(cost) } else { Some(cost + price(&self.wasted)?) }
+    }
+
     /// The message, with each raw call turned into a part by `check`.
     pub fn into_message_with(self, mut check: impl FnMut(RawCall) -> ToolCall) -> Message {
         let mut parts: Vec<Part> = self

@@ -73,7 +73,7 @@ impl ModelExt for Model {
             let mut reply = cx.cancel.run_until_cancelled(call).await.ok_or_else(Error::cancelled)??;
             warnings.append(&mut reply.warnings);
             let (finish, usage) = (reply.finish.reason, reply.usage + reply.wasted);
-            let cost = self.spent(&reply.usage, &reply.wasted);
+            let cost = reply.cost(self);
             let message = Arc::new(reply.into_message());
             if let Some(mut generated) = generation.read(&message, finish, usage, cost)? {
                 generated.warnings = warnings;
@@ -81,14 +81,6 @@ impl ModelExt for Model {
             }
             call_cx.request = RequestId::generate();
         }
-    }
-}
-
-impl Model {
-    /// What a call cost whose failed attempts used `wasted`; unknown when nobody counted.
-    fn spent(&self, usage: &Usage, wasted: &Usage) -> Option<Money> {
-        let cost = self.cost(usage)?;
-        if wasted.is_unknown() { Some(cost) } else { Some(cost + self.cost(wasted)?) }
     }
 }
 

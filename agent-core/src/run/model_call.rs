@@ -13,11 +13,10 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
-    Error, ErrorKind, Money, RequestId, Result, Timestamp, Usage,
+    Error, ErrorKind, RequestId, Result, Timestamp,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, Warning},
     provider::{
-        Assembled, Assembler, Delta, DeltaStream, FinishReason, Model, Restart, Warning as Unhonoured,
-        WarningKind,
+        Assembled, Assembler, Delta, DeltaStream, FinishReason, Restart, Warning as Unhonoured, WarningKind,
     },
     tool::check_call,
 };
@@ -69,7 +68,7 @@ pub(crate) async fn perform(
     };
     report_losses(local, cx, &reply, request);
     let (usage, wasted, finish) = (reply.usage, reply.wasted, reply.finish.clone());
-    let cost = cost(&model, &reply);
+    let cost = reply.cost(&model);
     let (info, attempt) = (reply.info.clone(), reply.restarts.last().map_or(1, |restart| restart.attempt));
     let cut_off = error.is_some();
     let ended = cx.clock();
@@ -99,15 +98,6 @@ pub(crate) async fn perform(
     let finished = Arc::new(finished);
     local.stage_at(cx, ended, Event::ModelFinished(Arc::clone(&finished)));
     error.map_or(Ok(Observation::Model(finished)), Err)
-}
-
-/// What a failed attempt used is paid for too. Once another model was asked instead, only what was reported counts: its
-/// prices are not those of `model`.
-fn cost(model: &Model, reply: &Assembled) -> Option<Money> {
-    let moved = reply.restarts.iter().any(|restart| restart.model.is_some());
-    let price = |usage: &Usage| if moved { usage.cost } else { model.cost(usage) };
-    let cost = price(&reply.usage)?;
-    if reply.wasted.is_unknown() { Some(cost) } else { Some(cost + price(&reply.wasted)?) }
 }
 
 fn report_losses(local: &LocalEffects, cx: &RunContext, reply: &Assembled, request: RequestId) {

@@ -31,6 +31,17 @@ macro_rules! if_compiled {
     }};
 }
 
+/// Whether the wire's feature is on.
+pub(super) fn is_compiled(wire: Speaks) -> bool {
+    match wire {
+        Speaks::OpenAiChat(_) => cfg!(feature = "openai-chat"),
+        Speaks::OpenAiResponses => cfg!(feature = "openai-responses"),
+        Speaks::AnthropicMessages => cfg!(feature = "anthropic-messages"),
+        Speaks::Gemini => cfg!(feature = "gemini"),
+        Speaks::Ollama => cfg!(feature = "ollama"),
+    }
+}
+
 pub(super) fn connect(
     wire: Speaks,
     url: &str,

@@ -98,10 +98,14 @@ pub fn find_with(variable: impl Fn(&str) -> Option<String>, local: &[(&str, Sock
         let key = variable("OPENAI_API_KEY");
         return connect::connect(Speaks::OpenAiChat(dialect), &url, key, &name, "OPENAI_BASE_URL");
     }
-    for vendor in VENDORS {
-        if let Some((name, key)) = vendor.key_variable.and_then(|name| Some((name, variable(name)?))) {
-            return with_key(vendor, name, key, variable);
-        }
+    let keys: Vec<_> = VENDORS
+        .iter()
+        .filter_map(|vendor| vendor.key_variable.and_then(|name| Some((vendor, name, variable(name)?))))
+        .collect();
+    // A key for a wire that is not compiled in still gives an error that names the feature.
+    let usable = keys.iter().find(|(vendor, ..)| connect::is_compiled(vendor.wire));
+    if let Some((vendor, name, key)) = usable.or(keys.first()) {
+        return with_key(vendor, name, key.clone(), variable);
     }
     for (name, address) in local {
         if let Some(answer) = probe::ask(*address) {
@@ -193,7 +197,11 @@ fn known_vendors() -> String {
 
 fn nothing_found(local: &[(&str, SocketAddr)]) -> Error {
     let mut tried = vec!["ENTOURAGE_MODEL".to_owned(), "OPENAI_BASE_URL".to_owned()];
-    tried.extend(VENDORS.iter().filter_map(|vendor| vendor.key_variable).map(str::to_owned));
+    for variable in VENDORS.iter().filter_map(|vendor| vendor.key_variable) {
+        if !tried.iter().any(|known| known == variable) {
+            tried.push(variable.to_owned());
+        }
+    }
     tried.extend(local.iter().map(|(name, address)| format!("{name} at {address}")));
     let message = format!(
         "no model was found; set a key such as OPENAI_API_KEY or start a local server. Tried: {}",

@@ -401,4 +401,26 @@ mod tests {
         let message = reply.into_message();
         assert_eq!(message.parts(), [Part::Text("Hello".into())]);
     }
+
+    #[test]
+    fn cc03_an_attempt_that_broke_off_uncounted_makes_the_cost_unknown() {
+        let provider = crate::testkit::ScriptedProvider::new();
+        let mut profile = crate::provider::Profile::default();
+        profile.prices = Some(crate::Prices::per_million_micros(1, 1));
+        let model = provider.model().with_profile(profile);
+        let cost = |before: &[Delta]| {
+            let mut assembler = Assembler::default();
+            let restart = Restart::new(2, Error::new(ErrorKind::Overloaded, "busy").record(), Duration::ZERO);
+            let end = [
+                Delta::Restart(Box::new(restart)),
+                Delta::Usage(Box::new(Usage::new(3, 4))),
+                Delta::finish(FinishReason::Stop),
+            ];
+            before.iter().chain(&end).for_each(|delta| assembler.push(delta).unwrap());
+            assembler.finish().unwrap().cost(&model).map(Money::as_pico)
+        };
+        assert_eq!(cost(&[]), Some(7));
+        assert_eq!(cost(&[Delta::text("Hel")]), None);
+        assert_eq!(cost(&[Delta::text("Hel"), Delta::Usage(Box::new(Usage::new(1, 1)))]), Some(9));
+    }
 }

@@ -12,7 +12,7 @@ mod scalar;
 mod tree;
 
 pub(crate) use money::Dollars;
-pub(crate) use object::{Fill, Into, Object, Whole, object};
+pub(crate) use object::{Fill, InPlace, Object, Whole, object};
 pub(crate) use scalar::{Arguments, Count, Flag, Text};
 pub(crate) use tree::{List, Maybe, Raw, RawList};
 

@@ -56,9 +56,9 @@ impl<'de, T: Object<'de>> Fill<'de> for Maybe<T> {
 }
 
 /// Fills what it points at.
-pub(crate) struct Into<'p, T>(pub(crate) &'p mut T);
+pub(crate) struct InPlace<'p, T>(pub(crate) &'p mut T);
 
-impl<'de, T: Fill<'de>> DeserializeSeed<'de> for Into<'_, T> {
+impl<'de, T: Fill<'de>> DeserializeSeed<'de> for InPlace<'_, T> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         self.0.fill(deserializer)
@@ -91,6 +91,7 @@ impl<'de, T: Object<'de>> Visitor<'de> for Whole<'_, T> {
 
 /// Declares a struct whose fields have the names of their keys and the types of this module. A field that is a large
 /// object, or holds one, is marked `#[in_place]`: its type must be [`Fill`].
+#[allow(unused_macros, reason = "it serves all wires, and some do without")]
 macro_rules! object {
     (
         $(#[$meta:meta])*
@@ -122,7 +123,7 @@ macro_rules! object {
             }
         }
     };
-    (@ in_place $place:expr, $map:ident) => { $map.next_value_seed($crate::json::Into(&mut $place))? };
+    (@ in_place $place:expr, $map:ident) => { $map.next_value_seed($crate::json::InPlace(&mut $place))? };
     (@ $place:expr, $map:ident) => { $place = $map.next_value()? };
 }
 pub(crate) use object;

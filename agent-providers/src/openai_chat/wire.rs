@@ -12,7 +12,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::json::{
-    Arguments, Count, Dollars, Fill, Into, List, Maybe, RawList, Text, object, otherwise, skip_map, skip_seq,
+    Arguments, Count, Dollars, Fill, InPlace, List, Maybe, RawList, Text, object, otherwise, skip_map,
+    skip_seq,
 };
 
 object! {
@@ -124,7 +125,7 @@ impl<'de> Fill<'de> for Choices<'de> {
             type Value = ();
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
                 while self.0.0.is_none() {
-                    if seq.next_element_seed(Into(&mut *self.0))?.is_none() {
+                    if seq.next_element_seed(InPlace(&mut *self.0))?.is_none() {
                         return Ok(());
                     }
                     self.0.0.take_if(|choice| choice.index.0.unwrap_or(0) != 0);
@@ -192,5 +193,42 @@ impl<'de> Deserialize<'de> for Content<'de> {
             otherwise! { visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) }
         }
         deserializer.deserialize_any(Read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finish(json: &str) -> Option<String> {
+        let (mut room, mut chunk) = (String::new(), Chunk::default());
+        crate::json::read_into(json.as_bytes(), &mut room, &mut chunk).unwrap();
+        assert_eq!(chunk.id.as_str(), "after", "{json}");
+        chunk.choices.first.0.map(|choice| choice.finish_reason.as_str().to_owned())
+    }
+
+    #[test]
+    fn the_first_choice_of_index_0_counts() {
+        for (choices, first) in [
+            (r#"[{"finish_reason":"a"}]"#, Some("a")),
+            (r#"[{"index":1,"finish_reason":"b"},{"finish_reason":"a"}]"#, Some("a")),
+            (
+                r#"[null,7,[],{"index":0,"finish_reason":"a"},{"finish_reason":"b"},3,{"delta":{}}]"#,
+                Some("a"),
+            ),
+            (r#"[{"finish_reason":"b","index":2},{"index":0.0,"finish_reason":"a"}]"#, Some("a")),
+            (r#"[{}]"#, Some("")),
+            (r#"[{"index":1,"finish_reason":"b"}]"#, None),
+            ("[]", None),
+            ("null", None),
+            ("\"a\"", None),
+            (r#"{"finish_reason":"a"}"#, None),
+        ] {
+            let json = format!(r#"{{"choices":{choices},"id":"after"}}"#);
+            assert_eq!(finish(&json).as_deref(), first, "{json}");
+        }
+        let twice =
+            r#"{"choices":[{"finish_reason":"a"}],"choices":[{"index":1}],"id":"before","id":"after"}"#;
+        assert_eq!(finish(twice), None);
     }
 }

@@ -13,6 +13,7 @@ const MAX_LIST: usize = 8 << 20;
 
 /// A model name that stands for whatever the server has: it is asked once for its list, and a model of that very
 /// name, else the first one, is taken. An empty name does the same.
+#[allow(unreachable_pub, reason = "the wires that can ask for a list show it")]
 pub const DEFAULT_MODEL: &str = "default";
 
 #[derive(Debug, Default)]

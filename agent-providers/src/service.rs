@@ -166,6 +166,7 @@ pub(crate) fn model<W: Wire>(
 }
 
 /// Makes the public provider of a wire: a cheap handle on a [`Service`].
+#[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! provider {
     ($(#[$doc:meta])* $name:ident($wire:ty)) => {
         $(#[$doc])*
@@ -216,6 +217,7 @@ macro_rules! provider {
 
 /// The settings that every wire's `Builder` has, which keeps them in a field `settings`, and its `Debug` without
 /// secrets.
+#[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! settings {
     ($builder:ident, $($field:ident),*) => {
         impl $builder {

@@ -119,6 +119,7 @@ pub(crate) trait Reading {
 }
 
 /// Makes the public `Decoder` of a wire out of its [`Reading`]; constructors are the wire's own.
+#[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! decoder {
     ($(#[$doc:meta])* Decoder($reply:ty)) => {
         $(#[$doc])*

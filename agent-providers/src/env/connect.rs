@@ -1,6 +1,6 @@
 //! From a wire, an address and a key to a model, as far as the wire is compiled in.
 
-use entourage_core::{Result, layers::Retry};
+use entourage_core::Result;
 
 use super::Found;
 use crate::vendor::Speaks;
@@ -16,7 +16,7 @@ macro_rules! if_compiled {
                 None => builder,
             };
             let provider = builder.build().map_err(|error| error.with("from", $origin))?;
-            let model = provider.model($name).layer(Retry::new());
+            let model = provider.model($name).layer(entourage_core::layers::Retry::new());
             Ok(Found { address: provider.base_url(), model, origin: $origin.to_owned() })
         }
         #[cfg(not(feature = $feature))]

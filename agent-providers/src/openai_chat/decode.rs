@@ -20,27 +20,25 @@ use crate::{
     framing::{Frame, Framing},
     http::{Failing, Failure},
     json::{self, Maybe},
-    stream::Decode,
+    stream::{Reading, decoder},
 };
 
-/// Decodes one reply.
-///
-/// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
-/// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
-///
-/// ```
-/// use entourage_core::provider::Delta;
-/// use entourage_providers::openai_chat::{Decoder, Dialect};
-///
-/// let mut decoder = Decoder::new(Dialect::COMMON);
-/// decoder.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel");
-/// decoder.push(b"lo\"}}]}\n\n");
-/// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
-/// ```
-#[derive(Debug)]
-pub struct Decoder {
-    framing: Framing,
-    reply: Reply,
+decoder! {
+    /// Decodes one reply.
+    ///
+    /// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
+    /// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+    ///
+    /// ```
+    /// use entourage_core::provider::Delta;
+    /// use entourage_providers::openai_chat::{Decoder, Dialect};
+    ///
+    /// let mut decoder = Decoder::new(Dialect::COMMON);
+    /// decoder.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel");
+    /// decoder.push(b"lo\"}}]}\n\n");
+    /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
+    /// ```
+    Decoder(Reply)
 }
 
 impl Decoder {
@@ -51,71 +49,7 @@ impl Decoder {
     }
 
     pub(crate) fn reporting(dialect: Dialect, failing: Failing) -> Self {
-        Self { framing: Framing::events_or_body(), reply: Reply::new(dialect, failing) }
-    }
-
-    /// Takes in the next bytes, cut anywhere.
-    pub fn push(&mut self, bytes: &[u8]) {
-        let reply = &mut self.reply;
-        if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
-            self.reply.broken(error);
-        }
-    }
-
-    /// The bytes have ended. Without a reason from the service and without its mark of the end, no
-    /// [`Delta::Finish`] is made up: the reply was cut off.
-    pub fn finish(&mut self) {
-        let reply = &mut self.reply;
-        if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
-            self.reply.broken(error);
-        }
-        self.reply.end(false);
-    }
-
-    /// The next delta, or the next error; `None` until more bytes come.
-    pub fn pop(&mut self) -> Option<Result<Delta>> {
-        self.reply.out.pop_front()
-    }
-
-    /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports, without
-    /// what only the connection knows.
-    #[must_use]
-    pub fn refusal(status: u16, body: &[u8]) -> Error {
-        Failing::default().refused(&Failure::from_body(body), Some(status))
-    }
-
-    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
-    #[must_use]
-    pub fn has_finish(&self) -> bool {
-        self.reply.raw_finish.is_some() || self.reply.ended
-    }
-
-    /// Whether the reply is complete; what comes after is not read.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.reply.ended
-    }
-}
-
-impl Decode for Decoder {
-    fn push(&mut self, bytes: &[u8]) {
-        self.push(bytes);
-    }
-
-    fn finish(&mut self) {
-        self.finish();
-    }
-
-    fn pop(&mut self) -> Option<Result<Delta>> {
-        self.pop()
-    }
-
-    fn has_finish(&self) -> bool {
-        self.has_finish()
-    }
-
-    fn is_done(&self) -> bool {
-        self.is_done()
+        Self::reading(Reply::new(dialect, failing))
     }
 }
 
@@ -136,6 +70,47 @@ struct Reply {
     ended: bool,
 }
 
+impl Reading for Reply {
+    fn framing() -> Framing {
+        Framing::events_or_body()
+    }
+
+    fn frame(&mut self, frame: Frame<'_>) {
+        if self.ended {
+            return;
+        }
+        if frame.whole {
+            self.whole(frame.data);
+        } else if frame.data == b"[DONE]" {
+            self.close(true);
+        } else if frame.name == b"error" {
+            self.failed(&Failure::from_body(frame.data));
+        } else {
+            self.json(frame.data, true);
+        }
+    }
+
+    fn broken(&mut self, error: Error) {
+        self.out.push_back(Err(self.failing.sign(error)));
+    }
+
+    fn end(&mut self) {
+        self.close(false);
+    }
+
+    fn out(&mut self) -> &mut VecDeque<Result<Delta>> {
+        &mut self.out
+    }
+
+    fn has_finish(&self) -> bool {
+        self.raw_finish.is_some() || self.ended
+    }
+
+    fn is_done(&self) -> bool {
+        self.ended
+    }
+}
+
 impl Reply {
     fn new(dialect: Dialect, failing: Failing) -> Self {
         Self {
@@ -153,26 +128,11 @@ impl Reply {
         }
     }
 
-    fn frame(&mut self, frame: Frame<'_>) {
-        if self.ended {
-            return;
-        }
-        if frame.whole {
-            self.whole(frame.data);
-        } else if frame.data == b"[DONE]" {
-            self.end(true);
-        } else if frame.name == b"error" {
-            self.failed(&Failure::from_body(frame.data));
-        } else {
-            self.json(frame.data, true);
-        }
-    }
-
     fn whole(&mut self, body: &[u8]) {
         let before = self.out.len();
         let choices = self.json(body, false);
         if choices {
-            self.end(true);
+            self.close(true);
         } else if self.out.iter().skip(before).all(Result::is_ok) {
             let text = "the model's service answered without a reply in it; check that the base URL is that of chat completions";
             self.out.push_back(Err(self.failing.error(ErrorKind::Protocol, text)));
@@ -313,16 +273,12 @@ impl Reply {
         }
     }
 
-    fn broken(&mut self, error: Error) {
-        self.out.push_back(Err(self.failing.sign(error)));
-    }
-
     fn failed(&mut self, failure: &Failure) {
         self.out.push_back(Err(self.failing.refused(failure, None)));
     }
 
     /// The end of the reply. `marked` says that the service itself marked it, with `[DONE]` or the end of a JSON body.
-    fn end(&mut self, marked: bool) {
+    fn close(&mut self, marked: bool) {
         if self.ended {
             return;
         }

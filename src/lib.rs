@@ -43,7 +43,7 @@ pub mod prelude {
         layers::Retry,
         message::Message,
         permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
-        provider::{Delta, Model, ModelExt, Params, Provider},
+        provider::{CallContext, Delta, Model, ModelExt, Params, Provider},
         run::{Limits, Outcome, RunContext, RunHandle, Status, StopWhen, Task},
         session::{MemoryStore, SessionFilter, SessionStore},
         tool::{Access, Json, Tool, ToolContext, ToolError, ToolOutput, Tools},

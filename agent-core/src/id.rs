@@ -149,10 +149,16 @@ impl fmt::Display for RunId {
 pub struct RequestId(Uuid);
 
 impl RequestId {
-    /// A new id (UUID v7).
+    /// A new id (UUID v7), for a call outside any run.
     #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
+    }
+
+    /// The id of call `number` of a run: the same again when the run is resumed before the call has its reply.
+    pub(crate) fn of(run: RunId, number: u64) -> Self {
+        // The low bits of a run's id are random: ids of two runs meet no sooner than by chance.
+        Self(Uuid::from_u128(run.as_u128().wrapping_add(u128::from(number))))
     }
 }
 

@@ -123,15 +123,22 @@ impl<'a> Body<'a> {
     /// Writes an array of items that are JSON already: each of one item, of several joined by commas, or empty, which
     /// is left out. `extra` cannot replace it.
     pub(crate) fn array<I: AsRef<[u8]>>(&mut self, key: &str, items: impl IntoIterator<Item = I>) {
+        self.array_with(key, |out| {
+            items.into_iter().for_each(|item| {
+                if !item.as_ref().is_empty() {
+                    out.extend_from_slice(item.as_ref());
+                    out.push(b',');
+                }
+            });
+            out.pop_if(|last| *last == b',');
+        });
+    }
+
+    /// Writes an array whose items, joined by commas, are what `write` appends.
+    pub(crate) fn array_with(&mut self, key: &str, write: impl FnOnce(&mut Vec<u8>)) {
         self.key(key);
         self.out.push(b'[');
-        items.into_iter().for_each(|item| {
-            if !item.as_ref().is_empty() {
-                self.out.extend_from_slice(item.as_ref());
-                self.out.push(b',');
-            }
-        });
-        self.out.pop_if(|last| *last == b',');
+        write(&mut self.out);
         self.out.extend_from_slice(b"],");
     }
 

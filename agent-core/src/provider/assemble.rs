@@ -405,8 +405,8 @@ mod tests {
     #[test]
     fn cc03_an_attempt_that_broke_off_uncounted_makes_the_cost_unknown() {
         let provider = crate::testkit::ScriptedProvider::new();
-        let mut profile = crate::provider::Profile::default();
-        profile.prices = Some(crate::Prices::per_million_micros(1, 1));
+        let prices = Some(crate::Prices::per_million_micros(1, 1));
+        let profile = crate::provider::Profile { prices, ..crate::provider::Profile::default() };
         let model = provider.model().with_profile(profile);
         let cost = |before: &[Delta]| {
             let mut assembler = Assembler::default();

@@ -24,6 +24,9 @@ use crate::{
 /// Deltas handed to the reader at once, and between two chances for other tasks.
 const BURST: usize = 128;
 
+/// Where the numbers of calls that are effects begin.
+const EFFECTS: u64 = 1 << 32;
+
 pub(crate) async fn perform(
     local: &LocalEffects,
     cx: &RunContext,
@@ -42,7 +45,9 @@ pub(crate) async fn perform(
     let started = cx.clock();
     let step = call.step;
     let model = call.model.clone();
-    let request = RequestId::generate();
+    // Steps and effects are counted apart; no run has so many steps that the two meet.
+    let number = key.map_or(u64::from(step), |key| EFFECTS.saturating_add(key.ordinal));
+    let request = RequestId::of(cx.run(), number);
     let start = ModelStarted {
         step,
         provider: Arc::clone(model.provider_name()),

@@ -4,7 +4,7 @@
 //! cache marks and the brackets that close it, a request is a byte prefix of the next one.
 
 use entourage_core::{
-    message::Role,
+    message::{Message, Role},
     provider::{PromptCache, Request, Warning, WarningKind},
 };
 
@@ -15,7 +15,7 @@ use super::{
     thinking, tools,
 };
 use crate::{
-    body::{Body, all_tools, put},
+    body::{Body, all_tools, gather, put},
     fresh,
     service::Encoded,
 };
@@ -42,14 +42,16 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
     let sight = Sight::of(&request.profile);
     let mut tools = all_tools(tools, params.extra.as_ref()).into_owned();
     let mut system = system(request, leading);
-    let mut turns = Turns::of(request, leading, sight);
+    let key = sight.key();
+    let blocks_of = |message| Message::encoded(message, key, |message| message::blocks(message, sight));
+    let (blocks, size) = gather(request.messages.iter().skip(leading), blocks_of);
     if let Some(cache) = params.cache {
         mark(&mut tools, cache);
         mark(&mut system, cache);
-        turns.mark(cache);
     }
-    let room =
-        turns.bytes.len().saturating_add(system.len()).saturating_add(tools.len()).saturating_add(1_024);
+    // A turn of its own for each message takes about 40 bytes around its blocks.
+    let size = size.saturating_add(blocks.len().saturating_mul(40));
+    let room = size.saturating_add(system.len()).saturating_add(tools.len()).saturating_add(1_024);
     let mut body = Body::new(room, params.extra.as_ref(), &FIXED);
     body.field("model", &*request.model);
     let limit = params::max_tokens(request, &mut warnings);
@@ -71,7 +73,13 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
         system.push(b']');
         body.raw("system", &system);
     }
-    body.array("messages", [turns.close()]);
+    body.array_with("messages", |out| {
+        let mut turns = Turns::begin(out);
+        for (message, blocks) in request.messages.iter().skip(leading).zip(&blocks) {
+            turns.push(if message.role() == Role::Assistant { "assistant" } else { "user" }, blocks);
+        }
+        turns.finish(params.cache);
+    });
     news(request, leading, sight, &mut warnings);
     Encoded { body: body.finish(), warnings }
 }
@@ -106,29 +114,16 @@ fn output_config(body: &mut Body<'_>, request: &Request, effort: Option<&str>, w
 }
 
 /// The conversation on its way into bytes.
-#[derive(Debug, Default)]
-struct Turns {
-    bytes: Vec<u8>,
+struct Turns<'a> {
+    bytes: &'a mut Vec<u8>,
     role: Option<&'static str>,
     /// Where the last two turns of the user end, the last one last.
     ends: [Option<usize>; 2],
 }
 
-impl Turns {
-    fn of(request: &Request, leading: usize, sight: Sight) -> Self {
-        let mut turns = Self::default();
-        let key = sight.key();
-        let all: Vec<_> = request
-            .messages
-            .iter()
-            .skip(leading)
-            .map(|message| (message.role(), message.encoded(key, |message| message::blocks(message, sight))))
-            .collect();
-        turns.bytes.reserve(all.iter().map(|(_, blocks)| blocks.len().saturating_add(40)).sum());
-        for (role, blocks) in &all {
-            turns.push(if *role == Role::Assistant { "assistant" } else { "user" }, blocks);
-        }
-        turns
+impl<'a> Turns<'a> {
+    fn begin(bytes: &'a mut Vec<u8>) -> Self {
+        Self { bytes, role: None, ends: [None; 2] }
     }
 
     fn push(&mut self, role: &'static str, blocks: &[u8]) {
@@ -155,20 +150,18 @@ impl Turns {
         }
     }
 
-    fn mark(&mut self, cache: PromptCache) {
-        // The later one first, so that the earlier one's place stays true.
-        for end in self.ends.iter().rev().flatten() {
-            let tail = self.bytes.split_off(*end);
-            mark(&mut self.bytes, cache);
-            self.bytes.extend_from_slice(&tail);
+    fn finish(self, cache: Option<PromptCache>) {
+        // The later mark first, so that the earlier one's place stays true.
+        if let Some(cache) = cache {
+            for end in self.ends.iter().rev().flatten() {
+                let tail = self.bytes.split_off(*end);
+                mark(self.bytes, cache);
+                self.bytes.extend_from_slice(&tail);
+            }
         }
-    }
-
-    fn close(mut self) -> Vec<u8> {
         if self.role.is_some() {
             self.bytes.extend_from_slice(b"]}");
         }
-        self.bytes
     }
 }
 

@@ -54,6 +54,12 @@ impl Usage {
         plus(self.input, self.output)
     }
 
+    /// The token counts alone, for sums whose cost is kept beside them.
+    #[must_use]
+    pub fn tokens(self) -> Self {
+        Self { cost: None, ..self }
+    }
+
     /// Takes over each figure that `later` has. Streams report usage several times; the last word counts.
     pub fn merge(&mut self, later: Usage) {
         self.input = later.input.or(self.input);

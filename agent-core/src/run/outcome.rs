@@ -15,6 +15,7 @@ pub struct Outcome {
     /// The answer: the first text of the newest step that has any (CM08).
     pub text: String,
     /// Tokens of the run's own model calls.
+    /// Its own `cost` is `None`: see `cost`.
     pub usage: Usage,
     /// Their cost; `None` when the cost of any is unknown.
     pub cost: Option<Money>,

@@ -200,7 +200,7 @@ impl Turn {
 
     fn reply(&mut self, reply: &Arc<ModelFinished>) {
         self.step += 1;
-        self.usage += reply.usage + reply.wasted;
+        self.usage += (reply.usage + reply.wasted).tokens();
         self.cost = self.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
         if reply.message.first_text().is_some() {
             self.text = Some(Arc::clone(&reply.message));

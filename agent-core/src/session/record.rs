@@ -51,6 +51,7 @@ pub struct SessionHead {
     /// Messages in the conversation.
     pub messages: u64,
     /// Tokens of this session's own model calls.
+    /// Its own `cost` is `None`: see `cost`.
     pub usage: Usage,
     /// Cost of this session's own model calls; `None` when the cost of any is unknown.
     pub cost: Option<Money>,

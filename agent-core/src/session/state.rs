@@ -251,7 +251,7 @@ impl SessionState {
     }
 
     fn reply(&mut self, seq: u64, reply: &ModelFinished) {
-        let (usage, cost) = (reply.usage + reply.wasted, reply.cost);
+        let (usage, cost) = ((reply.usage + reply.wasted).tokens(), reply.cost);
         let counted = is_counted(&reply.usage);
         self.estimated |= !counted && reply.error.is_none();
         self.head.usage += usage;

@@ -111,7 +111,7 @@ fn heads() -> [SessionHead; 5] {
             cache_read: Some(900),
             cache_write: Some(100),
             reasoning: Some(0),
-            cost: Some(Money::from_pico(1)),
+            cost: None,
         },
         cost: Some(Money::from_pico(6_000_000_001)),
         updated: micros(1_763_000_000_000_001),

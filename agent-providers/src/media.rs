@@ -3,7 +3,7 @@
 //! A file that cannot be shown never ends a run: the model is told in its place. Which media types a service takes, and
 //! in what form, is its wire's business.
 
-use entourage_core::message::{Media, MediaSource};
+use entourage_core::message::{Content, Media, MediaSource, ToolResult};
 
 /// Where a file's content is, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,28 @@ pub(crate) fn describe(media: &Media) -> String {
         Some(name) => format!("{} {name}", media.mime),
         None => media.mime.clone(),
     }
+}
+
+/// Says where a file of a tool's result is from.
+pub(crate) fn origin(file: &Media, result: &ToolResult) -> String {
+    format!("{} returned by the tool `{}`", describe(file), result.name)
+}
+
+/// CM19: the text of a result, for wires whose results hold only text. Each file is handed to `show`, which puts it into
+/// the message of the user that follows, or gives the note that stands for it.
+pub(crate) fn result_text<'a>(
+    result: &'a ToolResult,
+    mut show: impl FnMut(&'a Media) -> Result<(), String>,
+) -> String {
+    let pieces = result.content.iter().map(|content| match content {
+        Content::Text(text) => text.clone(),
+        Content::Media(file) => match show(file) {
+            Ok(()) => format!("[{}: see the next message of the user]", describe(file)),
+            Err(note) => note,
+        },
+        other => other.as_text(),
+    });
+    pieces.collect::<Vec<_>>().join("\n")
 }
 
 /// Whether the text is padded base64; services answer broken text with an error that ends the run.

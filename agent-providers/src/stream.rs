@@ -118,9 +118,31 @@ pub(crate) trait Reading {
     fn is_done(&self) -> bool;
 }
 
-/// Makes the public `Decoder` of a wire out of its [`Reading`]; constructors are the wire's own.
+/// Makes the public `Decoder` of a wire out of its [`Reading`]. With `new`, a reading that begins with nothing but a
+/// `Failing` gets the constructors too; otherwise they are the wire's own.
 #[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! decoder {
+    ($(#[$doc:meta])* Decoder($reply:ty), new) => {
+        $crate::stream::decoder! { $(#[$doc])* Decoder($reply) }
+
+        impl Default for Decoder {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl Decoder {
+            /// A decoder for one reply.
+            #[must_use]
+            pub fn new() -> Self {
+                Self::reporting($crate::http::Failing::default())
+            }
+
+            pub(crate) fn reporting(failing: $crate::http::Failing) -> Self {
+                Self::reading(<$reply>::new(failing))
+            }
+        }
+    };
     ($(#[$doc:meta])* Decoder($reply:ty)) => {
         $(#[$doc])*
         #[derive(Debug)]

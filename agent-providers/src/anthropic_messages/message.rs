@@ -12,7 +12,10 @@ use super::{
     NAME,
     media::{self, Sight},
 };
-use crate::{body::put, media::describe, media::not_shown};
+use crate::{
+    body::put,
+    media::{describe, not_shown, origin},
+};
 
 /// The blocks of `message`; empty when nothing of it can be said.
 pub(super) fn blocks(message: &Message, sight: Sight) -> Vec<u8> {
@@ -187,7 +190,7 @@ fn content(result: &ToolResult, sight: Sight, after: &mut Vec<Value>) -> Value {
     }
     let text = |text: &str| json!({"type": "text", "text": text});
     let mut later = |file: &Media, block: Value| {
-        let from = format!("{} returned by the tool `{}`:", describe(file), result.name);
+        let from = format!("{}:", origin(file, result));
         after.extend([text(&from), block]);
         text(&format!("[{}: see below]", describe(file)))
     };

@@ -3,13 +3,16 @@
 //! It must not look at other messages, or the bytes kept would not fit the next request.
 
 use entourage_core::{
-    message::{Content, Media, Message, Part, Reasoning, Role, Signature, ToolCall, ToolResult},
+    message::{Media, Message, Part, Reasoning, Role, Signature, ToolCall},
     provider::Request,
 };
 use serde_json::{Value, json};
 
 use super::{MADE_ID, WIRE, media, profile::Name};
-use crate::{body::put, media::describe};
+use crate::{
+    body::put,
+    media::{origin, result_text},
+};
 
 /// What the service takes in place of a signature that it never gave: base64 of `skip_thought_signature_validator`.
 const NO_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
@@ -207,7 +210,12 @@ fn results(message: &Message, mode: Mode) -> Vec<u8> {
     let mut answers = Parts::new("user");
     let mut shown = Parts::new("user");
     for result in message.tool_results() {
-        let text = result_text(result, &mut shown, mode);
+        let text = result_text(result, |file| {
+            let part = media::part(file, mode)?;
+            shown.text(&format!("{}:", origin(file, result)), None);
+            shown.object(&part, None);
+            Ok(())
+        });
         let kind = if result.is_error { "error" } else { "output" };
         let fields = |out: &mut Vec<u8>| {
             out.extend_from_slice(b"\"functionResponse\":{");
@@ -229,24 +237,6 @@ fn results(message: &Message, mode: Mode) -> Vec<u8> {
         out.extend_from_slice(&shown);
     }
     out
-}
-
-/// The text of a result; media goes to `shown` with a line that says where it is from.
-fn result_text(result: &ToolResult, shown: &mut Parts, mode: Mode) -> String {
-    let mut show = |file: &Media| match media::part(file, mode) {
-        Ok(part) => {
-            shown.text(&format!("{} returned by the tool `{}`:", describe(file), result.name), None);
-            shown.object(&part, None);
-            format!("[{}: see the next message of the user]", describe(file))
-        }
-        Err(note) => note,
-    };
-    let pieces = result.content.iter().map(|content| match content {
-        Content::Text(text) => text.clone(),
-        Content::Media(file) => show(file),
-        other => other.as_text(),
-    });
-    pieces.collect::<Vec<_>>().join("\n")
 }
 
 /// The system texts before the conversation: instructions, then the messages that the conversation begins with.

@@ -36,25 +36,7 @@ decoder! {
     /// decoder.push(b"lo\"}]}}]}\r\n\r\n");
     /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
     /// ```
-    Decoder(Reply)
-}
-
-impl Default for Decoder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Decoder {
-    /// A decoder for one reply.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::reporting(Failing::default())
-    }
-
-    pub(crate) fn reporting(failing: Failing) -> Self {
-        Self::reading(Reply::new(failing))
-    }
+    Decoder(Reply), new
 }
 
 /// What is known of the reply so far.

@@ -2,12 +2,12 @@
 //!
 //! It must not look at other messages, or the bytes kept would not fit the next request.
 
-use entourage_core::message::{Content, Media, Message, Part, Role, ToolCall, ToolResult};
+use entourage_core::message::{Media, Message, Part, Role, ToolCall};
 
 use super::{MADE_ID, WIRE};
 use crate::{
     body::put,
-    media::{Source, describe, left_out, not_shown, source},
+    media::{Source, left_out, not_shown, origin, result_text, source},
 };
 
 /// The name under which messages keep their bytes.
@@ -146,7 +146,11 @@ fn own_id(id: &str) -> Option<&str> {
 fn results(out: &mut Vec<u8>, message: &Message, vision: bool) {
     let (mut origins, mut images) = (Vec::new(), Vec::new());
     for result in message.tool_results() {
-        let text = result_text(result, vision, &mut origins, &mut images);
+        let text = result_text(result, |file| {
+            images.push(image(file, vision)?);
+            origins.push(origin(file, result));
+            Ok(())
+        });
         open(out, "tool", &text);
         out.extend_from_slice(b",\"tool_name\":");
         put(out, &result.name);
@@ -157,26 +161,4 @@ fn results(out: &mut Vec<u8>, message: &Message, vision: bool) {
         out.push(b'}');
     }
     put_message(out, "user", &origins.join("\n"), &images);
-}
-
-/// The text of a result; images go to `images`, with a line in `origins` that says where each is from.
-fn result_text<'a>(
-    result: &'a ToolResult,
-    vision: bool,
-    origins: &mut Vec<String>,
-    images: &mut Vec<&'a str>,
-) -> String {
-    let pieces = result.content.iter().map(|content| match content {
-        Content::Text(text) => text.clone(),
-        Content::Media(file) => match image(file, vision) {
-            Ok(data) => {
-                origins.push(format!("{} returned by the tool `{}`", describe(file), result.name));
-                images.push(data);
-                format!("[{}: see the next message of the user]", describe(file))
-            }
-            Err(note) => note,
-        },
-        other => other.as_text(),
-    });
-    pieces.collect::<Vec<_>>().join("\n")
 }

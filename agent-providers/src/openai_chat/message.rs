@@ -1,13 +1,16 @@
 //! One message of ours as this wire's messages.
 
 use entourage_core::{
-    message::{Content, Media, Message, Part, Role, ToolResult},
+    message::{Message, Part, Role},
     provider::PromptCache,
 };
 use serde_json::{Value, json};
 
 use super::{media::Sight, reasoning};
-use crate::{body::put, media::describe};
+use crate::{
+    body::put,
+    media::{origin, result_text},
+};
 
 /// The name under which a message keeps its bytes: one for each way in which it can be said.
 pub(super) fn key(replays_reasoning: bool, sight: Sight) -> &'static str {
@@ -152,29 +155,17 @@ fn results(out: &mut Vec<u8>, message: &Message, sight: Sight) {
         out.extend_from_slice(b"{\"role\":\"tool\",\"tool_call_id\":");
         put(out, &result.call);
         out.extend_from_slice(b",\"content\":");
-        put(out, &result_text(result, sight, &mut shown));
+        let text = result_text(result, |file| {
+            let part = sight.part(file)?;
+            let from = format!("{}:", origin(file, result));
+            shown.extend([json!({"type": "text", "text": from}), part]);
+            Ok(())
+        });
+        put(out, &text);
         out.push(b'}');
     }
     if !shown.is_empty() {
         out.push(b',');
         put(out, &json!({"role": "user", "content": shown}));
     }
-}
-
-/// The text of a result; media goes to `shown` with a line that says where it is from.
-fn result_text(result: &ToolResult, sight: Sight, shown: &mut Vec<Value>) -> String {
-    let mut show = |file: &Media| match sight.part(file) {
-        Ok(part) => {
-            let from = format!("{} returned by the tool `{}`:", describe(file), result.name);
-            shown.extend([json!({"type": "text", "text": from}), part]);
-            format!("[{}: see the next message of the user]", describe(file))
-        }
-        Err(note) => note,
-    };
-    let pieces = result.content.iter().map(|content| match content {
-        Content::Text(text) => text.clone(),
-        Content::Media(file) => show(file),
-        other => other.as_text(),
-    });
-    pieces.collect::<Vec<_>>().join("\n")
 }

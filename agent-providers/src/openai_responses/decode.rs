@@ -4,7 +4,7 @@
 //! give the same deltas wherever the bytes are cut. What the frames mean is said in `reply`.
 
 use super::reply::Reply;
-use crate::{http::Failing, stream::decoder};
+use crate::stream::decoder;
 
 decoder! {
     /// Decodes one reply.
@@ -22,23 +22,5 @@ decoder! {
     /// decoder.push(b"lo\"}\n\n");
     /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
     /// ```
-    Decoder(Reply)
-}
-
-impl Default for Decoder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Decoder {
-    /// A decoder for one reply.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::reporting(Failing::default())
-    }
-
-    pub(crate) fn reporting(failing: Failing) -> Self {
-        Self::reading(Reply::new(failing))
-    }
+    Decoder(Reply), new
 }

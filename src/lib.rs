@@ -4,9 +4,9 @@
 /// The nouns, traits, pure machines and runners: what everything else depends on.
 pub use entourage_core as core;
 pub use entourage_core::{
-    Digest, Error, ErrorKind, Money, Prices, Result, Retry, RunId, Runtime, RuntimeBuilder, Session,
-    SessionId, Timestamp, Usage, agent, context, event, layers, message, permission, provider, run, session,
-    tool,
+    Agents, Digest, Error, ErrorKind, Moment, Money, Prices, Recovery, Result, Retry, RunId, Runtime,
+    RuntimeBuilder, Session, SessionId, SkipReason, Skipped, Timestamp, Titles, Usage, agent, context, event,
+    layers, message, permission, provider, run, session, team, telemetry, tool,
 };
 
 #[cfg(feature = "testkit")]
@@ -30,8 +30,16 @@ pub use entourage_providers as providers;
 #[cfg(feature = "fs")]
 pub use entourage_tools::fs;
 
+/// Facts about a project for prompt templates, gathered from the machine.
+#[cfg(feature = "project")]
+pub use entourage_tools::project;
+
+/// Spans to an OpenTelemetry collector.
+#[cfg(feature = "otel")]
+pub use entourage_otel as otel;
+
 /// Where sessions live.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "json", feature = "sqlite", feature = "postgres"))]
 pub use entourage_store as store;
 
 /// What most programs use, for `use entourage::prelude::*`.
@@ -78,6 +86,15 @@ pub mod prelude {
 
     #[cfg(feature = "fs")]
     pub use entourage_tools::fs::{self, Workspace};
+
+    #[cfg(feature = "hybrid")]
+    pub use entourage_store::HybridStore;
+
+    #[cfg(feature = "json")]
+    pub use entourage_store::JsonStore;
+
+    #[cfg(feature = "postgres")]
+    pub use entourage_store::PostgresStore;
 
     #[cfg(feature = "sqlite")]
     pub use entourage_store::SqliteStore;

@@ -36,8 +36,8 @@ const NOT_IN_CORE: &str = "reqwest, hyper, hyper-util, h2, http, rustls, native-
     landlock, mio, socket2, signal-hook-registry, tokio-process";
 
 /// What the facade's default features may not pull in.
-const NOT_IN_FACADE: &str = "reqwest, hyper, rustls, sqlx, sqlx-, libsqlite3-sys, cap-std, entourage-providers, \
-    entourage-store, entourage-tools";
+const NOT_IN_FACADE: &str = "reqwest, hyper, rustls, sqlx, sqlx-, libsqlite3-sys, cap-std, opentelemetry, \
+    entourage-otel, entourage-providers, entourage-store, entourage-tools";
 
 const CORE_TOKIO_FEATURES: &[&str] = &["sync", "time", "rt", "macros"];
 
@@ -59,12 +59,21 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     // Itself with its doubles for tests.
     ("entourage-core", &[], &["entourage-core"]),
     ("entourage-macros", &[], &["entourage-core"]),
+    ("entourage-otel", &["entourage-core"], &[]),
     ("entourage-providers", &["entourage-core"], &[]),
-    ("entourage-store", &["entourage-core"], &[]),
+    // Itself with all stores for tests.
+    ("entourage-store", &["entourage-core"], &["entourage-store"]),
     ("entourage-tools", &["entourage-core"], &["entourage-macros"]),
     (
         "entourage",
-        &["entourage-core", "entourage-macros", "entourage-providers", "entourage-store", "entourage-tools"],
+        &[
+            "entourage-core",
+            "entourage-macros",
+            "entourage-otel",
+            "entourage-providers",
+            "entourage-store",
+            "entourage-tools",
+        ],
         &["entourage", "counting-alloc"],
     ),
 ];

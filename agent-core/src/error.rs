@@ -6,7 +6,7 @@ use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::Pause;
+use crate::{layers::Exhausted, run::Pause};
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -28,6 +28,8 @@ pub enum ErrorKind {
     Conflict,
     /// A resumed agent asked for something other than what its journal recorded.
     Diverged,
+    /// The record of a run has no end: its process died, or it is still under way.
+    Unfinished,
     /// A key is missing or was refused.
     Authentication,
     /// The caller is known and may not do this.
@@ -81,6 +83,7 @@ impl ErrorKind {
             Self::Busy => "busy",
             Self::Conflict => "conflict",
             Self::Diverged => "diverged",
+            Self::Unfinished => "unfinished",
             Self::Authentication => "authentication",
             Self::PermissionDenied => "permission denied",
             Self::RateLimited => "rate limited",
@@ -147,6 +150,7 @@ struct Inner {
     context: Vec<(&'static str, String)>,
     retry_after: Option<Duration>,
     pause: Option<Pause>,
+    exhausted: Option<Box<Exhausted>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -161,6 +165,7 @@ impl Error {
             context: Vec::new(),
             retry_after: None,
             pause: None,
+            exhausted: None,
             source: None,
         }))
     }
@@ -214,6 +219,13 @@ impl Error {
         self
     }
 
+    /// Says which bound of a budget was reached: the run then ends as stopped by it, and not as failed.
+    #[must_use]
+    pub fn with_exhausted(mut self, exhausted: Exhausted) -> Self {
+        self.0.exhausted = Some(Box::new(exhausted));
+        self
+    }
+
     /// What kind of failure this is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -238,6 +250,12 @@ impl Error {
         self.0.pause.as_ref()
     }
 
+    /// Which bound of a budget was reached, when the kind is [`ErrorKind::BudgetExceeded`] and a budget said so.
+    #[must_use]
+    pub fn exhausted(&self) -> Option<&Exhausted> {
+        self.0.exhausted.as_deref()
+    }
+
     /// The message alone, without kind and context.
     #[must_use]
     pub fn message(&self) -> &str {
@@ -259,6 +277,7 @@ impl Error {
             retry: self.retry(),
             message: self.message().to_owned(),
             context: operation.chain(values).collect::<Vec<_>>().join(", "),
+            exhausted: self.0.exhausted.clone(),
         }
     }
 }
@@ -308,13 +327,17 @@ pub struct ErrorRecord {
     /// Operation and named values, joined by commas; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub context: String,
+    /// Which bound of a budget was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exhausted: Option<Box<Exhausted>>,
 }
 
 impl ErrorRecord {
     /// The error again, for example when the outcome of a finished run is asked for after a restart.
     #[must_use]
     pub fn to_error(&self) -> Error {
-        let error = Error::new(self.kind, self.message.clone()).with_retry(self.retry);
+        let mut error = Error::new(self.kind, self.message.clone()).with_retry(self.retry);
+        error.0.exhausted.clone_from(&self.exhausted);
         if self.context.is_empty() { error } else { error.with("recorded", self.context.clone()) }
     }
 }

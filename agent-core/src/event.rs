@@ -7,9 +7,10 @@ mod display;
 mod payload;
 
 pub use payload::{
-    ApprovalDecided, ChildFinished, ChildStarted, ModelFinished, ModelRestarted, ModelStarted, Observed,
-    Progress, RunFinished, RunPaused, RunResumed, RunStarted, Signal, ToolFinished, ToolStarted, WaitStarted,
-    Warning,
+    ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Compacted, CompactionFailed, CompactionStarted,
+    Forked, MessageAdded, ModelFinished, ModelRestarted, ModelStarted, Observed, OutputsCleared, Progress,
+    PromptDropped, PromptQueued, RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled,
+    TodosChanged, ToolFinished, ToolStarted, WaitStarted, Warning,
 };
 
 use std::sync::Arc;
@@ -201,6 +202,26 @@ events! {
         Observed(Arc<Observed>) = "observed",
         /// Somebody sent the session a signal.
         SignalReceived(Arc<Signal>) = "signal_received",
+        /// A prompt was accepted while another run was under way.
+        PromptQueued(Arc<PromptQueued>) = "prompt_queued",
+        /// A queued prompt will not be answered.
+        PromptDropped(Arc<PromptDropped>) = "prompt_dropped",
+        /// A message joined the conversation during a run.
+        MessageAdded(Arc<MessageAdded>) = "message_added",
+        /// The context is about to be made smaller.
+        CompactionStarted(Arc<CompactionStarted>) = "compaction_started",
+        /// A summary took the place of the older messages.
+        Compacted(Arc<Compacted>) = "compacted",
+        /// The context stays as it is.
+        CompactionFailed(Arc<CompactionFailed>) = "compaction_failed",
+        /// Old results of tools are no longer shown to the model.
+        OutputsCleared(Arc<OutputsCleared>) = "outputs_cleared",
+        /// The session has a title.
+        Titled(Arc<Titled>) = "titled",
+        /// The list of what is to be done was replaced.
+        TodosChanged(Arc<TodosChanged>) = "todos_changed",
+        /// What all events before this one add up to.
+        Checkpoint(Arc<Checkpoint>) = "checkpoint",
         /// Something could not be honoured; the run goes on.
         Warning(Arc<Warning>) = "warning",
         /// The run waits for somebody and can be resumed.
@@ -213,6 +234,24 @@ events! {
         Delta(Delta) = "delta",
         /// A tool says how far it has come.
         Progress(Arc<Progress>) = "progress",
+    }
+}
+
+impl Event {
+    /// The effect of a hand-written agent that this is about.
+    pub(crate) fn effect_key(&self) -> Option<EffectKey> {
+        match self {
+            Self::ModelStarted(it) => it.key,
+            Self::ModelRestarted(it) => it.key,
+            Self::ModelFinished(it) => it.key,
+            Self::ToolStarted(it) => it.key,
+            Self::ToolFinished(it) => it.key,
+            Self::ChildStarted(it) => Some(it.key),
+            Self::ChildFinished(it) => Some(it.key),
+            Self::WaitStarted(it) => Some(it.key),
+            Self::Observed(it) => Some(it.key),
+            _ => None,
+        }
     }
 }
 

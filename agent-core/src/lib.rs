@@ -15,6 +15,8 @@
 //! | [`context`] | what the model sees |
 //! | [`run`] | one prompt to one outcome: the pure turn, effects, the journal |
 //! | [`agent`] | who takes a task |
+//! | [`team`] | what agents share |
+//! | [`telemetry`] | what happened, asked of a store |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -27,6 +29,8 @@ pub mod permission;
 pub mod provider;
 pub mod run;
 pub mod session;
+pub mod team;
+pub mod telemetry;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 pub mod tool;
@@ -34,13 +38,14 @@ pub mod tool;
 mod digest;
 mod error;
 mod id;
+mod plain;
 mod runtime;
 mod usage;
 
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, Retry};
 pub use id::{Clock, RequestId, RunId, SessionId, SystemClock, Timestamp};
-pub use runtime::{Runtime, RuntimeBuilder, Session};
+pub use runtime::{Agents, Moment, Recovery, Runtime, RuntimeBuilder, Session, SkipReason, Skipped, Titles};
 pub use usage::{Money, PriceTier, Prices, Usage};
 
 /// Used by `#[tool]`; not part of the public interface.

@@ -1,9 +1,18 @@
 //! Where runs happen: a store, a policy, who is asked, who watches. Opens sessions and starts runs in them.
 
+mod desk;
+mod past;
+mod recover;
 mod session;
+mod titles;
+mod waiting;
 
+use desk::Shared;
+pub use past::Moment;
+pub use recover::{Agents, Recovery, SkipReason, Skipped};
 pub use session::Session;
-use session::Shared;
+pub use titles::Titles;
+pub(crate) use titles::begin as begin_title;
 
 use std::{
     collections::HashMap,
@@ -13,12 +22,14 @@ use std::{
 
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use crate::{
     Clock, Result, SessionId, SystemClock,
+    layers::BudgetLimits,
     permission::{Approver, Policy},
     provider::Egress,
-    run::{Env, Observer},
+    run::{Bus, Env, Observer, Subscription},
     session::{MemoryStore, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 
@@ -111,7 +122,8 @@ impl Runtime {
         self.0.store.query(filter).await
     }
 
-    /// Cancels the run of a session, if there is one. A prompt that comes later is not affected (CM13).
+    /// Cancels the run of a session, if there is one, and drops what waits there. A prompt that comes later is not affected
+    /// (CM13).
     pub fn cancel(&self, session: &SessionId) {
         let found = self.live().get(session).and_then(Weak::upgrade);
         if let Some(session) = found {
@@ -119,7 +131,8 @@ impl Runtime {
         }
     }
 
-    /// Cancels every run and waits until they have unwound, at most 5 seconds. Returns whether all have.
+    /// Cancels every run, drops every prompt that waits, and waits until all have unwound, at most 5 seconds. Returns whether
+    /// they have.
     pub async fn cancel_all(&self) -> bool {
         let sessions: Vec<_> = self.live().values().filter_map(Weak::upgrade).collect();
         for session in &sessions {
@@ -135,6 +148,12 @@ impl Runtime {
         let all = tokio::time::timeout(UNWIND, unwound).await.is_ok();
         self.0.env.tasks.reopen();
         all
+    }
+
+    /// All events of all runs from now on, children's and streamed ones included, for a reader who may be slow (CD03).
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        Bus::subscribe(&self.0.env, self.0.env.event_buffer)
     }
 
     /// The store.
@@ -164,6 +183,12 @@ pub struct RuntimeBuilder {
     approver: Option<Arc<dyn Approver>>,
     observers: Vec<Arc<dyn Observer>>,
     egress: Egress,
+    titles: Option<Titles>,
+    budget: Option<BudgetLimits>,
+    lease: Duration,
+    queue: usize,
+    event_buffer: usize,
+    checkpoint_every: u64,
 }
 
 impl Default for RuntimeBuilder {
@@ -175,6 +200,12 @@ impl Default for RuntimeBuilder {
             approver: None,
             observers: Vec::new(),
             egress: Egress::Any,
+            titles: None,
+            budget: None,
+            lease: Duration::from_secs(30),
+            queue: 1_000,
+            event_buffer: 4_096,
+            checkpoint_every: 512,
         }
     }
 }
@@ -210,6 +241,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// What each run of a root session may use, with all that it starts, unless its task says otherwise
+    /// ([`Task::within`](crate::run::Task::within)). Default: no bounds.
+    pub fn budget(mut self, limits: BudgetLimits) -> Self {
+        self.budget = Some(limits);
+        self
+    }
+
     /// Where time comes from. Default: the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
@@ -219,6 +257,37 @@ impl RuntimeBuilder {
     /// Where model calls may connect to. Default: anywhere.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
+        self
+    }
+
+    /// Gives each root session a title, beside its first run. Default: the first words of its first prompt.
+    pub fn titles(mut self, titles: Titles) -> Self {
+        self.titles = Some(titles);
+        self
+    }
+
+    /// How long a run's lease on its session lasts without being renewed; a live run renews it well before. Default 30
+    /// seconds: so long after a process died others may go on with its runs unasked.
+    pub fn lease(mut self, time: Duration) -> Self {
+        self.lease = time;
+        self
+    }
+
+    /// How many prompts may wait in one session; more are refused. Default 1,000.
+    pub fn queue(mut self, prompts: usize) -> Self {
+        self.queue = prompts;
+        self
+    }
+
+    /// How many events a subscriber may lag behind before it misses some; at least 1. Default 4,096 (CD03).
+    pub fn event_buffer(mut self, events: usize) -> Self {
+        self.event_buffer = events;
+        self
+    }
+
+    /// At least how many events lie between two checkpoints of a session; with a long conversation, more. Default 512.
+    pub fn checkpoint_every(mut self, events: u64) -> Self {
+        self.checkpoint_every = events;
         self
     }
 
@@ -240,6 +309,14 @@ impl RuntimeBuilder {
             egress: self.egress,
             asking: AsyncMutex::new(()),
             tasks: TaskTracker::new(),
+            bus: Bus::default(),
+            queue: self.queue,
+            event_buffer: self.event_buffer,
+            titles: self.titles,
+            budget: self.budget,
+            owner: Uuid::new_v4().as_u64_pair().0,
+            lease: self.lease,
+            checkpoint_every: self.checkpoint_every.max(1),
         }
     }
 }

@@ -1,56 +1,71 @@
-//! The stores against the core's suite. Each test prints the suite's line.
+//! The stores against the core's suite, and against its model of two writers. Each test prints a line for its store.
+//!
+//! A PostgreSQL server is found by `DATABASE_URL`; without one its tests say that they were skipped.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used)]
 
-use std::sync::Arc;
+#[path = "conformance/places.rs"]
+mod places;
+#[path = "conformance/serial.rs"]
+mod serial;
 
-use entourage_core::{
-    session::MemoryStore,
-    testkit::store::{Capabilities, Report, conformance},
-};
+use entourage_core::testkit::store::{Capabilities, Report, conformance};
+
+use crate::places::Place;
 
 fn show(report: &Report) {
-    println!("{report:#}");
+    tell(format_args!("{report:#}"));
     report.assert();
+}
+
+async fn check(name: &str, capabilities: Capabilities, open: impl AsyncFn() -> Place) {
+    show(&conformance(name, capabilities, async || open().await.fixture()).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_passes_the_suite() {
-    let capabilities = Capabilities::all().without_reopen();
-    show(&conformance("memory", capabilities, async || Arc::new(MemoryStore::new())).await);
+    check("memory", Capabilities::all().without_reopen(), Place::memory).await;
 }
 
 #[cfg(feature = "sqlite")]
-mod sqlite {
-    use super::*;
-    use entourage_core::{session::SharedStore, testkit::store::Fixture};
-    use entourage_store::SqliteStore;
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_passes_the_suite() {
+    check("sqlite", Capabilities::all(), Place::sqlite).await;
+}
 
-    async fn fixture() -> Fixture {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("sessions.db");
-        let store = SqliteStore::open(&path).await.unwrap();
-        let reopen = move || {
-            let path = path.clone();
-            async move { Ok(Arc::new(SqliteStore::open(path).await?) as SharedStore) }
-        };
-        Fixture::from(Arc::new(store)).reopening(reopen).keeping(directory)
-    }
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn sqlite_passes_the_suite_on_one_thread() {
+    check("sqlite on one thread", Capabilities::all(), Place::sqlite).await;
+}
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn sqlite_passes_the_suite() {
-        show(&conformance("sqlite", Capabilities::all(), fixture).await);
-    }
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_in_memory_passes_the_suite() {
+    check("sqlite in memory", Capabilities::all().without_reopen(), Place::sqlite_in_memory).await;
+}
 
-    #[tokio::test]
-    async fn sqlite_passes_the_suite_on_one_thread() {
-        show(&conformance("sqlite on one thread", Capabilities::all(), fixture).await);
-    }
+#[cfg(feature = "json")]
+#[tokio::test(flavor = "multi_thread")]
+async fn json_passes_the_suite() {
+    check("json", Capabilities::all(), Place::json).await;
+}
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn sqlite_in_memory_passes_the_suite() {
-        let capabilities = Capabilities::all().without_reopen();
-        let make = async || Arc::new(SqliteStore::in_memory().await.unwrap());
-        show(&conformance("sqlite in memory", capabilities, make).await);
-    }
+#[cfg(feature = "hybrid")]
+#[tokio::test(flavor = "multi_thread")]
+async fn hybrid_passes_the_suite() {
+    check("hybrid", Capabilities::all(), Place::hybrid).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_passes_the_suite() {
+    let Some(url) = places::database_url("conformance postgres") else { return };
+    check("postgres", Capabilities::all(), async || Place::postgres(&url).await).await;
+}
+
+/// A line that is seen although the harness keeps what tests print.
+fn tell(line: impl std::fmt::Display) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

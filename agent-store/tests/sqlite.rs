@@ -5,6 +5,8 @@
 
 #[path = "sqlite/files.rs"]
 mod files;
+#[path = "sqlite/leases.rs"]
+mod leases;
 #[path = "sqlite/sharing.rs"]
 mod sharing;
 #[path = "sqlite/tables.rs"]

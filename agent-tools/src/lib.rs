@@ -6,8 +6,11 @@
 //! | module | feature | tools |
 //! |---|---|---|
 //! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`: read-only, confined to a workspace |
+//! | `project` | `project` | no tools: what a prompt template may say of a project, gathered from the machine |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "fs")]
 pub mod fs;
+#[cfg(feature = "project")]
+pub mod project;

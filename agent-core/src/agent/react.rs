@@ -7,14 +7,15 @@ use async_trait::async_trait;
 use super::{Agent, check_agent_name};
 use crate::{
     Error, ErrorKind, Result,
-    context::shown_to,
+    context::{Compaction, CompactionCause, Instructions, shown_to},
     event::Event,
     message::{History, Message},
     permission::Scope,
     provider::{Model, ModelSlot, Params, ToolChoice},
     run::{
-        Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, StopWhen, Task,
-        ToolCalls, Turn,
+        Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, Status, StopWhen,
+        Task, ToolCalls, Turn,
+        compaction::{self, Ended},
     },
     runtime::Session,
     tool::{Repair, Tool, Tools, Toolset},
@@ -56,6 +57,18 @@ struct More {
     stop_when: Arc<[StopWhen]>,
     repair: Option<Arc<dyn Repair>>,
     prepare: Option<Arc<dyn Prepare>>,
+    compacts: Compacts,
+    /// What the instructions were made of.
+    template: Option<Arc<str>>,
+}
+
+/// Whether conversations are made smaller, and how.
+#[derive(Default)]
+enum Compacts {
+    #[default]
+    ByDefault,
+    As(Compaction),
+    Never,
 }
 
 enum ToolSource {
@@ -89,8 +102,8 @@ impl ReactAgent {
             return Ok(outcome.text);
         }
         Err(match outcome.status {
-            crate::run::Status::Paused(pause) => Error::paused(pause),
-            crate::run::Status::Cancelled => Error::cancelled(),
+            Status::Paused(pause) => Error::paused(pause),
+            Status::Cancelled => Error::cancelled(),
             other => Error::new(ErrorKind::Tool, format!("the agent ended without an answer: {other}")),
         })
     }
@@ -117,13 +130,43 @@ impl ReactAgent {
         self.0.more.as_ref().map(|more| more.limits).unwrap_or_default()
     }
 
+    fn compacts(&self) -> bool {
+        !matches!(&self.0.more, Some(more) if matches!(more.compacts, Compacts::Never))
+    }
+
+    /// Makes the conversation smaller. A failure that leaves it as it was does not end the run.
+    async fn compact(&self, cx: &RunContext, model: &Model, cause: CompactionCause) -> Result<bool> {
+        let compaction = match self.0.more.as_deref() {
+            Some(More { compacts: Compacts::As(compaction), .. }) => compaction.clone(),
+            _ => Compaction::default(),
+        };
+        let silence = self.limits().model_silence;
+        let ended = compaction::perform(cx, &compaction, model, cause, silence).await?;
+        Ok(matches!(ended, Ended::Smaller))
+    }
+
+    /// The service refused the step for its length: whether the conversation was made smaller, so that the step can be
+    /// tried again.
+    async fn make_room(&self, cx: &RunContext, turn: &mut Turn) -> Result<bool> {
+        if !self.compacts() || !compaction::may_retry(cx) {
+            return Ok(false);
+        }
+        let smaller = self.compact(cx, &self.0.model.model(), CompactionCause::Overflow).await?;
+        if smaller {
+            cx.journal().read(|state| state.run().map(|run| turn.try_again(run)));
+        }
+        Ok(smaller)
+    }
+
     /// The call for the next step, with everything read afresh (CM18).
-    fn next_call(&self, step: u32, history: History) -> ModelCall {
+    fn next_call(&self, step: u32, history: History, model: Model) -> ModelCall {
         let more = self.0.more.as_deref();
-        let model = self.0.model.model();
         let params = more.and_then(|more| more.params.as_ref());
         let mut plan = Prepared {
-            instructions: Arc::clone(&self.0.instructions),
+            instructions: Instructions::new(
+                Arc::clone(&self.0.instructions),
+                more.and_then(|more| more.template.clone()),
+            ),
             messages: history,
             tools: self.tools(),
             tool_choice: ToolChoice::Auto,
@@ -134,6 +177,7 @@ impl ReactAgent {
         }
         let Prepared { model, instructions, messages, tools, tool_choice } = plan;
         let mut request = model.request(shown_to(&messages, model.profile()));
+        let (instructions, template) = instructions.into_parts();
         request.instructions = instructions;
         request.tools = Arc::clone(tools.specs());
         request.tool_choice = tool_choice;
@@ -147,6 +191,7 @@ impl ReactAgent {
             repair: more.and_then(|more| more.repair.clone()),
             step,
             silence: self.limits().model_silence,
+            template,
         }
     }
 }
@@ -160,7 +205,7 @@ impl Agent for ReactAgent {
     async fn run(&self, _task: Task, cx: &RunContext) -> Result<Outcome> {
         let limits = self.limits();
         let stop_when = self.0.more.as_ref().map(|more| Arc::clone(&more.stop_when)).unwrap_or_default();
-        let mut turn = Turn::new(limits.steps).stop_when(stop_when);
+        let mut turn = Turn::new(limits.steps).stop_when(stop_when).loops(limits.loops);
         let narrowed = self
             .0
             .more
@@ -176,19 +221,32 @@ impl Agent for ReactAgent {
         loop {
             match turn.action() {
                 Action::CallModel(step) => {
-                    let call = self.next_call(step, cx.history());
+                    cx.fold_prompts();
+                    let mut model = self.0.model.model();
+                    if self.compacts() && compaction::is_due(cx, &model) {
+                        Box::pin(self.compact(cx, &model, CompactionCause::Threshold)).await?;
+                        model = self.0.model.model();
+                        cx.fold_prompts();
+                    }
+                    let call = self.next_call(step, cx.history(), model);
                     offered = Some(call.offered.clone());
-                    let Observation::Model(reply) =
-                        effects.perform(cx, None, Effect::Model(Box::new(call))).await?
-                    else {
-                        return Err(wrong_observation());
-                    };
-                    turn.apply(&Event::ModelFinished(reply));
+                    match effects.perform(cx, None, Effect::Model(Box::new(call))).await {
+                        Ok(Observation::Model(reply)) => turn.apply(&Event::ModelFinished(reply)),
+                        Ok(_) => return Err(wrong_observation()),
+                        Err(error) if error.kind() == ErrorKind::ContextOverflow => {
+                            if !Box::pin(self.make_room(cx, &mut turn)).await? {
+                                return Err(error);
+                            }
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
                 Action::CallTools { message, calls } => {
                     // After a restart the tools that were offered are those that would be offered now.
                     let offered = offered
-                        .get_or_insert_with(|| self.next_call(turn.steps(), cx.history()).offered)
+                        .get_or_insert_with(|| {
+                            self.next_call(turn.steps(), cx.history(), self.0.model.model()).offered
+                        })
                         .clone();
                     let calls = ToolCalls { message, calls, offered, limits };
                     let Observation::Tools(results) =
@@ -200,10 +258,20 @@ impl Agent for ReactAgent {
                         turn.apply(&Event::ToolFinished(result));
                     }
                 }
+                // A process died between the refusal and what it would have done about it.
+                Action::Finish(outcome) if overflowed(&outcome) => {
+                    if !Box::pin(self.make_room(cx, &mut turn)).await? {
+                        return Ok(outcome);
+                    }
+                }
                 Action::Finish(outcome) => return Ok(outcome),
             }
         }
     }
+}
+
+fn overflowed(outcome: &Outcome) -> bool {
+    matches!(&outcome.status, Status::Failed(error) if error.kind == ErrorKind::ContextOverflow)
 }
 
 fn wrong_observation() -> Error {
@@ -231,9 +299,13 @@ pub struct ReactBuilder {
 }
 
 impl ReactBuilder {
-    /// System instructions.
-    pub fn instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
-        self.instructions = instructions.into();
+    /// System instructions: a text, or a rendered template, whose id is then recorded with every call (CW17).
+    pub fn instructions(mut self, instructions: impl Into<Instructions>) -> Self {
+        let (text, template) = instructions.into().into_parts();
+        self.instructions = text;
+        if template.is_some() || self.more.is_some() {
+            self.more().template = template;
+        }
         self
     }
 
@@ -291,6 +363,19 @@ impl ReactBuilder {
         self
     }
 
+    /// How the conversation is made smaller when it nears the model's window. Default: [`Compaction::new`], which does
+    /// nothing before a request is refused when the model's window is unknown.
+    pub fn compaction(mut self, compaction: Compaction) -> Self {
+        self.more().compacts = Compacts::As(compaction);
+        self
+    }
+
+    /// Never makes the conversation smaller: a run whose conversation outgrows the window fails.
+    pub fn without_compaction(mut self) -> Self {
+        self.more().compacts = Compacts::Never;
+        self
+    }
+
     fn more(&mut self) -> &mut More {
         self.more.get_or_insert_default()
     }
@@ -345,8 +430,8 @@ pub struct Step {
 pub struct Prepared {
     /// The model.
     pub model: Model,
-    /// System instructions.
-    pub instructions: Arc<str>,
+    /// System instructions. Another text has no template, and none is recorded for the step.
+    pub instructions: Instructions,
     /// The conversation. What is added here is sent, and not stored.
     pub messages: History,
     /// The tools; `Tools::none()` disables them, [`Tools::keep`] picks some.

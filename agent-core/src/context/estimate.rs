@@ -3,6 +3,8 @@
 
 use std::io;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Money, Usage,
     message::{Content, Media, Message, Part, ToolResult},
@@ -12,7 +14,7 @@ use crate::{
 ///
 /// These are the sizes of one step and no sums: they say how near the conversation is to the model's window, while
 /// [`SessionHead::usage`](crate::session::SessionHead::usage) says what was used in all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ContextUsage {
     /// Tokens of the prompt, cached ones included.
@@ -29,6 +31,11 @@ impl ContextUsage {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.input.saturating_add(self.output)
+    }
+
+    /// A context that no service has counted.
+    pub(crate) fn of(input: u64, output: u64) -> Self {
+        Self { input, output, estimated: true }
     }
 
     /// After a step that answered `reply` to a conversation of about `prompt` tokens. A figure of 0 is none: every

@@ -1,13 +1,23 @@
 //! What the model sees: repair of histories that came from elsewhere, files that it cannot take, and how full its
 //! context is. Pure.
 
+mod compact;
 mod estimate;
 mod media;
+mod prompt;
 mod repair;
+pub(crate) mod title;
 
+pub use compact::{Compaction, CompactionCause};
+pub(crate) use compact::{
+    Frame, Gauge, Plan, Room, cleared, fitted, instruction, plan, summary_message, summary_plan,
+};
 pub(crate) use estimate::is_counted;
 pub use estimate::{ContextUsage, estimate_tokens};
 pub use media::{shown_to, without_media};
+pub use prompt::{ContextFile, GitFacts, Instructions, PromptFacts};
+#[cfg(feature = "templates")]
+pub use prompt::{PromptTemplate, Templates};
 pub use repair::repair;
 
 use crate::message::{Message, Part};

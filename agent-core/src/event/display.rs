@@ -56,6 +56,19 @@ impl Envelope {
             },
             Event::Observed(_) => write!(f, "{agent}: took note"),
             Event::SignalReceived(signal) => write!(f, "{agent}: received the signal {}", signal.name),
+            Event::PromptQueued(it) if it.steer => write!(f, "{agent}: told {}", one_line(&it.prompt.text())),
+            Event::PromptQueued(it) => write!(f, "{agent}: queued {}", one_line(&it.prompt.text())),
+            Event::PromptDropped(it) => write!(f, "{agent}: dropped a prompt: {}", it.error.message),
+            Event::MessageAdded(it) => write!(f, "{agent}: {}", one_line(&it.message.text())),
+            Event::CompactionStarted(it) => write!(f, "{agent}: compacts about {} tokens", it.tokens),
+            Event::Compacted(it) => write!(f, "{agent}: compacted {} to {} tokens", it.before, it.after),
+            Event::CompactionFailed(it) => write!(f, "{agent}: did not compact: {}", it.error.message),
+            Event::OutputsCleared(it) => {
+                write!(f, "{agent}: cleared old results, about {} tokens are left", it.after)
+            }
+            Event::Titled(it) => write!(f, "{agent}: is about {}", it.title),
+            Event::TodosChanged(it) => write!(f, "{agent}: has {} things to do", it.todos.len()),
+            Event::Checkpoint(it) => write!(f, "{agent}: checkpoint of {} events", it.state.head().seq),
             Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.text),
             Event::Progress(progress) => write!(f, "{agent}: {}", one_line(&progress.text)),
             Event::RunPaused(paused) => write!(f, "{agent}: {}", paused.pause),

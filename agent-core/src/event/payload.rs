@@ -7,12 +7,17 @@ use serde_json::Value;
 
 use super::{EffectKey, FORMAT};
 use crate::{
-    ErrorRecord, Money, RequestId, SessionId, Timestamp, Usage,
+    ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
+    context::CompactionCause,
     digest::Digest,
+    layers::{BudgetLimits, Charge},
     message::{Message, ToolResult},
     permission::{ApprovalId, Decision},
+    plain,
     provider::{Finish, Restart, WarningKind},
     run::{Outcome, Pause},
+    session::SessionState,
+    team::Todo,
     tool::Repeat,
 };
 
@@ -34,6 +39,15 @@ payload! {
         agent: Arc<str>,
         /// What it was asked.
         prompt: Arc<Message>,
+        /// Number of the event that queued the prompt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued: Option<u64>,
+        /// What it may use.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<BudgetLimits>,
+        /// When it is stopped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Timestamp>,
     }
 }
 
@@ -57,6 +71,12 @@ payload! {
         /// Names the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<RequestId>,
+        /// The template that the instructions were made of (CW17).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        template: Option<Arc<str>>,
+        /// What was set aside for it in the run's budget, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reserved: Option<Charge>,
         /// Set for an effect of a hand-written agent; its messages are not part of the conversation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<EffectKey>,
@@ -154,7 +174,7 @@ payload! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         denied: bool,
         /// For programs.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "plain::option")]
         metadata: Option<Value>,
         /// How long it ran, in microseconds; 0 when it was not run.
         micros: u64,
@@ -223,6 +243,7 @@ payload! {
     /// A value that a hand-written agent observed.
     Observed {
         /// The value.
+        #[serde(deserialize_with = "plain::value")]
         value: Value,
         /// Which effect it was.
         key: EffectKey,
@@ -235,7 +256,135 @@ payload! {
         /// Its name.
         name: String,
         /// What it carries.
+        #[serde(deserialize_with = "plain::value")]
         value: Value,
+    }
+}
+
+payload! {
+    /// A prompt that waits for the end of another run, or for its next step.
+    PromptQueued {
+        /// The run that it begins, or the one that it is added to.
+        run: RunId,
+        /// The agent that will answer.
+        agent: Arc<str>,
+        /// What it says.
+        prompt: Arc<Message>,
+        /// Whether it joins the run under way at its next step (CM11) instead of beginning its own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        steer: bool,
+        /// What its own run may use.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<BudgetLimits>,
+        /// When its own run is stopped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Timestamp>,
+    }
+}
+
+payload! {
+    /// A queued prompt was dropped: its run ends before it began (CM12).
+    PromptDropped {
+        /// Number of the event that queued it.
+        queued: u64,
+        /// Why.
+        error: ErrorRecord,
+    }
+}
+
+payload! {
+    /// A message joined the conversation between two steps.
+    MessageAdded {
+        /// The message.
+        message: Arc<Message>,
+        /// Number of the event that queued it, if it is a prompt.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        queued: Option<u64>,
+    }
+}
+
+payload! {
+    /// The context is about to be made smaller.
+    CompactionStarted {
+        /// Why.
+        cause: CompactionCause,
+        /// The session in which the summary is written; its model calls are there.
+        child: SessionId,
+        /// About how many tokens the conversation takes.
+        tokens: u64,
+    }
+}
+
+payload! {
+    /// A summary took the place of the older messages, which the store keeps.
+    Compacted {
+        /// What the model sees first from now on: a user message.
+        summary: Arc<Message>,
+        /// How many of the newest messages stay after it, word for word.
+        kept: u64,
+        /// About how many tokens the conversation took.
+        before: u64,
+        /// About how many it takes now.
+        after: u64,
+        /// Tokens of the summary, as the service counted them or as estimated.
+        output: u64,
+    }
+}
+
+payload! {
+    /// No summary was made; the conversation is what it was.
+    CompactionFailed {
+        /// Why.
+        error: ErrorRecord,
+    }
+}
+
+payload! {
+    /// Results of tools before a point are shown to the model as a note that they were cleared.
+    OutputsCleared {
+        /// How many messages from the oldest on are concerned.
+        before: u64,
+        /// Results of fewer bytes stay as they are.
+        least: u64,
+        /// About how many tokens the conversation takes now.
+        after: u64,
+    }
+}
+
+payload! {
+    /// The session has a title.
+    Titled {
+        /// One line of at most 50 characters.
+        title: Arc<str>,
+    }
+}
+
+payload! {
+    /// The list of what is to be done was replaced.
+    TodosChanged {
+        /// All of it.
+        todos: Vec<Todo>,
+    }
+}
+
+payload! {
+    /// What all events before this one add up to: reading a session begins at its newest checkpoint.
+    Checkpoint {
+        /// The fold.
+        state: SessionState,
+        /// Where the session was forked from, if this is its first event.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        forked: Option<Forked>,
+    }
+}
+
+payload! {
+    /// Where a session comes from.
+    Forked {
+        /// The session that it was taken from.
+        session: SessionId,
+        /// After which of its events.
+        seq: u64,
     }
 }
 
@@ -293,6 +442,6 @@ fn is_first(attempt: &u32) -> bool {
 
 impl RunStarted {
     pub(crate) fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
-        Self { format: FORMAT, agent, prompt }
+        Self { format: FORMAT, agent, prompt, queued: None, budget: None, deadline: None }
     }
 }

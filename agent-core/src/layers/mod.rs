@@ -84,7 +84,8 @@ mod retry;
 mod tally;
 mod timeout;
 
-pub use budget::{Budget, BudgetLayer, BudgetLimits, BudgetState, Charge, Reservation, Spend};
+pub(crate) use budget::{Account, reply_charge};
+pub use budget::{Budget, BudgetLayer, BudgetLimits, BudgetState, Charge, Exhausted, Reservation, Spend};
 pub use cache::{CacheStats, ResponseCache};
 pub use check::Check;
 pub use fallback::{Fallback, FallbackStats, ModelChoice, ModelUsage, Tier, UsageReport};

@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Value, value::RawValue};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, plain};
 
 /// One piece of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub struct Signature {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data: String,
     /// The wire's own block around `data`, where it needs more than that: an item with its id, for example.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "plain::option")]
     pub item: Option<Value>,
 }
 
@@ -179,7 +179,7 @@ impl Arguments {
     /// The parsed form.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        serde_json::from_str(&self.0).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
+        plain::parse(&self.0).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
     }
 }
 
@@ -339,6 +339,7 @@ pub struct Opaque {
     /// The wire that it came from; other wires leave it out.
     pub wire: String,
     /// The block as it came.
+    #[serde(deserialize_with = "plain::value")]
     pub data: Value,
 }
 

@@ -17,6 +17,14 @@ impl ApprovalId {
         Self(format!("{session}.{seq}$${index}"))
     }
 
+    /// The session that asks; `None` for an id that is none.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        let (place, _) = self.0.rsplit_once("$$")?;
+        let (session, _) = place.rsplit_once('.')?;
+        SessionId::new(session).ok()
+    }
+
     /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

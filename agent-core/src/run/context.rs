@@ -17,17 +17,19 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Effect, Effects, Emitter, Journal, Limits, ModelCall, Observation, Observer, Outcome, PendingCall, Spawn,
-    Task, ToolCalls,
+    Bus, Effect, Effects, Emitter, Journal, Limits, ModelCall, Observation, Observer, Outcome, PendingCall,
+    Spawn, Task, TodoList, ToolCalls,
 };
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
     agent::Agent,
     digest::Digest,
     event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
+    layers::{Budget, BudgetLimits, Charge, Reservation},
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
     permission::{Approver, Policy, Scope},
     provider::{CallContext, Egress, Generate, Generated, Generation, Model, Request},
+    runtime::Titles,
     session::SharedStore,
     tool::Tools,
 };
@@ -45,6 +47,21 @@ pub(crate) struct Env {
     /// One person is asked one thing at a time (CP01).
     pub(crate) asking: AsyncMutex<()>,
     pub(crate) tasks: TaskTracker,
+    pub(crate) bus: Bus,
+    /// Prompts that may wait in one session.
+    pub(crate) queue: usize,
+    /// Events that a subscriber may lag behind.
+    pub(crate) event_buffer: usize,
+    /// What a root's run may use when its task does not say.
+    pub(crate) budget: Option<BudgetLimits>,
+    /// Which models are asked for titles.
+    pub(crate) titles: Option<Titles>,
+    /// Names the runtime: the owner of its leases.
+    pub(crate) owner: u64,
+    /// How long a lease lasts when it is not renewed.
+    pub(crate) lease: Duration,
+    /// Events from one checkpoint of a session to the next, at least.
+    pub(crate) checkpoint_every: u64,
 }
 
 /// The context of one run. Cloning shares it.
@@ -58,13 +75,22 @@ pub(crate) struct Env {
 #[derive(Clone)]
 pub struct RunContext(Arc<Inner>);
 
+/// What a run is given from above.
+#[derive(Debug, Clone)]
+pub(crate) struct Given {
+    pub(crate) scope: Scope,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) emitter: Emitter,
+    pub(crate) todos: TodoList,
+    /// `None` when nothing is bounded.
+    pub(crate) budget: Option<Budget>,
+}
+
 struct Inner {
     env: Arc<Env>,
     origin: Arc<Origin>,
-    scope: Scope,
-    cancel: CancellationToken,
+    given: Given,
     effects: Arc<dyn Effects>,
-    emitter: Emitter,
     journal: Arc<Journal>,
     ordinal: AtomicU64,
     /// The context that this one narrows: both number their effects together.
@@ -75,14 +101,12 @@ impl RunContext {
     pub(crate) fn new(
         env: Arc<Env>,
         origin: Arc<Origin>,
-        scope: Scope,
-        cancel: CancellationToken,
+        given: Given,
         effects: Arc<dyn Effects>,
-        emitter: Emitter,
         journal: Arc<Journal>,
     ) -> Self {
         let ordinal = AtomicU64::new(0);
-        Self(Arc::new(Inner { env, origin, scope, cancel, effects, emitter, journal, ordinal, wider: None }))
+        Self(Arc::new(Inner { env, origin, given, effects, journal, ordinal, wider: None }))
     }
 
     /// The session of this run.
@@ -106,13 +130,22 @@ impl RunContext {
     /// What may be done here, at most.
     #[must_use]
     pub fn scope(&self) -> &Scope {
-        &self.0.scope
+        &self.0.given.scope
+    }
+
+    /// What this run and all that it starts may use; `None` when nothing is bounded, here or above.
+    ///
+    /// The run's model calls and tool calls are charged to it as they are made: there is nothing to do for them. What an
+    /// agent reserves by itself is known to this process alone; a run that is resumed has forgotten it.
+    #[must_use]
+    pub fn budget(&self) -> Option<&Budget> {
+        self.0.given.budget.as_ref()
     }
 
     /// Cancelled when the run is.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.0.cancel
+        &self.0.given.cancel
     }
 
     /// What performs this run's effects.
@@ -134,10 +167,8 @@ impl RunContext {
         Self(Arc::new(Inner {
             env: Arc::clone(&inner.env),
             origin: Arc::clone(&inner.origin),
-            scope: inner.scope.narrow(scope),
-            cancel: inner.cancel.clone(),
+            given: Given { scope: inner.given.scope.narrow(scope), ..inner.given.clone() },
             effects: Arc::clone(&inner.effects),
-            emitter: inner.emitter.clone(),
             journal: Arc::clone(&inner.journal),
             ordinal: AtomicU64::new(0),
             wider: Some(self.clone()),
@@ -156,8 +187,16 @@ impl RunContext {
         &self.0.origin
     }
 
+    pub(crate) fn journal(&self) -> &Arc<Journal> {
+        &self.0.journal
+    }
+
     pub(crate) fn emitter(&self) -> &Emitter {
-        &self.0.emitter
+        &self.0.given.emitter
+    }
+
+    pub(crate) fn todo_list(&self) -> &TodoList {
+        &self.0.given.todos
     }
 
     pub(crate) fn clock(&self) -> Timestamp {
@@ -165,17 +204,22 @@ impl RunContext {
     }
 
     pub(crate) fn call_context(&self, request: RequestId) -> CallContext {
-        let mut cx = CallContext::within(self.0.cancel.clone(), request).with_egress(self.0.env.egress);
+        let mut cx = CallContext::within(self.0.given.cancel.clone(), request).with_egress(self.0.env.egress);
         cx.session = Some(self.session().clone());
         cx.run = Some(self.run());
         cx
+    }
+
+    /// Sets aside what a call may use, in a run that is bounded.
+    pub(crate) fn reserve(&self, charge: impl FnOnce() -> Charge) -> Result<Option<Reservation>> {
+        self.budget().map(|budget| budget.reserve(charge())).transpose()
     }
 
     pub(crate) fn progress(&self, call: &str, text: String) {
         let progress = Event::Progress(Arc::new(Progress { call: call.to_owned(), text }));
         let seq = self.0.journal.seq();
         let envelope = Envelope::new(Arc::clone(&self.0.origin), seq, self.clock(), progress);
-        self.0.emitter.emit(&mut VecDeque::from([envelope]));
+        self.0.given.emitter.emit(&mut VecDeque::from([envelope]));
     }
 
     /// Performs one effect of a hand-written agent, or answers it from the journal.
@@ -216,6 +260,7 @@ impl RunContext {
             repair: None,
             step: 0,
             silence: Limits::default().model_silence,
+            template: None,
         };
         match self.perform(Effect::Model(Box::new(call))).await? {
             Observation::Model(reply) => Ok(reply),
@@ -251,7 +296,7 @@ impl RunContext {
         let call = ToolCall::new("call_0", name, Arguments::from(arguments));
         let calls = ToolCalls {
             message: Arc::new(Message::new(Role::Assistant, vec![Part::ToolCall(call)])),
-            calls: vec![PendingCall { index: 0, started: false }],
+            calls: vec![PendingCall { index: 0, started: false, repeated: false }],
             offered: tools.clone(),
             limits: Limits::default(),
         };
@@ -283,7 +328,7 @@ impl RunContext {
         task: impl Into<Task>,
         scope: Scope,
     ) -> Result<Child> {
-        let spawn = Spawn { agent, task: task.into(), scope };
+        let spawn = Spawn::new(agent, task).within(scope);
         match self.perform(Effect::Spawn(Box::new(spawn))).await? {
             Observation::Spawned(session) => Ok(Child(session)),
             other => Err(unexpected(&other)),
@@ -358,7 +403,7 @@ impl fmt::Debug for RunContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunContext")
             .field("origin", &self.0.origin)
-            .field("scope", &self.0.scope)
+            .field("scope", self.scope())
             .finish_non_exhaustive()
     }
 }
@@ -416,6 +461,11 @@ fn digest(effect: &Effect) -> Digest {
             spawn.agent.name().as_bytes(),
             text(serde_json::to_string(&*spawn.task.prompt)).as_bytes(),
             text(serde_json::to_string(&spawn.scope)).as_bytes(),
+        ]),
+        Effect::Delegate(delegate) => Digest::of([
+            b"delegate".as_slice(),
+            delegate.child.as_str().as_bytes(),
+            delegate.spawn.agent.name().as_bytes(),
         ]),
         Effect::WaitAny { children, timeout } => {
             let timeout = format!("{timeout:?}");

@@ -3,7 +3,7 @@
 //! Everything that a run does passes through [`Effects`]. The local implementation works on the session's journal; a
 //! durable engine may stand in its place without any agent changing.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,8 @@ pub enum Effect {
     Tools(Box<ToolCalls>),
     /// Start another agent in a session of its own.
     Spawn(Box<Spawn>),
+    /// Run another agent in the session of this id, from its start or on from where it was left, and wait for its end.
+    Delegate(Box<Delegate>),
     /// Wait until any of these children ends.
     WaitAny {
         /// The children's sessions.
@@ -66,6 +68,8 @@ pub struct ModelCall {
     pub step: u32,
     /// How long the model may stay silent.
     pub silence: Duration,
+    /// The template that the request's instructions were made of; recorded with the call (CW17).
+    pub template: Option<Arc<str>>,
 }
 
 /// Tool calls of one message.
@@ -90,6 +94,27 @@ pub struct PendingCall {
     pub index: usize,
     /// Whether an earlier process began to run it.
     pub started: bool,
+    /// Whether it is refused, since the same call was made over and over (CM16).
+    #[serde(default)]
+    pub repeated: bool,
+}
+
+/// Another agent to run to its end, in a session whose id follows from what asks for it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Delegate {
+    /// The child's session.
+    pub child: SessionId,
+    /// Who runs there.
+    pub spawn: Spawn,
+}
+
+impl Delegate {
+    /// `spawn`, run in the session `child`.
+    #[must_use]
+    pub fn new(child: SessionId, spawn: Spawn) -> Self {
+        Self { child, spawn }
+    }
 }
 
 /// Another agent to start.
@@ -102,6 +127,44 @@ pub struct Spawn {
     pub task: Task,
     /// What it may do, at most; it never has more than its parent.
     pub scope: Scope,
+    /// What its session is for: `child`, `summary` and the like.
+    pub role: Cow<'static, str>,
+    /// Whether it works on this run's list of what is to be done, instead of one of its own.
+    pub shares_todos: bool,
+}
+
+impl Spawn {
+    /// An agent that may do what its parent may.
+    pub fn new(agent: Arc<dyn Agent>, task: impl Into<Task>) -> Self {
+        Self {
+            agent,
+            task: task.into(),
+            scope: Scope::all(),
+            role: Cow::Borrowed("child"),
+            shares_todos: false,
+        }
+    }
+
+    /// The same, in a session of this role.
+    #[must_use]
+    pub fn role(mut self, role: impl Into<Cow<'static, str>>) -> Self {
+        self.role = role.into();
+        self
+    }
+
+    /// The same, on this run's list of what is to be done: each sees what the other changes, at once (CW07).
+    #[must_use]
+    pub fn sharing_todos(mut self) -> Self {
+        self.shares_todos = true;
+        self
+    }
+
+    /// The same with at most what `scope` admits.
+    #[must_use]
+    pub fn within(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
 }
 
 impl fmt::Debug for Spawn {

@@ -1,14 +1,18 @@
-//! From the driver to whoever watches: the run's handle, which loses nothing, and observers.
+//! From the driver to whoever watches: the run's handle, which loses nothing, subscribers, and observers.
 
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
+use super::{Env, bus::Undelivered, queue::Desk};
 use crate::{
-    Timestamp,
+    RunId, Timestamp,
     event::{Envelope, Event, Origin},
     provider::Delta,
 };
@@ -26,24 +30,83 @@ pub trait Observer: Send + Sync + fmt::Debug {
 #[derive(Debug, Clone)]
 pub(crate) struct Emitter {
     sink: Option<Arc<Sink>>,
-    observers: Arc<[Arc<dyn Observer>]>,
+    env: Arc<Env>,
+    home: Option<Home>,
+}
+
+/// The root session, whose other runs may have staged events too, and the run that this is about.
+#[derive(Debug, Clone)]
+struct Home {
+    desk: Arc<dyn Desk>,
+    run: RunId,
 }
 
 impl Emitter {
-    pub(crate) fn new(sink: Option<Arc<Sink>>, observers: Arc<[Arc<dyn Observer>]>) -> Self {
-        Self { sink, observers }
+    pub(crate) fn new(sink: Option<Arc<Sink>>, env: &Arc<Env>) -> Self {
+        Self { sink, env: Arc::clone(env), home: None }
     }
 
-    /// Hands over all events of `batch`, which is then empty.
-    pub(crate) fn emit(&self, batch: &mut VecDeque<Envelope>) {
-        for observer in &*self.observers {
+    /// The emitter of a run of the session at `desk`.
+    pub(crate) fn at(mut self, desk: Arc<dyn Desk>, run: RunId) -> Self {
+        self.home = Some(Home { desk, run });
+        self
+    }
+
+    /// The run turned out to be this one: a resumed run keeps its id.
+    pub(crate) fn settle_run(&mut self, run: RunId) {
+        if let Some(home) = &mut self.home {
+            home.run = run;
+            if let Some(sink) = &self.sink {
+                sink.set_run(run);
+            }
+        }
+    }
+
+    /// The emitter of a run below: its events go the same way, and its session has no others.
+    pub(crate) fn below(mut self) -> Self {
+        self.home = None;
+        self
+    }
+
+    /// The session whose prompts this run answers; `None` below it.
+    pub(crate) fn desk(&self) -> Option<&Arc<dyn Desk>> {
+        self.home.as_ref().map(|home| &home.desk)
+    }
+
+    /// Whether somebody asked the run to pause.
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.sink.as_ref().is_some_and(|sink| sink.pausing.load(Ordering::Relaxed))
+    }
+
+    /// Hands over all events of `batch`, which is then empty. What a subscriber had no room for has to be waited for.
+    pub(crate) fn emit(&self, batch: &mut VecDeque<Envelope>) -> Option<Box<Undelivered>> {
+        for observer in &*self.env.observers {
             for event in &*batch {
                 observer.on_event(event);
             }
         }
-        match &self.sink {
-            Some(sink) => sink.push(batch.drain(..)),
-            None => batch.clear(),
+        let left = if self.env.bus.is_watched() { self.env.bus.publish(batch) } else { None };
+        match (&self.sink, &self.home) {
+            (_, Some(home)) if batch.iter().any(|event| event.origin.run != home.run) => {
+                self.distribute(home, batch);
+            }
+            (Some(sink), _) => sink.push(batch.drain(..)),
+            (None, _) => batch.clear(),
+        }
+        left
+    }
+
+    /// Of several runs of a session: to each what is its own.
+    fn distribute(&self, home: &Home, batch: &mut VecDeque<Envelope>) {
+        for event in batch.drain(..) {
+            let run = event.origin.run;
+            if run == home.run {
+                if let Some(sink) = &self.sink {
+                    sink.push(std::iter::once(event));
+                }
+            } else if let Some(sink) = home.desk.sink_of(run) {
+                sink.push(std::iter::once(event));
+            }
         }
     }
 
@@ -52,26 +115,24 @@ impl Emitter {
         let envelope = |delta| Envelope { origin: Arc::clone(origin), seq, at, event: Event::Delta(delta) };
         let envelopes = deltas.drain(..).map(envelope);
         match &self.sink {
-            Some(sink) if self.observers.is_empty() => sink.push(envelopes),
-            _ => self.emit(&mut envelopes.collect()),
+            Some(sink) if self.env.observers.is_empty() && !self.env.bus.is_watched() => sink.push(envelopes),
+            // No delta is one that has to arrive.
+            _ => drop(self.emit(&mut envelopes.collect())),
         }
     }
 }
 
-/// The queue between a run and its handle. Unbounded, since the handle loses nothing: it holds at most what the run
-/// produced, which its own limits bound.
-pub(crate) struct Sink(Mutex<Queue>);
-
-impl Default for Sink {
-    fn default() -> Self {
-        // A short run fits.
-        let events = VecDeque::with_capacity(16);
-        Self(Mutex::new(Queue { events, ..Queue::default() }))
-    }
+/// What a run and its handle share: the events between them, and a wish to pause.
+///
+/// The queue is unbounded, since the handle loses nothing: it holds at most what the run produced, which its own limits
+/// bound.
+pub(crate) struct Sink {
+    queue: Mutex<Queue>,
+    pausing: AtomicBool,
 }
 
-#[derive(Default)]
 struct Queue {
+    run: RunId,
     events: VecDeque<Envelope>,
     waker: Option<Waker>,
     /// No more events come.
@@ -90,13 +151,42 @@ fn wake(mut queue: MutexGuard<'_, Queue>) {
 }
 
 impl Sink {
+    pub(crate) fn new(run: RunId) -> Self {
+        // A short run fits.
+        let events = VecDeque::with_capacity(16);
+        Self::with(run, events, false)
+    }
+
+    /// Of a run that nobody has a handle of.
+    pub(crate) fn unread(run: RunId) -> Self {
+        Self::with(run, VecDeque::new(), true)
+    }
+
+    fn with(run: RunId, events: VecDeque<Envelope>, abandoned: bool) -> Self {
+        let queue = Queue { run, events, waker: None, closed: false, abandoned };
+        Self { queue: Mutex::new(queue), pausing: AtomicBool::new(false) }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn run(&self) -> RunId {
+        self.lock().run
+    }
+
+    fn set_run(&self, run: RunId) {
+        self.lock().run = run;
+    }
+
+    /// The run stops before its next effect.
+    pub(crate) fn pause(&self) {
+        self.pausing.store(true, Ordering::Relaxed);
     }
 
     fn push(&self, events: impl Iterator<Item = Envelope>) {
         let mut queue = self.lock();
-        if !queue.abandoned {
+        if !queue.abandoned && !queue.closed {
             queue.events.extend(events);
             wake(queue);
         }

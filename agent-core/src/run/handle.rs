@@ -15,13 +15,14 @@ use tokio_util::sync::CancellationToken;
 use super::{Outcome, emit::Sink};
 use crate::{Error, ErrorKind, Result, RunId, SessionId, event::Envelope};
 
-/// A run under way: a stream of its events, and one outcome.
+/// A run under way, or waiting for its turn: a stream of its events, and one outcome.
 ///
-/// The run goes on by itself, whether or not anyone reads; the handle loses no event. Dropping the handle cancels the
+/// The run goes on by itself, whether or not anyone reads; the handle loses no event. Of a run that waited the first one
+/// is [`Event::PromptQueued`](crate::event::Event::PromptQueued), and cancelled before its turn, the last one
+/// [`Event::PromptDropped`](crate::event::Event::PromptDropped). Dropping the handle cancels the
 /// run, [`RunHandle::detach`] lets it go on.
 #[must_use = "dropping a run cancels it; await its outcome or detach it"]
 pub struct RunHandle {
-    run: RunId,
     session: SessionId,
     events: VecDeque<Envelope>,
     sink: Arc<Sink>,
@@ -47,7 +48,6 @@ impl Drop for CancelOnDrop {
 
 impl RunHandle {
     pub(crate) fn new(
-        run: RunId,
         session: SessionId,
         sink: Arc<Sink>,
         task: Result<JoinHandle<Result<Outcome>>>,
@@ -60,13 +60,13 @@ impl RunHandle {
                 Task::Refused(Some(error))
             }
         };
-        Self { run, session, events: VecDeque::new(), sink, task, cancel: CancelOnDrop(Some(cancel)) }
+        Self { session, events: VecDeque::new(), sink, task, cancel: CancelOnDrop(Some(cancel)) }
     }
 
-    /// This run.
+    /// This run. That of a resumed run is known once it goes on, so when its first event was read.
     #[must_use]
     pub fn id(&self) -> RunId {
-        self.run
+        self.sink.run()
     }
 
     /// The session that it happens in.
@@ -86,6 +86,14 @@ impl RunHandle {
         if let Some(token) = &self.cancel.0 {
             token.cancel();
         }
+    }
+
+    /// Asks the run to pause: it ends as paused before its next model call and before the next of its tools begins, and
+    /// [`Session::resume`](crate::Session::resume) goes on. What is under way comes to its end first; so does a wait.
+    ///
+    /// Agents below it pause as well: a tool that runs one should declare [`Repeat::Resume`](crate::tool::Repeat::Resume).
+    pub fn pause(&self) {
+        self.sink.pause();
     }
 
     /// What cancels this run, for a signal handler or another task.
@@ -147,7 +155,7 @@ impl Stream for RunHandle {
 impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunHandle")
-            .field("run", &self.run)
+            .field("run", &self.id())
             .field("session", &self.session)
             .finish_non_exhaustive()
     }

@@ -6,16 +6,19 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
-use super::{Emitter, Outcome};
+use super::{Emitter, Env, Outcome, Script, bus::Undelivered};
 use crate::{
-    ErrorRecord, Result, SessionId, Timestamp,
-    event::{Envelope, Event, Origin},
-    session::{Batch, ReadRange, Row, SessionFilter, SessionHead, SessionRecord, SessionState, SharedStore},
+    Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
+    event::{Checkpoint, Envelope, Event, Origin},
+    session::{
+        Batch, Lease, ReadRange, Row, SessionFilter, SessionHead, SessionRecord, SessionState, SharedStore,
+    },
 };
 
 /// Rows that are read at once when a session is opened.
@@ -27,6 +30,10 @@ pub(crate) struct Journal {
     store: Option<SharedStore>,
     record: SessionRecord,
     writer: u64,
+    /// The runtime, which leases are held by.
+    owner: u64,
+    /// Events from one checkpoint to the next, at least.
+    checkpoint_every: u64,
     committing: AsyncMutex<()>,
     inner: Mutex<Inner>,
 }
@@ -44,6 +51,12 @@ struct Inner {
     broken: Option<ErrorRecord>,
     /// The events of the run that has no end, as found when the session was opened.
     recorded: Vec<Event>,
+    /// The lease as last seen in the store.
+    lease: Option<Lease>,
+    /// How long a renewal lasts, while a run holds the lease.
+    held: Option<Duration>,
+    /// The record that a replay follows; what is staged is then part of it already.
+    script: Option<Box<Script>>,
 }
 
 /// A commit that was begun.
@@ -56,43 +69,44 @@ struct Attempt {
 
 impl Journal {
     /// A session that the store does not know yet; the first commit creates it.
-    pub(crate) fn create(store: Option<SharedStore>, record: SessionRecord) -> Self {
-        Self::with(store, record, SessionState::default(), Vec::new())
+    pub(crate) fn create(env: &Env, record: SessionRecord) -> Self {
+        Self::with(env, record, SessionState::default(), Vec::new(), None)
     }
 
-    /// A session that the store knows.
-    pub(crate) async fn find(store: Option<SharedStore>, id: &SessionId) -> Result<Option<Self>> {
-        let Some(store) = store else { return Ok(None) };
+    /// A session that the store knows, read from its newest checkpoint on.
+    pub(crate) async fn find(env: &Env, id: &SessionId) -> Result<Option<Self>> {
+        let Some(store) = &env.store else { return Ok(None) };
         let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else { return Ok(None) };
-        let mut state = SessionState::default();
-        let mut recorded = Vec::new();
-        let mut after = 0;
-        loop {
-            let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
-            let full = rows.len() == WINDOW;
-            for row in rows {
-                let envelope = row.into_envelope(id)?;
-                after = envelope.seq;
-                state.apply(&envelope);
-                if matches!(envelope.event, Event::RunStarted(_)) {
-                    recorded.clear();
-                }
-                match state.run() {
-                    Some(_) => recorded.push(envelope.event),
-                    None => recorded.clear(),
-                }
-            }
-            if !full {
-                return Ok(Some(Self::with(Some(store), info.record, state, recorded)));
-            }
-        }
+        let from = info.head.checkpoint.saturating_sub(1);
+        let fold = match Fold::read(store, id, from).await {
+            // A checkpoint that cannot be read costs time, not the session: all of it follows from the other events.
+            Err(error) if error.kind() == ErrorKind::Corrupt && from > 0 => Fold::read(store, id, 0).await?,
+            fold => fold?,
+        };
+        Ok(Some(Self::with(env, info.record, fold.state, fold.recorded, info.lease)))
+    }
+
+    /// A session as it was in `state`, which goes on as `script` says. Nothing of it is stored: `env` has no store.
+    pub(crate) fn replaying(env: &Env, record: SessionRecord, state: SessionState, script: Script) -> Self {
+        let journal = Self::with(env, record, state, Vec::new(), None);
+        journal.lock().script = Some(Box::new(script));
+        journal
+    }
+
+    /// Goes on in the record that this replays.
+    pub(crate) fn follow<T>(&self, follow: impl FnOnce(&mut Script, &mut SessionState) -> T) -> Result<T> {
+        let mut inner = self.lock();
+        let Inner { script, state, .. } = &mut *inner;
+        let no_record = || Error::new(ErrorKind::Internal, "this session is not replayed");
+        script.as_mut().map(|script| follow(script, state)).ok_or_else(no_record)
     }
 
     fn with(
-        store: Option<SharedStore>,
+        env: &Env,
         record: SessionRecord,
         state: SessionState,
         recorded: Vec<Event>,
+        lease: Option<Lease>,
     ) -> Self {
         let committed = state.head().seq;
         let inner = Inner {
@@ -103,11 +117,16 @@ impl Journal {
             attempt: None,
             broken: None,
             recorded,
+            lease,
+            held: None,
+            script: None,
         };
         Self {
-            store,
+            store: env.store.clone(),
             record,
             writer: Uuid::new_v4().as_u64_pair().0,
+            owner: env.owner,
+            checkpoint_every: env.checkpoint_every,
             committing: AsyncMutex::new(()),
             inner: Mutex::new(inner),
         }
@@ -119,6 +138,11 @@ impl Journal {
 
     pub(crate) fn session(&self) -> &SessionId {
         &self.record.id
+    }
+
+    /// The session above.
+    pub(crate) fn parent(&self) -> Option<&SessionId> {
+        self.record.parent.as_ref()
     }
 
     /// Reads the state.
@@ -133,6 +157,74 @@ impl Journal {
 
     pub(crate) fn recorded(&self) -> Vec<Event> {
         self.lock().recorded.clone()
+    }
+
+    /// Until when another process runs an agent here, as far as is known.
+    pub(crate) fn leased_elsewhere(&self, now: Timestamp) -> Option<Timestamp> {
+        let lease = self.lock().lease;
+        lease.filter(|lease| lease.owner != self.owner && lease.is_live(now)).map(|lease| lease.until)
+    }
+
+    /// Whether another process had a lease when this was read, live or not, that it had not given back.
+    pub(crate) fn is_leased_elsewhere(&self) -> bool {
+        let elsewhere = |lease: Lease| lease.owner != self.owner && lease.until != Timestamp::default();
+        self.lock().lease.is_some_and(elsewhere)
+    }
+
+    /// Until when anybody runs an agent here, this process too, as far as is known.
+    pub(crate) fn leased(&self, now: Timestamp) -> Option<Timestamp> {
+        self.lock().lease.filter(|lease| lease.is_live(now)).map(|lease| lease.until)
+    }
+
+    /// From now on each commit takes or renews the lease for `time`.
+    pub(crate) fn hold_lease(&self, time: Duration) {
+        self.lock().held = Some(time);
+    }
+
+    /// The next commit gives the lease back.
+    pub(crate) fn release_lease(&self) {
+        let mut inner = self.lock();
+        inner.held = inner.held.map(|_| Duration::ZERO);
+    }
+
+    /// Whether the lease was kept for the next run of the session, after the last commit.
+    pub(crate) fn keeps_lease(&self) -> bool {
+        let inner = self.lock();
+        inner.held.is_some() && inner.lease.is_some_and(|lease| lease.until > Timestamp::default())
+    }
+
+    /// Gives back a lease that was kept, unless somebody holds it again.
+    pub(crate) async fn return_lease(&self) -> Result<()> {
+        let lease = {
+            let mut inner = self.lock();
+            if inner.committed == 0 || inner.broken.is_some() || inner.held != Some(Duration::ZERO) {
+                return Ok(());
+            }
+            inner.next_lease(self.owner, Timestamp::default())
+        };
+        match (&self.store, lease) {
+            (Some(store), Some(lease)) => store.lease(&self.record.id, lease).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Renews the lease of a run that stored nothing for a while: at least a third of `time`, which it is held for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another process took the session over, the store's.
+    pub(crate) async fn renew_lease(&self, now: Timestamp, time: Duration) -> Result<()> {
+        let lease = {
+            let mut inner = self.lock();
+            let fresh = inner.lease.is_some_and(|lease| lease.until.since(now) > time - time / 3);
+            if inner.committed == 0 || fresh {
+                return Ok(());
+            }
+            inner.next_lease(self.owner, now)
+        };
+        match (&self.store, lease) {
+            (Some(store), Some(lease)) => store.lease(&self.record.id, lease).await,
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn forget_recorded(&self) {
@@ -165,12 +257,35 @@ impl Journal {
     /// Adds an event to the state; it is stored by the next commit. Returns its number.
     pub(crate) fn stage(&self, origin: &Arc<Origin>, at: Timestamp, event: Event) -> u64 {
         let mut inner = self.lock();
-        let seq = inner.state.head().seq + 1;
-        let envelope = Envelope::new(Arc::clone(origin), seq, at, event);
-        inner.keep_attempted_head();
-        inner.state.apply(&envelope);
-        inner.staged.push_back(envelope);
-        seq
+        if let Inner { script: Some(script), state, .. } = &mut *inner {
+            return script.made(state, &event);
+        }
+        if self.store.is_some() && begins_something(&event) && inner.needs_checkpoint(self.checkpoint_every) {
+            let state = inner.state.clone();
+            let checkpoint = Event::Checkpoint(Arc::new(Checkpoint { state, forked: None }));
+            inner.stage(Arc::clone(origin), at, checkpoint);
+        }
+        inner.stage(Arc::clone(origin), at, event)
+    }
+
+    /// Adds an event that follows from the state as it is then, its own number included.
+    ///
+    /// # Errors
+    /// Those of `make`; nothing is added then.
+    pub(crate) fn stage_with(
+        &self,
+        origin: &Arc<Origin>,
+        at: Timestamp,
+        make: impl FnOnce(&SessionState) -> Result<Event>,
+    ) -> Result<u64> {
+        let mut inner = self.lock();
+        if let Inner { script: Some(script), state, .. } = &mut *inner {
+            script.catch_up(state);
+            let event = make(state)?;
+            return Ok(script.made(state, &event));
+        }
+        let event = make(&inner.state)?;
+        Ok(inner.stage(Arc::clone(origin), at, event))
     }
 
     /// Number of the newest event, staged ones included.
@@ -182,36 +297,44 @@ impl Journal {
     ///
     /// Cancel-safe: a commit whose future is dropped is sent again, unchanged, by the next one.
     pub(crate) async fn commit(&self, emitter: &Emitter) -> Result<()> {
+        let _one_at_a_time = self.committing.lock().await;
         let Some(store) = &self.store else {
-            self.show(usize::MAX, emitter);
+            self.show(usize::MAX, emitter).await;
             return Ok(());
         };
-        let _one_at_a_time = self.committing.lock().await;
         loop {
             let Some((expected, count, batch)) = self.next_batch()? else { return Ok(()) };
             let stored = store.append(&self.record.id, expected, batch).await;
-            let mut inner = self.lock();
-            inner.attempt = None;
-            if let Err(error) = stored {
-                inner.broken = Some(error.record());
-                return Err(error);
+            {
+                let mut inner = self.lock();
+                inner.attempt = None;
+                if let Err(error) = stored {
+                    inner.broken = Some(error.record());
+                    return Err(error);
+                }
+                inner.committed = expected.saturating_add(count as u64);
             }
-            inner.committed = expected.saturating_add(count as u64);
-            drop(inner);
-            self.show(count, emitter);
+            self.show(count, emitter).await;
         }
     }
 
-    /// Hands the oldest `count` staged events over to whoever watches.
-    fn show(&self, count: usize, emitter: &Emitter) {
+    /// Shows the oldest `count` staged events to whoever watches.
+    async fn show(&self, count: usize, emitter: &Emitter) {
+        if let Some(left) = self.hand_over(count, emitter) {
+            Box::pin(left.arrive()).await;
+        }
+    }
+
+    fn hand_over(&self, count: usize, emitter: &Emitter) -> Option<Box<Undelivered>> {
         let mut inner = self.lock();
         let count = count.min(inner.staged.len());
         let mut events = std::mem::take(&mut inner.spare);
         events.extend(inner.staged.drain(..count));
         drop(inner);
-        emitter.emit(&mut events);
+        let left = emitter.emit(&mut events);
         events.clear();
         self.lock().spare = events;
+        left
     }
 
     fn next_batch(&self) -> Result<Option<(u64, usize, Batch)>> {
@@ -230,13 +353,143 @@ impl Journal {
         }
         let head = head.unwrap_or_else(|| inner.state.head().clone());
         let rows = inner.staged.iter().take(count).cloned().map(Row::live).collect();
-        let batch = Batch::new(self.writer, rows, head);
+        let now = head.updated;
+        let mut batch = Batch::new(self.writer, rows, head);
+        batch.lease = inner.next_lease(self.owner, now);
         let batch = if inner.committed == 0 { batch.creating(self.record.clone()) } else { batch };
         Ok(Some((inner.committed, count, batch)))
     }
 }
 
+/// Whether no call is open before this event, so that the state is small and a turn can begin from it.
+fn begins_something(event: &Event) -> bool {
+    matches!(event, Event::RunStarted(_) | Event::ModelStarted(_))
+}
+
+/// A session as read from the store.
+#[derive(Default)]
+struct Fold {
+    state: SessionState,
+    recorded: Vec<Event>,
+}
+
+impl Fold {
+    async fn read(store: &SharedStore, id: &SessionId, from: u64) -> Result<Self> {
+        let (mut fold, mut after) = (Self::default(), from);
+        loop {
+            let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
+            let full = rows.len() == WINDOW;
+            for row in rows {
+                after = row.seq();
+                fold.take_row(row, id, from)?;
+            }
+            if !full {
+                break;
+            }
+        }
+        // What begins nowhere adds up to nothing.
+        if after == from && from > 0 {
+            return Err(misplaced(id, from + 1));
+        }
+        fold.with_whole_run(store, id).await
+    }
+
+    /// Takes in one row of those after number `from`.
+    fn take_row(&mut self, row: Row, id: &SessionId, from: u64) -> Result<()> {
+        let (columns, seq) = (row.columns(), row.seq());
+        let first = seq == from + 1;
+        let envelope = row.into_envelope(id).and_then(|envelope| match &envelope.event {
+            Event::Checkpoint(checkpoint) if !checkpoint.is_at(seq) => Err(misplaced(id, seq)),
+            Event::Checkpoint(_) => Ok(envelope),
+            _ if first && from > 0 => Err(misplaced(id, seq)),
+            _ => Ok(envelope),
+        });
+        match envelope {
+            // After what it adds up to, a checkpoint says nothing new: one that cannot be read is made again.
+            Err(error) if !first && columns.kind == "checkpoint" && error.kind() == ErrorKind::Corrupt => {
+                let checkpoint = Checkpoint { state: self.state.clone(), forked: None };
+                let origin = Arc::new(Origin::new(id.clone(), columns.run, columns.agent));
+                let event = Event::Checkpoint(Arc::new(checkpoint));
+                self.take(Envelope::new(origin, seq, columns.at, event));
+            }
+            envelope => self.take(envelope?),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, envelope: Envelope) {
+        self.state.apply(&envelope);
+        if matches!(envelope.event, Event::RunStarted(_)) {
+            self.recorded.clear();
+        }
+        match self.state.run() {
+            Some(_) => self.recorded.push(envelope.event),
+            None => self.recorded.clear(),
+        }
+    }
+
+    /// A hand-written agent needs all its effects, those before the checkpoint too.
+    async fn with_whole_run(mut self, store: &SharedStore, id: &SessionId) -> Result<Self> {
+        let Some(run) = self.state.run().filter(|run| run.keyed) else { return Ok(self) };
+        if !matches!(self.recorded.first(), Some(Event::RunStarted(_))) {
+            let rows = store.read(id, ReadRange::after(run.seq.saturating_sub(1))).await?;
+            let effects = rows.into_iter().filter(|row| row.columns().kind != "checkpoint");
+            let events = effects.map(|row| Ok(row.into_envelope(id)?.event));
+            self.recorded = events.collect::<Result<_>>()?;
+        }
+        Ok(self)
+    }
+}
+
+fn misplaced(id: &SessionId, seq: u64) -> Error {
+    Error::new(ErrorKind::Corrupt, "the event is not the checkpoint that the session is to be read from")
+        .with("session", id.as_str())
+        .with("event", seq.to_string())
+}
+
+impl Checkpoint {
+    /// Whether it adds up to the events before number `seq`, or to those of the session that this one was forked from.
+    fn is_at(&self, seq: u64) -> bool {
+        let newest = self.state.head().seq;
+        match &self.forked {
+            Some(forked) => seq == 1 && newest == forked.seq,
+            None => newest.checked_add(1) == Some(seq),
+        }
+    }
+}
+
 impl Inner {
+    fn stage(&mut self, origin: Arc<Origin>, at: Timestamp, event: Event) -> u64 {
+        let seq = self.state.head().seq + 1;
+        let envelope = Envelope::new(origin, seq, at, event);
+        self.keep_attempted_head();
+        self.state.apply(&envelope);
+        self.staged.push_back(envelope);
+        seq
+    }
+
+    /// A checkpoint costs what the conversation takes, so a long conversation gets them less often: what is written
+    /// and what is read again both stay in proportion to what happened.
+    fn needs_checkpoint(&self, every: u64) -> bool {
+        let head = self.state.head();
+        let messages = u64::try_from(self.state.history().len()).unwrap_or(u64::MAX);
+        self.state.step().is_none()
+            && head.seq.saturating_sub(head.checkpoint) >= every.max(messages.saturating_mul(2))
+    }
+
+    /// The lease that goes to the store next.
+    fn next_lease(&mut self, owner: u64, now: Timestamp) -> Option<Lease> {
+        let time = self.held?;
+        let generation = match &self.lease {
+            Some(lease) if lease.owner == owner => lease.generation,
+            lease => lease.map_or(0, |lease| lease.generation).saturating_add(1),
+        };
+        // What was given back is over by everybody's clock.
+        let until = if time.is_zero() { Timestamp::default() } else { now.after(time) };
+        self.lease = Some(Lease::new(owner, generation, until));
+        self.lease
+    }
+
     fn keep_attempted_head(&mut self) {
         if let Some(Attempt { head: head @ None, .. }) = &mut self.attempt {
             *head = Some(Box::new(self.state.head().clone()));

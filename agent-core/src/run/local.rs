@@ -12,17 +12,17 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    Admission, Effect, Effects, Journal, Observation, Outcome, Pause, RunContext, Spawn, Status, Within,
-    execute, model_call, tool_call,
+    Delegate, Effect, Effects, Journal, Observation, Outcome, Pause, RunContext, Spawn, Status, Within,
+    model_call, run_child, tool_call,
 };
 use crate::{
     Error, ErrorKind, Result, SessionId, Timestamp,
     event::{ChildFinished, ChildStarted, EffectKey, Event, Observed, WaitStarted},
     message::History,
-    session::SessionRecord,
 };
 
 /// Effects of one run.
@@ -44,7 +44,7 @@ impl LocalEffects {
     pub(crate) fn new(journal: Arc<Journal>, recorded: Vec<Event>) -> Self {
         let mut replay: HashMap<u64, Recorded> = HashMap::new();
         for event in &recorded {
-            if let Some(key) = key_of(event) {
+            if let Some(key) = event.effect_key() {
                 let entry = replay.entry(key.ordinal).or_insert_with(|| Recorded { key, events: Vec::new() });
                 entry.events.push(event.clone());
             }
@@ -121,7 +121,7 @@ impl LocalEffects {
             self.commit(cx).await?;
         }
         if !self.is_observed(&child) {
-            self.start_child(cx, child.clone(), spawn);
+            self.start_child(cx, child.clone(), spawn, cx.cancellation().child_token());
         }
         Ok(Observation::Spawned(child))
     }
@@ -134,19 +134,41 @@ impl LocalEffects {
         })
     }
 
-    fn start_child(&self, cx: &RunContext, child: SessionId, spawn: Spawn) {
+    fn start_child(&self, cx: &RunContext, child: SessionId, spawn: Spawn, cancel: CancellationToken) {
         let (tell, outcome) = watch::channel(None);
         self.children().insert(child.clone(), outcome);
         let parent = cx.clone();
+        let within = Within {
+            path: Some(cx.agent().into()),
+            scope: cx.scope().narrow(&spawn.scope),
+            cancel,
+            emitter: cx.emitter().clone(),
+            todos: spawn.shares_todos.then(|| cx.todo_list().clone()),
+            budget: cx.budget().cloned(),
+            run: None,
+        };
         cx.env().tasks.spawn(async move {
-            let outcome = run_child(&parent, child, spawn).await.unwrap_or_else(|error| {
-                Outcome::new(match error.kind() {
-                    ErrorKind::Cancelled => Status::Cancelled,
-                    _ => Status::Failed(error.record()),
-                })
-            });
+            let outcome = run_child(parent.env(), parent.session(), child, spawn, within)
+                .await
+                .unwrap_or_else(|error| Outcome::new(Status::of(&error)));
             tell.send_replace(Some(outcome));
         });
+    }
+
+    /// The child ends with whoever waits for it: dropping the future cancels it, and the run's end waits for it.
+    async fn delegate(&self, cx: &RunContext, delegate: Delegate) -> Result<Observation> {
+        let Delegate { child, spawn } = delegate;
+        if self.children().contains_key(&child) {
+            return Err(Error::new(ErrorKind::InvalidInput, "an agent runs in this child session already")
+                .with("child", child.as_str()));
+        }
+        self.commit(cx).await?;
+        let cancel = cx.cancellation().child_token();
+        let until_dropped = cancel.clone().drop_guard();
+        self.start_child(cx, child.clone(), spawn, cancel);
+        let (child, outcome) = self.first_ended(vec![child]).await?;
+        until_dropped.disarm();
+        Ok(Observation::Child { child: Some(child), outcome: Some(outcome) })
     }
 
     async fn wait_any(
@@ -305,6 +327,7 @@ impl LocalEffects {
                 Err(Error::new(ErrorKind::Internal, "this effect has its own future"))
             }
             Effect::Spawn(spawn) => self.spawn(cx, key, &recorded, *spawn).await,
+            Effect::Delegate(delegate) => self.delegate(cx, *delegate).await,
             Effect::WaitAny { children, timeout } => {
                 self.wait_any(cx, key, &recorded, children, timeout).await
             }
@@ -331,6 +354,9 @@ impl Effects for LocalEffects {
         'b: 'c,
         Self: 'c,
     {
+        if matches!(effect, Effect::Model(_) | Effect::Tools(_)) && cx.emitter().is_pausing() {
+            return Box::pin(std::future::ready(Err(Error::paused(Pause::Asked))));
+        }
         let recorded = match self.take_recorded(key) {
             Ok(recorded) => recorded,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
@@ -357,44 +383,6 @@ impl fmt::Debug for LocalEffects {
     }
 }
 
-/// Runs a child in its own session: from its start, or on from where a dead process left it.
-async fn run_child(parent: &RunContext, child: SessionId, spawn: Spawn) -> Result<Outcome> {
-    let env = parent.env();
-    let (journal, admission) = match Journal::find(env.store.clone(), &child).await? {
-        Some(journal) => match finished(&journal).await? {
-            Some(outcome) => return Ok(outcome),
-            None => (journal, Admission::Resume),
-        },
-        None => {
-            let record = SessionRecord::child(child, parent.session().clone(), "child", parent.clock());
-            (Journal::create(env.store.clone(), record), Admission::Start(spawn.task))
-        }
-    };
-    Box::pin(execute(
-        Arc::clone(env),
-        Arc::new(journal),
-        spawn.agent,
-        admission,
-        Within {
-            path: Some(parent.agent().into()),
-            scope: parent.scope().narrow(&spawn.scope),
-            cancel: parent.cancellation().child_token(),
-            emitter: parent.emitter().clone(),
-            run: None,
-            deadline: None,
-        },
-    ))
-    .await
-}
-
-/// The outcome of a child whose run is over.
-async fn finished(journal: &Journal) -> Result<Option<Outcome>> {
-    if journal.read(|state| state.run().is_some()) {
-        return Ok(None);
-    }
-    journal.last_outcome().await
-}
-
 async fn ended(
     child: SessionId,
     mut outcome: watch::Receiver<Option<Outcome>>,
@@ -418,18 +406,4 @@ fn observed(recorded: &[Event]) -> Option<Value> {
         Event::Observed(observed) => Some(observed.value.clone()),
         _ => None,
     })
-}
-
-fn key_of(event: &Event) -> Option<EffectKey> {
-    match event {
-        Event::ModelStarted(it) => it.key,
-        Event::ModelFinished(it) => it.key,
-        Event::ToolStarted(it) => it.key,
-        Event::ToolFinished(it) => it.key,
-        Event::ChildStarted(it) => Some(it.key),
-        Event::ChildFinished(it) => Some(it.key),
-        Event::WaitStarted(it) => Some(it.key),
-        Event::Observed(it) => Some(it.key),
-        _ => None,
-    }
 }

@@ -1,6 +1,10 @@
 //! One prompt to one outcome: the pure [`Turn`], the effects that it asks for, and what performs and records them.
 
 mod batch;
+mod budget;
+mod bus;
+mod child;
+pub(crate) mod compaction;
 mod context;
 mod effect;
 mod emit;
@@ -10,26 +14,37 @@ mod journal;
 mod local;
 mod model_call;
 mod outcome;
+mod queue;
+mod replay;
+mod stop;
+mod todos;
 mod tool_call;
 mod tool_run;
 mod turn;
 
 pub use batch::Batch as ToolSchedule;
+pub use bus::Subscription;
 pub use context::{Child, RunContext, Waited};
-pub use effect::{Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
+pub use effect::{Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
 pub use emit::Observer;
 pub use handle::RunHandle;
 pub use outcome::{Outcome, Pause, Status, StopReason};
+pub use stop::LoopDetection;
 pub use turn::{Action, StopWhen, Turn};
 
+pub(crate) use bus::Bus;
+pub(crate) use child::run_child;
 pub(crate) use context::Env;
 pub(crate) use emit::{Emitter, Sink};
-pub(crate) use execute::{Admission, Within, execute};
+pub(crate) use execute::{Admission, CLEAN_UP, Within, check_lease, check_prompt, execute};
 pub(crate) use journal::Journal;
+pub(crate) use queue::{Active, Desk, Line, Running, Ticket};
+pub(crate) use replay::{RecordedTime, Recording, Script, replay};
+pub(crate) use todos::TodoList;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use crate::message::Message;
+use crate::{Timestamp, layers::BudgetLimits, message::Message};
 
 /// What an agent is given.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,13 +52,31 @@ use crate::message::Message;
 pub struct Task {
     /// The prompt.
     pub prompt: Arc<Message>,
+    /// What the run, and all that it starts, may use. Default: what its surroundings allow.
+    pub budget: Option<BudgetLimits>,
+    /// When it is stopped. Default: never.
+    pub deadline: Option<Timestamp>,
 }
 
 impl Task {
     /// A task of one prompt.
     #[must_use]
     pub fn new(prompt: impl Into<Message>) -> Self {
-        Self { prompt: Arc::new(prompt.into()) }
+        Self { prompt: Arc::new(prompt.into()), budget: None, deadline: None }
+    }
+
+    /// The same task with bounds on what its run, and all that it starts, may use.
+    #[must_use]
+    pub fn within(mut self, budget: BudgetLimits) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// The same task, stopped when `deadline` has passed; a run that is resumed keeps its deadline.
+    #[must_use]
+    pub fn until(mut self, deadline: Timestamp) -> Self {
+        self.deadline = Some(deadline);
+        self
     }
 }
 
@@ -67,6 +100,8 @@ pub struct Limits {
     pub model_silence: Duration,
     /// Bytes of one tool result; the middle of a longer one is cut out. Default 256 KiB.
     pub tool_output: usize,
+    /// When a run is taken to go in circles (CM16).
+    pub loops: LoopDetection,
 }
 
 impl Default for Limits {
@@ -77,6 +112,7 @@ impl Default for Limits {
             tool_timeout: Duration::from_secs(600),
             model_silence: Duration::from_secs(300),
             tool_output: 256 << 10,
+            loops: LoopDetection::default(),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
     Error, ErrorKind, RequestId, Result, Timestamp,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, Warning},
+    layers::{Charge, Reservation, reply_charge},
     provider::{
         Assembled, Assembler, Delta, DeltaStream, FinishReason, Restart, Warning as Unhonoured, WarningKind,
     },
@@ -42,6 +43,7 @@ pub(crate) async fn perform(
             };
         }
     }
+    let reserved = cx.reserve(|| Charge::of_request(&call.request))?;
     let started = cx.clock();
     let step = call.step;
     let model = call.model.clone();
@@ -53,6 +55,8 @@ pub(crate) async fn perform(
         provider: Arc::clone(model.provider_name()),
         model: Arc::clone(model.name()),
         request: Some(request),
+        template: call.template.clone(),
+        reserved: reserved.as_ref().map(Reservation::charge),
         key,
     };
     let seq = local.stage_at(cx, started, Event::ModelStarted(Arc::new(start)));
@@ -100,6 +104,10 @@ pub(crate) async fn perform(
         error: error.as_ref().map(Error::record),
         key,
     };
+    if let Some(reserved) = reserved {
+        let charge = reply_charge(&reserved.charge(), &finished);
+        reserved.settle(charge);
+    }
     let finished = Arc::new(finished);
     local.stage_at(cx, ended, Event::ModelFinished(Arc::clone(&finished)));
     error.map_or(Ok(Observation::Model(finished)), Err)

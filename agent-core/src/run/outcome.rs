@@ -4,7 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ErrorRecord, Money, Timestamp, Usage, permission::ApprovalId, provider::FinishReason};
+use crate::{
+    Error, ErrorKind, ErrorRecord, Money, Timestamp, Usage,
+    layers::{BudgetLimits, Exhausted},
+    permission::ApprovalId,
+    provider::FinishReason,
+};
 
 /// What a whole run ends with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,6 +75,32 @@ pub enum Status {
     Failed(ErrorRecord),
 }
 
+impl Status {
+    /// How a run ends that ended with `error`.
+    pub(crate) fn of(error: &Error) -> Self {
+        match (error.kind(), error.pause(), error.exhausted()) {
+            (_, Some(pause), _) => Self::Paused(pause.clone()),
+            (_, _, Some(exhausted)) => Self::Stopped(exhausted.clone().into()),
+            (ErrorKind::Cancelled, ..) => Self::Cancelled,
+            _ => Self::Failed(error.record()),
+        }
+    }
+
+    /// How a run ends of which `error` is recorded.
+    pub(crate) fn of_record(error: &ErrorRecord) -> Self {
+        match &error.exhausted {
+            Some(exhausted) => Self::Stopped((**exhausted).clone().into()),
+            None => Self::Failed(error.clone()),
+        }
+    }
+}
+
+impl From<Exhausted> for StopReason {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::Budget { bound: exhausted.bound, remaining: Box::new(exhausted.remaining) }
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,6 +128,15 @@ pub enum StopReason {
     Denied(String),
     /// The deadline passed.
     Deadline,
+    /// A budget was used up.
+    Budget {
+        /// The bound: `money`, `tokens`, `model_calls`, `tool_calls` or `time`.
+        bound: Box<str>,
+        /// What is left of each bound; `None` where nothing is bounded.
+        remaining: Box<BudgetLimits>,
+    },
+    /// The agent did the same over and over (CM16).
+    LoopDetected,
 }
 
 impl fmt::Display for StopReason {
@@ -110,6 +150,8 @@ impl fmt::Display for StopReason {
             Self::Reply(reason) => write!(f, "the model's reply ended with {reason:?}"),
             Self::Denied(tool) => write!(f, "leave to run `{tool}` was refused"),
             Self::Deadline => f.write_str("the deadline passed"),
+            Self::Budget { bound, remaining } => Exhausted::new(&**bound, **remaining).fmt(f),
+            Self::LoopDetected => f.write_str("it went in circles: the same calls with the same results"),
         }
     }
 }
@@ -128,6 +170,8 @@ pub enum Pause {
         /// When the wait ends by itself.
         until: Option<Timestamp>,
     },
+    /// Somebody asked it to pause.
+    Asked,
 }
 
 impl fmt::Display for Pause {
@@ -137,6 +181,7 @@ impl fmt::Display for Pause {
             Self::Signal { name, .. } => {
                 write!(f, "waits for the signal `{name}`; send it and resume the session")
             }
+            Self::Asked => f.write_str("paused on request; resume the session to go on"),
         }
     }
 }

@@ -3,7 +3,12 @@
 //! Claims are committed before the tools are polled, so a tool that ran was claimed. All of a step's claims that can
 //! start at once share one transaction.
 
-use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    panic::AssertUnwindSafe,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 
@@ -16,6 +21,7 @@ use crate::{
     Error, ErrorKind, Result, Timestamp,
     digest::Digest,
     event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted},
+    layers::Charge,
     message::{Content, ToolCall, ToolResult},
     permission::{ApprovalId, ApprovalRequest, Decision, Verdict, judge},
     tool::{Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, validate},
@@ -51,12 +57,13 @@ pub(crate) async fn perform(
         calls: &calls,
         results: Vec::new(),
         fatal: None,
+        exhausted: None,
         pause: None,
         denied: false,
     };
     step.run().await?;
-    let Step { mut results, fatal, pause, .. } = step;
-    if let Some(error) = fatal {
+    let Step { mut results, fatal, exhausted, pause, .. } = step;
+    if let Some(error) = fatal.or(exhausted) {
         return Err(error);
     }
     if let Some(pause) = pause {
@@ -86,6 +93,8 @@ struct Step<'a> {
     calls: &'a ToolCalls,
     results: Vec<Arc<ToolFinished>>,
     fatal: Option<Error>,
+    /// The budget does not cover a further call.
+    exhausted: Option<Error>,
     pause: Option<Pause>,
     denied: bool,
 }
@@ -109,7 +118,11 @@ impl<'a> Step<'a> {
             let Some(call) = calls.get(pending.index) else {
                 return Err(Error::new(ErrorKind::Internal, "a pending call is not in its message"));
             };
-            plans.push(Some(self.plan(pending.index, call, pending.started)));
+            plans.push(Some(if pending.repeated {
+                Plan::Settled { call, text: self.calls.limits.loops.refusal(), denied: false }
+            } else {
+                self.plan(pending.index, call, pending.started)
+            }));
         }
         self.drive(plans).await
     }
@@ -122,7 +135,10 @@ impl<'a> Step<'a> {
         let mut claimed: Vec<Running<'_>> = Vec::new();
         let cx = self.cx;
         loop {
-            if self.denied || self.fatal.is_some() || self.pause.is_some() {
+            if cx.emitter().is_pausing() {
+                self.pause.get_or_insert(Pause::Asked);
+            }
+            if self.is_over() {
                 schedule.stop();
             }
             while let Some(place) = schedule.start() {
@@ -135,7 +151,10 @@ impl<'a> Step<'a> {
                             schedule.stop();
                         }
                     }
-                    Plan::Run(ready) => running.push(self.claim(place, ready)),
+                    Plan::Run(ready) => match self.claim(place, ready) {
+                        Some(call) => running.push(call),
+                        None => schedule.stop(),
+                    },
                     Plan::Ask(ready, request) => {
                         self.local.stage(cx, Event::ApprovalRequested(Arc::new((*request).clone())));
                         running.push(Box::pin(ask(cx, place, ready, request)));
@@ -163,7 +182,7 @@ impl<'a> Step<'a> {
                     }
                     Done::Decided { ready, request, decision } => {
                         match self.decided(place, ready, &request, decision) {
-                            Some(ready) => claimed.push(self.claim(place, ready)),
+                            Some(ready) => claimed.extend(self.claim(place, ready)),
                             None => schedule.finish(place),
                         }
                     }
@@ -171,6 +190,11 @@ impl<'a> Step<'a> {
                 next = running.next().now_or_never().flatten();
             }
         }
+    }
+
+    /// Whether no further call begins.
+    fn is_over(&self) -> bool {
+        self.denied || self.fatal.is_some() || self.exhausted.is_some() || self.pause.is_some()
     }
 
     /// A refusal ends the turn (CP04): what had not begun by then is answered, and not run.
@@ -260,11 +284,20 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Records that the call is about to run. The returned future is polled only after that is committed.
-    fn claim<'c>(&self, place: usize, ready: Ready<'c>) -> Running<'c>
+    /// Records that the call is about to run. The returned future is polled only after that is committed. `None` when
+    /// the budget does not cover the call.
+    fn claim<'c>(&mut self, place: usize, ready: Ready<'c>) -> Option<Running<'c>>
     where
         'a: 'c,
     {
+        match self.cx.reserve(Charge::tool_call) {
+            // A claim counts, however the call ends.
+            Ok(reserved) => drop(reserved),
+            Err(error) => {
+                self.exhausted.get_or_insert(error);
+                return None;
+            }
+        }
         let index = self.index(place);
         let spec = ready.tool.spec();
         let started = ToolStarted {
@@ -283,8 +316,10 @@ impl<'a> Step<'a> {
             seq: self.seq,
             index: self.first + index,
             cancel: Cow::Borrowed(self.cx.cancellation()),
+            delegated: AtomicBool::new(false),
         };
-        Box::pin(run_tool(place, ready.call, ready.tool, ToolInput::new(ready.arguments), context, limit))
+        let input = ToolInput::new(ready.arguments);
+        Some(Box::pin(run_tool(place, ready.call, ready.tool, input, context, limit)))
     }
 
     /// What an answer means for the call: it goes on, or it has its result.
@@ -334,6 +369,13 @@ impl<'a> Step<'a> {
         at: Timestamp,
         time: Duration,
     ) {
+        // The call stays open: it goes on when its run does.
+        if let Err(ToolError::Fatal(error)) = &result
+            && let Some(pause) = error.pause()
+        {
+            self.pause.get_or_insert_with(|| pause.clone());
+            return;
+        }
         let cap = self.calls.limits.tool_output;
         let (output, fatal) = match result {
             Ok(output) => (output, None),

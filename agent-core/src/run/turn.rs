@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use crate::{
-    Money, Usage,
+    ErrorKind, Money, Usage,
     event::{Event, ModelFinished, ToolFinished},
-    message::{Message, Part},
+    message::{Message, Part, ToolResult},
     provider::FinishReason,
+    session::OpenRun,
 };
 
-use super::{Outcome, PendingCall, Status, StopReason};
+use super::{LoopDetection, Outcome, PendingCall, Status, StopReason, stop::Loops};
 
 /// What a turn asks its driver to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +89,7 @@ pub struct Turn {
     cost: Option<Money>,
     /// The newest message with text.
     text: Option<Arc<Message>>,
+    loops: Loops,
     phase: Phase,
 }
 
@@ -101,11 +103,23 @@ enum Phase {
     Done(Status),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CallState {
+#[derive(Debug, Clone)]
+pub(super) enum CallState {
     New,
+    /// Not to be run: the same call again (CM16).
+    Repeated,
     Started,
-    Settled,
+    Settled(Arc<ToolResult>),
+}
+
+impl CallState {
+    fn is_settled(&self) -> bool {
+        matches!(self, Self::Settled(_))
+    }
+
+    pub(super) fn result(&self) -> Option<&ToolResult> {
+        if let Self::Settled(result) = self { Some(result) } else { None }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -125,8 +139,16 @@ impl Turn {
             usage: Usage::default(),
             cost: Some(Money::default()),
             text: None,
+            loops: Loops::default(),
             phase: Phase::Model,
         }
+    }
+
+    /// When the run is taken to go in circles (CM16). Default: [`LoopDetection::default`].
+    #[must_use]
+    pub fn loops(mut self, settings: LoopDetection) -> Self {
+        self.loops = Loops::new(settings);
+        self
     }
 
     /// Ends the run when any of `conditions` holds.
@@ -142,12 +164,19 @@ impl Turn {
             Event::ModelFinished(reply) if reply.key.is_none() => self.reply(reply),
             Event::ToolStarted(call) if call.key.is_none() => {
                 if let Phase::Tools { calls, .. } = &mut self.phase
-                    && let Some(state @ CallState::New) = calls.get_mut(call.index)
+                    && let Some(state @ (CallState::New | CallState::Repeated)) = calls.get_mut(call.index)
                 {
                     *state = CallState::Started;
                 }
             }
             Event::ToolFinished(call) if call.key.is_none() => self.settle(call),
+            // A conversation that was too long has been made smaller: the step is tried again.
+            Event::Compacted(_) | Event::OutputsCleared(_) if self.overflowed() => self.phase = Phase::Model,
+            Event::Checkpoint(checkpoint) => {
+                if let Some(run) = checkpoint.state.run() {
+                    self.go_on(run);
+                }
+            }
             _ => {}
         }
     }
@@ -161,13 +190,13 @@ impl Turn {
             }
             Phase::Model => Action::CallModel(self.step + 1),
             Phase::Tools { reply, calls, .. } => {
-                let pending = calls.iter().enumerate().filter(|(_, state)| **state != CallState::Settled);
-                Action::CallTools {
-                    message: Arc::clone(&reply.message),
-                    calls: pending
-                        .map(|(index, state)| PendingCall { index, started: *state == CallState::Started })
-                        .collect(),
-                }
+                let pending = calls.iter().enumerate().filter(|(_, state)| !state.is_settled());
+                let pending = pending.map(|(index, state)| PendingCall {
+                    index,
+                    started: matches!(state, CallState::Started),
+                    repeated: matches!(state, CallState::Repeated),
+                });
+                Action::CallTools { message: Arc::clone(&reply.message), calls: pending.collect() }
             }
             Phase::Done(status) => Action::Finish(self.outcome(status.clone())),
         }
@@ -198,6 +227,23 @@ impl Turn {
         outcome
     }
 
+    fn overflowed(&self) -> bool {
+        matches!(&self.phase, Phase::Done(Status::Failed(error)) if error.kind == ErrorKind::ContextOverflow)
+    }
+
+    /// A checkpoint lies between two steps.
+    fn go_on(&mut self, run: &OpenRun) {
+        self.try_again(run);
+        self.loops.forget();
+    }
+
+    /// The newest model call failed for length, and the conversation was made smaller: the step is tried again.
+    pub(crate) fn try_again(&mut self, run: &OpenRun) {
+        (self.step, self.usage, self.cost) = (run.steps, run.usage, run.cost);
+        self.text.clone_from(&run.text);
+        self.phase = Phase::Model;
+    }
+
     fn reply(&mut self, reply: &Arc<ModelFinished>) {
         self.step += 1;
         self.usage += (reply.usage + reply.wasted).tokens();
@@ -207,15 +253,15 @@ impl Turn {
         }
         if let Some(error) = &reply.error {
             let cancelled = reply.finish.reason == FinishReason::Cancelled;
-            self.phase =
-                Phase::Done(if cancelled { Status::Cancelled } else { Status::Failed(error.clone()) });
+            self.phase = Phase::Done(if cancelled { Status::Cancelled } else { Status::of_record(error) });
             return;
         }
-        let calls = reply.message.tool_calls().count();
         self.phase = match reply.finish.reason {
             // CM02: only a reply that waits for its calls goes on.
-            FinishReason::ToolCalls if calls > 0 => {
-                Phase::Tools { reply: Arc::clone(reply), calls: vec![CallState::New; calls], stopped: None }
+            FinishReason::ToolCalls if reply.message.tool_calls().next().is_some() => {
+                let state = |repeated| if repeated { CallState::Repeated } else { CallState::New };
+                let calls = self.loops.note_calls(&reply.message, state);
+                Phase::Tools { reply: Arc::clone(reply), calls, stopped: None }
             }
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => {
                 Phase::Done(Status::Completed)
@@ -227,16 +273,16 @@ impl Turn {
     fn settle(&mut self, call: &ToolFinished) {
         let Phase::Tools { reply, calls, stopped } = &mut self.phase else { return };
         if let Some(state) = calls.get_mut(call.index) {
-            *state = CallState::Settled;
+            *state = CallState::Settled(Arc::clone(&call.result));
         }
         if let Some(error) = &call.fatal {
-            *stopped = Some(Stop::Status(Status::Failed(error.clone())));
+            *stopped = Some(Stop::Status(Status::of_record(error)));
         } else if call.denied && stopped.is_none() {
             *stopped = Some(Stop::Status(Status::Stopped(StopReason::Denied(call.result.name.to_string()))));
         } else if call.stop_turn && stopped.is_none() {
             *stopped = Some(Stop::Turn);
         }
-        if calls.iter().any(|state| *state != CallState::Settled) {
+        if !calls.iter().all(CallState::is_settled) {
             return;
         }
         let stopped = stopped.take().map(|stop| match stop {
@@ -248,6 +294,8 @@ impl Turn {
                 self.stop_when.iter().find(|condition| condition.holds(self.step, reply, &self.usage))?;
             Some(Status::Stopped(StopReason::Condition(format!("{held:?}"))))
         };
-        self.phase = stopped.or_else(condition).map_or(Phase::Model, Phase::Done);
+        let circling = self.loops.note_step(self.step, reply, std::mem::take(calls));
+        let circling = circling.then_some(Status::Stopped(StopReason::LoopDetected));
+        self.phase = stopped.or_else(condition).or(circling).map_or(Phase::Model, Phase::Done);
     }
 }

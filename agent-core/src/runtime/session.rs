@@ -2,124 +2,32 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
+    time::Duration,
 };
 
 use serde_json::Value;
-use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{Inner, RuntimeBuilder};
+use super::{
+    Runtime, RuntimeBuilder,
+    desk::{Entry, Shared},
+};
 use crate::{
-    Error, ErrorKind, Result, RunId, SessionId, Timestamp,
+    Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
+    context::Compaction,
     event::{ApprovalDecided, Event, Origin, Signal},
-    message::History,
-    permission::{ApprovalId, Decision, Scope},
-    run::{Admission, Emitter, Env, Journal, RunHandle, Sink, Task, Within, execute},
-    session::{SessionHead, SessionRecord, SessionState},
+    message::{History, Message},
+    permission::{ApprovalId, Decision},
+    provider::Model,
+    run::{Admission, Emitter, Env, Journal, RunHandle, Task, compaction::compact_session},
+    session::{SessionHead, SessionState},
 };
 
 /// A session: runs happen in it one after another, and each sees what was said before. Cloning shares it.
 #[derive(Clone)]
 pub struct Session(pub(super) Arc<Shared>);
-
-pub(super) struct Shared {
-    env: Arc<Env>,
-    runtime: Weak<Inner>,
-    id: SessionId,
-    state: Mutex<State>,
-    opening: AsyncMutex<()>,
-}
-
-struct State {
-    journal: Option<Arc<Journal>>,
-    /// Known to be new, so that the store need not be asked.
-    new: bool,
-    active: Option<(RunId, CancellationToken)>,
-}
-
-impl Shared {
-    pub(super) fn new(env: Arc<Env>, runtime: Weak<Inner>, id: SessionId, new: bool) -> Self {
-        let state = State { journal: None, new, active: None };
-        Self { env, runtime, id, state: Mutex::new(state), opening: AsyncMutex::new(()) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn cancel(&self) {
-        if let Some((_, token)) = &self.lock().active {
-            token.cancel();
-        }
-    }
-
-    /// The session's journal: the one in use, or read from the store, or new if that is allowed.
-    pub(super) async fn journal(&self, create: bool) -> Result<Arc<Journal>> {
-        let _one_at_a_time = self.opening.lock().await;
-        let known_new = {
-            let state = self.lock();
-            match &state.journal {
-                Some(journal) if !journal.is_broken() => return Ok(Arc::clone(journal)),
-                Some(_) => false,
-                None => state.new,
-            }
-        };
-        let stored = if known_new { None } else { Journal::find(self.env.store.clone(), &self.id).await? };
-        let journal = match stored {
-            Some(journal) => Arc::new(journal),
-            None if create => {
-                let record = SessionRecord::root(self.id.clone(), self.env.clock.now());
-                Arc::new(Journal::create(self.env.store.clone(), record))
-            }
-            None => return Err(Error::no_session(&self.id).during("session.open")),
-        };
-        if create || !known_new {
-            self.lock().journal = Some(Arc::clone(&journal));
-        }
-        Ok(journal)
-    }
-
-    /// Busy check and activation in one (CM11).
-    fn activate(&self, run: RunId, token: &CancellationToken) -> Result<()> {
-        let mut state = self.lock();
-        if let Some((active, _)) = &state.active {
-            return Err(Error::new(
-                ErrorKind::Busy,
-                "the session has an active run; await its outcome or cancel it first",
-            )
-            .with("session", self.id.as_str())
-            .with("active", active.to_string()));
-        }
-        state.active = Some((run, token.clone()));
-        Ok(())
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let Some(runtime) = self.runtime.upgrade() else { return };
-        let mut live = runtime.live();
-        // Another handle may have been opened since: only a dead entry goes.
-        if live.get(&self.id).is_some_and(|session| session.strong_count() == 0) {
-            live.remove(&self.id);
-        }
-    }
-}
-
-/// Ends a run's claim on its session, also when its task is dropped, and then its stream.
-struct Active {
-    session: Arc<Shared>,
-    sink: Arc<Sink>,
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.session.lock().active = None;
-        self.sink.close();
-    }
-}
 
 impl Session {
     /// A session for one question: known to nobody else, and kept only while it runs.
@@ -128,28 +36,51 @@ impl Session {
         Self(Arc::new(Shared::new(env, Weak::new(), SessionId::generate(), true)))
     }
 
+    pub(super) fn env(&self) -> &Arc<Env> {
+        &self.0.env
+    }
+
+    /// Another session of the same runtime.
+    pub(super) fn sibling(&self, id: SessionId) -> Result<Self> {
+        let runtime = self.0.runtime.upgrade().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Config,
+                "the runtime of this session is gone; keep it while its sessions are used",
+            )
+        })?;
+        Ok(Runtime(runtime).session_with_id(id))
+    }
+
     /// Its id.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.0.id
     }
 
-    /// Starts a run. It goes on by itself; the handle streams its events and gives its outcome.
+    /// Starts a run, at once or as soon as those before it are over (CM11). It goes on by itself; the handle streams its
+    /// events and gives its outcome.
     ///
-    /// A prompt that says nothing, a session that is busy and the like are errors of the outcome, and nothing is
-    /// stored. Must be called within a tokio runtime. A run that the session left unfinished is given up.
+    /// A run that has to wait has its turn in the order of these calls, and is stored: should the process die,
+    /// [`Runtime::recover`] finds it. Behind a run that is paused nothing goes on until that is resumed, or until this is
+    /// called again, which gives it up. So does a run that the session left unfinished.
+    ///
+    /// A prompt that says nothing, a queue that is full and the like are errors of the outcome, and nothing is stored.
+    /// Must be called within a tokio runtime.
     pub fn start(&self, agent: &(impl Agent + Clone + 'static), prompt: impl Into<Task>) -> RunHandle {
-        self.launch(Arc::new(agent.clone()), Admission::Start(prompt.into()), None)
+        self.0.begin(Entry::new(RunId::generate(), Arc::new(agent.clone())), prompt.into())
     }
 
-    /// As [`Session::start`], and the run is stopped when `deadline` has passed.
-    pub fn start_with_deadline(
-        &self,
-        agent: &(impl Agent + Clone + 'static),
-        prompt: impl Into<Task>,
-        deadline: Timestamp,
-    ) -> RunHandle {
-        self.launch(Arc::new(agent.clone()), Admission::Start(prompt.into()), Some(deadline))
+    /// Says something to the run under way: it joins the conversation before the next model call, together with all that
+    /// came meanwhile (CM11). If there is no further call, it begins a run of the same agent, which subscribers and
+    /// observers see. Only a [`ReactAgent`](crate::agent::ReactAgent) takes prompts in; after any other agent they begin runs.
+    ///
+    /// Returns once the prompt is stored. Dropping the future takes nothing back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when no run is under way: use [`Session::start`] then. [`ErrorKind::EmptyPrompt`],
+    /// [`ErrorKind::Busy`] for a full queue, [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the store's.
+    pub async fn steer(&self, prompt: impl Into<Message>) -> Result<()> {
+        self.0.steer(Task::new(prompt)).await
     }
 
     /// Goes on with the run that a process left unfinished, or that is paused. No completed step runs again.
@@ -160,52 +91,30 @@ impl Session {
     /// The outcome is [`ErrorKind::NotFound`] when there is no such run, [`ErrorKind::Conflict`] when another process
     /// was faster, [`ErrorKind::Config`] when another agent started it.
     pub fn resume(&self, agent: &(impl Agent + Clone + 'static)) -> RunHandle {
-        self.launch(Arc::new(agent.clone()), Admission::Resume, None)
+        self.0.go_on(Entry::new(RunId::generate(), Arc::new(agent.clone())), Admission::Resume, None)
     }
 
-    fn launch(&self, agent: Arc<dyn Agent>, admission: Admission, deadline: Option<Timestamp>) -> RunHandle {
-        let run = RunId::generate();
-        let cancel = CancellationToken::new();
-        let sink = Arc::new(Sink::default());
-        let task = self.0.activate(run, &cancel).and_then(|()| {
-            let active = Active { session: Arc::clone(&self.0), sink: Arc::clone(&sink) };
-            let handle = tokio::runtime::Handle::try_current().map_err(|error| {
-                Error::new(ErrorKind::Config, "a run needs a tokio runtime; call this within one")
-                    .caused_by(error)
-            })?;
-            let within = Box::new(Within {
-                path: None,
-                scope: Scope::all(),
-                cancel: cancel.clone(),
-                emitter: Emitter::new(Some(Arc::clone(&sink)), Arc::clone(&self.0.env.observers)),
-                run: Some(run),
-                deadline,
-            });
-            let env = Arc::clone(&self.0.env);
-            let tasks = env.tasks.clone();
-            Ok(tasks.spawn_on(
-                async move {
-                    let create = matches!(admission, Admission::Start(_));
-                    let journal = active.session.journal(create).await?;
-                    let outcome = Box::pin(execute(env, journal, agent, admission, *within)).await;
-                    drop(active);
-                    outcome
-                },
-                &handle,
-            ))
-        });
-        RunHandle::new(run, self.0.id.clone(), sink, task, cancel)
-    }
-
-    /// Cancels the active run, if there is one.
+    /// Cancels the active run and drops what waits (CM13). What is accepted later is not affected; of an idle session
+    /// nothing is.
     pub fn cancel(&self) {
         self.0.cancel();
+    }
+
+    /// Cancels, and waits until all of it has unwound, at most for `limit`. Returns whether it has.
+    pub async fn cancel_within(&self, limit: Duration) -> bool {
+        let mark = self.0.cancel();
+        tokio::time::timeout(limit, self.0.unwound(mark)).await.is_ok()
+    }
+
+    /// Asks the active run to pause, if there is one: see [`RunHandle::pause`].
+    pub fn pause(&self) {
+        self.0.pause();
     }
 
     /// Whether a run is under way in this process.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.0.lock().active.is_some()
+        self.0.is_busy()
     }
 
     /// The conversation so far; empty for a session without runs.
@@ -222,6 +131,14 @@ impl Session {
     /// The store's.
     pub async fn head(&self) -> Result<SessionHead> {
         self.read(|state| state.head().clone()).await
+    }
+
+    /// What the session's events add up to.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn state(&self) -> Result<SessionState> {
+        self.read(SessionState::clone).await
     }
 
     /// The id of the run that a process left unfinished or that is paused, if there is one.
@@ -270,17 +187,47 @@ impl Session {
         .await
     }
 
+    /// Makes the conversation smaller now (CS02): a summary takes the place of its older messages, which the store
+    /// keeps. `model` is the agent's own; it writes the summary unless `compaction` names another one. False, and no
+    /// call, when nothing of the conversation could go.
+    ///
+    /// Prompts that are queued meanwhile run afterwards. [`Session::cancel`], or dropping the future, leaves the
+    /// conversation as it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] while a run is active or left unfinished, [`ErrorKind::Cancelled`], why no summary was taken
+    /// (the conversation is then what it was), the store's.
+    pub async fn compact(&self, compaction: &Compaction, model: &Model) -> Result<bool> {
+        let (run, cancel) = (RunId::generate(), CancellationToken::new());
+        let _active = self.0.claim(run, &cancel)?;
+        let journal = match self.0.journal(false).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            journal => journal?,
+        };
+        let env = Arc::clone(&self.0.env);
+        let emitter = Emitter::new(None, &env).at(Arc::clone(&self.0) as _, run);
+        Box::pin(compact_session(env, journal, (run, emitter, cancel), compaction, model)).await
+    }
+
     async fn append(&self, event: impl FnOnce(&Journal) -> Result<Event>) -> Result<()> {
-        let (run, token) = (RunId::generate(), CancellationToken::new());
-        self.0.activate(run, &token)?;
-        let _active = Active { session: Arc::clone(&self.0), sink: Arc::default() };
+        let run = RunId::generate();
+        let _active = self.0.claim(run, &CancellationToken::new())?;
         let journal = self.0.journal(false).await?;
+        let now = self.0.env.clock.now();
+        // Of a child that runs below another session's run only the lease tells.
+        if journal.leased(now).is_some() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "an agent runs in the session; wait for it or cancel it",
+            )
+            .with("session", self.0.id.as_str()));
+        }
         let event = event(&journal)?;
-        let (run, agent) =
-            journal.read(|state| (state.run().map_or(run, |open| open.id), Arc::clone(&state.head().agent)));
-        let origin = Arc::new(Origin::new(self.0.id.clone(), run, agent));
-        journal.stage(&origin, self.0.env.clock.now(), event);
-        journal.commit(&Emitter::new(None, Arc::clone(&self.0.env.observers))).await
+        let (open, agent) =
+            journal.read(|state| (state.run().map(|open| open.id), Arc::clone(&state.head().agent)));
+        let origin = Arc::new(Origin::new(self.0.id.clone(), open.unwrap_or(run), agent));
+        journal.stage(&origin, now, event);
+        journal.commit(&Emitter::new(None, &self.0.env).at(Arc::clone(&self.0) as _, run)).await
     }
 }
 

@@ -1,13 +1,13 @@
 //! The in-memory store: the reference, and what tests and `ask` use.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 
-use super::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionStore};
+use super::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore};
 use crate::{Error, ErrorKind, Result, SessionId};
 
 /// Keeps sessions in memory. Nothing is serialized.
@@ -61,7 +61,7 @@ impl SessionStore for MemoryStore {
                 }
                 None => {
                     let writers = vec![(1, batch.writer)];
-                    let info = SessionInfo::new(record, batch.head);
+                    let info = SessionInfo::new(record, batch.head).leased(batch.lease);
                     let seq = info.head.seq;
                     sessions.insert(session.clone(), Box::new(Stored { info, rows: batch.rows, writers }));
                     return Ok(seq);
@@ -71,6 +71,9 @@ impl SessionStore for MemoryStore {
         let stored = sessions.get_mut(session).ok_or_else(|| Error::no_session(session))?;
         if stored.info.head.seq != expected {
             return repeated(stored, session, expected, &batch.rows, batch.writer);
+        }
+        if let Some(lease) = batch.lease {
+            stored.take(session, lease)?;
         }
         if stored.writers.last().is_none_or(|(_, writer)| *writer != batch.writer) {
             stored.writers.push((expected + 1, batch.writer));
@@ -93,27 +96,52 @@ impl SessionStore for MemoryStore {
             Some(id) => sessions.get(id).into_iter().map(|stored| &stored.info).collect(),
             None => sessions.values().map(|stored| &stored.info).collect(),
         };
-        found.retain(|info| filter.admits(info));
+        let tree = filter.tree.as_ref().map(|root| below(&sessions, root));
+        let inside = |id: &SessionId| tree.as_ref().is_none_or(|tree| tree.contains(id));
+        found.retain(|info| filter.admits(info) && inside(&info.record.id));
         found.sort_by(|a, b| b.head.updated.cmp(&a.head.updated).then_with(|| a.record.id.cmp(&b.record.id)));
         Ok(found.into_iter().skip(filter.offset).take(filter.limit.unwrap_or(usize::MAX)).cloned().collect())
     }
 
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        let mut sessions = self.lock();
+        sessions.get_mut(session).ok_or_else(|| Error::no_session(session))?.take(session, lease)
+    }
+
     async fn delete(&self, session: &SessionId) -> Result<u64> {
         let mut sessions = self.lock();
-        let mut doomed = vec![session.clone()];
-        let mut deleted = 0;
-        while let Some(id) = doomed.pop() {
-            doomed.extend(
-                sessions
-                    .values()
-                    .map(|it| &it.info.record)
-                    .filter(|it| it.parent.as_ref() == Some(&id))
-                    .map(|it| it.id.clone()),
-            );
-            deleted += u64::from(sessions.remove(&id).is_some());
-        }
-        Ok(deleted)
+        let doomed = below(&sessions, session);
+        Ok(doomed.iter().map(|id| u64::from(sessions.remove(id).is_some())).sum())
     }
+}
+
+impl Stored {
+    fn take(&mut self, session: &SessionId, lease: Lease) -> Result<()> {
+        match &self.info.lease {
+            Some(held) if !lease.replaces(Some(held)) => Err(Error::fenced(session, held.generation)),
+            _ => {
+                self.info.lease = Some(lease);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A session and everything below it.
+fn below(sessions: &HashMap<SessionId, Box<Stored>>, root: &SessionId) -> HashSet<SessionId> {
+    let mut children: HashMap<&SessionId, Vec<&SessionId>> = HashMap::new();
+    for record in sessions.values().map(|it| &it.info.record) {
+        if let Some(parent) = &record.parent {
+            children.entry(parent).or_default().push(&record.id);
+        }
+    }
+    let (mut found, mut waiting) = (HashSet::new(), vec![root]);
+    while let Some(id) = waiting.pop() {
+        if found.insert(id.clone()) {
+            waiting.extend(children.get(id).into_iter().flatten());
+        }
+    }
+    found
 }
 
 /// The same batch again is fine; another one is a conflict.

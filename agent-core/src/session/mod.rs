@@ -2,13 +2,18 @@
 //!
 //! A store never looks inside an event: core computes the columns of each row, the body is opaque.
 
+mod lease;
 mod memory;
+mod open;
 mod record;
+mod sound;
 mod state;
 mod store;
 
+pub use lease::Lease;
 pub use memory::MemoryStore;
+pub use open::QueuedPrompt;
+pub(crate) use open::{Closing, OpenRun};
 pub use record::{SessionHead, SessionInfo, SessionRecord, SessionStatus};
-pub(crate) use state::Closing;
 pub use state::SessionState;
 pub use store::{Batch, Columns, ReadRange, Row, SessionFilter, SessionStore, SharedStore};

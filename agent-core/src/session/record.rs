@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use super::Lease;
 use crate::{Money, RunId, SessionId, Timestamp, Usage};
 
 /// What never changes about a session.
@@ -55,6 +56,10 @@ pub struct SessionHead {
     pub usage: Usage,
     /// Cost of this session's own model calls; `None` when the cost of any is unknown.
     pub cost: Option<Money>,
+    /// Number of the newest [`Event::Checkpoint`](crate::event::Event::Checkpoint), from which on reading is enough; 0
+    /// for none.
+    #[serde(default)]
+    pub checkpoint: u64,
     /// When the newest event happened.
     pub updated: Timestamp,
 }
@@ -70,6 +75,7 @@ impl Default for SessionHead {
             messages: 0,
             usage: Usage::default(),
             cost: Some(Money::default()),
+            checkpoint: 0,
             updated: Timestamp::default(),
         }
     }
@@ -119,12 +125,22 @@ pub struct SessionInfo {
     pub record: SessionRecord,
     /// What does.
     pub head: SessionHead,
+    /// Who runs an agent in it, or did last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
 }
 
 impl SessionInfo {
-    /// Both halves.
+    /// A session that nobody has a lease of.
     #[must_use]
     pub fn new(record: SessionRecord, head: SessionHead) -> Self {
-        Self { record, head }
+        Self { record, head, lease: None }
+    }
+
+    /// The same with this lease.
+    #[must_use]
+    pub fn leased(mut self, lease: Option<Lease>) -> Self {
+        self.lease = lease;
+        self
     }
 }

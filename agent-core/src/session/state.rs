@@ -1,22 +1,34 @@
-//! The fold: events in, a session's state out. There is no second state format.
+//! The fold: events in, a session's state out. A checkpoint holds this very state; there is no second format.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::{SessionHead, SessionStatus};
+use super::{
+    SessionHead, SessionStatus,
+    open::{Closing, OpenRun, OpenStep, QueuedPrompt},
+    sound::{flaw, replied, said, tail},
+};
 use crate::{
-    Money, RunId, Usage,
-    context::{ContextUsage, estimate_tokens, has_content, is_counted},
+    Money, Usage,
+    context::{ContextUsage, Gauge, cleared, estimate_tokens, is_counted},
     digest::Digest,
-    event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
-    message::{History, Message, ToolResult},
+    event::{Compacted, Envelope, Event, ModelFinished, OutputsCleared, RunStarted, ToolFinished},
+    layers::{Account, Spend},
+    message::{History, Message},
     permission::{ApprovalId, Decision},
+    plain,
     run::{Outcome, Status},
+    team::Todo,
 };
 
 /// What a session's events add up to.
-#[derive(Debug, Clone, Default)]
+///
+/// One whose conversation no fold can give does not deserialize: a result without its call would be refused by every
+/// service from then on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, remote = "Self")]
 pub struct SessionState {
     history: History,
     head: SessionHead,
@@ -26,71 +38,34 @@ pub struct SessionState {
     estimated: bool,
     run: Option<OpenRun>,
     step: Option<OpenStep>,
+    #[serde(deserialize_with = "plain::named")]
     signals: Vec<(String, Value)>,
     /// The signal that a wait set aside and nobody took note of yet.
+    #[serde(deserialize_with = "plain::one_named")]
     taken: Option<(String, Value)>,
     approvals: HashMap<ApprovalId, (Option<Decision>, Digest)>,
+    queue: Vec<QueuedPrompt>,
+    todos: Vec<Todo>,
+    /// Whether the title is more than the first words of the first prompt.
+    titled: bool,
+    /// How near the conversation is to being made smaller.
+    gauge: Gauge,
+    /// What its calls come to on a budget.
+    account: Account,
 }
 
-/// A run that has no end yet.
-#[derive(Debug, Clone)]
-pub(crate) struct OpenRun {
-    pub(crate) id: RunId,
-    pub(crate) agent: Arc<str>,
-    pub(crate) prompt: Arc<Message>,
-    /// Number of the event that started it.
-    pub(crate) seq: u64,
-    pub(crate) resumed: u32,
-    /// Whether the run's own model calls make up the conversation.
-    converses: bool,
-    usage: Usage,
-    cost: Option<Money>,
-    steps: u32,
-    /// The newest message with text.
-    text: Option<Arc<Message>>,
-}
-
-/// An assistant message whose calls wait for results.
-#[derive(Debug, Clone)]
-pub(crate) struct OpenStep {
-    pub(crate) message: Arc<Message>,
-    /// Number of the event that holds the message.
-    pub(crate) seq: u64,
-    results: Vec<Option<Arc<ToolResult>>>,
-    started: Vec<bool>,
-}
-
-/// Why calls that have no result get one now.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Closing<'a> {
-    Cancelled,
-    Failed(&'a str),
-    Ended(&'a str),
-    Abandoned,
-}
-
-impl OpenStep {
-    /// Each call that has no result, with the error result that tells the model why.
-    pub(crate) fn close(&self, why: Closing<'_>) -> Vec<(usize, ToolResult)> {
-        let calls = self.message.tool_calls().enumerate();
-        let open = calls.filter(|(index, _)| self.results.get(*index).is_some_and(Option::is_none));
-        open.map(|(index, call)| (index, ToolResult::error(call, self.why(index, why)))).collect()
+impl Serialize for SessionState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
     }
+}
 
-    fn why(&self, index: usize, why: Closing<'_>) -> String {
-        let started = self.started.get(index).copied().unwrap_or(false);
-        match (why, started) {
-            (Closing::Cancelled, true) => "cancelled while it ran; its outcome is unknown".to_owned(),
-            (Closing::Cancelled, false) => "cancelled before it ran".to_owned(),
-            (Closing::Failed(error), true) => {
-                format!("cut off while it ran; its outcome is unknown: {error}")
-            }
-            (Closing::Failed(error), false) => format!("not run, since the run failed: {error}"),
-            (Closing::Ended(reason), _) => format!("not run: {reason}"),
-            (Closing::Abandoned, true) => {
-                "the run was abandoned while it ran; its outcome is unknown".to_owned()
-            }
-            (Closing::Abandoned, false) => "not run: the run was abandoned".to_owned(),
+impl<'de> Deserialize<'de> for SessionState {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let state = Self::deserialize(deserializer)?;
+        match flaw(&state.history, state.step.as_ref()) {
+            Some(flaw) => Err(de::Error::custom(flaw)),
+            None => Ok(state),
         }
     }
 }
@@ -123,8 +98,41 @@ impl SessionState {
         self.estimated
     }
 
+    /// Prompts that were accepted and wait, oldest first.
+    #[must_use]
+    pub fn queue(&self) -> &[QueuedPrompt] {
+        &self.queue
+    }
+
+    /// What is to be done.
+    #[must_use]
+    pub fn todos(&self) -> &[Todo] {
+        &self.todos
+    }
+
+    /// Whether the session was given a title; until then the beginning of its first prompt stands for one.
+    #[must_use]
+    pub fn is_titled(&self) -> bool {
+        self.titled
+    }
+
+    /// About how many tokens the conversation takes, as far as its text tells.
+    #[must_use]
+    pub fn estimated_tokens(&self) -> u64 {
+        self.tokens
+    }
+
     pub(crate) fn run(&self) -> Option<&OpenRun> {
         self.run.as_ref()
+    }
+
+    /// Number of the first event that is needed to go on with the open run; 0 for none.
+    pub(crate) fn run_window(&self) -> u64 {
+        match &self.run {
+            Some(run) if run.keyed => run.seq,
+            Some(run) => run.seq.max(self.head.checkpoint),
+            None => 0,
+        }
     }
 
     /// What the open run has spent and said so far.
@@ -139,6 +147,15 @@ impl SessionState {
             outcome.steps = run.steps;
         }
         outcome
+    }
+
+    pub(crate) fn gauge(&self) -> &Gauge {
+        &self.gauge
+    }
+
+    /// What the session's calls came to on a budget, in all its runs; those that were cut off as they were reserved.
+    pub(crate) fn charged(&self) -> Spend {
+        self.account.spent()
     }
 
     pub(crate) fn step(&self) -> Option<&OpenStep> {
@@ -171,20 +188,58 @@ impl SessionState {
         self.taken = place.map(|place| self.signals.remove(place));
     }
 
+    /// The beginning of a session that goes on from here: nothing is open, and nothing was spent yet.
+    pub(crate) fn forked(mut self) -> Self {
+        self.queue.clear();
+        self.end();
+        self.signals.clear();
+        self.head.usage = Usage::default();
+        self.head.cost = Some(Money::default());
+        self
+    }
+
     /// Takes in one stored event.
     pub fn apply(&mut self, envelope: &Envelope) {
         self.head.seq = envelope.seq;
-        self.head.updated = envelope.at;
+        let before = std::mem::replace(&mut self.head.updated, envelope.at);
+        self.account.apply(&envelope.event);
+        if envelope.event.effect_key().is_some()
+            && let Some(run) = &mut self.run
+        {
+            run.keyed = true;
+        }
         match &envelope.event {
             Event::RunStarted(started) => self.start(envelope, started),
             Event::RunResumed(resumed) => {
-                self.head.status = SessionStatus::Running;
+                let died = std::mem::replace(&mut self.head.status, SessionStatus::Running);
                 if let Some(run) = &mut self.run {
+                    // A run that was cut off ran until its last event, as far as anybody knows.
+                    if died == SessionStatus::Running {
+                        run.stand_still(before);
+                    }
                     run.resumed = resumed.count;
+                    run.since = envelope.at;
                 }
             }
-            Event::ModelFinished(reply) => self.reply(envelope.seq, reply),
-            Event::ToolStarted(call) if call.key.is_none() => {
+            Event::ModelStarted(_) => {
+                if let Some(run) = &mut self.run {
+                    run.calling = true;
+                }
+            }
+            Event::ModelFinished(reply) => {
+                self.reply(envelope.seq, reply);
+                if reply.key.is_none() {
+                    let measured = is_counted(&reply.usage) || reply.error.is_none();
+                    self.gauge.replied(reply, measured, self.context, self.tokens);
+                }
+            }
+            Event::ToolStarted(call) => {
+                if let Some(run) = &mut self.run {
+                    run.tool_calls = run.tool_calls.saturating_add(1);
+                }
+                if call.key.is_some() {
+                    return;
+                }
                 if let Some(started) = self.step.as_mut().and_then(|step| step.started.get_mut(call.index)) {
                     *started = true;
                 }
@@ -203,17 +258,48 @@ impl SessionState {
                     self.set_signal_aside(name);
                 }
             }
-            Event::RunPaused(_) => self.head.status = SessionStatus::Paused,
+            Event::RunPaused(_) => {
+                self.head.status = SessionStatus::Paused;
+                if let Some(run) = &mut self.run {
+                    run.stand_still(envelope.at);
+                }
+            }
             Event::RunFinished(end) => {
                 let spoke = self.run.as_ref().is_some_and(|run| run.converses);
-                if !spoke && matches!(end.outcome.status, Status::Completed) && !end.outcome.text.is_empty() {
-                    self.push(Message::assistant(&end.outcome.text));
+                let text = &end.outcome.text;
+                if !spoke && matches!(end.outcome.status, Status::Completed) && !text.is_empty() {
+                    self.close(Closing::Abandoned);
+                    self.push(Message::assistant(text));
                 }
                 self.end();
             }
-            Event::ToolStarted(_)
-            | Event::ToolFinished(_)
-            | Event::ModelStarted(_)
+            Event::PromptQueued(queued) => {
+                self.queue.push(QueuedPrompt { seq: envelope.seq, queued: Arc::clone(queued) });
+                self.rest();
+            }
+            Event::PromptDropped(dropped) => self.unqueue(dropped.queued),
+            Event::MessageAdded(added) => {
+                if let Some(queued) = added.queued {
+                    self.unqueue(queued);
+                }
+                self.hear(&added.message);
+            }
+            Event::CompactionStarted(started) => self.gauge.started(started),
+            Event::CompactionFailed(_) => self.gauge.failed(self.context, self.tokens),
+            Event::Compacted(compacted) => self.compact(compacted),
+            Event::OutputsCleared(note) => self.clear_outputs(note),
+            Event::Titled(titled) => {
+                self.head.title = Arc::clone(&titled.title);
+                self.titled = true;
+            }
+            Event::TodosChanged(changed) => self.todos.clone_from(&changed.todos),
+            Event::Checkpoint(checkpoint) => {
+                let head = (envelope.seq, envelope.at);
+                self.clone_from(&checkpoint.state);
+                (self.head.seq, self.head.updated) = head;
+                self.head.checkpoint = envelope.seq;
+            }
+            Event::ToolFinished(_)
             | Event::ModelRestarted(_)
             | Event::ChildStarted(_)
             | Event::ChildFinished(_)
@@ -225,6 +311,7 @@ impl SessionState {
 
     fn start(&mut self, envelope: &Envelope, started: &RunStarted) {
         self.end();
+        self.gauge.run_started();
         if self.head.title.is_empty() {
             self.head.title = title(&started.prompt);
         }
@@ -233,20 +320,20 @@ impl SessionState {
         if self.head.agent != started.agent {
             self.head.agent = Arc::clone(&started.agent);
         }
-        self.run = Some(OpenRun {
-            id: envelope.origin.run,
-            agent: Arc::clone(&started.agent),
-            prompt: Arc::clone(&started.prompt),
-            seq: envelope.seq,
-            resumed: 0,
-            converses: false,
-            usage: Usage::default(),
-            cost: Some(Money::default()),
-            steps: 0,
-            text: None,
-        });
-        if has_content(&started.prompt) {
-            self.push(Arc::clone(&started.prompt));
+        let mut run = OpenRun::new(envelope.origin.run, envelope.seq, envelope.at, started);
+        run.spent_before = self.account.spent();
+        self.run = Some(run);
+        if let Some(queued) = started.queued {
+            self.unqueue(queued);
+        }
+        self.hear(&started.prompt);
+    }
+
+    /// A message of somebody else than the model joins the conversation.
+    fn hear(&mut self, message: &Arc<Message>) {
+        self.close(Closing::Abandoned);
+        if let Some(message) = said(message) {
+            self.push(message.into_owned());
         }
     }
 
@@ -259,7 +346,8 @@ impl SessionState {
         if let Some(run) = &mut self.run {
             run.usage += usage;
             run.cost = run.cost.zip(cost).map(|(sum, cost)| sum + cost);
-            run.steps += 1;
+            run.steps = run.steps.saturating_add(1);
+            run.calling = false;
         }
         if reply.key.is_some() {
             return;
@@ -275,19 +363,56 @@ impl SessionState {
                 run.text = Some(Arc::clone(&reply.message));
             }
         }
-        if !has_content(&reply.message) {
-            return;
+        let Some(message) = replied(&reply.message).map(Cow::into_owned) else { return };
+        self.push(Arc::clone(&message));
+        if message.tool_calls().next().is_some() {
+            self.step = Some(OpenStep::new(message, seq));
         }
-        self.push(Arc::clone(&reply.message));
-        let calls = reply.message.tool_calls().count();
-        if calls > 0 {
-            self.step = Some(OpenStep {
-                message: Arc::clone(&reply.message),
-                seq,
-                results: vec![None; calls],
-                started: vec![false; calls],
-            });
+    }
+
+    fn unqueue(&mut self, seq: u64) {
+        self.queue.retain(|waiting| waiting.seq != seq);
+        self.rest();
+    }
+
+    /// Between two runs a session is idle unless prompts wait in it: those are found as a run is that a process left.
+    fn rest(&mut self) {
+        if self.run.is_none() {
+            let idle = self.queue.is_empty();
+            self.head.status = if idle { SessionStatus::Idle } else { SessionStatus::Running };
         }
+    }
+
+    /// CS03: the conversation begins at the summary.
+    fn compact(&mut self, compacted: &Compacted) {
+        self.close(Closing::Abandoned);
+        let from = self.history.len().saturating_sub(tail(&self.history, compacted.kept));
+        let summary = said(&compacted.summary).map(Cow::into_owned);
+        self.history = summary.into_iter().chain(self.history.iter().skip(from).cloned()).collect();
+        self.head.messages = self.head.messages.saturating_add(1);
+        self.recount();
+        // CS02: what the next step will report is the summary, and what was kept.
+        let kept = self.tokens.saturating_sub(estimate_tokens(&compacted.summary));
+        self.context = ContextUsage::of(kept, compacted.output);
+        self.gauge.compacted(self.tokens);
+    }
+
+    fn clear_outputs(&mut self, note: &OutputsCleared) {
+        let before = usize::try_from(note.before).unwrap_or(usize::MAX);
+        let shown = self.history.iter().enumerate().map(|(place, message)| {
+            if place < before { cleared(message, note.least) } else { Arc::clone(message) }
+        });
+        self.history = shown.collect();
+        let tokens = self.tokens;
+        self.recount();
+        let freed = tokens.saturating_sub(self.tokens);
+        self.context = ContextUsage::of(self.context.input.saturating_sub(freed), self.context.output);
+        self.gauge.cleared(freed);
+    }
+
+    fn recount(&mut self) {
+        self.tokens =
+            self.history.iter().map(|message| estimate_tokens(message)).fold(0, u64::saturating_add);
     }
 
     fn settle(&mut self, call: &ToolFinished) {
@@ -310,11 +435,12 @@ impl SessionState {
     /// A run's end leaves no call unanswered, whatever happened to it.
     fn end(&mut self) {
         self.close(Closing::Abandoned);
+        self.gauge.run_ended();
         self.run = None;
         self.taken = None;
         self.approvals.clear();
         self.head.run = None;
-        self.head.status = SessionStatus::Idle;
+        self.rest();
     }
 
     fn close(&mut self, why: Closing<'_>) {
@@ -331,7 +457,7 @@ impl SessionState {
         let message = message.into();
         self.tokens = self.tokens.saturating_add(estimate_tokens(&message));
         self.history.push(message);
-        self.head.messages += 1;
+        self.head.messages = self.head.messages.saturating_add(1);
     }
 }
 

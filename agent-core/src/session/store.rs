@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::{SessionHead, SessionInfo, SessionRecord, SessionStatus};
+use super::{Lease, SessionHead, SessionInfo, SessionRecord, SessionStatus};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     event::{Envelope, Event, Origin},
@@ -20,6 +20,8 @@ pub type SharedStore = Arc<dyn SessionStore>;
 ///   process dies. Once it returned `Ok` the rows survive a crash (as far as the medium can promise it).
 /// - Of several writers that append to one session with the same `expected` number, exactly one succeeds; the others
 ///   get [`ErrorKind::Conflict`] and nothing of theirs is stored.
+/// - A lease that comes with a batch must replace the stored one ([`Lease::replaces`]); else the batch is refused like
+///   any other that came too late. A batch without a lease leaves the stored one as it is.
 /// - Rows come back in order, each once, byte for byte.
 /// - An id of one session never touches another, whatever it looks like.
 /// - Damaged or newer data is a typed error for its session; other sessions still load.
@@ -33,8 +35,8 @@ pub trait SessionStore: Send + Sync + fmt::Debug {
     /// (same writer, same numbers) after it succeeded is `Ok` and stores nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the number differs, [`ErrorKind::NotFound`] when the session (or the parent named
-    /// by its record) does not exist.
+    /// [`ErrorKind::Conflict`] when the number differs or another owner holds the lease ([`Error::fenced`]),
+    /// [`ErrorKind::NotFound`] when the session (or the parent named by its record) does not exist.
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64>;
 
     /// Reads a window of a session's events.
@@ -45,6 +47,13 @@ pub trait SessionStore: Send + Sync + fmt::Debug {
 
     /// Lists sessions, newest update first, ties by id.
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>>;
+
+    /// Stores `lease` if it replaces the session's: renews it, gives it back, or takes it over. Appends nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] ([`Error::fenced`]) when it does not replace the stored one, [`ErrorKind::NotFound`] when
+    /// there is no such session.
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()>;
 
     /// Deletes a session and everything below it, and returns how many sessions that were. Deleting what is not
     /// there succeeds with 0.
@@ -63,13 +72,22 @@ pub struct Batch {
     pub head: SessionHead,
     /// Names the writer: a random number per open session. With the event's number it identifies an event for good.
     pub writer: u64,
+    /// The writer's lease, if it holds one: stored together with the rows.
+    pub lease: Option<Lease>,
 }
 
 impl Batch {
     /// A batch of `rows` by `writer`.
     #[must_use]
     pub fn new(writer: u64, rows: Vec<Row>, head: SessionHead) -> Self {
-        Self { create: None, rows, head, writer }
+        Self { create: None, rows, head, writer, lease: None }
+    }
+
+    /// The same batch of a writer that holds `lease`.
+    #[must_use]
+    pub fn leased(mut self, lease: Lease) -> Self {
+        self.lease = Some(lease);
+        self
     }
 
     /// The same batch, creating the session first.
@@ -109,6 +127,17 @@ impl Error {
         Self::new(
             ErrorKind::Conflict,
             format!("another writer appended to the session first (it is at event {actual}, not {expected}); open it again"),
+        )
+        .during("store.append")
+        .with("session", session.as_str())
+    }
+
+    /// The session's lease is another owner's, of generation `held`.
+    #[must_use]
+    pub fn fenced(session: &SessionId, held: u64) -> Self {
+        Self::new(
+            ErrorKind::Conflict,
+            format!("another process took the session over (generation {held}); open it again"),
         )
         .during("store.append")
         .with("session", session.as_str())
@@ -265,6 +294,10 @@ pub struct SessionFilter {
     pub parent: Option<Option<SessionId>>,
     /// Only sessions in this state.
     pub status: Option<SessionStatus>,
+    /// Only sessions whose id begins with this text.
+    pub prefix: Option<String>,
+    /// Only this session and everything below it.
+    pub tree: Option<SessionId>,
     /// Skip this many.
     pub offset: usize,
     /// At most this many.
@@ -303,6 +336,19 @@ impl SessionFilter {
         self
     }
 
+    /// Only sessions whose id begins with `prefix`: bytes, case and all. Nothing in it is a pattern.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Only `root` and everything below it.
+    #[must_use]
+    pub fn tree(root: SessionId) -> Self {
+        Self { tree: Some(root), ..Self::default() }
+    }
+
     /// A page: skip `offset`, then at most `limit`.
     #[must_use]
     pub fn page(mut self, offset: usize, limit: usize) -> Self {
@@ -311,11 +357,12 @@ impl SessionFilter {
         self
     }
 
-    /// Whether a session passes, pages aside.
+    /// Whether a session passes, pages and [`SessionFilter::tree`] aside: one session cannot tell what is above it.
     #[must_use]
     pub fn admits(&self, info: &SessionInfo) -> bool {
         self.id.as_ref().is_none_or(|id| *id == info.record.id)
             && self.parent.as_ref().is_none_or(|parent| *parent == info.record.parent)
             && self.status.is_none_or(|status| status == info.head.status)
+            && self.prefix.as_ref().is_none_or(|prefix| info.record.id.as_str().starts_with(&**prefix))
     }
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::panic, clippy::missing_panics_doc)]
 
 mod clock;
+pub mod crash;
 mod live;
 mod provider;
 pub mod store;

@@ -16,9 +16,15 @@
 //! ```
 
 mod append;
+mod inert;
+mod lease;
 mod list;
 mod read;
 mod sample;
+mod serial;
+mod tree;
+
+pub use serial::{Step, interleaved, raced};
 
 use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -276,6 +282,28 @@ fn cases() -> impl IntoIterator<Item = Case> {
         list::attack_13_delete_takes_the_tree_and_no_neighbour,
         list::deleting_what_is_not_there_is_fine,
         list::a_deleted_session_can_be_made_anew,
+        tree::a_prefix_is_bytes_and_no_pattern,
+        tree::a_prefix_joins_the_other_filters,
+        tree::attack_13_a_tree_is_what_is_below_and_no_neighbour,
+        tree::a_tree_joins_the_other_filters,
+        tree::a_tree_may_be_deep_and_wide,
+        lease::a_lease_comes_with_the_first_batch,
+        lease::an_append_takes_and_renews_the_lease,
+        lease::a_lease_alone_changes_nothing_else,
+        lease::a_lease_of_nothing_is_not_found,
+        lease::attack_10_a_stale_owner_is_fenced,
+        lease::attack_10_a_lease_that_ran_out_or_was_given_back_still_fences,
+        lease::attack_12_an_echo_of_a_fenced_owner_stores_nothing,
+        lease::leases_come_back_at_their_limits,
+        lease::a_lease_outlives_its_handle needs |can| can.reopen,
+        lease::attack_09_of_fifty_racing_takeovers_one_wins,
+        lease::attack_10_a_takeover_that_races_an_append_fences_it,
+        lease::a_delete_that_races_leaves_nothing_behind,
+        inert::attack_01_constructor_tags_are_data,
+        inert::attack_02_half_a_character_is_kept_and_refused,
+        inert::attack_03_a_kind_that_names_a_type_is_only_a_name,
+        inert::attack_04_reserved_keys_are_keys,
+        inert::attack_08_a_damaged_session_harms_no_other,
     ]
 }
 

@@ -14,14 +14,26 @@ pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use spec::{Access, Footprint, Repeat, ToolSpec};
 pub use toolset::{Combined, Filtered, Renamed, Tools, Toolset, ToolsetExt};
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{SessionId, run::RunContext};
+use crate::{
+    Error, ErrorKind, Result, SessionId,
+    agent::Agent,
+    permission::Scope,
+    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
+};
 
 /// Something that a model can ask for.
 ///
@@ -104,6 +116,8 @@ pub struct ToolContext<'a> {
     pub(crate) seq: u64,
     pub(crate) index: usize,
     pub(crate) cancel: Cow<'a, CancellationToken>,
+    /// Whether an agent was run below this call; a call that is re-entered has a context of its own.
+    pub(crate) delegated: AtomicBool,
 }
 
 impl ToolContext<'_> {
@@ -135,6 +149,37 @@ impl ToolContext<'_> {
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancel
+    }
+
+    /// Runs another agent below this call, in a session of its own, to its end; a failure is an outcome with that status.
+    ///
+    /// The session's id follows from the call. So a tool that declares [`Repeat::Resume`] goes on with the same child
+    /// after a restart, and one that is paused in it is resumed there. One agent a call: use a hand-written agent for more.
+    ///
+    /// # Errors
+    /// A pause of the child, to be passed on with `?`; [`ErrorKind::InvalidInput`] for a
+    /// second agent in one call, or too deep a tree; a store's error.
+    pub async fn run_agent(
+        &self,
+        agent: Arc<dyn Agent>,
+        task: impl Into<Task>,
+        scope: Scope,
+    ) -> Result<Outcome, ToolError> {
+        let index = u64::try_from(self.index).unwrap_or(u64::MAX);
+        let child = self.session().child(self.seq, index).map_err(ToolError::Fatal)?;
+        if self.delegated.swap(true, Ordering::Relaxed) {
+            let text =
+                "a tool call runs one agent, and this one did; run more of them from a hand-written agent";
+            let error = Error::new(ErrorKind::InvalidInput, text).with("tool_call", self.call_id());
+            return Err(ToolError::Fatal(error));
+        }
+        let delegate = Delegate { child, spawn: Spawn::new(agent, task).within(scope) };
+        let effects = self.run.effects();
+        match effects.perform(self.run, None, Effect::Delegate(Box::new(delegate))).await {
+            Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(outcome),
+            Ok(_) => Err(ToolError::Fatal(Error::new(ErrorKind::Internal, "a child gave no outcome"))),
+            Err(error) => Err(ToolError::Fatal(error)),
+        }
     }
 
     /// Tells whoever watches the run how far the call has come. Not stored.

@@ -65,7 +65,7 @@ async fn cm01_a_text_attachment_is_a_prompt_and_a_refusal_is_no_obstacle() {
 }
 
 #[tokio::test]
-async fn cm01_a_busy_session_refuses_and_its_run_goes_on() {
+async fn cm01_a_busy_session_refuses_to_resume_and_its_run_goes_on() {
     let gate = Gate::new();
     let script = Script::new().wait(&gate).text("First.").finish(FinishReason::Stop);
     let provider = ScriptedProvider::new().step(script);
@@ -75,7 +75,7 @@ async fn cm01_a_busy_session_refuses_and_its_run_goes_on() {
     gate.arrived(1).await;
     assert!(session.is_busy());
     for _ in 0..50 {
-        let error = session.start(&agent, "two").outcome().await.unwrap_err();
+        let error = session.resume(&agent).outcome().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy);
     }
     gate.open();

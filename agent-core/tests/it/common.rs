@@ -18,7 +18,9 @@ use entourage_core::{
     permission::Policy,
     provider::Model,
     run::{Outcome, RunContext, RunHandle, Task},
-    session::{Batch, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    session::{
+        Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore,
+    },
     testkit::{self, Gate},
 };
 use futures_util::future::BoxFuture;
@@ -188,6 +190,10 @@ impl SessionStore for FaultyStore {
 
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
         self.inner.query(filter).await
+    }
+
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        self.inner.lease(session, lease).await
     }
 
     async fn delete(&self, session: &SessionId) -> Result<u64> {

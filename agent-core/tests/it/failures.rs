@@ -1,6 +1,6 @@
 //! CM06: the three ways in which a tool fails, and a store or a provider that fails.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -11,7 +11,9 @@ use entourage_core::{
 };
 use serde_json::json;
 
-use crate::common::{Fault, FaultyStore, agent, assert_valid, memory, open_runtime, results, runtime_on};
+use crate::common::{
+    Fault, FaultyStore, LaterClock, agent, assert_valid, memory, open_runtime, results, runtime_on,
+};
 
 #[tokio::test]
 async fn cm06_what_the_model_can_mend_is_told_and_the_loop_goes_on() {
@@ -138,7 +140,9 @@ async fn cm14_a_store_that_fails_mid_run_ends_it_and_the_session_can_be_opened_a
         assert_eq!(error.kind(), ErrorKind::Store, "append {at}");
         assert!(write.started() <= 1 && write.running() == 0);
 
-        let again = runtime_on(&inner).session_with_id(session.id().clone());
+        // The run could not give its lease back; whoever comes from outside waits until it is over.
+        let later = testkit::runtime().clock(LaterClock::new(Duration::from_secs(31)));
+        let again = later.shared_store(Arc::clone(&inner)).build().session_with_id(session.id().clone());
         let provider = ScriptedProvider::new().text("Here again.");
         let agent = crate::common::agent(provider.model()).tool(write).build().unwrap();
         assert_eq!(again.start(&agent, "Again").outcome().await.unwrap().text, "Here again.");

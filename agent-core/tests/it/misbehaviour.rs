@@ -35,8 +35,8 @@ async fn play(script: Script) -> (Result<Outcome>, FakeTool, SharedStore, entour
 #[tokio::test]
 async fn attack_46_a_model_that_never_stops_is_stopped_after_fifty_steps() {
     let mut provider = ScriptedProvider::new();
-    for _ in 0..50 {
-        provider = provider.call("look", json!({}));
+    for n in 0..50 {
+        provider = provider.call("look", json!({"n": n}));
     }
     let look = FakeTool::new("look");
     let agent = agent(provider.model()).tool(look.clone()).build().unwrap();

@@ -3,75 +3,36 @@
 use std::path::Path;
 
 use entourage_core::{Error, ErrorKind, Retry, SessionId};
-use sqlx::{Row, sqlite::SqliteRow};
 
-/// Why an operation failed. Kept apart from the core's error so that each text is written once.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The driver or the database reported it.
-    Driver(sqlx::Error),
-    /// A value in the database is one that this store never writes.
-    Damaged(String),
-    /// The database as a whole is not for this store.
-    Refused(Error),
-}
+use crate::sql::Failure;
 
-impl From<sqlx::Error> for Failure {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Driver(error)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl Failure {
-    pub(super) fn damaged(what: impl Into<String>) -> Self {
-        Self::Damaged(what.into())
-    }
-
-    /// Names the session that a listed row belongs to.
-    pub(super) fn of_row(self, row: &SqliteRow) -> Self {
-        match (self, row.try_get::<&str, _>("id")) {
-            (Self::Damaged(what), Ok(id)) => Self::Damaged(format!("{what} in session {id}")),
-            (failure, _) => failure,
-        }
-    }
-
+/// What SQLite's result codes make of a failure.
+pub(super) trait Explain: Sized {
     /// The error that the caller sees. `operation` is the one of the trait.
-    pub(super) fn into_error(self, operation: &'static str, path: &Path) -> Error {
-        let error = match self {
-            Self::Driver(error) => from_driver(error),
-            Self::Refused(error) => error,
-            Self::Damaged(what) => Error::new(
-                ErrorKind::Corrupt,
-                format!(
-                    "the database holds what no version of this store writes: {what}; restore it from a backup"
-                ),
-            ),
-        };
-        error.during(operation).with("path", path.display().to_string())
-    }
+    fn explain(self, operation: &'static str, path: &Path) -> Error;
 
-    pub(super) fn into_session_error(
-        self,
-        operation: &'static str,
-        path: &Path,
-        session: &SessionId,
-    ) -> Error {
-        self.into_error(operation, path).with("session", session.as_str())
+    /// The same, naming the session.
+    fn explain_session(self, operation: &'static str, path: &Path, session: &SessionId) -> Error {
+        self.explain(operation, path).with("session", session.as_str())
     }
 
     /// Whether another connection is in the way, so that trying again can help.
-    pub(super) fn is_busy(&self) -> bool {
+    fn is_busy(&self) -> bool;
+
+    /// Whether the database wants to be recovered by somebody who may write.
+    fn needs_writer(&self) -> bool;
+}
+
+impl Explain for Failure {
+    fn explain(self, operation: &'static str, path: &Path) -> Error {
+        self.into_error(from_driver).during(operation).with("path", path.display().to_string())
+    }
+
+    fn is_busy(&self) -> bool {
         matches!(self, Self::Driver(error) if matches!(result_code(error), Some(5 | 6)))
     }
 
-    /// Whether the database wants to be recovered by somebody who may write.
-    pub(super) fn needs_writer(&self) -> bool {
+    fn needs_writer(&self) -> bool {
         matches!(self, Self::Driver(error) if result_code(error) == Some(8))
     }
 }
@@ -153,16 +114,16 @@ mod tests {
     #[test]
     fn a_busy_pool_is_temporary_and_a_closed_one_is_not() {
         let path = Path::new("team.db");
-        let busy = Failure::from(sqlx::Error::PoolTimedOut).into_error("store.append", path);
+        let busy = Failure::from(sqlx::Error::PoolTimedOut).explain("store.append", path);
         assert_eq!((busy.kind(), busy.retry()), (ErrorKind::Store, Retry::Temporary));
-        let closed = Failure::from(sqlx::Error::PoolClosed).into_error("store.append", path);
+        let closed = Failure::from(sqlx::Error::PoolClosed).explain("store.append", path);
         assert_eq!((closed.kind(), closed.retry()), (ErrorKind::Store, Retry::Permanent));
         assert!(closed.to_string().contains("path: team.db"), "{closed}");
     }
 
     #[test]
     fn a_damaged_value_names_itself() {
-        let error = Failure::damaged("event -1").into_error("store.read", Path::new("team.db"));
+        let error = Failure::damaged("event -1").explain("store.read", Path::new("team.db"));
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         assert!(error.to_string().contains("event -1"), "{error}");
     }

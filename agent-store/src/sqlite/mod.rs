@@ -1,15 +1,16 @@
-//! Sessions in one SQLite file: the four operations of a store.
+//! Sessions in one SQLite file: the operations of a store.
 //!
-//! One connection writes and a few read. Nothing here decides whether a file may be used (`open`, `schema`) or knows
-//! how a value is spelled in a column (`rows`).
+//! One connection writes (`append`) and a few read. Nothing here decides whether a file may be used (`open`, `schema`)
+//! or knows how a value is spelled in a column (`rows`).
 
+mod append;
 mod error;
 mod file;
 mod open;
 mod rows;
 mod schema;
 
-pub use open::{Durability, SqliteBuilder};
+pub use open::SqliteBuilder;
 
 use std::{
     path::{Path, PathBuf},
@@ -19,12 +20,14 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
-    session::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionRecord, SessionStore},
+    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
 };
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqlitePool};
+use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection, SqlitePool, sqlite::SqliteRow};
 
-use error::Failure;
-use rows::{Encoded, SESSION_COLUMNS, clamped, unsigned};
+use crate::sql::{self, Failure, LeaseColumns, SESSION_COLUMNS, clamped, unsigned};
+use append::{Appended, Leased, append, take_lease};
+use error::Explain;
+use rows::Encoded;
 
 /// Keeps sessions in an SQLite database.
 ///
@@ -86,17 +89,25 @@ impl SqliteStore {
 
     async fn window(&self, session: &SessionId, range: ReadRange) -> Result<Option<Vec<Row>>, Failure> {
         let mut connection = self.readers.acquire().await?;
-        let found = sqlx::query(
-            "SELECT seq, at, kind, run, agent, body FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-        )
-        .bind(session.as_str())
-        .bind(clamped(range.after))
-        .bind(range.limit.map_or(-1, clamped))
-        .fetch_all(&mut *connection)
-        .await?;
-        if found.is_empty() && !exists(&mut connection, session).await? {
-            return Ok(None);
-        }
+        let found = loop {
+            let found = sqlx::query(
+                "SELECT seq, at, kind, run, agent, body FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+            )
+            .bind(session.as_str())
+            .bind(clamped(range.after))
+            .bind(range.limit.map_or(-1, clamped))
+            .fetch_all(&mut *connection)
+            .await?;
+            if !found.is_empty() {
+                break found;
+            }
+            match newest(&mut connection, session).await? {
+                None => return Ok(None),
+                // Somebody appended in between: nothing is not what there was to read.
+                Some(newest) if newest > range.after && range.limit != Some(0) => {}
+                Some(_) => break found,
+            }
+        };
         let rows = found.iter().map(rows::event).collect::<Result<Vec<_>, _>>()?;
         for (expected, row) in (range.after.saturating_add(1)..=u64::MAX).zip(&rows) {
             if row.seq() != expected {
@@ -120,10 +131,32 @@ impl SqliteStore {
         if let Some(status) = filter.status {
             query.push(" AND status = ").push_bind(status.as_str());
         }
+        if let Some(prefix) = &filter.prefix {
+            // Bytes decide in both comparisons, and no id holds the last character that there is.
+            query.push(" AND id >= ").push_bind(&**prefix);
+            query.push(" AND id < ").push_bind(format!("{prefix}{}", char::MAX));
+        }
+        if let Some(root) = &filter.tree {
+            query.push(" AND id IN (WITH RECURSIVE tree (id) AS (SELECT id FROM sessions WHERE id = ");
+            query.push_bind(root.as_str());
+            query.push(" UNION SELECT child.id FROM sessions AS child JOIN tree ON child.parent = tree.id) ");
+            query.push("SELECT id FROM tree)");
+        }
         query.push(" ORDER BY updated DESC, id LIMIT ").push_bind(filter.limit.map_or(-1, clamped));
         query.push(" OFFSET ").push_bind(clamped(filter.offset));
         let found = query.build().fetch_all(&self.readers).await?;
-        found.iter().map(|row| rows::session(row).map_err(|failure| failure.of_row(row))).collect()
+        let of_row = |row: &SqliteRow, failure: Failure| failure.of_session(row.try_get("id").ok());
+        found
+            .iter()
+            .map(|row| sql::session(row, |text| Ok(text.into())).map_err(|failure| of_row(row, failure)))
+            .collect()
+    }
+
+    async fn take(&self, session: &SessionId, lease: LeaseColumns) -> Result<Leased, Failure> {
+        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
+        let leased = take_lease(&mut transaction, session, lease).await?;
+        transaction.commit().await?;
+        Ok(leased)
     }
 
     async fn remove(&self, session: &SessionId) -> Result<u64, Failure> {
@@ -152,10 +185,12 @@ impl SessionStore for SqliteStore {
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         const OPERATION: &str = "store.append";
         batch.check(session, expected)?;
-        let batch = Encoded::new(expected, batch).map_err(|error| error.with("session", session.as_str()))?;
+        let batch = Encoded::new(expected, batch)
+            .map_err(|error| error.during(OPERATION).with("session", session.as_str()))?;
         match self.write(session, batch).await {
             Ok(Appended::Stored(seq) | Appended::Before(seq)) => Ok(seq),
             Ok(Appended::TooLate(actual)) => Err(Error::append_conflict(session, expected, actual)),
+            Ok(Appended::Fenced(held)) => Err(Error::fenced(session, held)),
             Ok(Appended::NoSession) => Err(Error::no_session(session).during(OPERATION)),
             Ok(Appended::NoParent) => Err(Error::new(
                 ErrorKind::NotFound,
@@ -163,7 +198,7 @@ impl SessionStore for SqliteStore {
             )
             .during(OPERATION)
             .with("session", session.as_str())),
-            Err(failure) => Err(failure.into_session_error(OPERATION, &self.path, session)),
+            Err(failure) => Err(failure.explain_session(OPERATION, &self.path, session)),
         }
     }
 
@@ -172,128 +207,39 @@ impl SessionStore for SqliteStore {
         match self.window(session, range).await {
             Ok(Some(rows)) => Ok(rows),
             Ok(None) => Err(Error::no_session(session).during(OPERATION)),
-            Err(failure) => Err(failure.into_session_error(OPERATION, &self.path, session)),
+            Err(failure) => Err(failure.explain_session(OPERATION, &self.path, session)),
         }
     }
 
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.list(filter).await.map_err(|failure| failure.into_error("store.query", &self.path))
+        self.list(filter).await.map_err(|failure| failure.explain("store.query", &self.path))
+    }
+
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        const OPERATION: &str = "store.lease";
+        let lease = LeaseColumns::new(lease).map_err(|error| error.with("session", session.as_str()))?;
+        match self.take(session, lease).await {
+            Ok(Leased::Taken) => Ok(()),
+            Ok(Leased::Fenced(held)) => Err(Error::fenced(session, held).during(OPERATION)),
+            Ok(Leased::NoSession) => Err(Error::no_session(session).during(OPERATION)),
+            Err(failure) => Err(failure.explain_session(OPERATION, &self.path, session)),
+        }
     }
 
     async fn delete(&self, session: &SessionId) -> Result<u64> {
         self.remove(session)
             .await
-            .map_err(|failure| failure.into_session_error("store.delete", &self.path, session))
+            .map_err(|failure| failure.explain_session("store.delete", &self.path, session))
     }
 }
 
-/// What an append came to. Each number is the newest event's.
-enum Appended {
-    Stored(u64),
-    /// The same batch had been stored before.
-    Before(u64),
-    TooLate(u64),
-    NoSession,
-    NoParent,
-}
-
-async fn append(db: &mut SqliteConnection, session: &SessionId, batch: Encoded) -> Result<Appended, Failure> {
-    if batch.create.is_none() && update_head(db, session, &batch).await? {
-        return insert_events(db, session, batch).await;
-    }
+/// The number of a session's newest event.
+async fn newest(db: &mut SqliteConnection, session: &SessionId) -> Result<Option<u64>, Failure> {
     let seq: Option<i64> = sqlx::query_scalar("SELECT seq FROM sessions WHERE id = ?1")
         .bind(session.as_str())
-        .fetch_optional(&mut *db)
+        .fetch_optional(db)
         .await?;
-    match (seq, &batch.create) {
-        (Some(seq), _) => {
-            let seq = unsigned("seq", seq)?;
-            Ok(if stored_before(db, session, &batch).await? {
-                Appended::Before(seq)
-            } else {
-                Appended::TooLate(seq)
-            })
-        }
-        (None, None) => Ok(Appended::NoSession),
-        (None, Some(record)) => {
-            if let Some(parent) = &record.parent
-                && !exists(db, parent).await?
-            {
-                return Ok(Appended::NoParent);
-            }
-            insert_session(db, record, &batch).await?;
-            insert_events(db, session, batch).await
-        }
-    }
-}
-
-/// Replaces the head if the session is where the batch expects it to be.
-async fn update_head(
-    db: &mut SqliteConnection,
-    session: &SessionId,
-    batch: &Encoded,
-) -> Result<bool, Failure> {
-    let statement = sqlx::query(
-        "UPDATE sessions SET seq = ?2, status = ?3, run = ?4, agent = ?5, title = ?6, messages = ?7, \
-         input_tokens = ?8, output_tokens = ?9, cache_read_tokens = ?10, cache_write_tokens = ?11, \
-         reasoning_tokens = ?12, cost_pico = ?13, updated = ?14 WHERE id = ?1 AND seq = ?15",
-    );
-    let updated = batch.bind_head(statement, session).bind(batch.expected).execute(db).await?;
-    Ok(updated.rows_affected() == 1)
-}
-
-async fn insert_session(
-    db: &mut SqliteConnection,
-    record: &SessionRecord,
-    batch: &Encoded,
-) -> Result<(), Failure> {
-    let statement = sqlx::query(
-        "INSERT INTO sessions (id, seq, status, run, agent, title, messages, input_tokens, output_tokens, \
-         cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_pico, updated, parent, role, created) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-    );
-    batch
-        .bind_head(statement, &record.id)
-        .bind(record.parent.as_ref().map(SessionId::as_str))
-        .bind(&*record.role)
-        .bind(record.created.as_micros())
-        .execute(db)
-        .await?;
-    Ok(())
-}
-
-async fn insert_events(
-    db: &mut SqliteConnection,
-    session: &SessionId,
-    batch: Encoded,
-) -> Result<Appended, Failure> {
-    let seq = unsigned("seq", batch.seq())?;
-    for event in batch.events {
-        let statement = sqlx::query(
-            "INSERT INTO events (session, writer, seq, at, kind, run, agent, body) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        );
-        event.bind(statement.bind(session.as_str()).bind(batch.writer)).execute(&mut *db).await?;
-    }
-    Ok(Appended::Stored(seq))
-}
-
-/// Whether all events of the batch are there and are this writer's.
-async fn stored_before(
-    db: &mut SqliteConnection,
-    session: &SessionId,
-    batch: &Encoded,
-) -> Result<bool, Failure> {
-    let known: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM events WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND writer = ?4",
-    )
-    .bind(session.as_str())
-    .bind(batch.expected)
-    .bind(batch.seq())
-    .bind(batch.writer)
-    .fetch_one(db)
-    .await?;
-    Ok(known == clamped(batch.events.len()))
+    seq.map(|seq| unsigned("seq", seq)).transpose()
 }
 
 async fn exists(db: &mut SqliteConnection, session: &SessionId) -> Result<bool, Failure> {

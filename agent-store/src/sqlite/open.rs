@@ -16,28 +16,17 @@ use tokio::{task, time};
 
 use super::{
     SqliteStore,
-    error::Failure,
+    error::Explain,
     file::{Found, inspect},
     schema::{self, Label},
 };
+use crate::{Durability, sql::Failure};
 
 const OPERATION: &str = "store.open";
 /// How long a caller waits for its turn inside this process.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause between attempts to take the lock that SQLite does not wait for by itself.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-
-/// How much a returned append survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Durability {
-    /// A power cut. Each append waits for the disk.
-    #[default]
-    PowerLoss,
-    /// The death of the process, but a power cut may undo the last appends (never half of one). Much faster on slow
-    /// disks.
-    ProcessDeath,
-}
 
 /// Options of a [`SqliteStore`].
 #[derive(Debug, Clone)]
@@ -89,7 +78,7 @@ impl SqliteBuilder {
                 .during(OPERATION)
                 .caused_by(error)
         })?;
-        self.ready(&path).await.map_err(|failure| failure.into_error(OPERATION, &path))?;
+        self.ready(&path).await.map_err(|failure| failure.explain(OPERATION, &path))?;
         let writer = pool(1).connect_lazy_with(self.options(&path, Access::Write));
         let readers = pool(self.readers).connect_lazy_with(self.options(&path, Access::Read));
         Ok(SqliteStore::new(Arc::from(path), writer, readers))
@@ -191,7 +180,7 @@ impl SqliteStore {
     /// [`ErrorKind::Store`] when there is no memory for it.
     pub async fn in_memory() -> Result<Self> {
         let path: Arc<Path> = Arc::from(Path::new(":memory:"));
-        let failed = |failure: Failure| failure.into_error(OPERATION, &path);
+        let failed = |failure: Failure| failure.explain(OPERATION, &path);
         // The one connection holds the data, so it must never be replaced: `pool` lets none grow old.
         let options = quiet(SqliteConnectOptions::new()).in_memory(true).foreign_keys(true);
         let pool = pool(1).connect_with(options).await.map_err(Failure::from).map_err(failed)?;

@@ -6,13 +6,16 @@
 use entourage_core::{Error, ErrorKind};
 use sqlx::{Row, SqliteConnection};
 
-use super::error::Failure;
+use crate::sql::Failure;
 
 /// Marks a database as one of this store ("Entg").
 const APPLICATION_ID: i64 = 1_164_866_663;
 
 /// Each entry takes the tables from version `index` to version `index + 1`.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sqlite/0001_sessions_and_events.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/sqlite/0001_sessions_and_events.sql"),
+    include_str!("../../migrations/sqlite/0002_leases_and_views.sql"),
+];
 
 /// The version that this library writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;

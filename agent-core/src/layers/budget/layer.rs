@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use futures_util::Stream;
 use tokio::time::Sleep;
 
-use super::{Budget, Charge, Reservation, limits::Forecast};
+use super::{Budget, BudgetLimits, Charge, Exhausted, Reservation, limits::Forecast};
 use crate::{
     Error, ErrorKind, Prices, Result, Usage,
     layers::{
@@ -106,16 +106,19 @@ impl Provider for Budgeted {
             started = self.inner.stream(request, &cx) => started,
             () = &mut clock => {
                 // The account settles as it is dropped: nobody knows how far the call came.
-                return Err(out_of_time(left));
+                return Err(out_of_time(left, self.layer.budget.remaining()));
             }
         };
         account.open(started, Some((clock, left)))
     }
 }
 
-fn out_of_time(left: Duration) -> Error {
+fn out_of_time(left: Duration, remaining: BudgetLimits) -> Error {
     let text = format!("the budget's time was used up after {left:?} of this call; raise the limit");
-    Error::new(ErrorKind::BudgetExceeded, text).caused_by(CutOff).during("model.stream")
+    Error::new(ErrorKind::BudgetExceeded, text)
+        .with_exhausted(Exhausted::new("time", remaining))
+        .caused_by(CutOff)
+        .during("model.stream")
 }
 
 /// Tells a call that ran out of time from one that was never made.
@@ -146,6 +149,11 @@ impl Account {
                 Err(error)
             }
         }
+    }
+
+    /// What is left of the budget that this is charged to.
+    fn remaining(&self) -> BudgetLimits {
+        self.reservation.as_ref().map(|reservation| reservation.budget.remaining()).unwrap_or_default()
     }
 
     /// Settles a call that failed with `error`.
@@ -194,7 +202,7 @@ impl Drop for Account {
 
 /// How far a call without any reply came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
+pub(super) enum Failure {
     NotSent,
     Refused,
     Unknown,
@@ -206,12 +214,20 @@ impl Failure {
             ErrorKind::BudgetExceeded if error.source().is_some_and(<dyn StdError>::is::<CutOff>) => {
                 Self::Unknown
             }
+            ErrorKind::PermissionDenied if egress != Egress::Any => Self::NotSent,
+            ErrorKind::Transport if never_connected(error) => Self::NotSent,
+            kind => Self::of_kind(kind),
+        }
+    }
+
+    /// What the kind of an error tells alone.
+    pub(super) fn of_kind(kind: ErrorKind) -> Self {
+        match kind {
             ErrorKind::EmptyPrompt
             | ErrorKind::Unsupported
             | ErrorKind::Config
             | ErrorKind::BudgetExceeded
             | ErrorKind::Paused => Self::NotSent,
-            ErrorKind::PermissionDenied if egress != Egress::Any => Self::NotSent,
             ErrorKind::InvalidInput
             | ErrorKind::NotFound
             | ErrorKind::Busy
@@ -223,7 +239,6 @@ impl Failure {
             | ErrorKind::ContentFiltered
             | ErrorKind::ContextOverflow
             | ErrorKind::TooLarge => Self::Refused,
-            ErrorKind::Transport if never_connected(error) => Self::NotSent,
             _ => Self::Unknown,
         }
     }
@@ -291,7 +306,7 @@ impl Stream for Charged {
                 if clock.as_mut().poll(task).is_pending() {
                     return Poll::Pending;
                 }
-                let error = out_of_time(*left);
+                let error = out_of_time(*left, this.account.remaining());
                 let finished = this.account.tally.finished;
                 this.end(None);
                 // A reply that is complete is never failed.
@@ -326,7 +341,7 @@ mod tests {
             (Error::new(ErrorKind::PermissionDenied, "no"), Egress::Loopback, Failure::NotSent),
             (Error::new(ErrorKind::RateLimited, "slow down"), Egress::Any, Failure::Refused),
             (Error::new(ErrorKind::BudgetExceeded, "another budget"), Egress::Any, Failure::NotSent),
-            (out_of_time(Duration::ZERO), Egress::Any, Failure::Unknown),
+            (out_of_time(Duration::ZERO, BudgetLimits::none()), Egress::Any, Failure::Unknown),
         ] {
             assert_eq!(Failure::of(&error, egress), failure, "{error:?}");
         }

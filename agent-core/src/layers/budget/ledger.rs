@@ -90,7 +90,8 @@ impl Ledger {
         for node in self.path(from) {
             node.remaining(now).cover(charge).map_err(|kind| {
                 let Node { limits, spent, reserved, .. } = *node;
-                Box::new(Shortage { kind, limits, spent, reserved, elapsed: node.elapsed(now) })
+                let (elapsed, remaining) = (node.elapsed(now), self.remaining(from, now));
+                Box::new(Shortage { kind, limits, spent, reserved, elapsed, remaining })
             })?;
         }
         let amount = Spend::of(charge);

@@ -20,14 +20,14 @@ pub struct BudgetLimits {
     /// Input and output tokens together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Model calls, each attempt for itself.
+    /// Model calls. A [`BudgetLayer`](super::BudgetLayer) counts each attempt, a run each call with all its attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
     /// Tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
     /// Time since the budget was made, in all processes together. It runs while the budget exists, also when
-    /// nothing is called.
+    /// nothing is called; that of a run stands still while the run is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
 }
@@ -124,6 +124,53 @@ impl BudgetLimits {
             return Err(Short::Time);
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for BudgetLimits {
+    /// Each bound, as in `$0.5, 1200 tokens, 30 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |n: Option<u64>, what: &str| n.map(|n| format!("{n} {what}"));
+        let bounds = [
+            self.money.map(|money| money.to_string()),
+            count(self.tokens, "tokens"),
+            count(self.model_calls, "model calls"),
+            count(self.tool_calls, "tool calls"),
+            self.time.map(|time| format!("{} s", time.as_secs())),
+        ];
+        let bounds: Vec<_> = bounds.into_iter().flatten().collect();
+        f.write_str(if bounds.is_empty() { "no bounds" } else { "" })?;
+        f.write_str(&bounds.join(", "))
+    }
+}
+
+/// Which bound of a budget was reached, and what is left of each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Exhausted {
+    /// The bound: `money`, `tokens`, `model_calls`, `tool_calls` or `time`.
+    pub bound: Box<str>,
+    /// What was left then of each bound, the narrowest in the tree: less than what was asked for; `None` where nothing
+    /// is bounded.
+    pub remaining: BudgetLimits,
+}
+
+impl Exhausted {
+    /// The bound of this name was reached.
+    #[must_use]
+    pub fn new(bound: impl Into<Box<str>>, remaining: BudgetLimits) -> Self {
+        Self { bound: bound.into(), remaining }
+    }
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the budget's limit of {} was reached; left: {}",
+            self.bound.replace('_', " "),
+            self.remaining
+        )
     }
 }
 
@@ -225,11 +272,11 @@ impl Spend {
         }
     }
 
-    pub(super) fn plus(&self, other: &Self) -> Self {
+    pub(crate) fn plus(&self, other: &Self) -> Self {
         self.each(other, u64::saturating_add)
     }
 
-    pub(super) fn minus(&self, other: &Self) -> Self {
+    pub(crate) fn minus(&self, other: &Self) -> Self {
         self.each(other, u64::saturating_sub)
     }
 
@@ -263,6 +310,15 @@ pub struct BudgetState {
 }
 
 impl BudgetState {
+    /// Adds what was spent under `label`.
+    pub(crate) fn add(&mut self, label: Arc<str>, spent: &Spend) {
+        self.spent = self.spent.plus(spent);
+        if *spent != Spend::default() {
+            let account = self.labels.entry(label).or_default();
+            *account = account.plus(spent);
+        }
+    }
+
     /// The same state with the unknown outcomes taken for the worst; they have no label.
     pub(super) fn settled(mut self) -> Self {
         let open = std::mem::take(&mut self.reserved);
@@ -286,6 +342,20 @@ pub(super) enum Short {
     Time,
 }
 
+impl Short {
+    /// The bound's name; `None` when none is reached.
+    fn bound(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Price => return None,
+            Self::Money(_) => "money",
+            Self::Tokens(_) => "tokens",
+            Self::ModelCalls => "model_calls",
+            Self::ToolCalls => "tool_calls",
+            Self::Time => "time",
+        })
+    }
+}
+
 /// A refusal, with what is needed to explain it.
 #[derive(Debug)]
 pub(super) struct Shortage {
@@ -294,11 +364,17 @@ pub(super) struct Shortage {
     pub(super) spent: Spend,
     pub(super) reserved: Spend,
     pub(super) elapsed: Duration,
+    /// What is left in the narrowest budgets of the tree.
+    pub(super) remaining: BudgetLimits,
 }
 
 impl Shortage {
     pub(super) fn into_error(self) -> Error {
-        Error::new(ErrorKind::BudgetExceeded, self.to_string()).during("budget.reserve")
+        let error = Error::new(ErrorKind::BudgetExceeded, self.to_string()).during("budget.reserve");
+        match self.kind.bound() {
+            Some(bound) => error.with_exhausted(Exhausted::new(bound, self.remaining)),
+            None => error,
+        }
     }
 
     fn sum<T: fmt::Display>(what: &str, limit: Option<T>, spent: T, reserved: T, wanted: T) -> String {

@@ -3,14 +3,16 @@
 //! Something is set aside before a call and settled after it. Whatever is unknown counts at its worst, so a budget
 //! fails closed. It never waits for another call to end, and never cuts a reply for its tokens or money.
 
+mod account;
 mod layer;
 mod ledger;
 mod limits;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use account::{Account, reply_charge};
 pub use layer::BudgetLayer;
-pub use limits::{BudgetLimits, BudgetState, Charge, Spend};
+pub use limits::{BudgetLimits, BudgetState, Charge, Exhausted, Spend};
 
 use std::{
     collections::BTreeMap,
@@ -120,7 +122,8 @@ impl Budget {
     ///
     /// # Errors
     /// [`ErrorKind::BudgetExceeded`](crate::ErrorKind::BudgetExceeded), permanent, when a bound does not cover it, or
-    /// when money is bounded and the estimate's money is unknown. Nothing is set aside then.
+    /// when money is bounded and the estimate's money is unknown. Nothing is set aside then. The bound and what is left
+    /// are its [`Error::exhausted`](crate::Error::exhausted), unless it is the price that is missing.
     pub fn reserve(&self, estimate: Charge) -> Result<Reservation> {
         let reserved = self.node.lock().reserve(self.node.id, &estimate, Instant::now());
         reserved.map_err(|short| short.into_error())?;

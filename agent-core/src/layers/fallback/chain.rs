@@ -42,6 +42,7 @@ fn another_may_help(error: &Error, egress: Egress) -> bool {
         | ErrorKind::Busy
         | ErrorKind::Conflict
         | ErrorKind::Diverged
+        | ErrorKind::Unfinished
         | ErrorKind::ContentFiltered
         | ErrorKind::ContextOverflow
         | ErrorKind::TooLarge

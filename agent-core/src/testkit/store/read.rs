@@ -116,6 +116,7 @@ fn heads() -> [SessionHead; 5] {
         cost: Some(Money::from_pico(6_000_000_001)),
         updated: micros(1_763_000_000_000_001),
         seq: 0,
+        checkpoint: 2,
     };
     let largest = i64::MAX.unsigned_abs();
     [

@@ -159,6 +159,7 @@ pub(super) fn message(role: Role) -> Checked<Message> {
 pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
     let json = |value: &Message| serde_json::to_string(value).map_err(|error| Failure(error.to_string()));
     let (user, assistant) = (json(&message(Role::User)?)?, json(&message(Role::Assistant)?)?);
+    let summary = json(&Message::user(ODD))?;
     let odd = serde_json::Value::from(ODD);
     let digest = "0123456789abcdef0123456789abcdef";
     let key = format!(r#"{{"ordinal":7,"digest":"{digest}"}}"#);
@@ -170,7 +171,12 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
     let result = format!(r#"{{"call":"c","name":{odd},"content":[{{"text":{odd}}}],"is_error":true}}"#);
     let run = RunId::generate();
     let samples = [
-        ("run_started", format!(r#"{{"format":1,"agent":{odd},"prompt":{user}}}"#)),
+        (
+            "run_started",
+            format!(
+                r#"{{"format":1,"agent":{odd},"prompt":{user},"queued":3,"budget":{{"tokens":9,"money":1}},"deadline":-1}}"#
+            ),
+        ),
         ("run_resumed", r#"{"count":4294967295}"#.to_owned()),
         (
             "model_started",
@@ -219,6 +225,33 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
         ("observed", format!(r#"{{"value":{{"deep":[[[{odd}]]]}},"key":{key}}}"#)),
         ("signal_received", format!(r#"{{"name":{odd},"value":null}}"#)),
         ("warning", format!(r#"{{"about":"media","subject":{odd},"text":{odd},"request":"{run}"}}"#)),
+        (
+            "prompt_queued",
+            format!(
+                r#"{{"run":"{run}","agent":{odd},"prompt":{user},"steer":true,"budget":{{"tokens":9}},"deadline":7}}"#
+            ),
+        ),
+        ("prompt_dropped", format!(r#"{{"queued":3,"error":{error}}}"#)),
+        ("message_added", format!(r#"{{"message":{user},"queued":3}}"#)),
+        (
+            "compaction_started",
+            format!(r#"{{"cause":"overflow","child":"{session}.1$$0","tokens":9223372036854775807}}"#),
+        ),
+        ("compacted", format!(r#"{{"summary":{user},"kept":2,"before":9,"after":3,"output":2}}"#)),
+        ("compaction_failed", format!(r#"{{"error":{error}}}"#)),
+        ("outputs_cleared", r#"{"before":4,"least":1000,"after":2}"#.to_owned()),
+        ("titled", format!(r#"{{"title":{odd}}}"#)),
+        (
+            "todos_changed",
+            format!(r#"{{"todos":[{{"content":{odd},"status":"in_progress","active_form":{odd}}}]}}"#),
+        ),
+        (
+            "checkpoint",
+            format!(
+                r#"{{"state":{{"history":[{summary}],"tokens":7,"titled":true,"signals":[[{odd},{{"x":1}}]]}},
+                "forked":{{"session":"{session}","seq":8}}}}"#
+            ),
+        ),
         ("run_paused", format!(r#"{{"pause":{{"signal":{{"name":{odd},"until":5}}}}}}"#)),
         ("run_finished", format!(r#"{{"outcome":{outcome}}}"#)),
     ];
@@ -269,10 +302,20 @@ mod tests {
                 | Event::SignalReceived(_)
                 | Event::Warning(_)
                 | Event::RunPaused(_)
+                | Event::PromptQueued(_)
+                | Event::PromptDropped(_)
+                | Event::MessageAdded(_)
+                | Event::CompactionStarted(_)
+                | Event::Compacted(_)
+                | Event::CompactionFailed(_)
+                | Event::OutputsCleared(_)
+                | Event::Titled(_)
+                | Event::TodosChanged(_)
+                | Event::Checkpoint(_)
                 | Event::RunFinished(_) => assert!(event.is_stored()),
                 Event::Delta(_) | Event::Progress(_) => panic!("{} is not stored", event.kind()),
             }
         }
-        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 17);
+        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 27);
     }
 }

@@ -1,13 +1,16 @@
 //! The suite itself: the reference store passes, and a store that breaks one promise fails the case for it.
 
+mod careless;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 
+use self::careless::{Careless, LAPSES, Lapse};
 use super::*;
 use crate::{
     ErrorKind, SessionId,
-    session::{Batch, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo},
+    session::{Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo},
 };
 
 const MEMORY: Capabilities = Capabilities::all().without_reopen();
@@ -16,8 +19,8 @@ const MEMORY: Capabilities = Capabilities::all().without_reopen();
 async fn the_reference_store_passes() {
     let report = conformance("memory", MEMORY, async || Arc::new(MemoryStore::new())).await;
     report.assert();
-    assert_eq!(report.passed().len(), 27);
-    assert_eq!(report.to_string(), "conformance memory: 27 passed, 0 failed, 1 skipped");
+    assert_eq!(report.passed().len(), 48);
+    assert_eq!(report.to_string(), "conformance memory: 48 passed, 0 failed, 2 skipped");
 }
 
 #[tokio::test]
@@ -31,10 +34,10 @@ async fn a_stale_skip_and_a_missing_ability_fail() {
         })
     };
     let stale = conformance("stale", MEMORY, async || shared()).await;
-    assert_eq!(names(&stale), ["a_second_handle_sees_everything"]);
+    assert_eq!(names(&stale), ["a_second_handle_sees_everything", "a_lease_outlives_its_handle"]);
 
     let missing = conformance("missing", Capabilities::all(), async || Arc::new(MemoryStore::new())).await;
-    assert_eq!(names(&missing), ["a_second_handle_sees_everything"]);
+    assert_eq!(names(&missing), names(&stale));
     assert!(format!("{missing:#}").contains("a_second_handle_sees_everything failed: the fixture"));
 }
 
@@ -154,6 +157,10 @@ impl SessionStore for Faulty {
         Ok(found)
     }
 
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        self.inner.lease(&self.session(session)?, lease).await
+    }
+
     async fn delete(&self, session: &SessionId) -> Result<u64> {
         let session = self.session(session)?;
         let all = self.inner.query(&SessionFilter::all()).await?;
@@ -202,5 +209,59 @@ async fn each_broken_promise_fails_its_case() {
             async || Arc::new(Faulty { inner: MemoryStore::new(), fault, writers: AtomicU64::new(1_000) });
         let report = conformance(format!("{fault:?}"), MEMORY, make).await;
         assert!(names(&report).contains(&case), "{fault:?} is not noticed by {case}: {report:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_schedule_of_three_steps_is_as_the_model_says() {
+    let store: SharedStore = Arc::new(MemoryStore::new());
+    let handles = [Arc::clone(&store), store];
+    for (a, b, c) in Step::ALL
+        .iter()
+        .flat_map(|a| Step::ALL.iter().flat_map(move |b| Step::ALL.iter().map(move |c| (a, b, c))))
+    {
+        let schedule =
+            [(false, Step::AppendLeased(1)), (true, Step::Look), (true, *a), (false, *b), (true, *c)];
+        interleaved(handles.clone(), &schedule).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_schedule_shows_what_a_careless_store_does_wrong() {
+    use Step::{AppendLeased, Delete, Echo, Look, Renew, TakeOver};
+    let first = (false, AppendLeased(2));
+    for (lapse, schedule) in [
+        (Lapse::NeverFences, vec![first, (true, Look), (true, TakeOver), (false, Renew)]),
+        (Lapse::FencesEchoes, vec![first, (true, Look), (true, TakeOver), (false, Echo)]),
+        (Lapse::ClearsTheLease, vec![first, (false, Step::Append(1)), (true, Look)]),
+        (Lapse::ForgetsLeasesOfBatches, vec![(true, Step::Append(1)), (true, AppendLeased(1))]),
+        (Lapse::KeepsTheLeaseOfTheDeleted, vec![first, (false, Delete), (true, Step::Append(1))]),
+        (Lapse::LeavesTheRootOut, vec![first]),
+    ] {
+        let run = async |lapse| {
+            let store: SharedStore = Arc::new(Careless::new(lapse));
+            interleaved([Arc::clone(&store), store], &schedule).await
+        };
+        assert!(run(lapse).await.is_err(), "{lapse:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_race_shows_who_looks_and_then_writes() {
+    let steps = vec![Step::Append(1), Step::Look, Step::TakeOver, Step::Look];
+    let mut noticed = false;
+    for _ in 0..200 {
+        let store: SharedStore = Arc::new(Careless::new(Lapse::LooksThenLeases));
+        noticed |= raced([Arc::clone(&store), store], [steps.clone(), steps.clone()]).await.is_err();
+    }
+    assert!(noticed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_lapse_fails_its_case() {
+    for (lapse, case) in LAPSES {
+        let make = async || Arc::new(Careless::new(lapse));
+        let report = conformance(format!("{lapse:?}"), MEMORY, make).await;
+        assert!(names(&report).contains(&case), "{lapse:?} is not noticed by {case}: {report:#}");
     }
 }

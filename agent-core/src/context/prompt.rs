@@ -1,0 +1,100 @@
+//! Instructions for a model, and the templates that they are made of (CI03, CW17). Pure: every fact is handed in.
+//!
+//! What is written into a prompt is recorded by name, version and content hash, so that a change of behaviour can be
+//! traced to a change of words. Facts are data: text in them is never read as a template.
+
+mod facts;
+#[cfg(feature = "templates")]
+mod registry;
+#[cfg(feature = "templates")]
+mod template;
+#[cfg(all(test, feature = "templates"))]
+mod tests;
+
+use std::sync::Arc;
+
+pub use facts::{ContextFile, GitFacts, PromptFacts};
+#[cfg(feature = "templates")]
+pub use registry::Templates;
+#[cfg(feature = "templates")]
+pub use template::PromptTemplate;
+
+/// System instructions, and the id of the template that they were made of.
+///
+/// Plain text becomes instructions without a template, so replacing the text also takes the id away: a record never
+/// names a template whose words were not sent.
+///
+/// ```
+/// use entourage_core::context::Instructions;
+///
+/// let plain = Instructions::from("Be brief.");
+/// assert_eq!((plain.text(), plain.template()), ("Be brief.", None));
+/// let own = Instructions::from_template("Be brief.", "brief@1#53c1").prefixed("You speak for Example Ltd.");
+/// assert_eq!((own.text(), own.template()), ("You speak for Example Ltd.\n\nBe brief.", Some("brief@1#53c1")));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Instructions {
+    text: Arc<str>,
+    template: Option<Arc<str>>,
+}
+
+impl Instructions {
+    /// Text that was made of a template by other means than this crate's. `id` is recorded with each call, see
+    /// [`ModelStarted::template`](crate::event::ModelStarted); name it so that other words have another id.
+    #[must_use]
+    pub fn from_template(text: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into(), template: Some(id.into()) }
+    }
+
+    /// The same with `prefix` and a blank line before it: what a service wants to be said first. An empty prefix
+    /// changes nothing. The template stays, since its words do.
+    #[must_use]
+    pub fn prefixed(mut self, prefix: &str) -> Self {
+        if !prefix.is_empty() {
+            self.text = if self.text.is_empty() {
+                prefix.into()
+            } else {
+                format!("{prefix}\n\n{}", self.text).into()
+            };
+        }
+        self
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The id of the template that it was made of.
+    #[must_use]
+    pub fn template(&self) -> Option<&str> {
+        self.template.as_deref()
+    }
+
+    pub(crate) fn new(text: Arc<str>, template: Option<Arc<str>>) -> Self {
+        Self { text, template }
+    }
+
+    pub(crate) fn into_parts(self) -> (Arc<str>, Option<Arc<str>>) {
+        (self.text, self.template)
+    }
+}
+
+impl From<Arc<str>> for Instructions {
+    fn from(text: Arc<str>) -> Self {
+        Self { text, template: None }
+    }
+}
+
+impl From<&str> for Instructions {
+    fn from(text: &str) -> Self {
+        Arc::<str>::from(text).into()
+    }
+}
+
+impl From<String> for Instructions {
+    fn from(text: String) -> Self {
+        Arc::<str>::from(text).into()
+    }
+}

@@ -1,0 +1,233 @@
+//! What a prompt template may speak of. Whoever builds the facts read them; nothing here looks at the machine.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Lines of a short status that a prompt shows at most.
+const STATUS_LINES: usize = 20;
+
+/// Commits that a prompt shows at most.
+const COMMITS: usize = 3;
+
+/// Characters of one line of git's answers that a prompt shows at most.
+const LINE: usize = 200;
+
+/// The values for a template's variables.
+///
+/// | variable | type |
+/// |---|---|
+/// | `provider`, `model`, `working_dir`, `platform`, `date`, `skills` | text; absent until it is set |
+/// | `git` | `branch`, `status`, `commits` (a list of lines); none outside a repository, so `{% if git %}` works |
+/// | `context_files`, `global_context_files` | lists of `path` and `content`; empty until they are set |
+/// | `config` | any JSON; absent until it is set |
+/// | what was added with [`variable`](Self::variable) | any JSON |
+///
+/// Asking for what is absent is an error when a template is rendered, never empty text.
+///
+/// ```
+/// use entourage_core::context::PromptFacts;
+///
+/// let facts = PromptFacts::new().working_dir(r"C:\work\site").model("large-1").variable("tone", "dry");
+/// let json = serde_json::to_value(&facts).unwrap();
+/// assert_eq!(json["working_dir"], "C:/work/site");
+/// assert_eq!((&json["git"], &json["tone"]), (&serde_json::Value::Null, &"dry".into()));
+/// assert!(json.get("provider").is_none());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PromptFacts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    working_dir: Option<String>,
+    git: Option<GitFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platform: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    date: Option<String>,
+    context_files: Vec<ContextFile>,
+    global_context_files: Vec<ContextFile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skills: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<Value>,
+    #[serde(flatten)]
+    variables: BTreeMap<String, Value>,
+}
+
+impl PromptFacts {
+    /// No facts.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The model service's name.
+    #[must_use]
+    pub fn provider(mut self, name: impl Into<String>) -> Self {
+        self.provider = Some(name.into());
+        self
+    }
+
+    /// The model's name.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model = Some(name.into());
+        self
+    }
+
+    /// The directory that the agent works in. A path that begins with a drive or with `\\` is shown with forward
+    /// slashes, without `\\?\`; in any other, `\` is a part of a name.
+    #[must_use]
+    pub fn working_dir(mut self, path: impl Into<String>) -> Self {
+        self.working_dir = Some(forward_slashes(path.into()));
+        self
+    }
+
+    /// The repository's state; `None` outside of one.
+    #[must_use]
+    pub fn git(mut self, git: impl Into<Option<GitFacts>>) -> Self {
+        self.git = git.into();
+        self
+    }
+
+    /// The operating system.
+    #[must_use]
+    pub fn platform(mut self, name: impl Into<String>) -> Self {
+        self.platform = Some(name.into());
+        self
+    }
+
+    /// The day, as the prompt shall show it. With the day alone a prompt stays the same for a day, and so do the
+    /// services' caches.
+    #[must_use]
+    pub fn date(mut self, date: impl Into<String>) -> Self {
+        self.date = Some(date.into());
+        self
+    }
+
+    /// The project's context files, in this order.
+    #[must_use]
+    pub fn context_files(mut self, files: impl IntoIterator<Item = ContextFile>) -> Self {
+        self.context_files = files.into_iter().collect();
+        self
+    }
+
+    /// The user's own context files, in this order.
+    #[must_use]
+    pub fn global_context_files(mut self, files: impl IntoIterator<Item = ContextFile>) -> Self {
+        self.global_context_files = files.into_iter().collect();
+        self
+    }
+
+    /// The block of text that lists the skills; may be empty.
+    #[must_use]
+    pub fn skills(mut self, block: impl Into<String>) -> Self {
+        self.skills = Some(block.into());
+        self
+    }
+
+    /// The program's configuration, as far as templates may see it. Never a secret.
+    #[must_use]
+    pub fn config(mut self, config: impl Into<Value>) -> Self {
+        self.config = Some(config.into());
+        self
+    }
+
+    /// Another variable. A name of the table above is refused when a template is rendered.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// The first added variable whose name is one of the table's.
+    #[cfg(feature = "templates")]
+    pub(super) fn taken_name(&self) -> Option<&str> {
+        const OWN: [&str; 10] = [
+            "provider",
+            "model",
+            "working_dir",
+            "git",
+            "platform",
+            "date",
+            "context_files",
+            "global_context_files",
+            "skills",
+            "config",
+        ];
+        self.variables.keys().map(String::as_str).find(|name| OWN.contains(name))
+    }
+}
+
+fn forward_slashes(path: String) -> String {
+    let mut start = path.chars();
+    let drive = start.next().is_some_and(|first| first.is_ascii_alphabetic()) && start.next() == Some(':');
+    let verbatim = path.strip_prefix(r"\\?\").filter(|rest| !rest.starts_with("UNC"));
+    match verbatim {
+        Some(plain) => plain.replace('\\', "/"),
+        None if drive || path.starts_with(r"\\") => path.replace('\\', "/"),
+        None => path,
+    }
+}
+
+/// The state of a repository, cut to what a prompt shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct GitFacts {
+    /// The branch, or what stands for it when none is checked out.
+    pub branch: String,
+    /// `clean`, or the lines of the short status: 20 at most, with `...` below them when there are more.
+    pub status: String,
+    /// The last commits, newest first, 3 at most, one line each.
+    pub commits: Vec<String>,
+}
+
+impl GitFacts {
+    /// From git's own answers: the branch, the short status (empty for none), the newest commits. Lines are cut to 200
+    /// characters, and control characters become spaces: names and messages in a repository are anybody's.
+    #[must_use]
+    pub fn new<'a>(
+        branch: &str,
+        status: impl IntoIterator<Item = &'a str>,
+        commits: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let mut lines = status.into_iter().filter(|line| !line.trim().is_empty());
+        let mut shown: Vec<_> = lines.by_ref().take(STATUS_LINES).map(plain_line).collect();
+        if lines.next().is_some() {
+            shown.push("...".to_owned());
+        }
+        let status = if shown.is_empty() { "clean".to_owned() } else { shown.join("\n") };
+        let commits = commits.into_iter().filter(|line| !line.trim().is_empty());
+        Self { branch: plain_line(branch), status, commits: commits.take(COMMITS).map(plain_line).collect() }
+    }
+}
+
+fn plain_line(line: &str) -> String {
+    let line = line.trim_end();
+    let mut shown: String = line.chars().take(LINE).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.chars().nth(LINE).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// A file whose text goes into the prompt.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[non_exhaustive]
+pub struct ContextFile {
+    /// Where it lies, as the prompt shall show it.
+    pub path: String,
+    /// Its text.
+    pub content: String,
+}
+
+impl ContextFile {
+    /// A file's path and text. The path gets forward slashes, as in [`PromptFacts::working_dir`].
+    pub fn new(path: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { path: forward_slashes(path.into()), content: content.into() }
+    }
+}

@@ -1,0 +1,392 @@
+//! Makes a run's conversation smaller: clears old outputs, or has a summary written in a child session.
+//!
+//! `CompactionStarted` names the child before it begins, so a run that was killed in between goes on with the same one:
+//! what the child has finished is not asked again.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Delegate, Effect, Emitter, Env, Journal, Limits, ModelCall, Observation, Outcome, RunContext, Spawn,
+    Status, StopReason, Task, TodoList, context::Given, local::LocalEffects,
+};
+use crate::{
+    Error, ErrorKind, Result, RunId, SessionId,
+    agent::Agent,
+    context::{
+        Compaction, CompactionCause, Frame, Gauge, Plan, Room, estimate_tokens, fitted, instruction, plan,
+        shown_to, summary_message, summary_plan,
+    },
+    event::{Compacted, CompactionFailed, CompactionStarted, Event, ModelFinished, Origin, OutputsCleared},
+    message::{History, Message, Part},
+    permission::Scope,
+    provider::{FinishReason, Model},
+    session::SessionState,
+    team::Todo,
+    tool::Tools,
+};
+
+/// How the child agent is called, and what its session is for.
+const ROLE: &str = "summary";
+
+/// Times that the summary's own call may fail for length; each next one gets half as much.
+const ATTEMPTS: u32 = 3;
+
+/// What came of a compaction.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// The conversation is smaller.
+    Smaller,
+    /// Nothing of it could go, and nothing was recorded.
+    Impossible,
+    /// It is what it was.
+    Failed(Error),
+}
+
+/// Whether the conversation is to be made smaller before the next model call, or that was begun and has no end.
+pub(crate) fn is_due(cx: &RunContext, model: &Model) -> bool {
+    cx.journal().read(|state| {
+        let gauge = state.gauge();
+        gauge.open(cx.session()).is_some()
+            || gauge.is_due(state.context_usage(), state.estimated_tokens(), model.profile().context_window)
+    })
+}
+
+/// Whether a step that was refused for its length may be tried again with a smaller conversation.
+pub(crate) fn may_retry(cx: &RunContext) -> bool {
+    cx.journal().read(|state| state.gauge().may_retry())
+}
+
+/// Makes the conversation smaller. The model calls are recorded in a session of their own.
+///
+/// # Errors
+/// [`ErrorKind::Cancelled`], with nothing recorded, and the store's. Any other failure is [`Ended::Failed`].
+pub(crate) async fn perform(
+    cx: &RunContext,
+    compaction: &Compaction,
+    model: &Model,
+    cause: CompactionCause,
+    silence: Duration,
+) -> Result<Ended> {
+    let todos = cx.todos();
+    let ask = Message::user(instruction(&todos, compaction.focus_text()));
+    let before = Before::read(cx);
+    let cause = before.open.as_ref().map_or(cause, |open| open.cause);
+    let frame = before.frame(model, cause);
+    let chosen =
+        if before.open.is_some() { summary_plan(compaction, &frame) } else { plan(compaction, &frame) };
+    let older = match chosen {
+        None if before.open.is_none() => return Ok(Ended::Impossible),
+        None => {
+            return fail(cx, Error::new(ErrorKind::InvalidInput, "there is nothing to summarise any more"));
+        }
+        Some(Plan::Clear { before: count, least }) => {
+            clear(cx, count, least)?;
+            return Ok(Ended::Smaller);
+        }
+        Some(Plan::Summarise { older }) => older,
+    };
+    let summariser = compaction.summariser(model);
+    let writer = Writer {
+        room: Room::of(&summariser, &frame, estimate_tokens(&ask)),
+        model: summariser,
+        older: before.history.iter().take(older).cloned().collect(),
+        goal: before.goal.clone(),
+        permille: before.permille,
+        silence,
+    };
+    match write(cx, &before, cause, writer, ask).await? {
+        Ok(outcome) => match adopt(cx, &before, older, &outcome, &todos) {
+            Ok(()) => Ok(Ended::Smaller),
+            Err(error) => fail(cx, error),
+        },
+        Err(error) => fail(cx, error),
+    }
+}
+
+/// The state when the compaction began.
+struct Before {
+    history: History,
+    goal: Option<Arc<Message>>,
+    open: Option<Arc<CompactionStarted>>,
+    summarised: bool,
+    tokens: u64,
+    used: u64,
+    permille: u64,
+}
+
+impl Before {
+    fn read(cx: &RunContext) -> Self {
+        cx.journal().read(|state| {
+            let (gauge, context, tokens) = (state.gauge(), state.context_usage(), state.estimated_tokens());
+            Self {
+                history: state.history().clone(),
+                goal: state.run().map(|run| Arc::clone(&run.prompt)),
+                open: gauge.open(cx.session()).cloned(),
+                summarised: gauge.is_summarised(),
+                tokens,
+                used: gauge.projected(context, tokens),
+                permille: permille(state, gauge),
+            }
+        })
+    }
+
+    fn frame(&self, model: &Model, cause: CompactionCause) -> Frame<'_> {
+        Frame {
+            cause,
+            history: &self.history,
+            goal: self.goal.as_deref(),
+            summarised: self.summarised,
+            tokens: self.tokens,
+            used: self.used,
+            window: model.profile().context_window,
+            permille: self.permille,
+        }
+    }
+}
+
+/// What the service counted for what was estimated, in thousandths. Some of it were the instructions and the tools; so
+/// this is more than a summary's request takes, and not without bound.
+fn permille(state: &SessionState, gauge: &Gauge) -> u64 {
+    let context = state.context_usage();
+    if context.estimated {
+        return 1_000;
+    }
+    (context.total().saturating_mul(1_000) / gauge.counted().max(1)).clamp(1_000, 2_000)
+}
+
+fn clear(cx: &RunContext, before: usize, least: u64) -> Result<()> {
+    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
+        let after = state.history().iter().enumerate().map(|(place, message)| {
+            let shown =
+                if place < before { crate::context::cleared(message, least) } else { Arc::clone(message) };
+            estimate_tokens(&shown)
+        });
+        let after = after.fold(0, u64::saturating_add);
+        Ok(Event::OutputsCleared(Arc::new(OutputsCleared { before: count(before), least, after })))
+    })?;
+    Ok(())
+}
+
+fn fail(cx: &RunContext, error: Error) -> Result<Ended> {
+    let failed = CompactionFailed { error: error.record() };
+    cx.journal().stage(cx.origin(), cx.clock(), Event::CompactionFailed(Arc::new(failed)));
+    Ok(Ended::Failed(error))
+}
+
+/// Has the summary written. The outer error ends the run; the inner one leaves the conversation as it is.
+async fn write(
+    cx: &RunContext,
+    before: &Before,
+    cause: CompactionCause,
+    writer: Writer,
+    ask: Message,
+) -> Result<Result<Outcome>> {
+    let task = Task::new(ask);
+    let agent = Arc::new(writer) as Arc<dyn Agent>;
+    let delegate = async |child: SessionId| {
+        let spawn = Spawn::new(Arc::clone(&agent), task.clone()).role(ROLE).within(Scope::none());
+        let effect = Effect::Delegate(Box::new(Delegate { child, spawn }));
+        let observed = cx.effects().perform(cx, None, effect).await;
+        if cx.cancellation().is_cancelled() {
+            return Err(Error::cancelled());
+        }
+        match observed? {
+            Observation::Child { outcome: Some(outcome), .. } => Ok(outcome),
+            _ => Err(Error::new(ErrorKind::Internal, "a summary's session ended without an outcome")),
+        }
+    };
+    if let Some(open) = &before.open {
+        let outcome = delegate(open.child.clone()).await?;
+        // The process before this one cancelled the child, and died before it could end its own run.
+        if outcome.status != Status::Cancelled {
+            return Ok(Ok(outcome));
+        }
+    }
+    let tokens = before.used.max(before.tokens);
+    let mut begun = None;
+    let staged = cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
+        let child = cx.session().child(state.head().seq + 1, 0)?;
+        begun = Some(child.clone());
+        Ok(Event::CompactionStarted(Arc::new(CompactionStarted { cause, child, tokens })))
+    });
+    match (staged, begun) {
+        (Ok(_), Some(child)) => Ok(Ok(delegate(child).await?)),
+        (Ok(_), None) => Ok(Err(Error::new(ErrorKind::Internal, "a compaction began without a session"))),
+        // The tree is too deep for one more level.
+        (Err(error), _) => Ok(Err(error)),
+    }
+}
+
+/// Puts the summary in the place of what it stands for, unless it is none.
+fn adopt(cx: &RunContext, before: &Before, older: usize, outcome: &Outcome, todos: &[Todo]) -> Result<()> {
+    check(outcome)?;
+    let text = outcome.text.trim();
+    let shown = |goal: &Arc<Message>| before.history.iter().skip(older).any(|kept| kept == goal);
+    let goal = before.goal.as_ref().filter(|goal| !shown(goal));
+    let summary = Arc::new(summary_message(text, todos, goal.map(|goal| &**goal)));
+    // What was reasoned before it is not part of the context.
+    let reasoned = outcome.usage.reasoning.unwrap_or(0);
+    let counted =
+        outcome.usage.output.map(|output| output.saturating_sub(reasoned)).filter(|tokens| *tokens > 0);
+    let output = counted.unwrap_or_else(|| estimate_tokens(&Message::assistant(text)));
+    cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
+        // What joined the conversation meanwhile is kept too.
+        let kept = state.history().iter().skip(older);
+        let count = u64::try_from(kept.len()).unwrap_or(u64::MAX);
+        let after =
+            kept.map(|message| estimate_tokens(message)).fold(estimate_tokens(&summary), u64::saturating_add);
+        let before = state.estimated_tokens();
+        if after >= before {
+            let text = format!("the summary makes about {after} tokens of {before}; it was not taken");
+            return Err(Error::new(ErrorKind::TooLarge, text));
+        }
+        Ok(Event::Compacted(Arc::new(Compacted { summary, kept: count, before, after, output })))
+    })?;
+    Ok(())
+}
+
+/// Whether the reply is a summary. One that reached its output limit is, as far as it goes.
+fn check(outcome: &Outcome) -> Result<()> {
+    match &outcome.status {
+        Status::Failed(error) => return Err(error.to_error()),
+        Status::Completed | Status::Stopped(StopReason::Reply(FinishReason::Length)) => {}
+        Status::Stopped(StopReason::Reply(FinishReason::Refusal | FinishReason::ContentFilter)) => {
+            return Err(Error::new(ErrorKind::ContentFiltered, "the model declined to write a summary"));
+        }
+        other => return Err(Error::new(ErrorKind::Protocol, format!("no summary was written: {other}"))),
+    }
+    if outcome.text.trim().is_empty() {
+        return Err(Error::new(ErrorKind::Protocol, "the model answered without a summary"));
+    }
+    Ok(())
+}
+
+/// The agent of the child session: asks a model once, without tools, for a summary of a conversation that it holds.
+struct Writer {
+    model: Model,
+    older: History,
+    goal: Option<Arc<Message>>,
+    room: Room,
+    permille: u64,
+    silence: Duration,
+}
+
+impl Writer {
+    /// The call number `attempt`, from 0; the task is the newest message of its own session.
+    fn call(&self, task: &Task, attempt: u32) -> Result<ModelCall> {
+        let most = self.room.estimated(self.permille, attempt);
+        let mut input = fitted(&self.older, most, self.goal.as_deref()).ok_or_else(|| {
+            Error::new(
+                ErrorKind::TooLarge,
+                "not even the newest messages fit the window of the model that writes summaries; choose one with a larger window",
+            )
+        })?;
+        input.push(Arc::clone(&task.prompt));
+        let mut request = self.model.request(shown_to(&input, self.model.profile()));
+        if let Some(output) = self.room.output {
+            Arc::make_mut(&mut request.params).max_output = Some(output);
+        }
+        Ok(ModelCall {
+            model: self.model.clone(),
+            request,
+            offered: Tools::none(),
+            repair: None,
+            step: attempt.saturating_add(1),
+            silence: self.silence,
+            template: None,
+        })
+    }
+}
+
+#[async_trait]
+impl Agent for Writer {
+    fn name(&self) -> &str {
+        ROLE
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        let mut attempt = 0;
+        for event in cx.effects().recorded() {
+            let Event::ModelFinished(reply) = event else { continue };
+            match &reply.error {
+                None => return Ok(outcome(cx, &reply)),
+                Some(error) if error.kind != ErrorKind::ContextOverflow => return Err(error.to_error()),
+                Some(_) => attempt += 1,
+            }
+        }
+        loop {
+            let effect = Effect::Model(Box::new(self.call(&task, attempt)?));
+            match cx.effects().perform(cx, None, effect).await {
+                Ok(Observation::Model(reply)) => return Ok(outcome(cx, &reply)),
+                Ok(_) => return Err(Error::new(ErrorKind::Internal, "a model call gave no reply")),
+                Err(error) if error.kind() == ErrorKind::ContextOverflow && attempt + 1 < ATTEMPTS => {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+fn outcome(cx: &RunContext, reply: &ModelFinished) -> Outcome {
+    let mut outcome = cx.journal().spent();
+    let declined = reply.message.parts().iter().any(|part| matches!(part, Part::Refusal(_)));
+    outcome.status = match reply.finish.reason {
+        _ if declined => Status::Stopped(StopReason::Reply(FinishReason::Refusal)),
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => Status::Completed,
+        reason => Status::Stopped(StopReason::Reply(reason)),
+    };
+    outcome.text = reply.message.text();
+    outcome
+}
+
+/// Makes the conversation of a session smaller in which no run is under way (CS02). False when nothing of it could go.
+///
+/// # Errors
+/// [`ErrorKind::Busy`], [`ErrorKind::Cancelled`], the store's, and why no summary was taken.
+pub(crate) async fn compact_session(
+    env: Arc<Env>,
+    journal: Arc<Journal>,
+    (run, emitter, cancel): (RunId, Emitter, CancellationToken),
+    compaction: &Compaction,
+    model: &Model,
+) -> Result<bool> {
+    if let Some(open) = journal.read(|state| state.run().map(|open| open.id)) {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            "the session has an unfinished run; resume it, or start another one",
+        )
+        .with("run", open.to_string()));
+    }
+    if journal.leased(env.clock.now()).is_some() {
+        return Err(Error::new(ErrorKind::Busy, "an agent runs in the session; wait for it or cancel it"));
+    }
+    let agent = journal.read(|state| Arc::clone(&state.head().agent));
+    let origin = Arc::new(Origin::new(journal.session().clone(), run, agent));
+    let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), Vec::new()));
+    let todos = TodoList::new(&journal, &origin);
+    let cx = RunContext::new(
+        env,
+        origin,
+        Given { scope: Scope::all(), cancel, emitter, todos, budget: None },
+        Arc::clone(&effects) as _,
+        Arc::clone(&journal),
+    );
+    let ended =
+        perform(&cx, compaction, model, CompactionCause::Asked, Limits::default().model_silence).await;
+    if effects.has_children() {
+        effects.join_children().await;
+    }
+    // A cancel records nothing; what the compaction itself began ends with the next run or compaction.
+    let ended = ended?;
+    journal.commit(cx.emitter()).await?;
+    match ended {
+        Ended::Smaller => Ok(true),
+        Ended::Impossible => Ok(false),
+        Ended::Failed(error) => Err(error),
+    }
+}

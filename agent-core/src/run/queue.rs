@@ -1,0 +1,295 @@
+//! Who runs in a session and who is next (CM11, CM12, CM13): prompts in the order in which they were accepted, and those
+//! that join the run under way at its next step.
+//!
+//! A [`Line`] is a plain machine behind its session's lock: looking whether the session is busy, and becoming its active
+//! run or the last one that waits, is one step.
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{Journal, RunContext, Sink, Task};
+use crate::{
+    Error, RunId, Timestamp,
+    agent::Agent,
+    event::{Event, MessageAdded, Origin, PromptDropped, PromptQueued},
+};
+
+/// A session as its runs see it.
+pub(crate) trait Desk: Send + Sync + fmt::Debug {
+    /// Where the events of another run of the session go.
+    fn sink_of(&self, run: RunId) -> Option<Arc<Sink>>;
+
+    /// Adds the prompts that wait to join the run to its conversation.
+    fn fold(&self, journal: &Journal, origin: &Arc<Origin>);
+
+    /// Whether prompts wait for the end of the active run.
+    fn is_awaited(&self) -> bool;
+
+    /// The active run is over: the next one has its turn, unless those that wait are held back.
+    fn ended(self: Arc<Self>, hold: bool);
+}
+
+impl PromptQueued {
+    /// What its own run is given.
+    pub(crate) fn task(&self) -> Task {
+        let (prompt, budget, deadline) = (Arc::clone(&self.prompt), self.budget, self.deadline);
+        Task { prompt, budget, deadline }
+    }
+}
+
+impl RunContext {
+    /// Adds prompts that came meanwhile to the conversation. Called between steps, when no call is open.
+    pub(crate) fn fold_prompts(&self) {
+        if let Some(desk) = self.emitter().desk() {
+            desk.fold(self.journal(), self.origin());
+        }
+    }
+}
+
+/// A run's claim on its session: given up when dropped, also when its task is. Its stream ends then.
+pub(crate) struct Active {
+    desk: Option<Arc<dyn Desk>>,
+    sink: Arc<Sink>,
+    /// Number of the event that queued the run's prompt.
+    pub(crate) queued: Option<u64>,
+    /// The run can be resumed: what waits does not give it up.
+    pub(crate) hold: bool,
+}
+
+impl Active {
+    pub(crate) fn new(desk: Arc<dyn Desk>, sink: Arc<Sink>, queued: Option<u64>) -> Self {
+        Self { desk: Some(desk), sink, queued, hold: false }
+    }
+
+    /// Nobody took the turn; who offered it goes on.
+    pub(crate) fn refuse(mut self) {
+        self.desk = None;
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        if let Some(desk) = self.desk.take() {
+            desk.ended(self.hold);
+        }
+        self.sink.close();
+    }
+}
+
+/// The run that a session is busy with.
+pub(crate) struct Running {
+    pub(crate) accepted: u64,
+    pub(crate) sink: Arc<Sink>,
+    pub(crate) cancel: CancellationToken,
+    /// `None` while an answer or a signal is written down.
+    pub(crate) agent: Option<Arc<dyn Agent>>,
+}
+
+/// A prompt that waits.
+pub(crate) struct Ticket {
+    pub(crate) accepted: u64,
+    pub(crate) run: RunId,
+    pub(crate) agent: Arc<dyn Agent>,
+    pub(crate) task: Task,
+    pub(crate) sink: Arc<Sink>,
+    pub(crate) cancel: CancellationToken,
+    /// The run that it joins if there is a next step, for a plain prompt.
+    pub(crate) joins: Option<Arc<Sink>>,
+    /// Number of the event that queued it.
+    pub(crate) seq: Option<u64>,
+    /// Whether that event is stored.
+    pub(crate) noted: bool,
+    pub(crate) dropped: bool,
+    pub(crate) turn: oneshot::Sender<Active>,
+}
+
+impl Ticket {
+    fn waits(&self) -> bool {
+        !self.dropped && !self.cancel.is_cancelled()
+    }
+
+    fn origin(&self, journal: &Journal) -> Arc<Origin> {
+        Arc::new(Origin::new(journal.session().clone(), self.run, self.agent.name()))
+    }
+
+    fn stage(&mut self, journal: &Journal, now: Timestamp) {
+        let queued = PromptQueued {
+            run: self.joins.as_ref().map_or(self.run, |sink| sink.run()),
+            agent: self.agent.name().into(),
+            prompt: Arc::clone(&self.task.prompt),
+            steer: self.joins.is_some(),
+            budget: self.task.budget,
+            deadline: self.task.deadline,
+        };
+        self.seq = Some(journal.stage(&self.origin(journal), now, Event::PromptQueued(Arc::new(queued))));
+    }
+}
+
+/// The active run of a session and the prompts behind it.
+#[derive(Default)]
+pub(crate) struct Line {
+    active: Option<Running>,
+    waiting: VecDeque<Ticket>,
+    accepted: u64,
+    /// The newest run is paused: what waits must not give it up.
+    held: bool,
+}
+
+impl Line {
+    pub(crate) fn active(&self) -> Option<&Running> {
+        self.active.as_ref()
+    }
+
+    /// Whether a new prompt need not wait.
+    pub(crate) fn is_free(&self) -> bool {
+        self.active.is_none() && !self.is_awaited()
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waiting.iter().any(Ticket::waits)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The number of the next one that is accepted.
+    pub(crate) fn accept(&mut self) -> u64 {
+        self.accepted += 1;
+        self.accepted
+    }
+
+    /// The newest number that was given out.
+    pub(crate) fn mark(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Makes a run the active one. The session must be free, or held for it.
+    pub(crate) fn occupy(&mut self, running: Running) {
+        self.held &= running.agent.is_none();
+        self.active = Some(running);
+    }
+
+    /// What waits may go on: it was told that a paused run is given up.
+    pub(crate) fn let_go(&mut self) {
+        self.held = false;
+    }
+
+    pub(crate) fn push(&mut self, ticket: Ticket) {
+        self.waiting.push_back(ticket);
+    }
+
+    /// Lets `tickets` wait before all others.
+    pub(crate) fn push_front(&mut self, tickets: Vec<Ticket>) {
+        for ticket in tickets.into_iter().rev() {
+            self.waiting.push_front(ticket);
+        }
+    }
+
+    pub(crate) fn knows(&self, seq: u64) -> bool {
+        self.waiting.iter().any(|ticket| ticket.seq == Some(seq))
+    }
+
+    /// The active run is over.
+    pub(crate) fn end(&mut self, hold: bool) {
+        self.active = None;
+        self.held |= hold;
+    }
+
+    /// Who has its turn now; it is then active.
+    pub(crate) fn next(&mut self) -> Option<Ticket> {
+        if self.held || self.active.is_some() {
+            return None;
+        }
+        let place = self.waiting.iter().position(Ticket::waits)?;
+        let ticket = self.waiting.remove(place)?;
+        self.active = Some(Running {
+            accepted: ticket.accepted,
+            sink: Arc::clone(&ticket.sink),
+            cancel: ticket.cancel.clone(),
+            agent: Some(Arc::clone(&ticket.agent)),
+        });
+        Some(ticket)
+    }
+
+    /// Drops all that wait and returns what cancels them, and the active run (CM13).
+    pub(crate) fn clear(&mut self) -> Vec<CancellationToken> {
+        self.waiting.iter_mut().for_each(|ticket| ticket.dropped = true);
+        let active = self.active.iter().map(|running| &running.cancel);
+        active.chain(self.waiting.iter().map(|ticket| &ticket.cancel)).cloned().collect()
+    }
+
+    /// Whether anything that was accepted up to `mark` is still there.
+    pub(crate) fn has(&self, mark: u64) -> bool {
+        let active = self.active.iter().map(|running| running.accepted);
+        active.chain(self.waiting.iter().map(|ticket| ticket.accepted)).any(|accepted| accepted <= mark)
+    }
+
+    /// Takes a prompt out of the order, unless it had its turn or joined a run. Its ticket stays until it is removed.
+    pub(crate) fn withdraw(&mut self, accepted: u64, journal: &Journal, now: Timestamp) -> bool {
+        let Some(ticket) = self.waiting.iter_mut().find(|ticket| ticket.accepted == accepted) else {
+            return false;
+        };
+        ticket.dropped = true;
+        if let Some(queued) = ticket.seq {
+            let dropped = PromptDropped { queued, error: Error::cancelled().record() };
+            journal.stage(&ticket.origin(journal), now, Event::PromptDropped(Arc::new(dropped)));
+        }
+        true
+    }
+
+    pub(crate) fn remove(&mut self, accepted: u64) {
+        self.waiting.retain(|ticket| ticket.accepted != accepted);
+    }
+
+    /// Stages what was accepted and not yet put down, in order.
+    pub(crate) fn stage(&mut self, journal: &Journal, now: Timestamp) {
+        for ticket in self.waiting.iter_mut().filter(|ticket| ticket.seq.is_none()) {
+            ticket.stage(journal, now);
+        }
+    }
+
+    pub(crate) fn is_noted(&self, accepted: u64) -> bool {
+        self.waiting.iter().any(|ticket| ticket.accepted == accepted && ticket.noted)
+    }
+
+    pub(crate) fn note(&mut self, accepted: u64) {
+        if let Some(ticket) = self.waiting.iter_mut().find(|ticket| ticket.accepted == accepted) {
+            ticket.noted = true;
+        }
+    }
+
+    /// Another journal took the place of one whose staged events are lost.
+    pub(crate) fn forget_staged(&mut self) {
+        for ticket in self.waiting.iter_mut().filter(|ticket| !ticket.noted) {
+            ticket.seq = None;
+        }
+    }
+
+    /// CM11: adds plain prompts to the conversation of the active run, oldest first.
+    pub(crate) fn fold(&mut self, journal: &Journal, origin: &Arc<Origin>, now: Timestamp) {
+        let joins = |ticket: &Ticket| ticket.joins.is_some() && ticket.waits();
+        if !self.waiting.iter().any(joins) {
+            return;
+        }
+        self.stage(journal, now);
+        let (joining, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(joins);
+        self.waiting = waiting;
+        let joining: VecDeque<Ticket> = joining;
+        for ticket in joining {
+            let added = MessageAdded { message: ticket.task.prompt, queued: ticket.seq };
+            journal.stage(origin, now, Event::MessageAdded(Arc::new(added)));
+        }
+    }
+
+    pub(crate) fn sink_of(&self, run: RunId) -> Option<Arc<Sink>> {
+        let active = self.active.as_ref().map(|running| &running.sink).filter(|sink| sink.run() == run);
+        let waiting = || {
+            let ticket = self.waiting.iter().find(|ticket| ticket.run == run)?;
+            Some(ticket.joins.as_ref().unwrap_or(&ticket.sink))
+        };
+        active.or_else(waiting).cloned()
+    }
+}

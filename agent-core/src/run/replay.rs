@@ -1,0 +1,472 @@
+//! A recorded run once more, without the world: the agent's code runs, and its record answers every effect.
+//!
+//! Nothing is called and nothing is stored. The code sees what it saw then; where it does something else than what is
+//! recorded, the replay ends and names the event.
+
+mod script;
+
+use std::{
+    collections::HashSet,
+    fmt,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Delegate, Desk, Effect, Effects, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext,
+    Sink, Status, Task, TodoList, ToolCalls, budget,
+    context::Given,
+    execute::{panicked, stuck},
+};
+use crate::{
+    Error, ErrorKind, Result, RunId, SessionId,
+    agent::Agent,
+    event::{EffectKey, Envelope, Event, Origin, ToolFinished},
+    layers::BudgetState,
+    message::{History, ToolCall},
+    permission::Scope,
+    session::{SessionRecord, SessionState},
+};
+pub(crate) use script::{RecordedTime, Script};
+use script::{Stop, is_from_outside, is_same, other_agent};
+
+type Answer = Result<Observation, Stop>;
+
+/// Answers effects from a record.
+struct ReplayEffects {
+    /// Where outcomes of child sessions are looked up.
+    live: Arc<Env>,
+    journal: Arc<Journal>,
+    /// What this life found recorded.
+    recorded: Vec<Event>,
+    /// Children that this life started and did not see end.
+    children: Mutex<HashSet<SessionId>>,
+}
+
+impl ReplayEffects {
+    fn follow<T>(&self, follow: impl FnOnce(&mut Script, &mut SessionState) -> T) -> Result<T> {
+        self.journal.follow(follow)
+    }
+
+    fn children(&self) -> MutexGuard<'_, HashSet<SessionId>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is recorded about an effect of a hand-written agent.
+    fn keyed(&self, key: EffectKey, effect: &Effect) -> Answer {
+        let asked = name(effect);
+        let found = self.follow(|script, state| -> Result<Option<Event>, Stop> {
+            let places = script.keyed(key.ordinal);
+            let digest = |place: usize| script.event(place).and_then(Event::effect_key).map(|key| key.digest);
+            if let Some(other) = places.iter().find(|place| digest(**place) != Some(key.digest)) {
+                return Err(Stop::Diverged(script.differs(*other, asked)));
+            }
+            let answers =
+                |place: &&usize| script.event(**place).is_some_and(|event| is_answer(effect, event));
+            let answer = places.iter().find(answers).copied();
+            let until = answer.or(places.last().copied());
+            while let Some(until) = until.filter(|until| !script.is_replayed(*until)) {
+                match script.peek() {
+                    Some((place, event)) if places.contains(&place) || is_question(event) => {
+                        script.through(state, place.min(until));
+                    }
+                    Some((place, _)) => return Err(Stop::Diverged(script.differs(place, asked))),
+                    None => script.through(state, until),
+                }
+            }
+            match answer {
+                Some(place) => Ok(script.event(place).cloned()),
+                None => Ok(None),
+            }
+        });
+        let found = found.map_err(Stop::Told)??;
+        match found {
+            Some(event) => self.observe(effect, event),
+            None => self.unrecorded(effect, asked),
+        }
+    }
+
+    /// The observation that an event holds.
+    fn observe(&self, effect: &Effect, event: Event) -> Answer {
+        let known = match event {
+            Event::ModelFinished(reply) => return self.reply(reply),
+            Event::ToolFinished(call) => return self.results(vec![call]),
+            Event::ChildStarted(started) => {
+                self.children().insert(started.child.clone());
+                Observation::Spawned(started.child.clone())
+            }
+            Event::ChildFinished(end) => {
+                if let Some(child) = &end.child {
+                    self.children().remove(child);
+                }
+                Observation::Child { child: end.child.clone(), outcome: end.outcome.clone() }
+            }
+            Event::Observed(observed) => return read(effect, observed.value.clone()).map_err(Stop::Told),
+            other => {
+                let text = format!("a {} answers no effect", other.kind());
+                return Err(Stop::Told(Error::new(ErrorKind::Internal, text)));
+            }
+        };
+        Ok(known)
+    }
+
+    /// An effect that failed before anything was recorded, or was cut off.
+    fn unrecorded(&self, effect: &Effect, asked: &str) -> Answer {
+        if let Effect::WaitAny { children, .. } = effect
+            && let Some(unknown) = children.iter().find(|child| !self.children().contains(*child))
+        {
+            let text = "this child was waited for already, or is no child of this run";
+            return Err(Stop::Told(
+                Error::new(ErrorKind::InvalidInput, text).with("child", unknown.as_str()),
+            ));
+        }
+        Err(self.follow(|script, state| script.beyond(state, asked)).unwrap_or_else(Stop::Told))
+    }
+
+    fn reply(&self, reply: Arc<crate::event::ModelFinished>) -> Answer {
+        match &reply.error {
+            Some(error) => Err(self.follow(|script, _| script.tell(error)).unwrap_or_else(Stop::Told)),
+            None => Ok(Observation::Model(reply)),
+        }
+    }
+
+    fn results(&self, mut results: Vec<Arc<ToolFinished>>) -> Answer {
+        // The first to fail is what the agent was told.
+        if let Some(error) = results.iter().find_map(|call| call.fatal.as_ref()) {
+            return Err(self.follow(|script, _| script.tell(error)).unwrap_or_else(Stop::Told));
+        }
+        results.sort_by_key(|call| call.index);
+        Ok(Observation::Tools(results))
+    }
+
+    /// A step's model call.
+    fn model(&self, call: &ModelCall) -> Answer {
+        let reply = self.follow(|script, state| {
+            let ours = |event: &Event| match event {
+                Event::ModelStarted(started) => {
+                    started.key.is_none()
+                        && started.step == call.step
+                        && started.provider == *call.model.provider_name()
+                        && started.model == *call.model.name()
+                }
+                _ => false,
+            };
+            let asked = format!("step {} on `{}`", call.step, call.model.name());
+            match script.peek() {
+                Some((place, event)) if ours(event) => script.through(state, place),
+                _ => return Err(script.beyond(state, &asked)),
+            }
+            loop {
+                match script.peek() {
+                    Some((place, Event::ModelFinished(reply))) if reply.key.is_none() => {
+                        let reply = Arc::clone(reply);
+                        script.through(state, place);
+                        return Ok(reply);
+                    }
+                    Some((place, Event::ModelRestarted(_))) => script.through(state, place),
+                    _ => return Err(script.beyond(state, &asked)),
+                }
+            }
+        });
+        self.reply(reply.map_err(Stop::Told)??)
+    }
+
+    /// A step's tool calls.
+    fn tools(&self, calls: &ToolCalls) -> Answer {
+        let asked: Vec<&ToolCall> = calls.message.tool_calls().collect();
+        let mut open: HashSet<usize> = calls.calls.iter().map(|call| call.index).collect();
+        let mut results: Vec<Arc<ToolFinished>> = Vec::new();
+        let cut = self.follow(|script, state| {
+            while !open.is_empty() && script.ending(state).is_none() {
+                let Some((place, event)) = script.peek() else { break };
+                let known = match event {
+                    Event::ToolStarted(call) if call.key.is_none() && open.contains(&call.index) => {
+                        let of = asked.get(call.index);
+                        of.is_some_and(|of| of.id == call.call && of.name == call.tool)
+                            && calls.offered.get(&call.tool).is_some()
+                    }
+                    Event::ToolFinished(call) if call.key.is_none() && open.remove(&call.index) => {
+                        let (of, result) = (asked.get(call.index), &call.result);
+                        results.push(Arc::clone(call));
+                        of.is_some_and(|of| of.id == result.call && of.name == result.name)
+                    }
+                    Event::RunPaused(_) => break,
+                    other => is_question(other),
+                };
+                if !known {
+                    let names: Vec<_> = asked.iter().map(|call| &*call.name).collect();
+                    return Some(Stop::Diverged(script.differs(place, &format!("its calls of {names:?}"))));
+                }
+                script.through(state, place);
+            }
+            // A run that was asked to pause does so even if no call is left.
+            let pauses = matches!(script.peek(), Some((_, Event::RunPaused(_))));
+            let failed = results.iter().any(|call| call.fatal.is_some());
+            let waits = !open.is_empty() && !failed;
+            (pauses || waits).then(|| script.beyond(state, "its calls"))
+        });
+        match cut.map_err(Stop::Told)? {
+            Some(stop) => Err(stop),
+            None => self.results(results),
+        }
+    }
+
+    /// A child whose id follows from what asks for it, as its own session's record tells.
+    async fn delegate(&self, delegate: &Delegate) -> Answer {
+        let outcome = match Journal::find(&self.live, &delegate.child).await.map_err(Stop::Told)? {
+            Some(child) => child.last_outcome().await.map_err(Stop::Told)?,
+            None => None,
+        };
+        self.follow(|script, state| {
+            if script.peek().is_none() || script.is_cancelled(state) {
+                return Err(script.beyond(state, "a child"));
+            }
+            let outcome = match (script.peek(), outcome) {
+                (Some((_, Event::RunPaused(_))), _) => return Err(script.beyond(state, "a child")),
+                // Of one that failed nothing else was handed on.
+                (_, Some(Outcome { status: status @ Status::Failed(_), .. })) => Outcome::new(status),
+                (_, Some(outcome)) => outcome,
+                // It failed before anything of it was stored.
+                (Some((_, Event::CompactionFailed(failed))), None) => {
+                    Outcome::new(Status::Failed(failed.error.clone()))
+                }
+                (_, None) => return Err(script.beyond(state, "a child")),
+            };
+            Ok(Observation::Child { child: Some(delegate.child.clone()), outcome: Some(outcome) })
+        })
+        .unwrap_or_else(|error| Err(Stop::Told(error)))
+    }
+
+    async fn answer(&self, key: Option<EffectKey>, effect: &Effect) -> Answer {
+        match (key, effect) {
+            (_, Effect::Delegate(delegate)) => Box::pin(self.delegate(delegate)).await,
+            (Some(key), effect) => self.keyed(key, effect),
+            (None, Effect::Model(call)) => self.model(call),
+            (None, Effect::Tools(calls)) => self.tools(calls),
+            (None, _) => Err(Stop::Told(Error::new(ErrorKind::Unsupported, "this needs a keyed effect"))),
+        }
+    }
+}
+
+#[async_trait]
+impl Effects for ReplayEffects {
+    async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
+        let answer = self.answer(key, &effect).await;
+        // As then: nothing but the end came after this.
+        if self.follow(|script, state| script.is_cancelled(state))? {
+            cx.cancellation().cancel();
+        }
+        match answer {
+            Ok(observation) => Ok(observation),
+            Err(Stop::Told(error)) => Err(error),
+            Err(Stop::Cut) => {
+                self.follow(|script, _| script.over().cancel())?;
+                std::future::pending().await
+            }
+            Err(Stop::Diverged(flaw)) => {
+                self.follow(|script, _| script.diverge(flaw))?;
+                std::future::pending().await
+            }
+        }
+    }
+
+    fn history(&self) -> History {
+        self.journal.read(|state| state.history().clone())
+    }
+
+    fn recorded(&self) -> Vec<Event> {
+        self.recorded.clone()
+    }
+}
+
+impl fmt::Debug for ReplayEffects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplayEffects").field("session", self.journal.session()).finish_non_exhaustive()
+    }
+}
+
+/// Whether the event holds what the effect observed.
+fn is_answer(effect: &Effect, event: &Event) -> bool {
+    match effect {
+        Effect::Model(_) => matches!(event, Event::ModelFinished(_)),
+        Effect::Tools(_) => matches!(event, Event::ToolFinished(_)),
+        Effect::Spawn(_) => matches!(event, Event::ChildStarted(_)),
+        Effect::WaitAny { .. } => matches!(event, Event::ChildFinished(_)),
+        Effect::Delegate(_) => false,
+        Effect::Signal { .. } | Effect::Sleep(_) | Effect::Now | Effect::NewId => {
+            matches!(event, Event::Observed(_))
+        }
+    }
+}
+
+/// What is asked on the way to a tool's result.
+fn is_question(event: &Event) -> bool {
+    matches!(event, Event::ApprovalRequested(_))
+}
+
+fn read(effect: &Effect, value: Value) -> Result<Observation> {
+    let broken =
+        |error| Error::new(ErrorKind::Corrupt, "a recorded observation cannot be read").caused_by(error);
+    Ok(match effect {
+        Effect::Now => Observation::Now(serde_json::from_value(value).map_err(broken)?),
+        Effect::NewId => Observation::Id(serde_json::from_value(value).map_err(broken)?),
+        Effect::Sleep(_) => Observation::Slept,
+        _ => Observation::Signal(value),
+    })
+}
+
+fn name(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Model(_) => "a model call",
+        Effect::Tools(_) => "tool calls",
+        Effect::Spawn(_) => "a new child",
+        Effect::Delegate(_) => "a child",
+        Effect::WaitAny { .. } => "a wait for children",
+        Effect::Signal { .. } => "a wait for a signal",
+        Effect::Sleep(_) => "a sleep",
+        Effect::Now => "a look at the clock",
+        Effect::NewId => "a new id",
+    }
+}
+
+/// The desk of a session that is replayed: prompts join its run where they did.
+#[derive(Debug)]
+struct ReplayDesk;
+
+impl Desk for ReplayDesk {
+    fn sink_of(&self, _: RunId) -> Option<Arc<Sink>> {
+        None
+    }
+
+    fn fold(&self, journal: &Journal, _: &Arc<Origin>) {
+        // A journal without a record has nothing to fold in.
+        drop(journal.follow(|script, state| script.fold(state)));
+    }
+
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
+    fn ended(self: Arc<Self>, _: bool) {}
+}
+
+/// What a replay starts from.
+pub(crate) struct Recording {
+    pub(crate) record: SessionRecord,
+    /// What the session was before the run.
+    pub(crate) before: SessionState,
+    /// The events from the run's first on.
+    pub(crate) events: Vec<Envelope>,
+    /// The runtime that has the session, where children are looked up.
+    pub(crate) live: Arc<Env>,
+    /// One that has nothing, on the recorded time.
+    pub(crate) offline: Arc<Env>,
+    pub(crate) time: RecordedTime,
+}
+
+/// Runs `agent` once more on what is recorded.
+///
+/// # Errors
+/// [`ErrorKind::Diverged`], [`ErrorKind::Unfinished`], the store's.
+pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Result<Outcome> {
+    let Recording { record, before, events, live, offline, time } = recording;
+    let journal = Arc::new(Journal::replaying(&offline, record, before, Script::new(events, time)));
+    let first = journal.follow(|script, _| script.started().cloned())?;
+    let Some(Envelope { origin, seq, event: Event::RunStarted(started), .. }) = first else {
+        return Err(Error::new(ErrorKind::Internal, "a recorded run does not begin with its start"));
+    };
+    if *started.agent != *agent.name() {
+        return Err(other_agent(agent.name(), &started.agent, &origin, seq));
+    }
+    let mut task = Task::new("");
+    task.prompt = Arc::clone(&started.prompt);
+    (task.budget, task.deadline) = (started.budget, started.deadline);
+    while let Some(recorded) = journal.follow(Script::begin)? {
+        let effects = ReplayEffects {
+            live: Arc::clone(&live),
+            journal: Arc::clone(&journal),
+            recorded,
+            children: Mutex::default(),
+        };
+        let given = Given {
+            scope: Scope::all(),
+            cancel: CancellationToken::new(),
+            emitter: Emitter::new(None, &offline).at(Arc::new(ReplayDesk) as _, origin.run),
+            todos: TodoList::new(&journal, &origin),
+            budget: budget::open(task.budget, BudgetState::default(), None, &origin.agent),
+        };
+        let (env, origin) = (Arc::clone(&offline), Arc::clone(&origin));
+        let cx = RunContext::new(env, origin, given, Arc::new(effects) as _, Arc::clone(&journal));
+        let ended = Box::pin(live_again(&*agent, task.clone(), &cx, &journal)).await?;
+        if let Some(outcome) = journal.follow(|script, state| judge(script, state, ended))?? {
+            return Ok(outcome);
+        }
+    }
+    Err(journal.follow(|script, _| script.unfinished())?)
+}
+
+/// One life of the run; `None` when its process died before the agent came to an end.
+async fn live_again(
+    agent: &dyn Agent,
+    task: Task,
+    cx: &RunContext,
+    journal: &Journal,
+) -> Result<Option<Result<Outcome>>> {
+    let over = journal.follow(|script, _| script.over())?;
+    let run = AssertUnwindSafe(agent.run(task, cx)).catch_unwind();
+    tokio::select! {
+        biased;
+        () = over.cancelled() => Ok(None),
+        ended = run => Ok(Some(ended.unwrap_or_else(|panic| Err(panicked(&*panic, cx.agent()))))),
+        () = stuck(cx) => Ok(Some(Err(Error::cancelled()))),
+    }
+}
+
+/// What came of a life, held against its record: the run's outcome if this was its end.
+fn judge(
+    script: &mut Script,
+    state: &mut SessionState,
+    ended: Option<Result<Outcome>>,
+) -> Result<Option<Outcome>> {
+    if let Some(flaw) = script.take_flaw() {
+        return Err(flaw);
+    }
+    if let Some(ended) = ended {
+        let made = match ended {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome { status: Status::of(&error), ..state.spent() },
+        };
+        if let Some((place, recorded)) = script.ending(state) {
+            let outside = is_from_outside(&recorded.status) && !made.is_completed();
+            if outside || is_outcome(recorded, &made) {
+                return Ok(Some(recorded.clone()));
+            }
+            return Err(script.ended_otherwise(place, &made.status));
+        }
+        let pauses = match script.peek() {
+            Some((_, Event::RunPaused(paused))) => made.status == Status::Paused(paused.pause.clone()),
+            _ => false,
+        };
+        if pauses && script.is_last() {
+            return Ok(Some(made));
+        }
+        if let Some((place, _)) = script.peek().filter(|_| !pauses) {
+            return Err(script.ended_otherwise(place, &made.status));
+        }
+    }
+    script.finish_life(state);
+    Ok(None)
+}
+
+fn is_outcome(recorded: &Outcome, made: &Outcome) -> bool {
+    let status = match (&recorded.status, &made.status) {
+        (Status::Failed(recorded), Status::Failed(made)) => is_same(recorded, made),
+        (recorded, made) => recorded == made,
+    };
+    status && Outcome { status: recorded.status.clone(), ..made.clone() } == *recorded
+}

@@ -1,0 +1,353 @@
+//! The record of one run as a replay follows it: which event is next, what the agent's code makes again, and where the
+//! two part ways. Pure.
+//!
+//! A run that was resumed was lived in several processes: each is replayed by itself, from the agent's top, up to where
+//! its record ends.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Outcome, Status, StopReason};
+use crate::{
+    Clock, Error, ErrorKind, ErrorRecord, Timestamp,
+    event::{Envelope, Event, Origin},
+    layers::Exhausted,
+    session::SessionState,
+};
+
+/// The time of the newest event that was replayed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RecordedTime(Arc<AtomicI64>);
+
+impl Clock for RecordedTime {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Why an effect gets no recorded answer.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The process that recorded it died before the answer was stored: its life is over.
+    Cut,
+    /// The agent is told this.
+    Told(Error),
+    /// The agent does something other than what is recorded.
+    Diverged(Error),
+}
+
+/// The events of one run, and how far a replay has come in them.
+#[derive(Debug)]
+pub(crate) struct Script {
+    events: Vec<Envelope>,
+    /// Place of the first event that is not part of the state yet.
+    next: usize,
+    /// Where the record of this life ends.
+    end: usize,
+    time: RecordedTime,
+    flaw: Option<Error>,
+    /// Cancelled when this life's code need not go on.
+    over: CancellationToken,
+    /// The newest failure that the agent was told.
+    told: Option<ErrorRecord>,
+}
+
+impl Script {
+    /// `events` are those of the run, and what others stored meanwhile.
+    pub(crate) fn new(events: Vec<Envelope>, time: RecordedTime) -> Self {
+        Self { events, next: 0, end: 0, time, flaw: None, over: CancellationToken::new(), told: None }
+    }
+
+    pub(super) fn started(&self) -> Option<&Envelope> {
+        self.events.first()
+    }
+
+    pub(super) fn over(&self) -> CancellationToken {
+        self.over.clone()
+    }
+
+    pub(super) fn event(&self, place: usize) -> Option<&Event> {
+        self.events.get(place).map(|envelope| &envelope.event)
+    }
+
+    /// Begins the next life, if there is one: with what it found recorded.
+    pub(super) fn begin(&mut self, state: &mut SessionState) -> Option<Vec<Event>> {
+        let begun = self.next;
+        if begun >= self.events.len() {
+            return None;
+        }
+        let resumed = |envelope: &Envelope| matches!(envelope.event, Event::RunResumed(_));
+        let later = self.events.iter().skip(begun + 1).position(resumed);
+        self.end = later.map_or(self.events.len(), |later| begun + 1 + later);
+        self.over = CancellationToken::new();
+        self.told = None;
+        self.through(state, begun);
+        if begun == 0 {
+            return Some(Vec::new());
+        }
+        let from = state.run_window();
+        let known = self.events.iter().take(begun).filter(|envelope| envelope.seq >= from);
+        Some(known.map(|envelope| envelope.event.clone()).collect())
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.end == self.events.len()
+    }
+
+    /// What is left of this life joins the state.
+    pub(super) fn finish_life(&mut self, state: &mut SessionState) {
+        if let Some(last) = self.end.checked_sub(1) {
+            self.through(state, last);
+        }
+    }
+
+    /// Takes the events up to `place` into the state.
+    pub(super) fn through(&mut self, state: &mut SessionState, place: usize) {
+        while self.next <= place {
+            let Some(envelope) = self.events.get(self.next) else { return };
+            state.apply(envelope);
+            self.time.0.store(envelope.at.as_micros(), Ordering::Relaxed);
+            self.next += 1;
+        }
+    }
+
+    /// The next event that is the run's own doing.
+    pub(super) fn peek(&self) -> Option<(usize, &Event)> {
+        self.from(self.next)
+    }
+
+    pub(super) fn from(&self, place: usize) -> Option<(usize, &Event)> {
+        let left = self.events.iter().enumerate().take(self.end).skip(place);
+        left.map(|(place, envelope)| (place, &envelope.event)).find(|(_, event)| !is_of_others(event))
+    }
+
+    /// Takes what others stored up to here into the state.
+    pub(crate) fn catch_up(&mut self, state: &mut SessionState) {
+        let until = self.peek().map_or(self.end, |(place, _)| place);
+        if let Some(last) = until.checked_sub(1) {
+            self.through(state, last);
+        }
+    }
+
+    /// Places of the events of one effect of a hand-written agent, in this life and before it.
+    pub(super) fn keyed(&self, ordinal: u64) -> Vec<usize> {
+        let of_it =
+            |envelope: &Envelope| envelope.event.effect_key().is_some_and(|key| key.ordinal == ordinal);
+        let known = self.events.iter().enumerate().take(self.end);
+        known.filter(|(_, envelope)| of_it(envelope)).map(|(place, _)| place).collect()
+    }
+
+    pub(super) fn is_replayed(&self, place: usize) -> bool {
+        place < self.next
+    }
+
+    /// The agent's own code stages an event: it must be the next one of the record.
+    pub(crate) fn made(&mut self, state: &mut SessionState, made: &Event) -> u64 {
+        let staged = state.head().seq.saturating_add(1);
+        let mut place = self.next;
+        loop {
+            let Some(recorded) = self.event(place).filter(|_| place < self.end) else {
+                // The process died before this was stored.
+                self.over.cancel();
+                return staged;
+            };
+            if is_alike(recorded, made) {
+                self.through(state, place);
+                return state.head().seq;
+            }
+            if !is_of_others(recorded) {
+                let flaw = self.differs(place, made.kind());
+                self.diverge(flaw);
+                return staged;
+            }
+            place += 1;
+        }
+    }
+
+    /// Prompts that joined the run at this place.
+    pub(crate) fn fold(&mut self, state: &mut SessionState) {
+        while let Some((place, Event::MessageAdded(_))) = self.peek() {
+            self.through(state, place);
+        }
+    }
+
+    pub(super) fn diverge(&mut self, flaw: Error) {
+        self.flaw.get_or_insert(flaw);
+        self.over.cancel();
+    }
+
+    pub(super) fn take_flaw(&mut self) -> Option<Error> {
+        self.flaw.take()
+    }
+
+    /// The agent is told of a failure that is recorded.
+    pub(super) fn tell(&mut self, error: &ErrorRecord) -> Stop {
+        self.told = Some(error.clone());
+        Stop::Told(error.to_error())
+    }
+
+    /// What an effect gets that is not the next one of the record: the run's end if that is what comes next.
+    pub(super) fn beyond(&self, state: &SessionState, asked: &str) -> Stop {
+        if let Some((place, outcome)) = self.ending(state) {
+            return self
+                .cut_short(outcome)
+                .map_or_else(|| Stop::Diverged(self.differs(place, asked)), Stop::Told);
+        }
+        match self.peek() {
+            None => Stop::Cut,
+            Some((_, Event::RunPaused(paused))) => Stop::Told(Error::paused(paused.pause.clone())),
+            Some((place, _)) => Stop::Diverged(self.differs(place, asked)),
+        }
+    }
+
+    /// What an agent was told whose run was ended from outside.
+    fn cut_short(&self, outcome: &Outcome) -> Option<Error> {
+        match &outcome.status {
+            Status::Cancelled | Status::Stopped(StopReason::Deadline) => Some(Error::cancelled()),
+            Status::Stopped(StopReason::Budget { bound, remaining }) => {
+                let exhausted = Exhausted::new(&**bound, **remaining);
+                Some(Error::new(ErrorKind::BudgetExceeded, exhausted.to_string()).with_exhausted(exhausted))
+            }
+            // An agent that knows of the failure ends, and asks for nothing more.
+            Status::Failed(error) if !self.told.as_ref().is_some_and(|told| is_same(told, error)) => {
+                Some(error.to_error())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether nothing is left but the end of a run that was cancelled, or late.
+    pub(super) fn is_cancelled(&self, state: &SessionState) -> bool {
+        self.ending(state).is_some_and(|(_, outcome)| is_from_outside(&outcome.status))
+    }
+
+    /// The run's end, when all that is left are the results that an end gives to open calls.
+    pub(super) fn ending(&self, state: &SessionState) -> Option<(usize, &Outcome)> {
+        let mut place = self.next;
+        let mut given = Vec::new();
+        let (place, end) = loop {
+            match self.from(place)? {
+                (at, Event::RunFinished(end)) => break (at, end),
+                (at, Event::ToolFinished(call)) if call.key.is_none() => {
+                    given.push((call.index, &*call.result));
+                    place = at + 1;
+                }
+                _ => return None,
+            }
+        };
+        let due = super::super::execute::open_results(state, &end.outcome.status);
+        let same = given.len() == due.len()
+            && given.iter().zip(&due).all(|((index, given), (at, due))| index == at && **given == *due);
+        same.then_some((place, &end.outcome))
+    }
+
+    /// The agent, or its code, does `asked` where the event at `place` is recorded.
+    pub(super) fn differs(&self, place: usize, asked: &str) -> Error {
+        let Some(envelope) = self.events.get(place) else {
+            return Error::new(ErrorKind::Internal, "an event of the record is not there");
+        };
+        let text = match &envelope.event {
+            Event::RunFinished(end) => format!(
+                "the agent goes on with {asked} where its record ends: {}; replay it with the code and the settings that ran it",
+                end.outcome.status
+            ),
+            _ => format!(
+                "the agent goes on with {asked} where a {} is recorded; replay it with the code and the settings that ran it",
+                envelope.event.kind()
+            ),
+        };
+        diverged(text, envelope)
+    }
+
+    /// The agent came to its end with `status` where the record goes on, or ends otherwise.
+    pub(super) fn ended_otherwise(&self, place: usize, status: &Status) -> Error {
+        match self.events.get(place) {
+            Some(envelope) => {
+                let recorded = match &envelope.event {
+                    Event::RunFinished(end) => format!("the end `{}`", end.outcome.status),
+                    other => format!("a {}", other.kind()),
+                };
+                let text = format!("the agent ended (`{status}`) where {recorded} is recorded");
+                diverged(text, envelope)
+            }
+            None => Error::new(ErrorKind::Internal, "an event of the record is not there"),
+        }
+    }
+
+    /// The record has no end, and the agent's code agrees with all of it.
+    pub(super) fn unfinished(&self) -> Error {
+        let error = Error::new(
+            ErrorKind::Unfinished,
+            "the run agrees with its record as far as that goes, and has no end there: its process died or still runs; resume it",
+        );
+        match self.events.last() {
+            Some(last) => error
+                .with("event", last.seq.to_string())
+                .with("recorded", last.event.kind())
+                .with("session", last.origin.session.as_str()),
+            None => error,
+        }
+    }
+}
+
+fn diverged(text: String, envelope: &Envelope) -> Error {
+    Error::new(ErrorKind::Diverged, text)
+        .with("event", envelope.seq.to_string())
+        .with("recorded", envelope.event.kind())
+        .with("session", envelope.origin.session.as_str())
+}
+
+/// Another agent than the one that was recorded.
+pub(super) fn other_agent(name: &str, recorded: &str, origin: &Origin, seq: u64) -> Error {
+    let text = format!("the run was the agent `{recorded}`'s; replay it with that one, not with `{name}`");
+    Error::new(ErrorKind::Diverged, text)
+        .with("event", seq.to_string())
+        .with("recorded", "run_started")
+        .with("session", origin.session.as_str())
+}
+
+/// Whether a run with this status was ended from outside, whatever its agent did.
+pub(super) fn is_from_outside(status: &Status) -> bool {
+    match status {
+        Status::Cancelled | Status::Stopped(StopReason::Deadline) => true,
+        Status::Stopped(StopReason::Budget { bound, .. }) => &**bound == "time",
+        _ => false,
+    }
+}
+
+/// Events that others store while a run is under way, and that nothing in it waits for.
+fn is_of_others(event: &Event) -> bool {
+    use Event::{
+        ApprovalDecided, Checkpoint, PromptDropped, PromptQueued, SignalReceived, Titled, TodosChanged,
+        Warning,
+    };
+    matches!(
+        event,
+        PromptQueued(_)
+            | PromptDropped(_)
+            | SignalReceived(_)
+            | ApprovalDecided(_)
+            | Titled(_)
+            | TodosChanged(_)
+            | Checkpoint(_)
+            | Warning(_)
+    )
+}
+
+fn is_alike(recorded: &Event, made: &Event) -> bool {
+    match (recorded, made) {
+        (Event::CompactionFailed(recorded), Event::CompactionFailed(made)) => {
+            is_same(&recorded.error, &made.error)
+        }
+        _ => recorded == made,
+    }
+}
+
+/// Whether two failures are the same one: the context of one that was read back is written otherwise.
+pub(super) fn is_same(one: &ErrorRecord, other: &ErrorRecord) -> bool {
+    one.kind == other.kind && one.message == other.message
+}

@@ -1,0 +1,268 @@
+//! Whether a run goes in circles (CM16). Pure.
+//!
+//! What the newest steps said and got is kept as it is, shared with the history, and compared itself, not by a hash: no
+//! two steps are taken for each other. Most differ at first sight, so an ordinary step costs some tens of nanoseconds.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use super::turn::CallState;
+use crate::{
+    event::ModelFinished,
+    message::{Content, Message, ToolCall},
+};
+
+/// When a run is taken to go in circles. Two guards, each on by default.
+///
+/// The first one refuses a call: made for the third time in a row, it is not run and gets an error result that says so.
+/// Calls are counted in their order, over the bounds of steps; next to each other in one message they count once, since
+/// the model has not seen what the first one gave. A refusal begins the count anew, and the run goes on.
+///
+/// The second one ends the run, with [`StopReason::LoopDetected`](super::StopReason): when more than 5 of its last 10
+/// steps made the same calls and got the same results. It looks once there are 10 steps. Calls that were refused count
+/// with what they were told.
+///
+/// Two calls are the same when they name the same tool and their arguments are the same text, white space between JSON
+/// tokens aside. Another order of keys, another spelling of a number or an escape make another call: models that repeat
+/// themselves repeat the letter, and to compare values would mean to parse each of them.
+///
+/// On resume the windows are rebuilt from the run's events. They begin anew at a checkpoint of the session, so a
+/// resumed run may be found out some steps later than one that was never interrupted.
+///
+/// ```
+/// use entourage_core::run::{Limits, LoopDetection};
+///
+/// let mut limits = Limits::default();
+/// limits.loops = LoopDetection::off().with_repeats(5);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoopDetection {
+    /// A call is refused when it is made for this many times in a row, at least 2. `None`: never. Default 3.
+    pub repeats: Option<u32>,
+    /// How many of the newest steps are looked at. Default 10.
+    pub window: u32,
+    /// The run ends when more than this many of them are alike. `None`: never. Default 5.
+    pub alike: Option<u32>,
+}
+
+impl LoopDetection {
+    /// Nothing is taken for a loop.
+    #[must_use]
+    pub fn off() -> Self {
+        Self { repeats: None, alike: None, ..Self::default() }
+    }
+
+    /// Refuses a call that is made for this many times in a row, at least 2.
+    #[must_use]
+    pub fn with_repeats(mut self, times: u32) -> Self {
+        self.repeats = Some(times);
+        self
+    }
+
+    /// Ends a run when more than `alike` of its newest `window` steps are alike.
+    #[must_use]
+    pub fn with_steps(mut self, window: u32, alike: u32) -> Self {
+        (self.window, self.alike) = (window, Some(alike));
+        self
+    }
+
+    /// Ends no run.
+    #[must_use]
+    pub fn without_steps(mut self) -> Self {
+        self.alike = None;
+        self
+    }
+
+    /// What a refused call gets for a result.
+    pub(super) fn refusal(&self) -> String {
+        format!(
+            "not run: you made this very call {} times in a row; work with the result that you have, change the \
+             arguments, or do something else",
+            self.repeats.unwrap_or_default().max(2)
+        )
+    }
+}
+
+impl Default for LoopDetection {
+    fn default() -> Self {
+        Self { repeats: Some(3), window: 10, alike: Some(5) }
+    }
+}
+
+/// What is known about the newest calls and steps of a run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Loops {
+    pub(super) settings: LoopDetection,
+    /// The newest call: its message and its place there.
+    last: Option<(Arc<Message>, usize)>,
+    /// How many times in a row it was made.
+    times: u32,
+    steps: VecDeque<Step>,
+}
+
+/// A step that made calls.
+#[derive(Debug, Clone)]
+struct Step {
+    number: u32,
+    reply: Arc<ModelFinished>,
+    calls: Vec<CallState>,
+    /// Of steps that are alike it is the same.
+    mark: u64,
+    /// The first step that was like this one.
+    like: u32,
+}
+
+impl Loops {
+    pub(super) fn new(settings: LoopDetection) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    pub(super) fn forget(&mut self) {
+        *self = Self::new(self.settings);
+    }
+
+    /// Takes note of a message's calls and hands each to `tell`, with whether it is a repetition to be refused.
+    pub(super) fn note_calls<T>(
+        &mut self,
+        message: &Arc<Message>,
+        mut tell: impl FnMut(bool) -> T,
+    ) -> Vec<T> {
+        let Some(most) = self.settings.repeats.map(|times| times.max(2)) else {
+            return message.tool_calls().map(|_| tell(false)).collect();
+        };
+        let before = self.last.take();
+        let mut last = before.as_ref().and_then(|(message, place)| message.tool_calls().nth(*place));
+        let mut newest = None;
+        let calls = message.tool_calls().enumerate().map(|(place, call)| {
+            if !last.is_some_and(|last| is_same(last, call)) {
+                self.times = 1;
+            } else if newest.is_none() {
+                // Within a message the model has not seen what the first one gave: it counts once.
+                self.times += 1;
+            }
+            (last, newest) = (Some(call), Some(place));
+            tell(self.times >= most)
+        });
+        let told = calls.collect();
+        self.last = newest.filter(|_| self.times < most).map(|place| (Arc::clone(message), place));
+        told
+    }
+
+    /// Takes note of a step whose calls have their results; whether the run is to end for it.
+    pub(super) fn note_step(
+        &mut self,
+        number: u32,
+        reply: &Arc<ModelFinished>,
+        calls: Vec<CallState>,
+    ) -> bool {
+        let Some(alike) = self.settings.alike else { return false };
+        let window = self.settings.window;
+        while self.steps.front().is_some_and(|step| step.number.saturating_add(window) <= number) {
+            self.steps.pop_front();
+        }
+        let mark = mark(&calls);
+        let mut step = Step { number, reply: Arc::clone(reply), calls, mark, like: number };
+        // The newest first: in a loop it is the like one, and then nothing more is compared.
+        if let Some(found) = self.steps.iter().rev().find(|other| other.is_like(&step)) {
+            step.like = found.like;
+        }
+        let like = step.like;
+        self.steps.push_back(step);
+        let found = self.steps.iter().filter(|step| step.like == like).count();
+        number >= window && u32::try_from(found).is_ok_and(|found| found > alike)
+    }
+}
+
+impl Step {
+    fn is_like(&self, other: &Self) -> bool {
+        let same_result = |(a, b): (&CallState, &CallState)| match (a.result(), b.result()) {
+            (Some(a), Some(b)) => a.is_error == b.is_error && a.content == b.content,
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        let mut asked = self.reply.message.tool_calls().zip(other.reply.message.tool_calls());
+        self.mark == other.mark
+            && self.calls.len() == other.calls.len()
+            && asked.all(|(a, b)| is_same(a, b))
+            && self.calls.iter().zip(&other.calls).all(same_result)
+    }
+}
+
+/// Tells most steps apart by the lengths and the ends of their results, so that few are compared.
+fn mark(calls: &[CallState]) -> u64 {
+    let pieces = calls.iter().filter_map(CallState::result).flat_map(|result| &result.content);
+    let add = |mark: u64, more: u64| mark.wrapping_mul(31).wrapping_add(more);
+    pieces.fold(0, |mark, piece| {
+        let text = if let Content::Text(text) = piece { text.as_str() } else { "" };
+        text.bytes().rev().take(8).fold(add(mark, text.len() as u64), |mark, byte| add(mark, byte.into()))
+    })
+}
+
+fn is_same(a: &ToolCall, b: &ToolCall) -> bool {
+    a.name == b.name && a.malformed == b.malformed && is_same_json(a.arguments.as_str(), b.arguments.as_str())
+}
+
+/// Whether two JSON texts differ in nothing but the white space between their tokens.
+fn is_same_json(a: &str, b: &str) -> bool {
+    if a == b {
+        return true;
+    }
+    // Where both have a byte that is no white space, no layout makes them the same: most texts differ so.
+    match a.bytes().zip(b.bytes()).find(|(a, b)| a != b) {
+        Some((a, b)) if !is_space(a) && !is_space(b) => false,
+        _ => tokens(a).eq(tokens(b)),
+    }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
+}
+
+/// The bytes of a JSON text without the white space between its tokens.
+fn tokens(text: &str) -> impl Iterator<Item = u8> {
+    let (mut quoted, mut escaped) = (false, false);
+    text.bytes().filter(move |byte| {
+        let kept = quoted || !is_space(*byte);
+        if escaped {
+            escaped = false;
+        } else if quoted && *byte == b'\\' {
+            escaped = true;
+        } else if *byte == b'"' {
+            quoted = !quoted;
+        }
+        kept
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn cm16_white_space_between_tokens_makes_no_other_call() {
+        for (a, b, same) in [
+            (r#"{"a":1}"#, "{ \"a\" :\n\t1 }", true),
+            (r#"{"a":"x y"}"#, r#"{"a":"xy"}"#, false),
+            (r#"{"a":"\" b"}"#, r#"{"a": "\" b"}"#, true),
+            (r#"{"a":"\" b"}"#, r#"{"a":"\"b"}"#, false),
+            (r#"{"a":"\\"} "#, r#"{"a":"\\"}"#, true),
+            (r#"{"a":1,"b":2}"#, r#"{"b":2,"a":1}"#, false),
+            (r#"{"a":1}"#, r#"{"a":1.0}"#, false),
+            (r#"{"a":1}"#, r#"{"a":12}"#, false),
+        ] {
+            assert_eq!(is_same_json(a, b), same, "{a} {b}");
+        }
+    }
+
+    proptest! {
+        /// However a value is laid out, it is the same; and what is the same has the same value.
+        #[test]
+        fn cm16_the_same_text_has_the_same_value(a in "[a-c \"\\\\{}:,]{0,6}", b in "[a-c \"\\\\{}:,]{0,6}") {
+            let [a, b] = [a, b].map(|text| serde_json::json!({ "k": text, "l": [text, 1] }));
+            let pretty = serde_json::to_string_pretty(&a).unwrap();
+            prop_assert!(is_same_json(&a.to_string(), &pretty));
+            prop_assert_eq!(is_same_json(&b.to_string(), &pretty), a == b);
+        }
+    }
+}

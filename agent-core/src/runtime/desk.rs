@@ -1,0 +1,352 @@
+//! A session's one desk: who runs in it, who waits there, and the journal that all of them write in.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex as AsyncMutex, Notify},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Agents, Inner};
+use crate::{
+    Error, ErrorKind, Result, RunId, SessionId,
+    agent::Agent,
+    event::Origin,
+    permission::Scope,
+    run::{
+        Active, Admission, CLEAN_UP, Desk, Emitter, Env, Journal, Line, Outcome, RunHandle, Running, Sink,
+        Status, Task, Ticket, Within, execute,
+    },
+    session::SessionRecord,
+};
+
+pub(super) struct Shared {
+    pub(super) env: Arc<Env>,
+    pub(super) runtime: Weak<Inner>,
+    pub(super) id: SessionId,
+    state: Mutex<State>,
+    opening: AsyncMutex<()>,
+    /// Told whenever a run ends and whenever a prompt no longer waits.
+    pub(super) changed: Notify,
+}
+
+pub(super) struct State {
+    journal: Option<Arc<Journal>>,
+    /// Known to be new, so that the store need not be asked.
+    new: bool,
+    pub(super) line: Line,
+}
+
+/// A run that is about to begin, or to wait.
+pub(super) struct Entry {
+    pub(super) run: RunId,
+    pub(super) agent: Arc<dyn Agent>,
+    pub(super) cancel: CancellationToken,
+    pub(super) sink: Arc<Sink>,
+}
+
+impl Entry {
+    pub(super) fn new(run: RunId, agent: Arc<dyn Agent>) -> Self {
+        Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(Sink::new(run)) }
+    }
+
+    /// Of a run that nobody gets a handle of.
+    pub(super) fn unread(run: RunId, agent: Arc<dyn Agent>) -> Self {
+        Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(Sink::unread(run)) }
+    }
+
+    fn running(&self, accepted: u64) -> Running {
+        Running {
+            accepted,
+            sink: Arc::clone(&self.sink),
+            cancel: self.cancel.clone(),
+            agent: Some(Arc::clone(&self.agent)),
+        }
+    }
+}
+
+pub(super) fn tokio() -> Result<Handle> {
+    Handle::try_current().map_err(|error| {
+        Error::new(ErrorKind::Config, "a run needs a tokio runtime; call this within one").caused_by(error)
+    })
+}
+
+impl Shared {
+    pub(super) fn new(env: Arc<Env>, runtime: Weak<Inner>, id: SessionId, new: bool) -> Self {
+        let state = State { journal: None, new, line: Line::default() };
+        let (state, opening) = (Mutex::new(state), AsyncMutex::new(()));
+        Self { env, runtime, id, state, opening, changed: Notify::new() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.lock().line.active().is_some()
+    }
+
+    /// Signals the active run and drops what waits (CM13). Returns the number of the newest prompt that this is about.
+    pub(super) fn cancel(&self) -> u64 {
+        let (tokens, mark) = {
+            let mut state = self.lock();
+            (state.line.clear(), state.line.mark())
+        };
+        tokens.iter().for_each(CancellationToken::cancel);
+        mark
+    }
+
+    /// Asks the active run to pause.
+    pub(super) fn pause(&self) {
+        if let Some(running) = self.lock().line.active() {
+            running.sink.pause();
+        }
+    }
+
+    /// Waits until nothing that was accepted up to `mark` is left.
+    pub(super) async fn unwound(&self, mark: u64) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if !self.lock().line.has(mark) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// The session's journal: the one in use, or read from the store, or new if that is allowed.
+    pub(super) async fn journal(&self, create: bool) -> Result<Arc<Journal>> {
+        let _one_at_a_time = self.opening.lock().await;
+        let known_new = {
+            let state = self.lock();
+            let runs_here = state.line.active().is_some_and(|running| running.agent.is_some());
+            match &state.journal {
+                // A child is written by its parent's run, beside this.
+                Some(journal) if !journal.is_broken() && (runs_here || journal.parent().is_none()) => {
+                    return Ok(Arc::clone(journal));
+                }
+                Some(_) => false,
+                None => state.new,
+            }
+        };
+        let stored = if known_new { None } else { Journal::find(&self.env, &self.id).await? };
+        let journal = match stored {
+            Some(journal) => Arc::new(journal),
+            None if create => {
+                let record = SessionRecord::root(self.id.clone(), self.env.clock.now());
+                Arc::new(Journal::create(&self.env, record))
+            }
+            None => return Err(Error::no_session(&self.id).during("session.open")),
+        };
+        if create || !known_new {
+            let mut state = self.lock();
+            state.journal = Some(Arc::clone(&journal));
+            state.line.forget_staged();
+        }
+        Ok(journal)
+    }
+
+    /// A child's run may have been gone on with by its parent's since its journal was read.
+    fn forget_child(&self) {
+        self.lock().journal.take_if(|journal| journal.parent().is_some());
+    }
+
+    /// Another process may have ended its run since the journal was read, and given its lease back. Not for who resumes:
+    /// of two that saw the same run, one is admitted.
+    fn forget_leased(&self) {
+        self.lock().journal.take_if(|journal| journal.is_leased_elsewhere());
+    }
+
+    /// Another process may have written since the journal was read: then its newest event is not `seq`.
+    pub(super) fn forget_older(&self, seq: u64) {
+        let mut state = self.lock();
+        if state.line.is_free() {
+            state.journal.take_if(|journal| journal.seq() < seq);
+        }
+    }
+
+    /// Busy check and activation in one.
+    fn occupy(&self, state: &mut State, running: impl FnOnce(u64) -> Running) -> Result<()> {
+        if let Some(active) = state.line.active() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "the session has an active run; await its outcome or cancel it first",
+            )
+            .with("session", self.id.as_str())
+            .with("active", active.sink.run().to_string()));
+        }
+        let accepted = state.line.accept();
+        state.line.occupy(running(accepted));
+        Ok(())
+    }
+
+    /// Keeps runs away while something is written down in the session.
+    pub(super) fn claim(self: &Arc<Self>, run: RunId, cancel: &CancellationToken) -> Result<Active> {
+        let sink = Arc::new(Sink::unread(run));
+        let running =
+            |accepted| Running { accepted, sink: Arc::clone(&sink), cancel: cancel.clone(), agent: None };
+        self.occupy(&mut self.lock(), running)?;
+        Ok(Active::new(Arc::clone(self) as _, sink, None))
+    }
+
+    /// Begins a run, or lets it wait behind the others (CM11): one step, so that no two runs are ever active.
+    pub(super) fn begin(self: &Arc<Self>, entry: Entry, task: Task) -> RunHandle {
+        let (sink, cancel) = (Arc::clone(&entry.sink), entry.cancel.clone());
+        let job = tokio().and_then(|tokio| {
+            let mut state = self.lock();
+            if !state.line.is_free() {
+                return self.enqueue(state, entry, task, &tokio);
+            }
+            self.occupy(&mut state, |accepted| entry.running(accepted))?;
+            drop(state);
+            Ok(self.spawn(entry, Admission::Start(task), None, &tokio))
+        });
+        RunHandle::new(self.id.clone(), sink, job, cancel)
+    }
+
+    /// Goes on with a run, or with a queue, that nobody here works on.
+    pub(super) fn go_on(
+        self: &Arc<Self>,
+        entry: Entry,
+        admission: Admission,
+        agents: Option<Agents>,
+    ) -> RunHandle {
+        let (sink, cancel) = (Arc::clone(&entry.sink), entry.cancel.clone());
+        let job = tokio().and_then(|tokio| {
+            self.occupy(&mut self.lock(), |accepted| entry.running(accepted))?;
+            Ok(self.spawn(entry, admission, agents, &tokio))
+        });
+        RunHandle::new(self.id.clone(), sink, job, cancel)
+    }
+
+    /// Starts the task of the run that has just become the active one.
+    fn spawn(
+        self: &Arc<Self>,
+        entry: Entry,
+        admission: Admission,
+        agents: Option<Agents>,
+        tokio: &Handle,
+    ) -> JoinHandle<Result<Outcome>> {
+        let active = Active::new(Arc::clone(self) as _, Arc::clone(&entry.sink), None);
+        let run = Arc::clone(self).run(active, entry, admission, agents);
+        self.env.tasks.spawn_on(run, tokio)
+    }
+
+    pub(super) async fn run(
+        self: Arc<Self>,
+        mut active: Active,
+        entry: Entry,
+        admission: Admission,
+        agents: Option<Agents>,
+    ) -> Result<Outcome> {
+        let create = matches!(admission, Admission::Start(_) | Admission::Queued(..));
+        if !matches!(admission, Admission::Queued(..)) {
+            self.forget_child();
+        }
+        if matches!(admission, Admission::Start(_)) {
+            self.forget_leased();
+        }
+        let journal = self.journal(create).await?;
+        self.adopt(&journal, &entry.agent, &admission, agents.as_ref());
+        let Entry { run, agent, cancel, sink } = entry;
+        let within = Within {
+            path: None,
+            scope: Scope::all(),
+            cancel,
+            emitter: Emitter::new(Some(sink), &self.env).at(Arc::clone(&self) as _, run),
+            todos: None,
+            budget: None,
+            run: Some(run),
+        };
+        let env = Arc::clone(&self.env);
+        let outcome = Box::pin(execute(env, Arc::clone(&journal), agent, admission, within)).await;
+        active.hold = is_open(&outcome) && journal.read(|state| state.run().is_some());
+        drop(active);
+        self.rest(&journal).await;
+        outcome
+    }
+
+    /// Gives the lease back that was kept for those who waited, when nobody does any more.
+    pub(super) async fn rest(&self, journal: &Journal) {
+        if !journal.keeps_lease() {
+            return;
+        }
+        {
+            let state = self.lock();
+            if !state.line.is_free() {
+                return;
+            }
+            journal.release_lease();
+        }
+        // If this fails the lease ends by itself.
+        drop(tokio::time::timeout(CLEAN_UP, Box::pin(journal.return_lease())).await);
+    }
+
+    /// Gives the turn to whoever is next; first of all the active run is over, if `ended`.
+    pub(super) fn pass_on(self: &Arc<Self>, mut ended: bool, hold: bool) {
+        loop {
+            let next = {
+                let mut state = self.lock();
+                if std::mem::replace(&mut ended, true) {
+                    state.line.end(hold);
+                }
+                state.line.next()
+            };
+            let Some(Ticket { sink, seq, turn, .. }) = next else { break };
+            match turn.send(Active::new(Arc::clone(self) as _, sink, seq)) {
+                Ok(()) => break,
+                Err(active) => active.refuse(),
+            }
+        }
+        self.changed.notify_waiters();
+    }
+}
+
+impl Desk for Shared {
+    fn sink_of(&self, run: RunId) -> Option<Arc<Sink>> {
+        self.lock().line.sink_of(run)
+    }
+
+    fn fold(&self, journal: &Journal, origin: &Arc<Origin>) {
+        self.lock().line.fold(journal, origin, self.env.clock.now());
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.lock().line.is_awaited()
+    }
+
+    fn ended(self: Arc<Self>, hold: bool) {
+        self.pass_on(true, hold);
+    }
+}
+
+/// Whether the run can be resumed, so that what waits must not give it up.
+fn is_open(outcome: &Result<Outcome>) -> bool {
+    match outcome {
+        Ok(outcome) => matches!(outcome.status, Status::Paused(_)),
+        Err(error) => error.kind() == ErrorKind::Diverged,
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.upgrade() else { return };
+        let mut live = runtime.live();
+        // Another handle may have been opened since: only a dead entry goes.
+        if live.get(&self.id).is_some_and(|session| session.strong_count() == 0) {
+            live.remove(&self.id);
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).finish_non_exhaustive()
+    }
+}

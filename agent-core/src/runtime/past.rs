@@ -1,0 +1,204 @@
+//! What a session was: its events in windows, its state at an earlier moment, and forks that go on from there.
+
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, stream};
+
+use super::{RuntimeBuilder, Session};
+use crate::{
+    Error, ErrorKind, Result, RunId, SessionId, Timestamp,
+    agent::Agent,
+    event::{Checkpoint, Envelope, Event, Forked, Origin},
+    run::{Emitter, Journal, Outcome, RecordedTime, Recording, replay},
+    session::{ReadRange, SessionFilter, SessionRecord, SessionState, SharedStore},
+};
+
+/// Rows that are read at once.
+const WINDOW: usize = 1_000;
+
+/// A moment of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Moment {
+    /// After the event of this number; 0 is before the first one.
+    Event(u64),
+    /// After all that happened up to this time.
+    Time(Timestamp),
+}
+
+impl Moment {
+    fn includes(self, envelope: &Envelope) -> bool {
+        match self {
+            Self::Event(seq) => envelope.seq <= seq,
+            Self::Time(time) => envelope.at <= time,
+        }
+    }
+}
+
+impl Session {
+    /// Stored events, from number `after` + 1 on, at most `limit` of them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a session that is not stored, the store's.
+    pub async fn events(&self, after: u64, limit: usize) -> Result<Vec<Envelope>> {
+        let rows = self.store()?.read(self.id(), ReadRange::after(after).take(limit)).await?;
+        rows.into_iter().map(|row| row.into_envelope(self.id())).collect()
+    }
+
+    /// The whole session as lines of JSON, one an event, oldest first, as [`Envelope`] serializes. Holds a window of
+    /// events in memory, never all of them.
+    ///
+    /// The stream ends after its first error.
+    pub fn export(&self) -> impl Stream<Item = Result<String>> + Send + '_ {
+        let windows = stream::try_unfold(Some(0), move |after| async move {
+            let Some(after) = after else { return Ok(None) };
+            let events = self.events(after, WINDOW).await?;
+            let next = events.last().filter(|_| events.len() == WINDOW).map(|last| last.seq);
+            Ok(Some((events, next)))
+        });
+        windows.flat_map(|window: Result<Vec<Envelope>>| {
+            let lines: Vec<Result<String>> = match window {
+                Ok(events) => events.iter().map(line).collect(),
+                Err(error) => vec![Err(error)],
+            };
+            stream::iter(lines)
+        })
+    }
+
+    /// What the session was at `moment`: the fold of the events up to then.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for a session that is not stored, the store's.
+    pub async fn state_at(&self, moment: Moment) -> Result<SessionState> {
+        let store = self.store()?;
+        let mut found = store.query(&SessionFilter::id(self.id().clone())).await?;
+        let info = found.pop().ok_or_else(|| Error::no_session(self.id()))?;
+        // The newest checkpoint saves reading what lies before it, if the moment is not there.
+        let newest = info.head.checkpoint.saturating_sub(1);
+        let from = match moment {
+            Moment::Event(seq) if seq > newest => newest,
+            _ => 0,
+        };
+        fold(store, self.id(), from, moment).await
+    }
+
+    /// A new session that begins with what this one was at `moment`, and goes its own way from there.
+    ///
+    /// It has the conversation, the title and the list of what is to be done. It has no open run: calls without a
+    /// result get one that says so; what waits in the queue stays behind. Its totals begin at nothing, since what was
+    /// spent before is counted where it was spent.
+    ///
+    /// # Errors
+    /// As [`Session::state_at`]; [`ErrorKind::InvalidInput`] for a moment before the first event.
+    pub async fn fork(&self, moment: Moment) -> Result<Session> {
+        let state = self.state_at(moment).await?;
+        let seq = state.head().seq;
+        if seq == 0 {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "the session had no events then; fork it at a later moment or start a new one",
+            )
+            .with("session", self.id().as_str()));
+        }
+        let env = self.env();
+        let id = SessionId::generate();
+        let agent = Arc::clone(&state.head().agent);
+        let journal = Journal::create(env, SessionRecord::root(id.clone(), env.clock.now()));
+        let origin = Arc::new(Origin::new(id.clone(), RunId::generate(), agent));
+        let forked = Some(Forked { session: self.id().clone(), seq });
+        let checkpoint = Checkpoint { state: state.forked(), forked };
+        journal.stage(&origin, env.clock.now(), Event::Checkpoint(Arc::new(checkpoint)));
+        journal.commit(&Emitter::new(None, env)).await?;
+        self.sibling(id)
+    }
+
+    /// Runs `agent` once more on what run `run` recorded, and returns its outcome, which is the recorded one. No model, no
+    /// tool, no approver and no child is asked, and nothing is stored: every effect is answered from the record. So a run
+    /// can be looked into with a debugger, and changed code can be held against what older code did.
+    ///
+    /// A run that was killed or paused and resumed is replayed process by process, each from the agent's top up to where
+    /// its record ends. A run that failed gives an outcome of that status, one that waits a paused one.
+    ///
+    /// Calls are told apart by step, service, model, tool and id; those of hand-written agents by all that decides what
+    /// they do. What is asked of a model by a [`ReactAgent`](crate::agent::ReactAgent) is not recorded: other
+    /// instructions differ once they lead to other calls. Holds the run's events in memory. What it uses of
+    /// [`RunContext::budget`](crate::run::RunContext::budget) by itself is not counted again.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Diverged`]: the agent does something other than what is recorded, or more; names the event.
+    /// - [`ErrorKind::Unfinished`]: all that is recorded agrees, and the record has no end, since the process died or the run
+    ///   is under way.
+    /// - [`ErrorKind::NotFound`] when the session is not stored or has no such run, the store's.
+    pub async fn replay(&self, agent: &(impl Agent + Clone + 'static), run: RunId) -> Result<Outcome> {
+        let store = self.store()?;
+        let mut found = store.query(&SessionFilter::id(self.id().clone())).await?;
+        let info = found.pop().ok_or_else(|| Error::no_session(self.id()))?;
+        let events = run_events(store, self.id(), run).await?;
+        let Some(first) = events.first() else {
+            return Err(Error::new(ErrorKind::NotFound, "the session has no such run")
+                .with("session", self.id().as_str())
+                .with("run", run.to_string()));
+        };
+        let before = Box::pin(self.state_at(Moment::Event(first.seq.saturating_sub(1)))).await?;
+        let time = RecordedTime::default();
+        let offline = Arc::new(RuntimeBuilder::default().clock(time.clone()).env());
+        let live = Arc::clone(self.env());
+        let recording = Recording { record: info.record, before, events, live, offline, time };
+        Box::pin(replay(recording, Arc::new(agent.clone()))).await
+    }
+
+    fn store(&self) -> Result<&SharedStore> {
+        self.env().store.as_ref().ok_or_else(|| Error::no_session(self.id()))
+    }
+}
+
+fn line(envelope: &Envelope) -> Result<String> {
+    serde_json::to_string(envelope)
+        .map_err(|error| Error::new(ErrorKind::Internal, "an event does not serialize").caused_by(error))
+}
+
+async fn fold(store: &SharedStore, id: &SessionId, mut after: u64, moment: Moment) -> Result<SessionState> {
+    let mut state = SessionState::default();
+    loop {
+        let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
+        let full = rows.len() == WINDOW;
+        for row in rows {
+            let envelope = row.into_envelope(id)?;
+            if !moment.includes(&envelope) {
+                return Ok(state);
+            }
+            after = envelope.seq;
+            state.apply(&envelope);
+        }
+        if !full {
+            return Ok(state);
+        }
+    }
+}
+
+/// The events of a run from its start on, those that others stored meanwhile among them; none for no such run.
+async fn run_events(store: &SharedStore, id: &SessionId, run: RunId) -> Result<Vec<Envelope>> {
+    let (mut events, mut after) = (Vec::new(), 0);
+    loop {
+        let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
+        let full = rows.len() == WINDOW;
+        for row in rows {
+            let columns = row.columns();
+            after = row.seq();
+            let starts = columns.kind == "run_started";
+            if events.is_empty() && !(starts && columns.run == run) {
+                continue;
+            }
+            if starts && !events.is_empty() {
+                return Ok(events);
+            }
+            events.push(row.into_envelope(id)?);
+            if columns.kind == "run_finished" {
+                return Ok(events);
+            }
+        }
+        if !full {
+            return Ok(events);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Titles for sessions, made beside their first run (CT01, CT02).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Error, ErrorKind, Result,
+    agent::Agent,
+    context::title::{INSTRUCTIONS, MAX_OUTPUT, UNTITLED, question, title},
+    event::{Event, Origin, Titled},
+    message::Message,
+    permission::Scope,
+    provider::{FinishReason, Model, Request},
+    run::{Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, run_child},
+};
+
+/// The place of a title's session below its parent: no event has the number 0.
+const PLACE: (u64, u64) = (0, 0);
+
+/// Which models are asked for titles.
+///
+/// The first run of a root session asks, in the background: it delays nothing and survives the run's cancel. The call
+/// has a session of its own of the role `title`, so its cost is part of the tree and of nothing else. Killed, it goes on
+/// with the session's next run. Sessions below others are not titled.
+#[derive(Debug, Clone)]
+pub struct Titles {
+    models: Vec<Model>,
+}
+
+impl Titles {
+    /// Asks `model`: a small one will do.
+    #[must_use]
+    pub fn new(model: Model) -> Self {
+        Self { models: vec![model] }
+    }
+
+    /// Asks `model` when those before it failed or did not come to an end.
+    #[must_use]
+    pub fn or(mut self, model: Model) -> Self {
+        self.models.push(model);
+        self
+    }
+}
+
+/// Begins to title the session, unless that is done or it is somebody's child.
+pub(crate) fn begin(
+    env: &Arc<Env>,
+    journal: &Arc<Journal>,
+    origin: &Arc<Origin>,
+    prompt: &Arc<Message>,
+    emitter: &Emitter,
+) {
+    let Some(titles) = &env.titles else { return };
+    if journal.parent().is_some() || journal.read(|state| state.is_titled()) {
+        return;
+    }
+    let (titles, env, journal) = (titles.clone(), Arc::clone(env), Arc::clone(journal));
+    let (origin, prompt, emitter) = (Arc::clone(origin), Arc::clone(prompt), emitter.clone());
+    let tasks = env.tasks.clone();
+    tasks.spawn(async move {
+        // A session without a title is still named by its first words: nobody is told of a failure.
+        drop(entitle(titles, &env, &journal, &origin, prompt, &emitter).await);
+    });
+}
+
+async fn entitle(
+    titles: Titles,
+    env: &Arc<Env>,
+    journal: &Journal,
+    origin: &Arc<Origin>,
+    prompt: Arc<Message>,
+    emitter: &Emitter,
+) -> Result<()> {
+    // The session that the title's own belongs to must be there.
+    journal.commit(emitter).await?;
+    let within = Within {
+        path: Some(Arc::clone(&origin.agent)),
+        scope: Scope::none(),
+        cancel: CancellationToken::new(),
+        // Who reads the run's stream reads the answer, and not the title as it is written.
+        emitter: Emitter::new(None, env),
+        todos: None,
+        // It is made beside the run, and goes on when that is stopped.
+        budget: None,
+        run: None,
+    };
+    let child = journal.session().child(PLACE.0, PLACE.1)?;
+    let mut task = Task::new("");
+    task.prompt = prompt;
+    let spawn = Spawn::new(Arc::new(Titler(titles)), task).role("title");
+    let outcome = run_child(env, journal.session(), child, spawn, within).await?;
+    if outcome.is_completed() && !journal.read(|state| state.is_titled()) {
+        let titled = Event::Titled(Arc::new(Titled { title: outcome.text.into() }));
+        journal.stage(origin, env.clock.now(), titled);
+        journal.commit(emitter).await?;
+    }
+    Ok(())
+}
+
+/// Asks one model after the other.
+struct Titler(Titles);
+
+impl Titler {
+    fn request(model: &Model, prompt: &str) -> Request {
+        let mut request = model.request([Message::user(question(prompt))].into_iter().collect());
+        request.instructions = INSTRUCTIONS.into();
+        // A model that reasons needs room for that, and nobody knows how much.
+        if model.profile().reasoning != Some(true) {
+            let mut params = (*request.params).clone();
+            params.max_output = Some(MAX_OUTPUT);
+            request.params = Arc::new(params);
+        }
+        request
+    }
+}
+
+#[async_trait]
+impl Agent for Titler {
+    fn name(&self) -> &'static str {
+        "titler"
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        let prompt = task.prompt.text();
+        for model in &self.0.models {
+            match cx.call_model(model, Self::request(model, &prompt)).await {
+                Ok(reply) if reply.finish.reason == FinishReason::Stop => {
+                    let answer = reply.message.first_text().unwrap_or_default();
+                    return Ok(Outcome::completed(title(answer, &prompt)));
+                }
+                Ok(_) => {}
+                Err(error) if is_of_the_run(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(Outcome::completed(UNTITLED))
+    }
+}
+
+/// Whether another model would fare no better.
+fn is_of_the_run(error: &Error) -> bool {
+    use ErrorKind::{Cancelled, Conflict, Diverged, Paused, Store};
+    matches!(error.kind(), Cancelled | Conflict | Diverged | Paused | Store)
+}

@@ -1,0 +1,261 @@
+//! Prompts that wait for their turn, or to join the run under way: stored, dropped, and taken over from a dead process.
+
+use std::sync::{Arc, MutexGuard};
+
+use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle};
+
+use super::{
+    Agents,
+    desk::{Entry, Shared, State, tokio},
+};
+use crate::{
+    Error, ErrorKind, Result, RunId,
+    agent::{Agent, check_agent_name},
+    run::{
+        Active, Admission, CLEAN_UP, Emitter, Journal, Outcome, Sink, Status, Task, Ticket, check_lease,
+        check_prompt,
+    },
+    session::QueuedPrompt,
+};
+
+/// A prompt's place among those that wait; given up when its task ends, however it ends.
+pub(super) struct Place {
+    session: Arc<Shared>,
+    accepted: u64,
+    /// Closed with the place, unless a run goes on with it.
+    sink: Option<Arc<Sink>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.session.lock().line.remove(self.accepted);
+        if let Some(sink) = &self.sink {
+            sink.close();
+        }
+        self.session.changed.notify_waiters();
+    }
+}
+
+/// What the task of a waiting prompt holds.
+pub(super) struct Wait {
+    entry: Entry,
+    task: Task,
+    place: Place,
+    turn: oneshot::Receiver<Active>,
+    /// Told once the prompt is stored.
+    stored: Option<oneshot::Sender<Result<()>>>,
+}
+
+impl Shared {
+    /// Puts a prompt behind the others.
+    pub(super) fn enqueue(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        entry: Entry,
+        task: Task,
+        tokio: &Handle,
+    ) -> Result<JoinHandle<Result<Outcome>>> {
+        check_prompt(&task)?;
+        check_agent_name(entry.agent.name())?;
+        self.check_room(&state)?;
+        let (ticket, wait) = self.ticket(&mut state, entry, task);
+        state.line.push(ticket);
+        // Those who waited behind a paused run go on, and give it up as any new prompt does.
+        state.line.let_go();
+        drop(state);
+        let waiting = self.env.tasks.spawn_on(Arc::clone(self).wait(wait), tokio);
+        self.pass_on(false, false);
+        Ok(waiting)
+    }
+
+    /// CM11: a plain prompt, which joins the active run at its next step. Returns once it is stored.
+    pub(super) async fn steer(self: &Arc<Self>, task: Task) -> Result<()> {
+        check_prompt(&task)?;
+        let tokio = tokio()?;
+        let stored = {
+            let mut state = self.lock();
+            let active = state.line.active().and_then(|running| {
+                let agent = running.agent.as_ref()?;
+                Some((Arc::clone(agent), Arc::clone(&running.sink)))
+            });
+            let (agent, joins) = active.ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, "no run is under way that the prompt could join; use `start`")
+                    .with("session", self.id.as_str())
+            })?;
+            self.check_room(&state)?;
+            let (tell, stored) = oneshot::channel();
+            let (mut ticket, mut wait) =
+                self.ticket(&mut state, Entry::unread(RunId::generate(), agent), task);
+            ticket.joins = Some(joins);
+            wait.stored = Some(tell);
+            state.line.push(ticket);
+            drop(state);
+            self.env.tasks.spawn_on(Arc::clone(self).wait(wait), &tokio);
+            stored
+        };
+        stored.await.unwrap_or_else(|_| Err(Error::cancelled()))
+    }
+
+    fn check_room(&self, state: &State) -> Result<()> {
+        let most = self.env.queue;
+        if state.line.len() < most {
+            return Ok(());
+        }
+        let text = format!("{most} prompts wait in the session already; wait for some, or cancel it");
+        Err(Error::new(ErrorKind::Busy, text).with("session", self.id.as_str()))
+    }
+
+    fn ticket(self: &Arc<Self>, state: &mut State, entry: Entry, task: Task) -> (Ticket, Wait) {
+        let (turn, turns) = oneshot::channel();
+        let accepted = state.line.accept();
+        let ticket = Ticket {
+            accepted,
+            run: entry.run,
+            agent: Arc::clone(&entry.agent),
+            task: task.clone(),
+            sink: Arc::clone(&entry.sink),
+            cancel: entry.cancel.clone(),
+            joins: None,
+            seq: None,
+            noted: false,
+            dropped: false,
+            turn,
+        };
+        let place = Place { session: Arc::clone(self), accepted, sink: Some(Arc::clone(&entry.sink)) };
+        (ticket, Wait { entry, task, place, turn: turns, stored: None })
+    }
+
+    /// A prompt's time in the line: it is stored, has its turn or joins a run, or is dropped.
+    async fn wait(self: Arc<Self>, wait: Wait) -> Result<Outcome> {
+        let Wait { entry, task, mut place, mut turn, stored } = wait;
+        let noted = self.note(&entry, place.accepted).await;
+        match (noted, stored) {
+            (Ok(()), stored) => drop(stored.map(|stored| stored.send(Ok(())))),
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(stored)) => {
+                drop(stored.send(Err(error)));
+                return Ok(Outcome::new(Status::Cancelled));
+            }
+        }
+        let active = tokio::select! {
+            biased;
+            active = &mut turn => active,
+            () = entry.cancel.cancelled() => {
+                if self.withdraw(&entry, place.accepted).await? {
+                    return Ok(Outcome::new(Status::Cancelled));
+                }
+                turn.await
+            }
+        };
+        // Without a turn it joined another run: that one answers it.
+        let Ok(active) = active else { return Ok(Outcome::new(Status::Completed)) };
+        place.sink = None;
+        drop(place);
+        let admission = Admission::Queued(task, active.queued);
+        Box::pin(self.run(active, entry, admission, None)).await
+    }
+
+    /// Writes down that a prompt waits, and those accepted before it first.
+    async fn note(self: &Arc<Self>, entry: &Entry, accepted: u64) -> Result<()> {
+        if self.lock().line.is_noted(accepted) {
+            return Ok(());
+        }
+        let write = async {
+            let journal = self.journal(true).await?;
+            let now = self.env.clock.now();
+            check_lease(&journal, now)?;
+            self.lock().line.stage(&journal, now);
+            journal.commit(&self.emitter(entry)).await?;
+            self.lock().line.note(accepted);
+            Ok(())
+        };
+        let late = async {
+            entry.cancel.cancelled().await;
+            tokio::time::sleep(CLEAN_UP).await;
+        };
+        tokio::select! {
+            biased;
+            written = write => written,
+            () = late => Err(too_late()),
+        }
+    }
+
+    /// Takes a prompt out of the line and writes that down. False when it had its turn, or joined a run.
+    async fn withdraw(self: &Arc<Self>, entry: &Entry, accepted: u64) -> Result<bool> {
+        let write = async {
+            let journal = self.journal(true).await?;
+            let now = self.env.clock.now();
+            check_lease(&journal, now)?;
+            {
+                let mut state = self.lock();
+                if !state.line.withdraw(accepted, &journal, now) {
+                    return Ok(false);
+                }
+            }
+            journal.commit(&self.emitter(entry)).await?;
+            self.rest(&journal).await;
+            Ok(true)
+        };
+        tokio::time::timeout(CLEAN_UP, write).await.unwrap_or_else(|_| Err(too_late()))
+    }
+
+    fn emitter(self: &Arc<Self>, entry: &Entry) -> Emitter {
+        let sink = self.lock().line.sink_of(entry.run);
+        Emitter::new(sink, &self.env).at(Arc::clone(self) as _, entry.run)
+    }
+
+    /// Lets prompts wait again that a dead process had accepted, before all others, when its work is gone on with. Those
+    /// of unknown agents stay where they are.
+    pub(super) fn adopt(
+        self: &Arc<Self>,
+        journal: &Journal,
+        agent: &Arc<dyn Agent>,
+        admission: &Admission,
+        agents: Option<&Agents>,
+    ) {
+        let own = match admission {
+            Admission::Start(_) => return,
+            Admission::Queued(_, own) if agents.is_some() => *own,
+            Admission::Queued(..) => return,
+            // Otherwise the run is refused.
+            _ if journal.read(|state| state.run().is_none_or(|run| *run.agent != *agent.name())) => return,
+            _ => None,
+        };
+        let Ok(tokio) = tokio() else { return };
+        let mut state = self.lock();
+        let found = journal.read(|state| state.queue().to_vec());
+        let (mut tickets, mut waits) = (Vec::new(), Vec::new());
+        for queued in found.into_iter().filter(|queued| own != Some(queued.seq)) {
+            let named = *queued.queued.agent == *agent.name();
+            let agent = if named { Some(agent) } else { agents.and_then(|it| it.get(&queued.queued.agent)) };
+            let Some(agent) = agent.filter(|_| !state.line.knows(queued.seq)) else { continue };
+            let (ticket, wait) = self.readmit(&mut state, &queued, Arc::clone(agent));
+            tickets.push(ticket);
+            waits.push(wait);
+        }
+        state.line.push_front(tickets);
+        drop(state);
+        for wait in waits {
+            self.env.tasks.spawn_on(Arc::clone(self).wait(wait), &tokio);
+        }
+    }
+
+    fn readmit(
+        self: &Arc<Self>,
+        state: &mut State,
+        stored: &QueuedPrompt,
+        agent: Arc<dyn Agent>,
+    ) -> (Ticket, Wait) {
+        let queued = &stored.queued;
+        let run = if queued.steer { RunId::generate() } else { queued.run };
+        let (mut ticket, wait) = self.ticket(state, Entry::unread(run, agent), queued.task());
+        (ticket.seq, ticket.noted) = (Some(stored.seq), true);
+        let active = state.line.active().filter(|_| queued.steer);
+        ticket.joins = active.map(|running| Arc::clone(&running.sink));
+        (ticket, wait)
+    }
+}
+
+fn too_late() -> Error {
+    Error::new(ErrorKind::Timeout, "the store did not take the queued prompt in time").during("store.append")
+}

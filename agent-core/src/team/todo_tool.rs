@@ -1,0 +1,113 @@
+//! The tool with which agents keep a session's list of what is to be done (CX11).
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Todo, TodoStatus};
+use crate::tool::{Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of};
+
+/// Things that a list may hold.
+const MOST: usize = 200;
+
+/// The arguments: the whole list, each time.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct NewList {
+    /// The whole list. What is not in it is gone.
+    todos: Vec<Todo>,
+}
+
+/// Replaces the session's list of what is to be done.
+///
+/// Agents that share a list ([`crate::run::Spawn::sharing_todos`]) see each other's changes at once. The list is part of
+/// the session: it comes back with it, and a summary of a long conversation holds it.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// # #[cfg(feature = "testkit")] {
+/// use entourage_core::{Runtime, agent::ReactAgent, team::TodoTool, testkit::ScriptedProvider};
+/// use serde_json::json;
+///
+/// let todos = json!({"todos": [{"content": "Run the tests", "status": "pending", "active_form": "Running the tests"}]});
+/// let provider = ScriptedProvider::new().call("todos", todos).text("Planned.");
+/// let agent = ReactAgent::builder("planner", provider.model()).tool(TodoTool::new()).build().unwrap();
+/// let session = Runtime::in_memory().session();
+/// session.start(&agent, "Plan it").outcome().await.unwrap();
+/// assert_eq!(session.state().await.unwrap().todos()[0].content, "Run the tests");
+/// # }
+/// # });
+/// ```
+#[derive(Debug, Clone)]
+pub struct TodoTool {
+    spec: ToolSpec,
+}
+
+impl TodoTool {
+    /// The tool, called `todos`.
+    #[must_use]
+    pub fn new() -> Self {
+        let description = "Keep a list of what is to be done, for work of three steps or more. Send the whole list each \
+            time; what you leave out is gone. Have one thing in progress at a time, and mark it as completed as soon as \
+            it is.";
+        Self {
+            spec: ToolSpec::new("todos", description, schema_of::<NewList>()).with_repeat(Repeat::Idempotent),
+        }
+    }
+}
+
+impl Default for TodoTool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[async_trait]
+impl Tool for TodoTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let NewList { todos } = input.parse()?;
+        if todos.len() > MOST {
+            return Err(ToolError::tell(format!(
+                "a list has at most {MOST} things; put related ones together"
+            )));
+        }
+        if todos.iter().any(|todo| todo.content.trim().is_empty()) {
+            return Err(ToolError::tell(
+                "say what is to be done: the content of each thing must not be empty",
+            ));
+        }
+        let before = cx.run().todos();
+        cx.run().set_todos(todos.clone()).await.map_err(ToolError::Fatal)?;
+        let entered = |status| entered(&before, &todos, status);
+        let metadata = json!({
+            "is_new": before.is_empty(),
+            "todos": todos,
+            "just_completed": entered(TodoStatus::Completed),
+            "just_started": entered(TodoStatus::InProgress),
+        });
+        Ok(ToolOutput::text(counts(&todos)).with_metadata(metadata))
+    }
+}
+
+/// What came to be of this status, told apart by its text.
+fn entered<'a>(before: &[Todo], after: &'a [Todo], status: TodoStatus) -> Vec<&'a str> {
+    let was = |content: &str| before.iter().any(|todo| todo.content == content && todo.status == status);
+    let now = after.iter().filter(|todo| todo.status == status);
+    now.map(|todo| todo.content.as_str()).filter(|content| !was(content)).collect()
+}
+
+fn counts(todos: &[Todo]) -> String {
+    let count = |status| todos.iter().filter(|todo| todo.status == status).count();
+    let named = [
+        (TodoStatus::Pending, "pending"),
+        (TodoStatus::InProgress, "in progress"),
+        (TodoStatus::Completed, "completed"),
+        (TodoStatus::Cancelled, "cancelled"),
+    ];
+    let counted = named.map(|(status, name)| format!("{} {name}", count(status)));
+    format!("The list has {} things: {}.", todos.len(), counted.join(", "))
+}

@@ -1,0 +1,259 @@
+//! Runs as `tracing` spans, under the names that OpenTelemetry's conventions for generative AI give them.
+//!
+//! One span a run, one a model call, one a tool call, each below what began it: known from the events alone, so a span
+//! of the caller's own is never a parent by accident. What was said is left out unless it is asked for.
+
+mod content;
+mod open;
+mod shape;
+#[cfg(all(test, feature = "testkit"))]
+mod tests;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tracing::{Dispatch, Span, dispatcher};
+
+use self::open::{OpenRun, OpenRuns};
+use crate::{
+    event::{Envelope, Event, ModelFinished, ModelStarted, ToolFinished, ToolStarted},
+    message::Message,
+    run::{Observer, Status},
+};
+
+/// Turns events into `tracing` spans. Give it to [`RuntimeBuilder::observer`](crate::RuntimeBuilder::observer).
+///
+/// | span | when | carries |
+/// |---|---|---|
+/// | `invoke_agent {agent}` | a run, or the part of it from a resume on | `gen_ai.agent.name`, `gen_ai.conversation.id` (the session), `entourage.run.id`, `entourage.agent.path`, `entourage.resumed` (how often, for a run that goes on), `entourage.status`, `entourage.stop_reason`, `entourage.steps` |
+/// | `chat {model}` | a model call with all its attempts | `gen_ai.provider.name`, `gen_ai.request.model`, `gen_ai.response.model`, `.id`, `.finish_reasons`, `gen_ai.usage.*`, `entourage.attempts`; an event `restart` for each further attempt |
+/// | `execute_tool {tool}` | a tool call | `gen_ai.tool.name`, `gen_ai.tool.call.id`, `entourage.not_run` for a call that was refused before it ran; its tool is `_OTHER` where the model may have made up the name |
+///
+/// All have `gen_ai.operation.name` and, when they failed, `error.type` with the kind of the error. Names and kinds go
+/// to OpenTelemetry through the fields `otel.name`, `otel.kind` and `otel.status_code`.
+///
+/// A run's parent is the tool call that started it, else the run that did; other runs begin a trace of their own.
+/// A run that is resumed, here or in another process, begins a new span: spans of one run share `entourage.run.id`.
+///
+/// Finish reasons are a JSON list in one string, since `tracing` has no lists.
+///
+/// # What leaves the process
+/// Names, ids, counts, kinds. No prompt, reply, argument, result or error text, unless [`Spans::with_content`].
+///
+/// # Contract
+/// Streamed events cost a comparison. For others a lock is held for a look into a map, never while a subscriber works.
+/// Spans of at most 10,000 runs are open at a time; the oldest is closed for one more. Dropping this closes all.
+///
+/// ```
+/// use entourage_core::{Runtime, telemetry::Spans};
+///
+/// let runtime = Runtime::builder().observer(Spans::new()).build();
+/// ```
+#[derive(Default)]
+pub struct Spans {
+    open: Mutex<OpenRuns>,
+    content: bool,
+    to: Option<Dispatch>,
+}
+
+impl Spans {
+    /// Spans for whatever subscriber is the default where a run begins; what is below the run goes to the same one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Spans for this subscriber, whatever the default is: nothing global has to be set.
+    #[must_use]
+    pub fn to(mut self, subscriber: impl Into<Dispatch>) -> Self {
+        self.to = Some(subscriber.into());
+        self
+    }
+
+    /// Adds what was said: `gen_ai.input.messages` (what is new since the model call before), `gen_ai.output.messages`,
+    /// `gen_ai.tool.call.arguments`, `gen_ai.tool.call.result`, and the texts of errors. At most 16 KiB of text each,
+    /// cut at a character; media are named by their type alone.
+    #[must_use]
+    pub fn with_content(mut self) -> Self {
+        self.content = true;
+        self
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OpenRuns> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn see(&self, event: &Envelope) {
+        match &event.event {
+            Event::RunStarted(run) => self.begin(event, &run.agent, 0, Some(&run.prompt)),
+            Event::RunResumed(run) => {
+                let agent = event.origin.agent.rsplit('/').next().unwrap_or_default();
+                self.begin(event, agent, run.count, None);
+            }
+            Event::ModelStarted(call) => self.chat(event, call),
+            Event::ModelRestarted(restarted) => {
+                let span = self.with(event, |run| run.chats.get(&Some(restarted.request)).cloned());
+                if let Some(span) = span.flatten() {
+                    shape::restarted(&span, &restarted.restart);
+                }
+            }
+            Event::ModelFinished(reply) => self.replied(event, reply),
+            Event::ToolStarted(call) => self.tool(event, call),
+            Event::ToolFinished(call) => self.settled(event, call),
+            Event::MessageAdded(added) if self.content => {
+                self.with(event, |run| run.unsaid.push(Arc::clone(&added.message)));
+            }
+            Event::Compacted(_) => {
+                self.with(event, |run| run.compacted = true);
+            }
+            Event::RunPaused(paused) => self.end(event, &Status::Paused(paused.pause.clone()), None),
+            Event::RunFinished(end) => self.end(event, &end.outcome.status, Some(&end.outcome)),
+            _ => {}
+        }
+    }
+
+    /// Looks at the run that the event is about; `None` when its begin was not seen.
+    fn with<T>(&self, event: &Envelope, look: impl FnOnce(&mut OpenRun) -> T) -> Option<T> {
+        self.lock().runs.get_mut(&event.origin.run).map(look)
+    }
+
+    fn begin(&self, event: &Envelope, agent: &str, resumed: u32, prompt: Option<&Arc<Message>>) {
+        let parent = self.lock().parent(&event.origin.session);
+        let span = shape::run(parent.as_ref(), &event.origin, agent, resumed);
+        let prompt = prompt.filter(|_| self.content);
+        if let Some(prompt) = prompt {
+            span.record("gen_ai.input.messages", content::messages([&**prompt]));
+        }
+        let mut run = OpenRun::new(event.origin.session.clone(), span);
+        run.seq = if resumed == 0 { event.seq } else { 0 };
+        run.unsaid.extend(prompt.cloned());
+        let lost = self.lock().insert(event.origin.run, run);
+        // After the lock: closing a span is the subscriber's work.
+        drop(lost);
+    }
+
+    fn chat(&self, event: &Envelope, call: &ModelStarted) {
+        let found = self.with(event, |run| {
+            // A hand-written agent's calls are no part of the conversation.
+            let said = if call.key.is_none() { std::mem::take(&mut run.unsaid) } else { Vec::new() };
+            (run.span.clone(), run.compacted, said)
+        });
+        let Some((parent, compacted, said)) = found else { return };
+        let span = shape::chat(&parent, &event.origin, call, compacted);
+        if !said.is_empty() {
+            span.record("gen_ai.input.messages", content::messages(said.iter().map(|it| &**it)));
+        }
+        let before = self.with(event, |run| run.chats.insert(call.request, span));
+        drop(before);
+    }
+
+    fn replied(&self, event: &Envelope, reply: &ModelFinished) {
+        let span = self.with(event, |run| {
+            if reply.key.is_none() && reply.message.tool_calls().next().is_some() {
+                run.calls = event.seq;
+                run.asked = self.content.then(|| Arc::clone(&reply.message));
+            }
+            run.chats.remove(&reply.request)
+        });
+        let Some(span) = span.flatten() else { return };
+        shape::replied(&span, reply);
+        if let Some(error) = &reply.error {
+            shape::failed(&span, shape::kind(error.kind), self.content.then_some(&*error.message));
+        }
+        if self.content {
+            let reason = shape::finish_reason(&reply.finish);
+            span.record("gen_ai.output.messages", content::output(&reply.message, reason));
+        }
+    }
+
+    fn tool(&self, event: &Envelope, call: &ToolStarted) {
+        let found =
+            self.with(event, |run| (run.span.clone(), run.asked.clone().filter(|_| call.key.is_none())));
+        let Some((parent, asked)) = found else { return };
+        let span = shape::tool(&parent, &call.tool, &call.call, true);
+        if let Some(asked) = asked.as_deref().and_then(|it| it.tool_calls().nth(call.index)) {
+            span.record("gen_ai.tool.call.arguments", content::cut(asked.arguments.as_str()));
+        }
+        let before = self.with(event, |run| {
+            let place = run.place(call.key, call.index);
+            run.tools.insert(place, span)
+        });
+        drop(before);
+    }
+
+    fn settled(&self, event: &Envelope, call: &ToolFinished) {
+        let found = self.with(event, |run| {
+            if self.content && call.key.is_none() {
+                run.unsaid.push(Arc::new(Message::tool([Arc::clone(&call.result)])));
+            }
+            (run.tools.remove(&run.place(call.key, call.index)), run.span.clone())
+        });
+        let Some((span, parent)) = found else { return };
+        // The begin of a call that goes on after a resume was not seen here.
+        let ran = span.is_some() || call.micros > 0;
+        let span = span.unwrap_or_else(|| {
+            // Only of these calls is it known that the tool was offered; any other name may be of the model's making.
+            let known = ran || call.denied || self.content;
+            let name = if known { &*call.result.name } else { "_OTHER" };
+            shape::tool(&parent, name, &call.result.call, ran)
+        });
+        if self.content {
+            span.record("gen_ai.tool.call.result", content::cut(&call.result.to_text()));
+        }
+        if let Some(kind) = shape::tool_error(call, ran) {
+            let text = call.fatal.as_ref().filter(|_| self.content).map(|error| &*error.message);
+            shape::failed(&span, kind, text);
+        }
+    }
+
+    fn end(&self, event: &Envelope, status: &Status, outcome: Option<&crate::run::Outcome>) {
+        let Some(run) = self.lock().remove(event.origin.run) else { return };
+        let error = match status {
+            Status::Failed(error) => Some((shape::kind(error.kind), self.content.then_some(&*error.message))),
+            Status::Cancelled => Some(("cancelled", None)),
+            _ => None,
+        };
+        // What is still open was cut off by the run's end.
+        for span in run.chats.values().chain(run.tools.values()) {
+            match error {
+                Some((kind, _)) => shape::failed(span, kind, None),
+                None => drop(span.record("entourage.status", "open")),
+            }
+        }
+        shape::ended(&run.span, status, outcome);
+        if let Some(outcome) = outcome.filter(|it| self.content && !it.text.is_empty()) {
+            let text = Message::assistant(outcome.text.as_str());
+            run.span.record("gen_ai.output.messages", content::output(&text, "stop"));
+        }
+        if let Some((kind, text)) = error {
+            shape::failed(&run.span, kind, text);
+        }
+    }
+}
+
+impl Observer for Spans {
+    fn on_event(&self, event: &Envelope) {
+        if !event.event.is_stored() {
+            return;
+        }
+        match &self.to {
+            Some(subscriber) => dispatcher::with_default(subscriber, || self.see(event)),
+            None => self.see(event),
+        }
+    }
+}
+
+impl fmt::Debug for Spans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Spans({} runs open, content: {})", self.lock().runs.len(), self.content)
+    }
+}
+
+/// Makes a span below another one, where that one lives: ids of one subscriber mean nothing to another.
+fn below(parent: &Span, make: impl Fn(Option<tracing::Id>) -> Span) -> Span {
+    parent
+        .with_subscriber(|(id, subscriber)| dispatcher::with_default(subscriber, || make(Some(id.clone()))))
+        .unwrap_or_else(|| make(None))
+}

@@ -1,0 +1,104 @@
+//! The spans that are open, found by run, session and place of a call.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use tracing::Span;
+
+use crate::{RequestId, RunId, SessionId, event::EffectKey, message::Message};
+
+/// Runs whose spans are open at a time. A run that dies without an end, such as one whose store failed, stays until its
+/// session goes on or it is the oldest.
+const MOST: usize = 10_000;
+
+#[derive(Default)]
+pub(super) struct OpenRuns {
+    /// Ids of runs sort by time: the first is the oldest.
+    pub(super) runs: BTreeMap<RunId, OpenRun>,
+    sessions: HashMap<SessionId, RunId>,
+}
+
+pub(super) struct OpenRun {
+    session: SessionId,
+    pub(super) span: Span,
+    /// Number of the event that began it; 0 when that was not seen, and so below.
+    pub(super) seq: u64,
+    /// Number of the message whose calls are under way.
+    pub(super) calls: u64,
+    pub(super) chats: HashMap<Option<RequestId>, Span>,
+    /// By what their sessions below are named after: number of the message (or of the run) and index.
+    pub(super) tools: HashMap<(u64, u64), Span>,
+    /// The context was made smaller.
+    pub(super) compacted: bool,
+    /// Messages that no model call was told of yet. Kept only when content is wanted, and so is the next.
+    pub(super) unsaid: Vec<Arc<Message>>,
+    /// The message whose calls are under way.
+    pub(super) asked: Option<Arc<Message>>,
+}
+
+impl OpenRun {
+    pub(super) fn new(session: SessionId, span: Span) -> Self {
+        Self {
+            session,
+            span,
+            seq: 0,
+            calls: 0,
+            chats: HashMap::new(),
+            tools: HashMap::new(),
+            compacted: false,
+            unsaid: Vec::new(),
+            asked: None,
+        }
+    }
+
+    /// What names a call for good.
+    pub(super) fn place(&self, key: Option<EffectKey>, index: usize) -> (u64, u64) {
+        let index = u64::try_from(index).unwrap_or(u64::MAX);
+        match key {
+            None => (self.calls, index),
+            Some(key) => (self.seq, key.ordinal.saturating_add(index)),
+        }
+    }
+
+    /// The call that a session below was started by.
+    fn call(&self, seq: u64, index: u64) -> Option<&Span> {
+        // No event has the number 0: such a session is not below a call.
+        if seq == 0 {
+            return None;
+        }
+        self.tools.get(&(seq, index)).or_else(|| self.tools.get(&(0, index)))
+    }
+}
+
+impl OpenRuns {
+    /// What started the session: a tool call, else the run above.
+    pub(super) fn parent(&self, session: &SessionId) -> Option<Span> {
+        let (parent, seq, index) = session.origin()?;
+        let run = self.runs.get(self.sessions.get(&SessionId::new(parent).ok()?)?)?;
+        Some(run.call(seq, index).unwrap_or(&run.span).clone())
+    }
+
+    /// What had to make room: an earlier run of the session that never ended, or the oldest of too many.
+    pub(super) fn insert(&mut self, id: RunId, run: OpenRun) -> Vec<OpenRun> {
+        let earlier = self.sessions.get(&run.session).copied();
+        let mut lost: Vec<_> = earlier.and_then(|id| self.remove(id)).into_iter().collect();
+        if self.runs.len() >= MOST
+            && let Some(oldest) = self.runs.keys().next().copied()
+        {
+            lost.extend(self.remove(oldest));
+        }
+        self.sessions.insert(run.session.clone(), id);
+        lost.extend(self.runs.insert(id, run));
+        lost
+    }
+
+    pub(super) fn remove(&mut self, id: RunId) -> Option<OpenRun> {
+        let run = self.runs.remove(&id)?;
+        if self.sessions.get(&run.session) == Some(&id) {
+            self.sessions.remove(&run.session);
+        }
+        Some(run)
+    }
+}

@@ -1,0 +1,50 @@
+//! The crash suite: kills work at every point there is, and checks that whoever goes on with it loses nothing and repeats
+//! nothing.
+//!
+//! It runs your own agents, tools and store as well as those that are here. A [`Scenario`] is work that any process can
+//! go on with; a [`Medium`] is where its sessions live; [`run`] kills it once at each point:
+//!
+//! ```
+//! use entourage_core::{
+//!     agent::ReactAgent,
+//!     testkit::{FakeTool, ScriptedProvider, crash::{self, Medium, Scenario}},
+//! };
+//! use serde_json::json;
+//!
+//! let scenario = Scenario::new("look", |life| {
+//!     // Found by history: a reply that was cut off is asked for again.
+//!     let provider = ScriptedProvider::by_history().call("look", json!({})).text("A tree.");
+//!     ReactAgent::builder("scout", life.model(&provider.model())).tool(life.tool(FakeTool::new("look"))).build()
+//! });
+//! let report = crash::run(&scenario.prompt("What is there?"), &Medium::memory());
+//! println!("{report}");
+//! report.assert();
+//! ```
+//!
+//! What must hold (see [`judge`]): nothing that was completed is done again, no event is lost or doubled, the answer is
+//! that of an undisturbed run, every checkpoint is the fold before it, every run replays to its outcome, and a tool that may not be repeated runs once;
+//! where it was cut, the model is told that its outcome is unknown.
+//!
+//! A program that kills real processes builds on [`Life`], [`Witness`] and [`Scenario::step`], and lets [`judge`] decide.
+
+mod beside;
+mod judge;
+mod life;
+mod medium;
+mod scenario;
+mod scenarios;
+mod seams;
+mod suite;
+mod tree;
+
+pub use beside::{queue, title};
+pub use judge::{Expected, Faults, judge};
+pub use life::{Life, Note, Witness};
+pub use medium::{Medium, Place};
+pub use scenario::{Moment, Scenario, Step};
+pub use scenarios::{approvals, by_hand, children, compaction, scenarios, tool_loop, tools_in_parallel};
+pub use suite::{Random, Report, expected, run, sample};
+pub use tree::{Log, Tree};
+
+/// What a result says of a call whose process died while it ran.
+pub const UNKNOWN: &str = "outcome is unknown";

@@ -1,0 +1,260 @@
+//! A session and everything below it, as a store holds it, and what it comes to whatever its processes went through.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::seams::is_unknown;
+use crate::{
+    Digest, Error, ErrorKind, Result, SessionId, Timestamp,
+    event::{Envelope, Event},
+    message::{History, Role},
+    run::Outcome,
+    session::{ReadRange, SessionFilter, SessionInfo, SessionState, SharedStore},
+};
+
+/// A session and everything below it, with all events.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    sessions: BTreeMap<SessionId, Log>,
+}
+
+/// One session of a [`Tree`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Log {
+    /// The session as lists show it.
+    pub info: SessionInfo,
+    /// Its events, oldest first.
+    pub events: Vec<Envelope>,
+    /// `digests[n]`: of the first `n` events.
+    digests: Vec<Digest>,
+}
+
+impl Tree {
+    /// Reads the tree below `root`; empty when there is no such session.
+    ///
+    /// # Errors
+    /// The store's; [`ErrorKind::Corrupt`] when events are missing or doubled.
+    pub async fn load(store: &SharedStore, root: &SessionId) -> Result<Self> {
+        let mut sessions = BTreeMap::new();
+        for info in store.query(&SessionFilter::tree(root.clone())).await? {
+            let id = info.record.id.clone();
+            let log = Log::load(store, info).await?;
+            sessions.insert(id, log);
+        }
+        Ok(Self { sessions })
+    }
+
+    /// The session of this id.
+    #[must_use]
+    pub fn get(&self, session: &SessionId) -> Option<&Log> {
+        self.sessions.get(session)
+    }
+
+    /// All sessions, by id.
+    pub fn iter(&self) -> impl Iterator<Item = (&SessionId, &Log)> {
+        self.sessions.iter()
+    }
+
+    /// Digest of the first `seq` events of a session, bytes and order; `None` when there are not so many.
+    #[must_use]
+    pub fn digest(&self, session: &SessionId, seq: u64) -> Option<Digest> {
+        let log = self.sessions.get(session)?;
+        log.digests.get(usize::try_from(seq).ok()?).copied()
+    }
+
+    /// What the newest run of `session` ended with; `None` while it has not.
+    #[must_use]
+    pub fn outcome(&self, session: &SessionId) -> Option<&Outcome> {
+        match &self.sessions.get(session)?.events.last()?.event {
+            Event::RunFinished(end) => Some(&end.outcome),
+            _ => None,
+        }
+    }
+
+    /// Opens each session anew, from its newest checkpoint on, and says which are then something other than what all
+    /// their events add up to.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn reopened(&self, store: &SharedStore) -> Result<Vec<String>> {
+        let runtime = super::super::runtime().shared_store(Arc::clone(store)).build();
+        let mut differ = Vec::new();
+        for (id, log) in &self.sessions {
+            if runtime.open(id).await?.state().await? != log.fold().0 {
+                differ.push(format!("{id} opens as something other than what its events add up to"));
+            }
+        }
+        Ok(differ)
+    }
+
+    /// What happened for good, as a bag of lines. Left out is what a death may add (a resume, a model call or a claim
+    /// that was cut off, a question that is asked again; whether a prompt has to wait) and what differs from run to run (ids and times).
+    pub(super) fn facts(&self) -> BTreeMap<String, usize> {
+        let mut facts = BTreeMap::new();
+        for event in self.sessions.values().flat_map(|log| &log.events) {
+            if let Some(fact) = fact(event) {
+                *facts.entry(fact).or_insert(0) += 1;
+            }
+        }
+        facts
+    }
+}
+
+impl Log {
+    async fn load(store: &SharedStore, info: SessionInfo) -> Result<Self> {
+        let id = &info.record.id;
+        let mut events = Vec::new();
+        let mut digests = vec![Digest::of([])];
+        for (expected, row) in (1..).zip(store.read(id, ReadRange::all()).await?) {
+            if row.seq() != expected {
+                let text = format!("event {} stands where event {expected} belongs", row.seq());
+                return Err(Error::new(ErrorKind::Corrupt, text).with("session", id.as_str()));
+            }
+            let last = digests.last().map(ToString::to_string).unwrap_or_default();
+            let kind = row.columns().kind;
+            digests.push(Digest::of([last.as_bytes(), kind.as_bytes(), row.body()?.as_bytes()]));
+            events.push(row.into_envelope(id)?);
+        }
+        Ok(Self { info, events, digests })
+    }
+
+    /// The fold over all events, and what is wrong on the way: checkpoints that differ from the fold before them.
+    pub(super) fn fold(&self) -> (SessionState, Vec<String>) {
+        let (mut state, mut faults) = (SessionState::default(), Vec::new());
+        for event in &self.events {
+            if let Event::Checkpoint(checkpoint) = &event.event
+                && checkpoint.forked.is_none()
+                && checkpoint.state != state
+            {
+                let session = &self.info.record.id;
+                faults.push(format!(
+                    "checkpoint {} of {session} is not what the events before it add up to",
+                    event.seq
+                ));
+            }
+            state.apply(event);
+        }
+        (state, faults)
+    }
+
+    /// What is wrong with the session once nothing is under way in it.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let (state, mut faults) = self.fold();
+        let session = &self.info.record.id;
+        let head = &self.info.head;
+        if head != state.head() {
+            faults.push(format!("the head of {session} is {head:?}, and its events give {:?}", state.head()));
+        }
+        if head.run.is_some() {
+            faults.push(format!("a run of {session} has no end"));
+        }
+        if let Some(lease) = self.info.lease.filter(|lease| lease.until != Timestamp::default()) {
+            faults.push(format!("the lease of {session} was not given back: {lease:?}"));
+        }
+        if let Err(fault) = valid(state.history()) {
+            faults.push(format!("{session}: {fault}"));
+        }
+        faults
+    }
+}
+
+/// What every service asks of a conversation: after a message with calls there is one tool message that answers each of
+/// them once, in call order, and there is no other tool message.
+fn valid(history: &History) -> Result<(), String> {
+    let mut open: Vec<String> = Vec::new();
+    for message in history.iter() {
+        let answers: Vec<_> = message.tool_results().map(|result| result.call.to_string()).collect();
+        if message.role() == Role::Tool && (answers.is_empty() || answers != open) {
+            return Err(format!("the calls {open:?} are answered by {answers:?}"));
+        }
+        if message.role() != Role::Tool && !(open.is_empty() && answers.is_empty()) {
+            return Err(format!("the calls {open:?} are not answered"));
+        }
+        open = message.tool_calls().map(|call| call.id.to_string()).collect();
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("the calls {open:?} are not answered")) }
+}
+
+fn fact(envelope: &Envelope) -> Option<String> {
+    let path = &envelope.origin.agent;
+    let what = match &envelope.event {
+        Event::RunStarted(run) => run.prompt.text(),
+        Event::ModelFinished(reply) => {
+            let calls: Vec<_> = reply
+                .message
+                .tool_calls()
+                .map(|call| format!(" {}{}", call.name, call.arguments.as_str()))
+                .collect();
+            let failed = reply.error.as_ref().map(|error| error.kind);
+            format!("{}{} {:?} {failed:?}", reply.message.text(), calls.concat(), reply.finish.reason)
+        }
+        Event::ToolFinished(call) => {
+            let unknown = if is_unknown(&call.result) { "unknown" } else { "known" };
+            format!("{} {} {unknown}: {}", call.result.name, call.result.is_error, call.result.to_text())
+        }
+        Event::ApprovalDecided(answer) => format!("{:?}", answer.decision),
+        Event::ChildStarted(child) => child.agent.clone(),
+        Event::ChildFinished(child) => {
+            child.outcome.as_ref().map_or("nobody".to_owned(), |it| format!("{} {}", it.status, it.text))
+        }
+        Event::SignalReceived(signal) => format!("{} {}", signal.name, signal.value),
+        Event::MessageAdded(added) => added.message.text(),
+        Event::Compacted(compacted) => format!("{} {}", compacted.summary.text(), compacted.kept),
+        Event::Titled(titled) => titled.title.to_string(),
+        Event::TodosChanged(changed) => format!("{:?}", changed.todos),
+        Event::RunFinished(end) => {
+            let Outcome { status, text, steps, usage, .. } = &end.outcome;
+            format!("{status} {steps} {usage} {text}")
+        }
+        Event::Observed(_)
+        | Event::PromptDropped(_)
+        | Event::OutputsCleared(_)
+        | Event::CompactionFailed(_) => String::new(),
+        _ => return None,
+    };
+    Some(format!("{path} {} {what}", envelope.event.kind()))
+}
+
+/// What names a tool call for good, with the event that claimed it and the one that settled it.
+#[derive(Debug, Default)]
+pub(super) struct Claim<'a> {
+    pub(super) claimed: u64,
+    pub(super) repeat: Option<crate::tool::Repeat>,
+    pub(super) settled: Option<u64>,
+    pub(super) result: Option<&'a crate::event::ToolFinished>,
+}
+
+impl Log {
+    /// The tool calls that were claimed or settled, by [`idempotency_key`](crate::tool::ToolContext::idempotency_key).
+    pub(super) fn claims(&self) -> HashMap<String, Claim<'_>> {
+        let id = &self.info.record.id;
+        let (mut message, mut run) = (0, 0);
+        let mut claims: HashMap<String, Claim<'_>> = HashMap::new();
+        for envelope in &self.events {
+            let seq = envelope.seq;
+            let key = |effect: Option<crate::event::EffectKey>, index: usize| match effect {
+                None => format!("{id}.{message}$${index}"),
+                Some(effect) => format!("{id}.{run}$${}", effect.ordinal + index as u64),
+            };
+            match &envelope.event {
+                Event::RunStarted(_) => run = seq,
+                Event::ModelFinished(reply) if reply.key.is_none() => message = seq,
+                Event::ToolStarted(call) => {
+                    let claim = claims.entry(key(call.key, call.index)).or_default();
+                    if claim.claimed == 0 {
+                        (claim.claimed, claim.repeat) = (seq, Some(call.repeat));
+                    }
+                }
+                Event::ToolFinished(call) => {
+                    let claim = claims.entry(key(call.key, call.index)).or_default();
+                    (claim.settled, claim.result) = (Some(seq), Some(&**call));
+                }
+                _ => {}
+            }
+        }
+        claims
+    }
+}

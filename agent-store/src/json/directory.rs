@@ -1,0 +1,349 @@
+//! The directory of sessions: which there are, and everything that concerns more than one file. Blocking; the store
+//! runs it aside.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use entourage_core::{
+    Error, ErrorKind, SessionId,
+    session::{SessionInfo, SessionRecord},
+};
+
+use super::{
+    error::{Failure, Problem, ProblemKind},
+    file::{self, End, SessionFile},
+    line::State,
+    name::{self, Name},
+};
+use crate::{Durability, listing::below};
+
+/// A file that was changed later than this ago is read again: clocks of file systems are that coarse.
+const SETTLED: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    pub(super) durability: Durability,
+    pub(super) patience: Duration,
+    /// What listing read of each file, valid while the file has the same stamp.
+    known: Mutex<HashMap<String, (Stamp, Known)>>,
+    /// What was noticed and mended on the way.
+    noticed: Mutex<Vec<Problem>>,
+}
+
+/// What lists need of a session.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) record: SessionRecord,
+    pub(super) state: State,
+}
+
+impl Known {
+    pub(super) fn info(&self) -> SessionInfo {
+        SessionInfo::new(self.record.clone(), self.state.head.clone()).leased(self.state.lease)
+    }
+}
+
+/// What a file system says about a file, and changes with its content.
+#[derive(Debug, Clone, PartialEq)]
+struct Stamp {
+    len: u64,
+    modified: Option<SystemTime>,
+    #[cfg(unix)]
+    inode: u64,
+}
+
+/// All that is in the directory.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    pub(super) sessions: HashMap<SessionId, Known>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Directory {
+    /// Makes the directory if there is none, clears up what dead processes left in it, and sets torn lines aside.
+    pub(super) fn open(path: PathBuf, durability: Durability, patience: Duration) -> Result<Self, Failure> {
+        make_directory(&path)?;
+        let (known, noticed) = (Mutex::default(), Mutex::default());
+        let directory = Self { path, durability, patience, known, noticed };
+        {
+            let _lock = directory.lock()?;
+            directory.remove_unfinished()?;
+        }
+        directory.mend()?;
+        Ok(directory)
+    }
+
+    pub(super) fn path_of(&self, session: &SessionId) -> PathBuf {
+        self.path.join(name::file_name(session))
+    }
+
+    /// Keeps everybody else from creating and deleting sessions.
+    pub(super) fn lock(&self) -> Result<File, Failure> {
+        file::lock_file(&self.path.join(name::LOCK), self.patience)
+    }
+
+    /// Sessions that were never given their name: nobody can be creating one while this process has the lock.
+    fn remove_unfinished(&self) -> Result<(), Failure> {
+        for name in self.names()? {
+            if name.ends_with(name::NEW) && name::judge(&name) == Name::Own {
+                fs::remove_file(self.path.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets torn lines aside in files that nobody is writing.
+    fn mend(&self) -> Result<(), Failure> {
+        for name in self.names()? {
+            let path = self.path.join(&name);
+            if !matches!(name::judge(&name), Name::Session(_)) {
+                continue;
+            }
+            let torn = SessionFile::open(&path).and_then(|file| file.end()).is_ok_and(|end| end.torn > 0);
+            if torn && let Ok(file) = SessionFile::lock(&path, Duration::ZERO) {
+                // A record that cannot be read makes the file a damaged one, which stays as it is.
+                if let Ok(record) = file.record() {
+                    self.whole_end(&file, &path, &record.id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a file whose lock is held, after what is torn was set aside.
+    pub(super) fn whole_end(
+        &self,
+        file: &SessionFile,
+        path: &Path,
+        session: &SessionId,
+    ) -> Result<End, Failure> {
+        let mut end = file.end()?;
+        if end.torn > 0 {
+            let aside = file.set_torn_aside(&end, self.durability)?;
+            let detail = format!(
+                "a write was cut short after event {}; the {} bytes it left are in {}",
+                end.state.head.seq,
+                end.torn,
+                aside.display()
+            );
+            let kind = ProblemKind::Torn { aside, bytes: end.torn };
+            self.notice(Problem::new(path.to_owned(), Some(session.clone()), kind, detail));
+            end.torn = 0;
+        }
+        Ok(end)
+    }
+
+    pub(super) fn notice(&self, problem: Problem) {
+        let mut noticed = lock(&self.noticed);
+        if !noticed.contains(&problem) {
+            noticed.push(problem);
+        }
+    }
+
+    /// What was noticed so far and what is wrong now.
+    pub(super) fn problems(&self) -> Result<Vec<Problem>, Failure> {
+        let mut problems = self.steady_inventory()?.problems;
+        let noticed = lock(&self.noticed).clone();
+        problems.retain(|problem| !noticed.contains(problem));
+        problems.extend(noticed);
+        problems.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(problems)
+    }
+
+    fn names(&self) -> Result<Vec<String>, Failure> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // No name of this store is anything but ASCII, so a lossy one is as foreign as the true one.
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        Ok(names)
+    }
+
+    /// [`Directory::inventory`] while nobody creates or deletes a session: it shows no half of a tree.
+    pub(super) fn steady_inventory(&self) -> Result<Inventory, Failure> {
+        let _lock = file::lock_file_shared(&self.path.join(name::LOCK), self.patience)?;
+        self.inventory()
+    }
+
+    /// Looks at every file, reading those that changed since the last time.
+    fn inventory(&self) -> Result<Inventory, Failure> {
+        let mut inventory = Inventory::default();
+        let mut before = std::mem::take(&mut *lock(&self.known));
+        let mut now = HashMap::with_capacity(before.len());
+        for name in self.names()? {
+            let path = self.path.join(&name);
+            let session = match name::judge(&name) {
+                Name::Session(session) => session,
+                Name::Own => continue,
+                Name::Foreign => {
+                    let detail =
+                        "this is no file of the store and is left alone; keep the directory for sessions";
+                    inventory.problems.push(Problem::new(path, None, ProblemKind::Foreign, detail));
+                    continue;
+                }
+            };
+            match self.known(&name, before.remove(&name)) {
+                Ok((stamp, known)) => {
+                    inventory.sessions.insert(known.record.id.clone(), known.clone());
+                    if let Some(stamp) = stamp {
+                        now.insert(name, (stamp, known));
+                    }
+                }
+                // Deleted since it was listed.
+                Err(Failure::Missing) => {}
+                Err(failure) => inventory.problems.push(Problem::of_failure(path, session, failure)),
+            }
+        }
+        lock(&self.known).extend(now);
+        Ok(inventory)
+    }
+
+    fn known(&self, name: &str, before: Option<(Stamp, Known)>) -> Result<(Option<Stamp>, Known), Failure> {
+        let path = self.path.join(name);
+        let stamp = Stamp::of(&path)?;
+        if let Some((old, known)) = before
+            && old == stamp
+        {
+            return Ok((Some(old), known));
+        }
+        let known = read_known(&path, self.patience)?;
+        Ok((stamp.is_settled().then_some(stamp), known))
+    }
+
+    /// One session, sealed or not; [`Failure::Missing`] when its file is not there.
+    pub(super) fn look_up(&self, session: &SessionId) -> Result<Known, Failure> {
+        // What a name stands for is checked there, so this is the session.
+        read_known(&self.path_of(session), self.patience)
+    }
+
+    /// Gives a new session its file; `false` when there is one already.
+    pub(super) fn create(&self, record: &SessionRecord, lines: &[u8]) -> Result<bool, Failure> {
+        let _lock = self.lock()?;
+        let path = self.path_of(&record.id);
+        if path.symlink_metadata().is_ok() {
+            return Ok(false);
+        }
+        if let Some(parent) = &record.parent {
+            match self.look_up(parent) {
+                Ok(known) if !known.state.sealed => {}
+                Ok(_) | Err(Failure::Missing) => return Err(no_parent(&record.id).into()),
+                Err(failure) => return Err(failure),
+            }
+        }
+        let mut new = path.clone().into_os_string();
+        new.push(name::NEW);
+        file::create(&path, Path::new(&new), lines, self.durability)?;
+        self.flush()?;
+        Ok(true)
+    }
+
+    /// Deletes a session and everything below it; gives the number of those that were not sealed.
+    ///
+    /// What is deepest goes first: when this is cut short, the rest still hangs together and the next call finds it.
+    pub(super) fn delete(&self, root: &SessionId) -> Result<u64, Failure> {
+        let _lock = self.lock()?;
+        let inventory = self.inventory()?;
+        let mut deleted = 0;
+        let records = inventory.sessions.values().map(|known| &known.record);
+        for session in below(records, root).iter().rev() {
+            let sealed = inventory.sessions.get(session).is_some_and(|known| known.state.sealed);
+            match SessionFile::lock(&self.path_of(session), self.patience).and_then(SessionFile::remove) {
+                Ok(()) => deleted += u64::from(!sealed),
+                Err(Failure::Missing) => {}
+                // A link or a directory in the place of a session is nobody's to delete.
+                Err(failure) => return Err(failure),
+            }
+        }
+        self.flush()?;
+        Ok(deleted)
+    }
+
+    /// Makes changes of names last.
+    fn flush(&self) -> Result<(), Failure> {
+        if cfg!(unix) && self.durability == Durability::PowerLoss {
+            File::open(&self.path)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Moves a session's file to another name and reports it.
+    pub(super) fn set_aside(&self, session: &SessionId) -> Result<PathBuf, Failure> {
+        let _lock = self.lock()?;
+        let path = self.path_of(session);
+        let aside = SessionFile::lock(&path, self.patience)?.rename_beside(&format!("{}0", name::DAMAGED))?;
+        self.flush()?;
+        let detail =
+            format!("the file was set aside as {}; mend it and give it its name back", aside.display());
+        let kind = ProblemKind::SetAside { aside: aside.clone() };
+        self.notice(Problem::new(path, Some(session.clone()), kind, detail));
+        Ok(aside)
+    }
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let metadata = path.symlink_metadata()?;
+        Ok(Self {
+            len: metadata.len(),
+            modified: metadata.modified().ok(),
+            #[cfg(unix)]
+            inode: std::os::unix::fs::MetadataExt::ino(&metadata),
+        })
+    }
+
+    /// Whether any later change will show in the stamp.
+    fn is_settled(&self) -> bool {
+        let age = self.modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        age.is_some_and(|age| age > SETTLED)
+    }
+}
+
+fn read_known(path: &Path, patience: Duration) -> Result<Known, Failure> {
+    let file = SessionFile::open(path)?;
+    let known = file.steadily(patience, || Ok(Known { record: file.record()?, state: file.end()?.state }))?;
+    let named = path.file_name().is_some_and(|name| name == name::file_name(&known.record.id).as_str());
+    if named { Ok(known) } else { Err(Failure::misplaced(&known.record)) }
+}
+
+fn no_parent(session: &SessionId) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        "the parent session does not exist; create it first, or start the session as a root",
+    )
+    .with("session", session.as_str())
+}
+
+fn make_directory(path: &Path) -> Result<(), Failure> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(refused("the directory above the store's does not exist; create it first"));
+        }
+        Err(error) => return Err(Failure::Io(error)),
+    }
+    let metadata = path.symlink_metadata()?;
+    if metadata.is_symlink() {
+        return Err(refused("the path is a link; name the directory itself"));
+    }
+    if metadata.is_dir() { Ok(()) } else { Err(refused("the path is no directory; choose another one")) }
+}
+
+fn refused(text: &'static str) -> Failure {
+    Failure::Refused(Error::new(ErrorKind::Store, text))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change under it is one infallible step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,165 @@
+//! What went wrong with a file, as the core's error and as a line of a report.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use entourage_core::{Error, ErrorKind, Retry, SessionId, session::SessionRecord};
+
+/// Why an operation on files failed. Kept apart from the core's error so that each text is written once.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Io(io::Error),
+    /// The file holds what this store never writes.
+    Damaged(String),
+    /// The file is of this later format.
+    Newer(u64),
+    /// Somebody else holds the lock for too long.
+    Locked,
+    /// There is no such file.
+    Missing,
+    /// The session went on elsewhere; its file only waits to be deleted.
+    Sealed,
+    /// The core's own error.
+    Refused(Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged(what.into())
+    }
+
+    /// The file holds another session than its name says.
+    pub(super) fn misplaced(record: &SessionRecord) -> Self {
+        Self::Damaged(format!("it holds the session {}, which belongs in another file", record.id))
+    }
+
+    /// The error that the caller sees. `operation` is the one of the trait.
+    pub(super) fn into_error(self, operation: &'static str, path: &Path) -> Error {
+        let error = match self {
+            Self::Refused(error) => error,
+            Self::Damaged(what) => Error::new(
+                ErrorKind::Corrupt,
+                format!("the file is damaged: {what}; restore it from a backup, or set it aside"),
+            ),
+            Self::Newer(format) => Error::new(
+                ErrorKind::NewerVersion,
+                format!("the file is of format {format}, which a newer version wrote; use that version"),
+            ),
+            Self::Locked => Error::new(ErrorKind::Store, "another process holds the file's lock; try again")
+                .with_retry(Retry::Temporary),
+            Self::Missing | Self::Sealed => Error::new(
+                ErrorKind::Store,
+                "a file or directory of the store is gone; check that nobody removes files of it",
+            ),
+            Self::Io(error) => Error::new(ErrorKind::Store, io_text(&error)).caused_by(error),
+        };
+        error.during(operation).with("path", path.display().to_string())
+    }
+
+    pub(super) fn into_session_error(
+        self,
+        operation: &'static str,
+        path: &Path,
+        session: &SessionId,
+    ) -> Error {
+        match self {
+            Self::Missing | Self::Sealed => Error::no_session(session).during(operation),
+            // It is about the batch, not about the file.
+            Self::Refused(error) if error.context().any(|(name, _)| name == "session") => {
+                error.during(operation)
+            }
+            failure => failure.into_error(operation, path).with("session", session.as_str()),
+        }
+    }
+}
+
+fn io_text(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the disk is full; free some space and try again"
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "this process may not read or write the file; check its permissions and those of its directory"
+        }
+        io::ErrorKind::Unsupported => "the file system cannot lock files; put the directory on a local disk",
+        _ => "the file cannot be read or written; see the cause",
+    }
+}
+
+/// Something in the directory of a [`JsonStore`](super::JsonStore) that needs a look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// The file.
+    pub path: PathBuf,
+    /// The session that it is named after, where the name tells.
+    pub session: Option<SessionId>,
+    /// What is wrong.
+    pub kind: ProblemKind,
+    /// The same for people, in one line.
+    pub detail: String,
+}
+
+/// What is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// A write was cut short by a crash. What it left was moved to `aside`; the session goes on without it.
+    Torn {
+        /// Where the bytes are now.
+        aside: PathBuf,
+        /// How many.
+        bytes: u64,
+    },
+    /// The file cannot be read as a session. It is still where it was.
+    Damaged,
+    /// The file was damaged and was moved to `aside`, so that the session is no longer here.
+    SetAside {
+        /// Where the file is now.
+        aside: PathBuf,
+    },
+    /// A newer version of this library wrote it.
+    NewerVersion,
+    /// It is none of this store's files, or no regular file; it is left alone.
+    Foreign,
+    /// It cannot be opened.
+    Unreadable,
+}
+
+impl Problem {
+    pub(super) fn new(
+        path: PathBuf,
+        session: Option<SessionId>,
+        kind: ProblemKind,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { path, session, kind, detail: detail.into() }
+    }
+
+    pub(super) fn of_failure(path: PathBuf, session: Option<SessionId>, failure: Failure) -> Self {
+        let kind = match &failure {
+            Failure::Damaged(_) => ProblemKind::Damaged,
+            Failure::Newer(_) => ProblemKind::NewerVersion,
+            _ => ProblemKind::Unreadable,
+        };
+        let detail = failure.into_error("store.problems", &path).message().to_owned();
+        Self { path, session, kind, detail }
+    }
+}

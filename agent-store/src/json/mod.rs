@@ -1,0 +1,301 @@
+//! Sessions as files that people can read: one a session, one line a batch.
+//!
+//! This file runs blocking work aside and keeps racing callers in line; `session` and `directory` do the work, `file`
+//! knows about locks and line ends, `line` how a line is spelled, `name` how a file is called.
+
+mod directory;
+mod error;
+mod file;
+mod line;
+#[cfg(feature = "hybrid")]
+mod moving;
+mod name;
+mod session;
+
+use std::{
+    collections::HashSet,
+    fmt,
+    hash::{BuildHasher, RandomState},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result, SessionId,
+    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
+};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard, OwnedRwLockWriteGuard, RwLock},
+    task,
+};
+
+use crate::{
+    Durability,
+    listing::{below, page},
+};
+use directory::{Directory, Known};
+use error::Failure;
+pub use error::{Problem, ProblemKind};
+
+/// Sessions that may be written at once; the others wait without holding a thread.
+const LANES: usize = 64;
+
+/// Keeps each session in a file of JSON lines in one directory.
+///
+/// The first line of a file is the session's record; each further line is one batch with its events, the lease and the
+/// head after it. Bodies come back byte for byte; one with line breaks or space around it stands there as a string.
+///
+/// Several stores, in one process or in several, may use the same directory: each append compares and writes under the
+/// file's lock, so of writers that race one wins. Readers of a session take no lock and see whole batches; lists wait for
+/// sessions that are being created or deleted. The directory must be on a file system with locks, and hold nothing else.
+///
+/// # Crashes and damage
+/// A line counts once it is complete. What a crash leaves of one is moved to `<file>.torn-<offset>` by the next `open`
+/// or append and reported by [`JsonStore::problems`]. A file that is damaged, of a newer format or no regular file is a
+/// typed error for its session, which lists leave out and `problems` names; all others load. A changed byte that leaves
+/// valid lines is not noticed.
+///
+/// # Cancel safety
+/// An operation whose future is dropped happened completely or not at all, perhaps a moment later; operations on the
+/// same session wait for it. Deleting a tree may stop between two sessions when the process dies; repeated, it goes on.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use entourage_core::session::{SessionFilter, SessionStore};
+/// use entourage_store::JsonStore;
+///
+/// let directory = tempfile::tempdir().unwrap();
+/// let store = JsonStore::open(directory.path().join("sessions")).await.unwrap();
+/// assert!(store.query(&SessionFilter::roots()).await.unwrap().is_empty());
+/// assert!(store.problems().await.unwrap().is_empty());
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct JsonStore(Arc<Inner>);
+
+struct Inner {
+    directory: Arc<Directory>,
+    lanes: Vec<Arc<Mutex<()>>>,
+    /// Written by what creates or deletes, read by what lists.
+    whole: Arc<RwLock<()>>,
+    hasher: RandomState,
+}
+
+/// Options of a [`JsonStore`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `open`"]
+pub struct JsonBuilder {
+    path: PathBuf,
+    lock_timeout: Duration,
+    durability: Durability,
+}
+
+impl JsonBuilder {
+    /// How long an operation waits for another process that holds a lock. Default 5 seconds.
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.lock_timeout = timeout;
+        self
+    }
+
+    /// What a returned append survives. Default [`Durability::PowerLoss`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Opens the directory, creating it (not the one above it) when there is none, and sets torn lines aside.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] for a path that is a link, no directory or not accessible, and for a lock that stays (the last
+    /// is worth a retry). Damaged sessions are no error here: see [`JsonStore::problems`].
+    pub async fn open(self) -> Result<JsonStore> {
+        const OPERATION: &str = "store.open";
+        let path = std::path::absolute(&self.path).map_err(|error| {
+            Error::new(ErrorKind::InvalidInput, "this is no path; name a directory")
+                .during(OPERATION)
+                .caused_by(error)
+        })?;
+        let opened = aside(move || {
+            Directory::open(path.clone(), self.durability, self.lock_timeout)
+                .map_err(|failure| failure.into_error(OPERATION, &path))
+        });
+        Ok(JsonStore(Arc::new(Inner {
+            directory: Arc::new(opened.await?),
+            lanes: (0..LANES).map(|_| Arc::default()).collect(),
+            whole: Arc::default(),
+            hasher: RandomState::new(),
+        })))
+    }
+}
+
+impl JsonStore {
+    /// Opens the directory at `path` with the default options; see [`JsonBuilder::open`].
+    ///
+    /// # Errors
+    /// As [`JsonBuilder::open`].
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        Self::builder(path).open().await
+    }
+
+    /// Options for the directory at `path`.
+    pub fn builder(path: impl Into<PathBuf>) -> JsonBuilder {
+        JsonBuilder {
+            path: path.into(),
+            lock_timeout: Duration::from_secs(5),
+            durability: Durability::default(),
+        }
+    }
+
+    /// The directory, absolute.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.directory.path
+    }
+
+    /// The file of a session, whether it is there or not.
+    #[must_use]
+    pub fn path_of(&self, session: &SessionId) -> PathBuf {
+        self.0.directory.path_of(session)
+    }
+
+    /// What needs a look, by path: what this store set aside or found damaged since it was opened, and what listing the
+    /// directory finds now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Store`] when the directory cannot be read.
+    pub async fn problems(&self) -> Result<Vec<Problem>> {
+        self.look("store.problems", Directory::problems).await
+    }
+
+    /// Moves a session's file to `<file>.damaged-0` (or the next free number) and returns where it is. The session is then
+    /// not here any more, and another may take its id. For files that cannot be read; nothing is deleted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when there is no such file, [`ErrorKind::Store`] when it cannot be moved.
+    pub async fn set_aside(&self, session: &SessionId) -> Result<PathBuf> {
+        let id = session.clone();
+        let turn = self.whole_turn().await;
+        self.on("store.set_aside", session, turn, move |directory| directory.set_aside(&id)).await
+    }
+
+    /// Waits for this process's other changes of more than one session.
+    async fn whole_turn(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.0.whole).write_owned().await
+    }
+
+    /// Waits for this process's other writers of the session.
+    async fn turn(&self, session: &SessionId) -> Option<OwnedMutexGuard<()>> {
+        let lane = usize::try_from(self.0.hasher.hash_one(session) % LANES as u64).unwrap_or_default();
+        Some(Arc::clone(self.0.lanes.get(lane)?).lock_owned().await)
+    }
+
+    /// Runs `work` where it may block. `turn` is held until it is done, also when nobody waits for it any more.
+    async fn on<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        session: &SessionId,
+        turn: impl Send + 'static,
+        work: impl FnOnce(&Directory) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let (directory, session) = (Arc::clone(&self.0.directory), session.clone());
+        aside(move || {
+            let done = work(&directory).map_err(|failure| {
+                failure.into_session_error(operation, &directory.path_of(&session), &session)
+            });
+            drop(turn);
+            done
+        })
+        .await
+    }
+
+    async fn look<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Directory) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let (directory, turn) = (Arc::clone(&self.0.directory), Arc::clone(&self.0.whole).read_owned().await);
+        aside(move || {
+            let done = work(&directory).map_err(|failure| failure.into_error(operation, &directory.path));
+            drop(turn);
+            done
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl SessionStore for JsonStore {
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        batch.check(session, expected)?;
+        let creator = match batch.create {
+            Some(_) => Some(self.whole_turn().await),
+            None => None,
+        };
+        let turns = (creator, self.turn(session).await);
+        let id = session.clone();
+        let work = move |directory: &Directory| session::append(directory, &id, expected, &batch);
+        self.on("store.append", session, turns, work).await
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        let id = session.clone();
+        self.on("store.read", session, (), move |directory| session::read(directory, &id, range)).await
+    }
+
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        let filter = filter.clone();
+        let Some(id) = filter.id.clone() else {
+            return self.look("store.query", move |directory| list(directory, &filter)).await;
+        };
+        let of = id.clone();
+        self.on("store.query", &id, (), move |directory| one(directory, &of, &filter)).await
+    }
+
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        let (id, turn) = (session.clone(), self.turn(session).await);
+        self.on("store.lease", session, turn, move |directory| session::lease(directory, &id, lease)).await
+    }
+
+    async fn delete(&self, session: &SessionId) -> Result<u64> {
+        let (id, turn) = (session.clone(), self.whole_turn().await);
+        self.on("store.delete", session, turn, move |directory| directory.delete(&id)).await
+    }
+}
+
+impl fmt::Debug for JsonStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JsonStore").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+fn list(directory: &Directory, filter: &SessionFilter) -> Result<Vec<SessionInfo>, Failure> {
+    let sessions = directory.steady_inventory()?.sessions;
+    let records = || sessions.values().map(|known| &known.record);
+    let tree = filter.tree.as_ref().map(|root| below(records(), root).into_iter().collect::<HashSet<_>>());
+    let inside = |id: &SessionId| tree.as_ref().is_none_or(|tree| tree.contains(id));
+    let listed = sessions.values().filter(|known| !known.state.sealed && inside(&known.record.id));
+    let found = listed.map(Known::info).filter(|info| filter.admits(info)).collect();
+    Ok(page(found, filter))
+}
+
+fn one(directory: &Directory, id: &SessionId, filter: &SessionFilter) -> Result<Vec<SessionInfo>, Failure> {
+    if filter.tree.is_some() {
+        return list(directory, filter);
+    }
+    match directory.look_up(id) {
+        Ok(known) if known.state.sealed => Ok(Vec::new()),
+        Ok(known) => {
+            Ok(page(Some(known.info()).into_iter().filter(|info| filter.admits(info)).collect(), filter))
+        }
+        Err(Failure::Missing) => Ok(Vec::new()),
+        Err(failure) => Err(failure),
+    }
+}
+
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    task::spawn_blocking(work).await.map_err(|error| {
+        Error::new(ErrorKind::Internal, "the runtime stopped while a file was in use").caused_by(error)
+    })?
+}

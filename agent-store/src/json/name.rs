@@ -1,0 +1,82 @@
+//! File names of sessions. Ids that differ only in case get names that differ on every file system, and no name is one
+//! that a system keeps for itself.
+
+use entourage_core::{Digest, SessionId};
+
+const PREFIX: &str = "s-";
+/// Ends the name of a session's file.
+const SUFFIX: &str = ".jsonl";
+/// Longest escaped id that is spelled out. Leaves room for the endings of what is set aside within 255 bytes.
+const LONGEST: usize = 180;
+/// Characters of a longer id that its name begins with, for people.
+const SHOWN: usize = 60;
+
+/// The file that holds a session: the id with `+` before each small letter that stands for a capital. A longer one is
+/// cut and ends in a digest; the file's first line has the whole id.
+pub(super) fn file_name(session: &SessionId) -> String {
+    let id = session.as_str();
+    let escaped = escape(id);
+    if escaped.len() <= LONGEST {
+        return format!("{PREFIX}{escaped}{SUFFIX}");
+    }
+    let start: String = id.chars().take(SHOWN).collect();
+    format!("{PREFIX}{}~{}{SUFFIX}", escape(&start), Digest::of([id.as_bytes()]))
+}
+
+/// What a name in the directory stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Name {
+    /// A session's file; the id where the name spells it out.
+    Session(Option<SessionId>),
+    /// A file that this store makes: a lock, a session under way to its name, something set aside.
+    Own,
+    /// None of this store's.
+    Foreign,
+}
+
+pub(super) fn judge(name: &str) -> Name {
+    let rest = name.strip_prefix(PREFIX).unwrap_or_default();
+    // No name of this store ends in the suffix unless it is a session's, whatever the id holds.
+    if let Some(stem) = rest.strip_suffix(SUFFIX) {
+        if stem.contains('~') {
+            return Name::Session(None);
+        }
+        return unescape(stem).map_or(Name::Foreign, |id| Name::Session(Some(id)));
+    }
+    let ending = rest.rsplit_once(SUFFIX).map_or("", |(_, ending)| ending);
+    let numbered = |number: &str| number.chars().all(|c| c.is_ascii_digit() || c == '-');
+    let aside = [TORN, DAMAGED].into_iter().any(|kind| ending.strip_prefix(kind).is_some_and(numbered));
+    if name == LOCK || ending == NEW || aside { Name::Own } else { Name::Foreign }
+}
+
+/// The file whose lock stands for the directory.
+pub(super) const LOCK: &str = ".lock";
+/// Added to the name of a session that is being created.
+pub(super) const NEW: &str = ".new";
+/// Added, with a number, to the name of what followed the last whole line.
+pub(super) const TORN: &str = ".torn-";
+/// Added, with a number, to the name of a file that cannot be read.
+pub(super) const DAMAGED: &str = ".damaged-";
+
+fn escape(id: &str) -> String {
+    let mut escaped = String::with_capacity(id.len());
+    for c in id.chars() {
+        if c.is_ascii_uppercase() {
+            escaped.push('+');
+        }
+        escaped.push(c.to_ascii_lowercase());
+    }
+    escaped
+}
+
+fn unescape(stem: &str) -> Option<SessionId> {
+    let (mut id, mut chars) = (String::with_capacity(stem.len()), stem.chars());
+    while let Some(c) = chars.next() {
+        match c {
+            '+' => id.push(chars.next().filter(char::is_ascii_lowercase)?.to_ascii_uppercase()),
+            c if c.is_ascii_uppercase() => return None,
+            c => id.push(c),
+        }
+    }
+    SessionId::new(id).ok()
+}

@@ -1,0 +1,35 @@
+//! Lists and trees of sessions, for stores that no database sorts for.
+
+use std::collections::HashMap;
+
+use entourage_core::{
+    SessionId,
+    session::{SessionFilter, SessionInfo, SessionRecord},
+};
+
+/// A session and everything below it, parents before children.
+pub(crate) fn below<'a>(
+    records: impl Iterator<Item = &'a SessionRecord>,
+    root: &SessionId,
+) -> Vec<SessionId> {
+    let mut children: HashMap<&SessionId, Vec<&SessionId>> = HashMap::new();
+    for record in records {
+        if let Some(parent) = &record.parent {
+            children.entry(parent).or_default().push(&record.id);
+        }
+    }
+    let (mut found, mut next) = (vec![root.clone()], 0);
+    while let Some(id) = found.get(next) {
+        // Each entry is used once, so parents that go round in a circle end.
+        let below = children.remove(id).unwrap_or_default();
+        found.extend(below.into_iter().filter(|id| *id != root).cloned());
+        next += 1;
+    }
+    found
+}
+
+/// Puts what was found in the order of lists and takes the page that is asked for.
+pub(crate) fn page(mut found: Vec<SessionInfo>, filter: &SessionFilter) -> Vec<SessionInfo> {
+    found.sort_by(|a, b| b.head.updated.cmp(&a.head.updated).then_with(|| a.record.id.cmp(&b.record.id)));
+    found.into_iter().skip(filter.offset).take(filter.limit.unwrap_or(usize::MAX)).collect()
+}

@@ -1,0 +1,212 @@
+//! What went wrong in the database, as the core's error. Nothing outside this file reads an SQLSTATE.
+
+use std::io;
+
+use entourage_core::{Error, ErrorKind, Retry};
+
+use crate::sql::Failure;
+
+/// How much another attempt can help, judged without the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// The statement was undone because of others; the same connection may try again.
+    Again,
+    /// The connection is gone, and perhaps the answer with it; another one may try again.
+    Reconnect,
+    /// None.
+    Tell,
+}
+
+impl Remedy {
+    pub(super) fn of(failure: &Failure) -> Self {
+        let Failure::Driver(error) = failure else { return Self::Tell };
+        match error {
+            sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut => Self::Tell,
+            // An answer that ends in its middle may look like another protocol.
+            sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => Self::Reconnect,
+            sqlx::Error::Database(_) => match state(error).as_deref() {
+                Some("40001" | "40P01") => Self::Again,
+                Some("57P01" | "57P02" | "57P03" | "57P05") => Self::Reconnect,
+                Some(code) if code.starts_with("08") => Self::Reconnect,
+                _ => Self::Tell,
+            },
+            _ => Self::Tell,
+        }
+    }
+}
+
+/// The server did not answer in time, not even that it gave up.
+pub(super) fn no_answer() -> Failure {
+    Failure::Driver(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")))
+}
+
+/// Whether a session was created below one that is not there.
+pub(super) fn lacks_parent(failure: &Failure) -> bool {
+    let Failure::Driver(sqlx::Error::Database(error)) = failure else { return false };
+    error.constraint() == Some("sessions_parent_exists")
+}
+
+/// Whether a migration met tables, views or indexes of somebody else.
+pub(super) fn is_taken(failure: &Failure) -> bool {
+    let Failure::Driver(error) = failure else { return false };
+    // Duplicate table (also views and indexes), object, function, or a type of a table's name.
+    matches!(state(error).as_deref(), Some("42P07" | "42710" | "42723" | "42809"))
+}
+
+fn state(error: &sqlx::Error) -> Option<String> {
+    error.as_database_error()?.code().map(std::borrow::Cow::into_owned)
+}
+
+/// A driver's error as the caller sees it. The cause is kept: neither servers nor the driver repeat a password.
+pub(super) fn from_driver(error: sqlx::Error) -> Error {
+    let (kind, retry, text) = match &error {
+        sqlx::Error::Database(_) => from_state(state(&error).as_deref().unwrap_or_default()),
+        sqlx::Error::Io(cause) if cause.kind() == io::ErrorKind::TimedOut => (
+            ErrorKind::Timeout,
+            Retry::Temporary,
+            "the database did not answer in time; try again, a batch that was stored is not stored twice",
+        ),
+        sqlx::Error::Io(_) => LOST,
+        sqlx::Error::PoolTimedOut => (
+            ErrorKind::Store,
+            Retry::Temporary,
+            "no connection to the database became free or could be made in time; check that the server is up, try again, \
+             or allow more connections",
+        ),
+        sqlx::Error::PoolClosed => {
+            (ErrorKind::Store, Retry::Permanent, "the store was closed; connect again")
+        }
+        sqlx::Error::Tls(_) => (
+            ErrorKind::Transport,
+            Retry::Permanent,
+            "no encrypted connection to the database could be made; see the cause, and check `sslmode` and the \
+             certificates in the URL",
+        ),
+        sqlx::Error::Protocol(_) => (
+            ErrorKind::Protocol,
+            Retry::Temporary,
+            "the server broke off or does not speak PostgreSQL's protocol; try again, and check host and port",
+        ),
+        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => (
+            ErrorKind::Corrupt,
+            Retry::Permanent,
+            "a column does not hold what this store writes; restore the database from a backup",
+        ),
+        _ => (ErrorKind::Store, Retry::Permanent, "the database cannot be used; see the cause"),
+    };
+    Error::new(kind, text).with_retry(retry).caused_by(error)
+}
+
+type Verdict = (ErrorKind, Retry, &'static str);
+
+const LOST: Verdict = (
+    ErrorKind::Transport,
+    Retry::Temporary,
+    "the connection to the database broke; try again, a batch that was stored is not stored twice",
+);
+
+/// The codes are those of "Appendix A. PostgreSQL Error Codes". Codes before their classes.
+fn from_state(code: &str) -> Verdict {
+    use {ErrorKind as Kind, Retry as May};
+    match (code, code.get(..2).unwrap_or_default()) {
+        ("40001" | "40P01" | "55P03", _) => {
+            (Kind::Store, May::Temporary, "other connections were in the way all the time; try again")
+        }
+        ("57014", _) => (
+            Kind::Timeout,
+            May::Temporary,
+            "the statement took longer than its timeout; try again, or allow more time",
+        ),
+        ("57P01" | "57P02" | "57P03" | "57P05", _) | (_, "08") => LOST,
+        ("53100", _) => {
+            (Kind::Store, May::Permanent, "the server's disk is full; free some space and try again")
+        }
+        ("53300", _) => (
+            Kind::Store,
+            May::Temporary,
+            "the server has no connection left; try again, or allow this store fewer connections",
+        ),
+        (_, "53") => {
+            (Kind::Store, May::Temporary, "the server is out of resources; see the cause, and try again")
+        }
+        (_, "28") => {
+            (Kind::Authentication, May::Permanent, "the server refused user and password; check the URL")
+        }
+        ("42501", _) => (
+            Kind::PermissionDenied,
+            May::Permanent,
+            "this user may not do that; grant it the right to use (and, the first time, create) the tables",
+        ),
+        ("25006", _) => (
+            Kind::Store,
+            May::Permanent,
+            "the server only lets read, as standbys do; connect to the one that may be written",
+        ),
+        ("3D000", _) => {
+            (Kind::Store, May::Permanent, "there is no such database on the server; create it first")
+        }
+        ("42P01" | "42703", _) => (
+            Kind::Corrupt,
+            May::Permanent,
+            "a table or column of the store is missing; restore the database from a backup",
+        ),
+        (_, "54") => (Kind::TooLarge, May::Permanent, "a value is larger than a database row may be (1 GB)"),
+        (_, "23") => (
+            Kind::Corrupt,
+            May::Permanent,
+            "the tables contradict each other; restore the database from a backup",
+        ),
+        (_, "XX") => (Kind::Corrupt, May::Permanent, "the database is damaged; restore it from a backup"),
+        _ => (
+            Kind::Store,
+            May::Permanent,
+            "the database refused a statement; see the cause, and check that nobody changed its tables",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_pool_is_temporary_and_a_closed_one_is_not() {
+        let judge = |error| {
+            let error = from_driver(error);
+            (error.kind(), error.retry())
+        };
+        assert_eq!(judge(sqlx::Error::PoolTimedOut), (ErrorKind::Store, Retry::Temporary));
+        assert_eq!(judge(sqlx::Error::PoolClosed), (ErrorKind::Store, Retry::Permanent));
+        let io = |kind| sqlx::Error::Io(io::Error::from(kind));
+        assert_eq!(judge(io(io::ErrorKind::ConnectionReset)), (ErrorKind::Transport, Retry::Temporary));
+        assert_eq!(judge(io(io::ErrorKind::TimedOut)), (ErrorKind::Timeout, Retry::Temporary));
+    }
+
+    #[test]
+    fn codes_are_judged_before_their_classes() {
+        for (code, kind, retry) in [
+            ("40P01", ErrorKind::Store, Retry::Temporary),
+            ("57014", ErrorKind::Timeout, Retry::Temporary),
+            ("08006", ErrorKind::Transport, Retry::Temporary),
+            ("53100", ErrorKind::Store, Retry::Permanent),
+            ("53200", ErrorKind::Store, Retry::Temporary),
+            ("28P01", ErrorKind::Authentication, Retry::Permanent),
+            ("42P01", ErrorKind::Corrupt, Retry::Permanent),
+            ("42601", ErrorKind::Store, Retry::Permanent),
+            ("", ErrorKind::Store, Retry::Permanent),
+        ] {
+            let (found, may, _) = from_state(code);
+            assert_eq!((found, may), (kind, retry), "{code}");
+        }
+    }
+
+    #[test]
+    fn only_what_can_help_is_tried_again() {
+        let remedy = |error: sqlx::Error| Remedy::of(&Failure::from(error));
+        let io = |kind| sqlx::Error::Io(io::Error::from(kind));
+        assert_eq!(remedy(io(io::ErrorKind::UnexpectedEof)), Remedy::Reconnect);
+        assert_eq!(Remedy::of(&no_answer()), Remedy::Tell);
+        assert_eq!(remedy(sqlx::Error::PoolTimedOut), Remedy::Tell);
+        assert_eq!(Remedy::of(&Failure::damaged("seq = -1")), Remedy::Tell);
+    }
+}

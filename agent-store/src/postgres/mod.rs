@@ -1,0 +1,267 @@
+//! Sessions in a PostgreSQL database: the operations of a store.
+//!
+//! Nothing here decides whether a database may be used (`open`, `schema`), knows how a value is spelled in a column
+//! (`rows`, `text`) or reads a result code (`error`).
+
+mod append;
+mod error;
+mod open;
+mod read;
+mod rows;
+mod schema;
+mod text;
+
+pub use open::PostgresBuilder;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result, Retry, SessionId,
+    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
+};
+use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection};
+use tokio::time;
+
+use append::{Appended, Leased};
+use error::{Remedy, from_driver, no_answer};
+use rows::Encoded;
+
+use crate::sql::{Failure, LeaseColumns};
+
+/// How often an operation is tried when others are in its way or its connection breaks.
+const ATTEMPTS: u32 = 5;
+/// Pause before the second attempt; each further one waits twice as long.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Keeps sessions in a PostgreSQL database, version 13 or later.
+///
+/// Any number of stores in any number of processes may use the same tables: of writers that race, one wins, the others
+/// get [`ErrorKind::Conflict`]. Readers see whole batches and never wait for a writer. Each append is one statement and
+/// one round trip.
+///
+/// # What an append survives
+/// That is the server's to say: its settings `fsync` and `synchronous_commit`. With both `on`, the default, an append
+/// that returned survives the death of this process, of the server and a power cut; with `synchronous_standby_names`
+/// set it is on the standby too. With `synchronous_commit = off` a crash of the server may undo the last appends (never
+/// half of one). The store takes what is configured for the server, the database or the user; to choose for its
+/// connections alone, add `?options[synchronous_commit]=on` to the URL.
+///
+/// # Broken connections
+/// An operation whose connection breaks is tried again on another one. That is safe: a batch whose commit succeeded and
+/// whose answer was lost is known by its writer and numbers and not stored twice. When the server stays away the error
+/// is temporary, and the same batch may be sent again at any time.
+///
+/// # Proxies
+/// The store prepares statements and sets options of its sessions, so it wants the server itself or a proxy that keeps
+/// one server connection for each of the store's.
+///
+/// # Cancel safety
+/// An operation whose future is dropped happened completely or not at all, and the store stays usable.
+///
+/// ```no_run
+/// # async fn example() -> entourage_core::Result<()> {
+/// use entourage_core::session::{SessionFilter, SessionStore};
+/// use entourage_store::PostgresStore;
+///
+/// let store = PostgresStore::builder("postgres://team@localhost/team").schema("agents").connect().await?;
+/// for session in store.query(&SessionFilter::roots().page(0, 20)).await? {
+///     println!("{} {}", session.record.id, session.head.title);
+/// }
+/// store.close().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PostgresStore {
+    place: Arc<str>,
+    pool: PgPool,
+    /// How long one attempt may take, the server's own timeout included.
+    patience: Duration,
+}
+
+impl PostgresStore {
+    /// Connects with the default options to the database at `url`, such as `postgres://user:password@host/database`;
+    /// see [`PostgresBuilder::connect`].
+    ///
+    /// What the URL leaves out comes from the environment (`PGHOST`, `PGUSER`, `PGPASSWORD` ...) and the password file,
+    /// as for other programs of PostgreSQL. `sslmode` and the certificates are parameters of the URL.
+    ///
+    /// # Errors
+    /// As [`PostgresBuilder::connect`].
+    pub async fn connect(url: impl Into<String>) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// Options for the database at `url`.
+    pub fn builder(url: impl Into<String>) -> PostgresBuilder {
+        PostgresBuilder::new(url)
+    }
+
+    /// Waits for operations under way and closes all connections, for all clones of this store. Dropping the last clone
+    /// closes them too, without waiting.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    fn new(place: Arc<str>, pool: PgPool, patience: Duration) -> Self {
+        Self { place, pool, patience }
+    }
+
+    /// Runs `operation`, again when others were in its way or its connection broke. So it must be one that may be
+    /// repeated after it succeeded unseen.
+    async fn attempt<A: Sync, T>(&self, with: &A, operation: Operation<A, T>) -> Result<T, Failure> {
+        let mut result = self.once(Held::take(&self.pool).await, with, operation).await;
+        let mut pause = PAUSE;
+        for _ in 1..ATTEMPTS {
+            if !result.as_ref().is_err_and(|failure| Remedy::of(failure) != Remedy::Tell) {
+                break;
+            }
+            time::sleep(pause).await;
+            pause = pause.saturating_mul(2);
+            result = self.once(Held::tested(&self.pool).await, with, operation).await;
+        }
+        result
+    }
+
+    async fn once<A, T>(
+        &self,
+        held: Result<Held, Failure>,
+        with: &A,
+        operation: Operation<A, T>,
+    ) -> Result<T, Failure> {
+        let mut held = held?;
+        let Ok(result) = time::timeout(self.patience, operation(held.connection()?, with)).await else {
+            return Err(no_answer());
+        };
+        if !result.as_ref().is_err_and(|failure| Remedy::of(failure) == Remedy::Reconnect) {
+            held.give_back();
+        }
+        result
+    }
+
+    fn explain(&self, failure: Failure, operation: &'static str) -> Error {
+        failure.into_error(from_driver).during(operation).with("database", &*self.place)
+    }
+}
+
+fn unsteady() -> Error {
+    Error::new(ErrorKind::Store, "others deleted and created the session all the time; try again")
+        .with_retry(Retry::Temporary)
+}
+
+/// An operation on one connection. A function and its arguments instead of a closure: the future then borrows nothing
+/// but them.
+type Operation<A, T> = for<'a> fn(&'a mut PgConnection, &'a A) -> Running<'a, T>;
+type Running<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+
+/// A connection in use. Dropped in the middle of an operation it is closed: what the server would still send is of no
+/// use to anybody, and waiting for it would keep the place of a good connection.
+struct Held(Option<PoolConnection<Postgres>>);
+
+impl Held {
+    async fn take(pool: &PgPool) -> Result<Self, Failure> {
+        Ok(Self(Some(pool.acquire().await?)))
+    }
+
+    /// One that answers. Others are closed: after a restart of the server that may be all that rested in the pool.
+    async fn tested(pool: &PgPool) -> Result<Self, Failure> {
+        for _ in 0..pool.options().get_max_connections() {
+            let mut held = Self::take(pool).await?;
+            if held.connection()?.ping().await.is_ok() {
+                return Ok(held);
+            }
+        }
+        Self::take(pool).await
+    }
+
+    fn connection(&mut self) -> Result<&mut PgConnection, Failure> {
+        self.0.as_deref_mut().ok_or_else(|| sqlx::Error::PoolClosed.into())
+    }
+
+    fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.take().map(PoolConnection::detach));
+    }
+}
+
+#[async_trait]
+impl SessionStore for PostgresStore {
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        const OPERATION: &str = "store.append";
+        let of_session = |error: Error| error.during(OPERATION).with("session", session.as_str());
+        batch.check(session, expected)?;
+        let batch = (session.clone(), Encoded::new(expected, batch).map_err(of_session)?);
+        for _ in 0..ATTEMPTS {
+            let appended = self
+                .attempt(&batch, |db, (session, batch)| Box::pin(append::append(db, session, batch)))
+                .await
+                .map_err(|failure| self.explain(failure, OPERATION).with("session", session.as_str()))?;
+            return match appended {
+                Appended::Stored(seq) | Appended::Before(seq) => Ok(seq),
+                Appended::TooLate(actual) => Err(Error::append_conflict(session, expected, actual)),
+                Appended::Fenced(held) => Err(Error::fenced(session, held)),
+                Appended::NoSession => Err(Error::no_session(session).during(OPERATION)),
+                Appended::NoParent => Err(of_session(Error::new(
+                    ErrorKind::NotFound,
+                    "the parent session does not exist; create it first, or start the session as a root",
+                ))),
+                Appended::Changed => continue,
+            };
+        }
+        Err(of_session(unsteady()))
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        const OPERATION: &str = "store.read";
+        let window = (session.clone(), range);
+        match self.attempt(&window, |db, (session, range)| Box::pin(read::window(db, session, *range))).await
+        {
+            Ok(Some(rows)) => Ok(rows),
+            Ok(None) => Err(Error::no_session(session).during(OPERATION)),
+            Err(failure) => Err(self.explain(failure, OPERATION).with("session", session.as_str())),
+        }
+    }
+
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        self.attempt(filter, |db, filter| Box::pin(read::list(db, filter)))
+            .await
+            .map_err(|failure| self.explain(failure, "store.query"))
+    }
+
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        const OPERATION: &str = "store.lease";
+        let of_session = |error: Error| error.during(OPERATION).with("session", session.as_str());
+        let asked = (session.clone(), LeaseColumns::new(lease).map_err(of_session)?);
+        for _ in 0..ATTEMPTS {
+            let leased = self
+                .attempt(&asked, |db, (session, lease)| Box::pin(append::take_lease(db, session, *lease)))
+                .await
+                .map_err(|failure| self.explain(failure, OPERATION).with("session", session.as_str()))?;
+            return match leased {
+                Leased::Taken => Ok(()),
+                Leased::Fenced(held) => Err(Error::fenced(session, held).during(OPERATION)),
+                Leased::NoSession => Err(Error::no_session(session).during(OPERATION)),
+                Leased::Changed => continue,
+            };
+        }
+        Err(of_session(unsteady()))
+    }
+
+    async fn delete(&self, session: &SessionId) -> Result<u64> {
+        self.attempt(session, |db, session| Box::pin(read::remove(db, session)))
+            .await
+            .map_err(|failure| self.explain(failure, "store.delete").with("session", session.as_str()))
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore").field("database", &self.place).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,135 @@
+//! Between the core's types and PostgreSQL's columns.
+
+use entourage_core::{
+    Error, Result, SessionId, Timestamp,
+    session::{Batch, Columns, Row, SessionRecord},
+};
+use sqlx::{
+    Postgres, Row as _,
+    postgres::{PgArguments, PgRow},
+    query::Query,
+};
+
+use super::text::{check_body, escape, unescape};
+use crate::sql::{Failure, HeadColumns, LeaseColumns, clamped, run, signed, unsigned};
+
+type Statement<'q> = Query<'q, Postgres, PgArguments>;
+
+/// A batch as the tables take it. Making one is where a batch that does not fit is refused, before anything is written.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    pub(super) create: Option<SessionRecord>,
+    pub(super) expected: i64,
+    /// The bits of the writer's number: PostgreSQL has no unsigned integers.
+    pub(super) writer: i64,
+    head: HeadColumns,
+    pub(super) lease: Option<LeaseColumns>,
+    events: Events,
+}
+
+/// The events, one list a column: one statement takes them all.
+#[derive(Debug, Default)]
+struct Events {
+    at: Vec<i64>,
+    kind: Vec<String>,
+    run: Vec<String>,
+    agent: Vec<String>,
+    body: Vec<String>,
+}
+
+impl Encoded {
+    pub(super) fn new(expected: u64, batch: Batch) -> Result<Self> {
+        Ok(Self {
+            events: Events::new(&batch.rows)?,
+            expected: signed(expected)?,
+            writer: batch.writer.cast_signed(),
+            head: HeadColumns::new(batch.head)?,
+            lease: batch.lease.map(LeaseColumns::new).transpose()?,
+            create: batch.create,
+        })
+    }
+
+    /// The number of the newest event after the batch.
+    pub(super) fn seq(&self) -> i64 {
+        self.head.seq
+    }
+
+    /// How many events there are.
+    pub(super) fn len(&self) -> i64 {
+        clamped(self.events.at.len())
+    }
+
+    /// Parameters 1 to 18: the session, its head and the writer's lease.
+    pub(super) fn bind_head<'q>(&'q self, statement: Statement<'q>, session: &'q SessionId) -> Statement<'q> {
+        let HeadColumns { seq, status, run, agent, title, messages, usage, cost, updated, checkpoint } =
+            &self.head;
+        let [input, output, cache_read, cache_write, reasoning] = *usage;
+        let statement = statement
+            .bind(session.as_str())
+            .bind(*seq)
+            .bind(*status)
+            .bind(run.as_deref())
+            .bind(escape(agent))
+            .bind(escape(title))
+            .bind(*messages)
+            .bind(input)
+            .bind(output)
+            .bind(cache_read)
+            .bind(cache_write)
+            .bind(reasoning)
+            .bind(*cost)
+            .bind(*updated)
+            .bind(*checkpoint);
+        bind_lease(self.lease, statement)
+    }
+
+    /// Seven parameters: the number before the first event, the writer, and the columns of the events.
+    pub(super) fn bind_events<'q>(&'q self, statement: Statement<'q>) -> Statement<'q> {
+        let Events { at, kind, run, agent, body } = &self.events;
+        statement
+            .bind(self.expected)
+            .bind(self.writer)
+            .bind(at.as_slice())
+            .bind(kind.as_slice())
+            .bind(run.as_slice())
+            .bind(agent.as_slice())
+            .bind(body.as_slice())
+    }
+}
+
+impl Events {
+    fn new(rows: &[Row]) -> Result<Self> {
+        let mut events = Self::default();
+        for row in rows {
+            let Columns { seq, at, kind, run, agent, .. } = row.columns();
+            let body = row.body()?;
+            check_body(&body).map_err(|error: Error| error.with("event", seq.to_string()))?;
+            events.at.push(at.as_micros());
+            events.kind.push(escape(&kind).into_owned());
+            events.run.push(run.to_string());
+            events.agent.push(escape(&agent).into_owned());
+            events.body.push(body.into_owned());
+        }
+        Ok(events)
+    }
+}
+
+/// Three parameters: the owner, the generation, the end; all `NULL` without a lease.
+pub(super) fn bind_lease(lease: Option<LeaseColumns>, statement: Statement<'_>) -> Statement<'_> {
+    statement
+        .bind(lease.map(|lease| lease.owner))
+        .bind(lease.map(|lease| lease.generation))
+        .bind(lease.map(|lease| lease.until))
+}
+
+/// Reads `seq, at, kind, run, agent, body`.
+pub(super) fn event(row: &PgRow) -> Result<Row, Failure> {
+    let columns = Columns::new(
+        unsigned("seq", row.try_get(0)?)?,
+        Timestamp::from_micros(row.try_get(1)?),
+        unescape(row.try_get(2)?)?.to_string(),
+        run(row.try_get(3)?)?,
+        unescape(row.try_get(4)?)?,
+    );
+    Ok(Row::stored(columns, row.try_get(5)?))
+}

@@ -1,0 +1,176 @@
+//! Writing: one transaction that holds a batch or nothing.
+
+use entourage_core::{SessionId, session::SessionRecord};
+use sqlx::SqliteConnection;
+
+use super::{
+    exists,
+    rows::{Encoded, bind_lease},
+};
+use crate::sql::{Failure, LeaseColumns, clamped, unsigned};
+
+/// What an append came to. Each number is the newest event's.
+pub(super) enum Appended {
+    Stored(u64),
+    /// The same batch had been stored before.
+    Before(u64),
+    TooLate(u64),
+    /// The stored lease is of this generation, and the batch's does not replace it.
+    Fenced(u64),
+    NoSession,
+    NoParent,
+}
+
+/// What asking for a lease came to.
+pub(super) enum Leased {
+    Taken,
+    Fenced(u64),
+    NoSession,
+}
+
+/// What a lease of owner `?n` and generation `?m` replaces: see `Lease::replaces`.
+macro_rules! replaces {
+    ($owner:literal, $generation:literal) => {
+        concat!(
+            "(lease_generation IS NULL OR lease_generation < ",
+            $generation,
+            " OR (lease_generation = ",
+            $generation,
+            " AND lease_owner = ",
+            $owner,
+            "))"
+        )
+    };
+}
+
+pub(super) async fn append(
+    db: &mut SqliteConnection,
+    session: &SessionId,
+    batch: Encoded,
+) -> Result<Appended, Failure> {
+    if batch.create.is_none() && update_head(db, session, &batch).await? {
+        return insert_events(db, session, batch).await;
+    }
+    match (at(db, session).await?, &batch.create) {
+        (Some((seq, held)), None) if seq == batch.expected => {
+            Ok(Appended::Fenced(unsigned("lease_generation", held.unwrap_or_default())?))
+        }
+        (Some((seq, _)), _) => {
+            let seq = unsigned("seq", seq)?;
+            Ok(if stored_before(db, session, &batch).await? {
+                Appended::Before(seq)
+            } else {
+                Appended::TooLate(seq)
+            })
+        }
+        (None, None) => Ok(Appended::NoSession),
+        (None, Some(record)) => {
+            if let Some(parent) = &record.parent
+                && !exists(db, parent).await?
+            {
+                return Ok(Appended::NoParent);
+            }
+            insert_session(db, record, &batch).await?;
+            insert_events(db, session, batch).await
+        }
+    }
+}
+
+pub(super) async fn take_lease(
+    db: &mut SqliteConnection,
+    session: &SessionId,
+    lease: LeaseColumns,
+) -> Result<Leased, Failure> {
+    let statement = sqlx::query(concat!(
+        "UPDATE sessions SET lease_owner = ?2, lease_generation = ?3, lease_until = ?4 WHERE id = ?1 AND ",
+        replaces!("?2", "?3")
+    ));
+    let statement = bind_lease(Some(lease), statement.bind(session.as_str()));
+    if statement.execute(&mut *db).await?.rows_affected() == 1 {
+        return Ok(Leased::Taken);
+    }
+    match at(db, session).await? {
+        Some((_, held)) => Ok(Leased::Fenced(unsigned("lease_generation", held.unwrap_or_default())?)),
+        None => Ok(Leased::NoSession),
+    }
+}
+
+/// The number of the newest event, and the generation of the lease.
+async fn at(db: &mut SqliteConnection, session: &SessionId) -> Result<Option<(i64, Option<i64>)>, Failure> {
+    let statement = sqlx::query_as("SELECT seq, lease_generation FROM sessions WHERE id = ?1");
+    Ok(statement.bind(session.as_str()).fetch_optional(db).await?)
+}
+
+/// Replaces the head if the session is where the batch expects it to be and the batch's lease, if any, may be stored.
+async fn update_head(
+    db: &mut SqliteConnection,
+    session: &SessionId,
+    batch: &Encoded,
+) -> Result<bool, Failure> {
+    let statement = sqlx::query(concat!(
+        "UPDATE sessions SET seq = ?2, status = ?3, run = ?4, agent = ?5, title = ?6, messages = ?7, \
+         input_tokens = ?8, output_tokens = ?9, cache_read_tokens = ?10, cache_write_tokens = ?11, \
+         reasoning_tokens = ?12, cost_pico = ?13, updated = ?14, checkpoint = ?15, \
+         lease_owner = coalesce(?16, lease_owner), lease_generation = coalesce(?17, lease_generation), \
+         lease_until = coalesce(?18, lease_until) WHERE id = ?1 AND seq = ?19 AND (?17 IS NULL OR ",
+        replaces!("?16", "?17"),
+        ")"
+    ));
+    let updated = batch.bind_head(statement, session).bind(batch.expected).execute(db).await?;
+    Ok(updated.rows_affected() == 1)
+}
+
+async fn insert_session(
+    db: &mut SqliteConnection,
+    record: &SessionRecord,
+    batch: &Encoded,
+) -> Result<(), Failure> {
+    let statement = sqlx::query(
+        "INSERT INTO sessions (id, seq, status, run, agent, title, messages, input_tokens, output_tokens, \
+         cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_pico, updated, checkpoint, \
+         lease_owner, lease_generation, lease_until, parent, role, created) VALUES \
+         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+    );
+    batch
+        .bind_head(statement, &record.id)
+        .bind(record.parent.as_ref().map(SessionId::as_str))
+        .bind(&*record.role)
+        .bind(record.created.as_micros())
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
+async fn insert_events(
+    db: &mut SqliteConnection,
+    session: &SessionId,
+    batch: Encoded,
+) -> Result<Appended, Failure> {
+    let seq = unsigned("seq", batch.seq())?;
+    for event in batch.events {
+        let statement = sqlx::query(
+            "INSERT INTO events (session, writer, seq, at, kind, run, agent, body) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        );
+        event.bind(statement.bind(session.as_str()).bind(batch.writer)).execute(&mut *db).await?;
+    }
+    Ok(Appended::Stored(seq))
+}
+
+/// Whether all events of the batch are there and are this writer's.
+async fn stored_before(
+    db: &mut SqliteConnection,
+    session: &SessionId,
+    batch: &Encoded,
+) -> Result<bool, Failure> {
+    let known: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM events WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND writer = ?4",
+    )
+    .bind(session.as_str())
+    .bind(batch.expected)
+    .bind(batch.seq())
+    .bind(batch.writer)
+    .fetch_one(db)
+    .await?;
+    Ok(known == clamped(batch.events.len()))
+}

@@ -1,0 +1,18 @@
+//! What people may ask a database in plain SQL: the views, the queries of the README, and the totals of a tree. The
+//! same text runs on SQLite and, when `DATABASE_URL` names a server, on PostgreSQL.
+
+#![cfg(feature = "sqlite")]
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::print_stdout, clippy::unwrap_used)]
+
+#[path = "sql/engines.rs"]
+mod engines;
+#[path = "sql/plans.rs"]
+mod plans;
+#[path = "sql/queries.rs"]
+mod queries;
+#[path = "sql/seed.rs"]
+mod seed;
+#[path = "sql/totals.rs"]
+mod totals;
+#[path = "sql/views.rs"]
+mod views;

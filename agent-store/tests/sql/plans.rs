@@ -1,0 +1,122 @@
+//! Views stay cheap: four times the events take about four times the work, not sixteen times.
+
+use std::{
+    fmt::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use entourage_store::SqliteStore;
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
+
+/// Queries that touch each view over events, of one session and of all.
+const QUERIES: [&str; 11] = [
+    "SELECT count(*), sum(input_tokens), count(provider) FROM model_calls WHERE session = 's'",
+    "SELECT provider, model, sum(cost_pico) FROM model_calls GROUP BY provider, model",
+    "SELECT tool, status, allowed_by, arguments, count(*), max(output) FROM tool_calls GROUP BY tool, status, allowed_by, arguments",
+    "SELECT count(*), max(message) FROM tool_calls WHERE session = 's'",
+    "SELECT count(*), max(text) FROM messages WHERE session = 's'",
+    "SELECT max(text) FROM agent_chat_messages WHERE session = 's'",
+    "SELECT count(*), max(answer) FROM agent_executions",
+    "SELECT count(*) FROM tasks",
+    "SELECT sum(input_tokens) FROM agents",
+    "SELECT count(*) FROM approvals",
+    "SELECT count(*) FROM agent_plans WHERE latest = 1",
+];
+
+/// A session in which one run takes half of the steps and is never finished, and each step has two calls, one of which
+/// is refused and one of which has no end.
+fn events(steps: u64) -> String {
+    let mut sql = String::from(
+        "INSERT INTO sessions (id, role, created, seq, status, agent, title, messages, updated, checkpoint) \
+         VALUES ('s', 'user', 0, 0, 'idle', '', '', 0, 0, 0);\n",
+    );
+    let mut seq = 0;
+    let mut add = |run: u64, kind: &str, body: &str| {
+        seq += 1;
+        let id = format!("019a7b1c-0000-7000-8000-{run:012}");
+        writeln!(sql, "INSERT INTO events VALUES ('s', {seq}, {seq}, '{kind}', '{id}', 'a', 1, '{body}');")
+            .unwrap();
+    };
+    for step in 0..steps {
+        let run = if step < steps / 2 { 0 } else { step };
+        if step == 0 || run > 0 {
+            add(
+                run,
+                "run_started",
+                r#"{"format":1,"agent":"a","prompt":{"role":"user","parts":[{"text":"go"}]}}"#,
+            );
+        }
+        let request = format!("r{step}");
+        add(
+            run,
+            "model_started",
+            &format!(r#"{{"step":1,"provider":"p","model":"m","request":"{request}"}}"#),
+        );
+        let call = |n: u64| format!(r#"{{"tool_call":{{"id":"c{n}","name":"look","arguments":{{}}}}}}"#);
+        add(
+            run,
+            "model_finished",
+            &format!(
+                r#"{{"step":1,"message":{{"role":"assistant","parts":[{},{}]}},"finish":{{"reason":"tool_calls"}},"usage":{{"input":1}},"request":"{request}","micros":1}}"#,
+                call(0),
+                call(1)
+            ),
+        );
+        add(
+            run,
+            "tool_finished",
+            r#"{"index":0,"result":{"call":"c0","name":"look","content":[{"text":"no"}],"is_error":true},"denied":true,"micros":0}"#,
+        );
+        add(
+            run,
+            "tool_started",
+            r#"{"index":1,"call":"c1","tool":"look","repeat":"safe","allowed_by":"read"}"#,
+        );
+        add(run, "todos_changed", r#"{"todos":[{"content":"x","status":"pending","active_form":""}]}"#);
+        if run > 0 {
+            add(
+                run,
+                "run_finished",
+                r#"{"outcome":{"status":"completed","text":"ok","usage":{},"cost":null,"steps":1}}"#,
+            );
+        }
+    }
+    sql
+}
+
+/// Steps of SQLite's machine, in hundreds: the same on every computer.
+async fn work(db: &mut SqliteConnection, sql: &'static str) -> u64 {
+    let steps = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&steps);
+    let count = move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        true
+    };
+    db.lock_handle().await.unwrap().set_progress_handler(100, count);
+    sqlx::raw_sql(sql).fetch_all(&mut *db).await.unwrap();
+    db.lock_handle().await.unwrap().remove_progress_handler();
+    steps.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn design_5_views_take_work_in_proportion_to_the_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut databases = Vec::new();
+    for steps in [250, 1_000] {
+        let path = directory.path().join(format!("{steps}.db"));
+        SqliteStore::open(&path).await.unwrap().close().await;
+        let mut db =
+            SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&path)).await.unwrap();
+        let sql = format!("BEGIN; {} COMMIT", events(steps));
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut db).await.unwrap();
+        databases.push(db);
+    }
+    let [few, many] = databases.as_mut_slice() else { panic!("two databases") };
+    for sql in QUERIES {
+        let (few, many) = (work(few, sql).await, work(many, sql).await);
+        assert!(many < few * 6 + 20, "{sql}: {few} and then {many} steps");
+    }
+}

@@ -1,0 +1,241 @@
+//! Context files: found, put in order, read within bounds.
+//!
+//! Everything below a directory is opened through a handle on it, which refuses a link that leads out at the moment of
+//! opening. Blocking.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Read},
+    path::{Component, Path, PathBuf},
+    rc::Rc,
+};
+
+use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, OpenOptions},
+};
+use entourage_core::context::ContextFile;
+
+use super::expand::Expander;
+
+/// Bytes of one file.
+pub(super) const FILE: usize = 64 * 1024;
+
+/// Bytes of all files of a list.
+pub(super) const TOTAL: usize = 256 * 1024;
+
+/// Files of a list.
+pub(super) const COUNT: usize = 200;
+
+/// Entries that one walk looks at.
+const ENTRIES: usize = 10_000;
+
+/// Levels that a walk goes down.
+const LEVELS: usize = 16;
+
+/// What is left to look at in one walk.
+struct Walk {
+    entries: usize,
+}
+
+/// A file to read: a handle on a directory, and the way from there.
+struct Place {
+    dir: Rc<Base>,
+    inside: PathBuf,
+    follow: FollowSymlinks,
+}
+
+struct Base {
+    dir: Dir,
+    /// Where the handle's directory really lies, for telling that two paths name one file.
+    canonical: PathBuf,
+}
+
+/// Reads the lists of one project.
+pub(super) struct Files {
+    root: PathBuf,
+    project: Rc<Base>,
+    /// What was read already: real paths in lower case.
+    seen: BTreeSet<String>,
+}
+
+impl Files {
+    pub(super) fn open(root: &Path) -> io::Result<Self> {
+        Ok(Self { root: root.to_owned(), project: Rc::new(Base::open(root)?), seen: BTreeSet::new() })
+    }
+
+    /// The files that `paths` name and no earlier list did, by path.
+    pub(super) fn read(&mut self, paths: &[String], expander: &Expander<'_>) -> Vec<ContextFile> {
+        // By the path that is shown: the same whatever order the system lists entries in.
+        let mut places = BTreeMap::new();
+        for path in paths.iter().filter_map(|path| expander.expand(path)) {
+            // What cannot be looked at is left out: a list names what may be there, not what is.
+            let _ = self.find(Path::new(&path), &mut places);
+        }
+        let mut files = Vec::new();
+        let mut left = TOTAL;
+        for (path, place) in places {
+            if files.len() == COUNT || left == 0 {
+                break;
+            }
+            let Some(key) = place.key().filter(|key| !self.seen.contains(key)) else { continue };
+            let Some(content) = place.read(left.min(FILE)) else { continue };
+            self.seen.insert(key);
+            left = left.saturating_sub(content.len());
+            files.push(ContextFile::new(path.to_string_lossy(), content));
+        }
+        files
+    }
+
+    fn find(&self, path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> io::Result<()> {
+        if path.is_absolute() {
+            return find_absolute(path, places);
+        }
+        let inside = plain(path).ok_or(io::ErrorKind::InvalidInput)?;
+        let shown = self.root.join(&inside);
+        let at = if inside.as_os_str().is_empty() { Path::new(".") } else { &inside };
+        let found = self.project.dir.metadata(at)?;
+        if found.is_dir() {
+            let base =
+                Rc::new(Base { dir: self.project.dir.open_dir(at)?, canonical: self.project.real(at)? });
+            return walk(&base, &base.dir, Path::new(""), &shown, &mut Walk { entries: ENTRIES }, places);
+        }
+        // Not even its real name is asked for if it is a pipe: some systems open it for that.
+        if found.is_file() {
+            let place = Place { dir: Rc::clone(&self.project), inside, follow: FollowSymlinks::Yes };
+            places.entry(shown).or_insert(place);
+        }
+        Ok(())
+    }
+}
+
+/// An absolute path is the host's own word: links in it are followed wherever they lead.
+fn find_absolute(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> io::Result<()> {
+    let real = std::fs::canonicalize(path)?;
+    let shown: PathBuf = path.components().collect();
+    let found = std::fs::metadata(&real)?;
+    if found.is_dir() {
+        let base = Rc::new(Base::open(&real)?);
+        return walk(&base, &base.dir, Path::new(""), &shown, &mut Walk { entries: ENTRIES }, places);
+    }
+    let (true, Some(parent), Some(name)) = (found.is_file(), real.parent(), real.file_name()) else {
+        return Ok(());
+    };
+    let dir = Rc::new(Base::open(parent)?);
+    places.entry(shown).or_insert(Place { dir, inside: name.into(), follow: FollowSymlinks::No });
+    Ok(())
+}
+
+/// Collects the regular files below `dir`, which lies at `inside` of `base` and is shown as `shown`.
+fn walk(
+    base: &Rc<Base>,
+    dir: &Dir,
+    inside: &Path,
+    shown: &Path,
+    walk_left: &mut Walk,
+    places: &mut BTreeMap<PathBuf, Place>,
+) -> io::Result<()> {
+    let mut entries = Vec::new();
+    for entry in dir.entries()? {
+        // None of a directory that is too large: which entries the system lists first is chance.
+        let left = walk_left.entries.checked_sub(1);
+        walk_left.entries = left.unwrap_or(0);
+        if left.is_none() {
+            return Ok(());
+        }
+        let Ok(entry) = entry else { continue };
+        let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
+        if !name.to_string_lossy().starts_with('.') && (kind.is_dir() || kind.is_file()) {
+            entries.push((name, kind.is_dir()));
+        }
+    }
+    // In order, so that the bound falls on the same directory again.
+    entries.sort();
+    for (name, is_dir) in entries {
+        let (inside, shown) = (inside.join(&name), shown.join(&name));
+        if !is_dir {
+            let place = Place { dir: Rc::clone(base), inside, follow: FollowSymlinks::No };
+            places.entry(shown).or_insert(place);
+        } else if inside.components().count() < LEVELS
+            && let Ok(below) = dir.open_dir_nofollow(&name)
+        {
+            let _ = walk(base, &below, &inside, &shown, walk_left, places);
+        }
+    }
+    Ok(())
+}
+
+impl Base {
+    fn open(path: &Path) -> io::Result<Self> {
+        let canonical = std::fs::canonicalize(path)?;
+        Ok(Self { dir: Dir::open_ambient_dir(&canonical, ambient_authority())?, canonical })
+    }
+
+    fn real(&self, at: &Path) -> io::Result<PathBuf> {
+        Ok(self.canonical.join(self.dir.canonicalize(at)?))
+    }
+}
+
+impl Place {
+    /// What tells two paths of one file to be one. `None` for what is not there.
+    fn key(&self) -> Option<String> {
+        let real = self.dir.real(&self.inside).ok()?;
+        let plain: PathBuf = real.components().collect();
+        Some(plain.to_string_lossy().to_lowercase())
+    }
+
+    /// The text, at most `most` bytes of the file. `None` for what is unreadable, binary or no regular file.
+    fn read(&self, most: usize) -> Option<String> {
+        let dir = &self.dir.dir;
+        let found = match self.follow {
+            FollowSymlinks::Yes => dir.metadata(&self.inside),
+            FollowSymlinks::No => dir.symlink_metadata(&self.inside),
+        };
+        // Opening a device can already do something.
+        if !found.ok()?.is_file() {
+            return None;
+        }
+        // If it became a pipe since, opening must not wait for a writer.
+        let mut options = OpenOptions::new();
+        options.read(true).nonblock(true).follow(self.follow);
+        let file = dir.open_with(&self.inside, &options).ok()?;
+        let size = file.metadata().ok().filter(cap_std::fs::Metadata::is_file)?.len();
+        let mut bytes = Vec::new();
+        file.take(most as u64).read_to_end(&mut bytes).ok()?;
+        if bytes.contains(&0) {
+            return None;
+        }
+        let cut = size > bytes.len() as u64 && bytes.len() == most;
+        if cut {
+            // Not in the middle of a character.
+            let whole = std::str::from_utf8(&bytes).map_or_else(
+                |error| if error.error_len().is_none() { error.valid_up_to() } else { bytes.len() },
+                str::len,
+            );
+            bytes.truncate(whole);
+        }
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        if cut {
+            text.push_str(&format!(
+                "\n[cut: the file has {size} bytes, these are the first {}]",
+                bytes.len()
+            ));
+        }
+        Some(text)
+    }
+}
+
+/// The path without `.`, with `..` resolved by name; `None` when it climbs out.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir if out.pop() => {}
+            _ => return None,
+        }
+    }
+    Some(out)
+}

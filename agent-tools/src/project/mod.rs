@@ -1,0 +1,206 @@
+//! What a prompt template may say of a project: its directory, git, the platform, the day, context files (CI03, CI04).
+//!
+//! The core's templates read nothing from the machine; this is what reads. A repository may be anybody's: nothing that
+//! it holds is run, and no link in it leads a read out of it.
+
+mod date;
+mod expand;
+mod files;
+mod git;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use entourage_core::{
+    Error, ErrorKind, Result, Timestamp,
+    context::{ContextFile, GitFacts, PromptFacts},
+};
+
+use expand::Expander;
+use files::Files;
+
+/// The context files that are looked for by default: a file for agents, and a directory of notes.
+pub const DEFAULT_CONTEXT_PATHS: [&str; 2] = ["AGENTS.md", ".agents/memory"];
+
+/// Gives the value of an environment variable.
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// What to gather.
+///
+/// # Paths of context files
+/// - `~` and `~/` at the start stand for the home directory, `$NAME` and `${NAME}` for variables. A path with a variable
+///   that is not set is left out. Values are not expanded again.
+/// - A relative path lies in the project, wherever links lead: what would be read from outside is left out, since a
+///   repository from elsewhere may hold a link to a secret. A file outside is named by its absolute path, which is taken
+///   at its word.
+/// - A directory is walked, all levels; hidden entries and links in it are left out.
+#[derive(Clone)]
+#[must_use = "options do nothing until `ProjectFacts::gather`"]
+pub struct ProjectOptions {
+    context: Vec<String>,
+    global: Vec<String>,
+    now: Timestamp,
+    platform: String,
+    git: bool,
+    lookup: Arc<Lookup>,
+}
+
+impl ProjectOptions {
+    /// [`DEFAULT_CONTEXT_PATHS`], no global context files, git, this system, and the day of `now` in UTC.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            context: DEFAULT_CONTEXT_PATHS.map(str::to_owned).into(),
+            global: Vec::new(),
+            now,
+            platform: std::env::consts::OS.to_owned(),
+            git: true,
+            lookup: Arc::new(|name| std::env::var(name).ok()),
+        }
+    }
+
+    /// The project's context files and directories, instead of the default ones.
+    pub fn context_paths(mut self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.context = paths.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The user's own context files and directories, such as `~/.config/agents`.
+    pub fn global_context_paths(mut self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.global = paths.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Another name for the platform, for example that of the machine where commands will run.
+    pub fn platform(mut self, name: impl Into<String>) -> Self {
+        self.platform = name.into();
+        self
+    }
+
+    /// Asks git nothing.
+    pub fn without_git(mut self) -> Self {
+        self.git = false;
+        self
+    }
+
+    /// Takes variables in paths, and the home directory (`HOME`, then `USERPROFILE`), from `lookup` instead of from the
+    /// process's environment.
+    pub fn variables(mut self, lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.lookup = Arc::new(lookup);
+        self
+    }
+}
+
+impl fmt::Debug for ProjectOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProjectOptions")
+            .field("context", &self.context)
+            .field("global", &self.global)
+            .field("now", &self.now)
+            .field("platform", &self.platform)
+            .field("git", &self.git)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProjectFacts {
+    /// The directory, absolute.
+    pub working_dir: PathBuf,
+    /// The state of the repository that the directory lies in; `None` when there is none, when the `git` program is not
+    /// there, and when it refuses or does not answer within 2 seconds.
+    pub git: Option<GitFacts>,
+    /// The operating system: `linux`, `macos`, `windows` and the like.
+    pub platform: String,
+    /// The day in UTC, as `2026-01-31`.
+    pub date: String,
+    /// The project's context files, by path.
+    pub context_files: Vec<ContextFile>,
+    /// The user's own context files, by path, without those of the project.
+    pub global_context_files: Vec<ContextFile>,
+}
+
+impl ProjectFacts {
+    /// Looks at the project in `dir`.
+    ///
+    /// # Contract
+    /// - **Context files** come in the order of their paths; two of the same file, or whose paths differ in case alone,
+    ///   are one. What cannot be read, holds a NUL or is no regular file is left out silently. Of a file at most 64 KiB
+    ///   are taken, with a line that says so; of all files of a list at most 256 KiB and 200 files, the first by path.
+    ///   A walk ends before the directory with the 10,001st entry, and after 16 levels.
+    /// - **Git** is asked within 2 seconds altogether, with no variables but `PATH` and those of the home directory. It
+    ///   takes no locks, changes nothing, reaches no server and runs no program that a repository's configuration names.
+    ///   Since filters are among those, a file under one may be shown as changed.
+    /// - Nothing is kept open. Dropping the future kills git; reading files ends at its bounds.
+    ///
+    /// Needs a tokio runtime with I/O and time, unless git is left out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when `dir` does not exist, [`ErrorKind::InvalidInput`] when it is no directory or cannot be
+    /// opened.
+    pub async fn gather(dir: impl AsRef<Path>, options: ProjectOptions) -> Result<Self> {
+        let ProjectOptions { context, global, now, platform, git, lookup } = options;
+        let given = dir.as_ref().to_owned();
+        let read = tokio::task::spawn_blocking(move || -> Result<_> {
+            let root = absolute(&given)?;
+            let mut files = Files::open(&root).map_err(|error| unusable(&given, error))?;
+            let expander = Expander::new(&*lookup);
+            let context_files = files.read(&context, &expander);
+            let global_context_files = files.read(&global, &expander);
+            Ok((root, context_files, global_context_files))
+        });
+        let (working_dir, context_files, global_context_files) = read.await.map_err(|error| {
+            Error::new(ErrorKind::Internal, "reading context files broke off; this is a defect")
+                .caused_by(error)
+        })??;
+        let git = if git { git::ask(&working_dir).await } else { None };
+        let date = date::utc(now);
+        Ok(Self { working_dir, git, platform, date, context_files, global_context_files })
+    }
+
+    /// The same as facts of a prompt; what a machine does not know, such as the model, is still to be added.
+    #[must_use]
+    pub fn into_prompt(self) -> PromptFacts {
+        PromptFacts::new()
+            .working_dir(self.working_dir.to_string_lossy())
+            .git(self.git)
+            .platform(self.platform)
+            .date(self.date)
+            .context_files(self.context_files)
+            .global_context_files(self.global_context_files)
+    }
+}
+
+fn absolute(dir: &Path) -> Result<PathBuf> {
+    let found = std::fs::metadata(dir).map_err(|error| unusable(dir, error))?;
+    if !found.is_dir() {
+        return Err(unusable(dir, std::io::ErrorKind::NotADirectory.into()));
+    }
+    let full = std::path::absolute(dir).map_err(|error| unusable(dir, error))?;
+    // `..` after a link is not what precedes the link: only the system can resolve it.
+    if full.components().any(|part| part == std::path::Component::ParentDir) {
+        return std::fs::canonicalize(dir).map_err(|error| unusable(dir, error));
+    }
+    Ok(full.components().collect())
+}
+
+fn unusable(dir: &Path, error: std::io::Error) -> Error {
+    let shown = dir.display();
+    let (kind, message) = match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            (ErrorKind::NotFound, format!("the directory `{shown}` does not exist; name another"))
+        }
+        _ => (
+            ErrorKind::InvalidInput,
+            format!("`{shown}` cannot be opened as a directory: {error}; name another"),
+        ),
+    };
+    Error::new(kind, message).during("project.gather").caused_by(error)
+}

@@ -1,0 +1,95 @@
+//! Work that is killed anywhere goes on where it was, on every store: nothing completed runs again, nothing is lost.
+//!
+//! First the testkit's suite, which kills tasks at every point there is. Then real processes: this binary starts itself
+//! again as a worker (`crash/worker.rs`), which is ended with SIGKILL at seeded moments (`crash/killer.rs`).
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail by panicking too"
+)]
+
+#[path = "crash/killer.rs"]
+mod killer;
+#[path = "crash/media.rs"]
+mod media;
+#[path = "crash/worker.rs"]
+mod worker;
+
+use std::path::Path;
+
+use entourage::testkit::crash::{self, Medium};
+
+/// Only ever started by the other tests.
+#[test]
+#[ignore = "the process that the other tests kill; they start it themselves"]
+fn worker_process() {
+    if let Some(directory) = std::env::var_os(worker::DIRECTORY) {
+        worker::work(Path::new(&directory));
+    }
+}
+
+fn survives(medium: &Medium) {
+    for scenario in crash::scenarios() {
+        let report = crash::run(&scenario, medium);
+        tell(&report);
+        report.assert();
+    }
+}
+
+/// At some of the points: files are slow, and in memory each one has its turn.
+fn survives_on_files(medium: &Medium) {
+    for scenario in crash::scenarios() {
+        let every =
+            if ["approval", "compaction", "title", "queue"].contains(&scenario.name()) { 4 } else { 1 };
+        let report = crash::sample(&scenario, medium, every);
+        tell(&report);
+        report.assert();
+    }
+}
+
+#[test]
+fn attack_11_killed_at_every_point_in_memory() {
+    survives(&Medium::memory());
+}
+
+#[test]
+fn attack_11_killed_at_every_other_point_on_sqlite() {
+    survives_on_files(&media::sqlite());
+}
+
+#[test]
+fn attack_11_killed_at_every_other_point_on_json() {
+    survives_on_files(&media::json());
+}
+
+#[test]
+fn attack_11_processes_killed_on_sqlite() {
+    killer::chain("sqlite", 0x5eed_0001);
+}
+
+#[test]
+fn attack_11_processes_killed_on_json() {
+    killer::chain("json", 0x5eed_0002);
+}
+
+#[test]
+fn attack_11_processes_killed_on_postgres() {
+    if std::env::var_os(media::SERVER).is_none() {
+        tell(format_args!(
+            "SKIPPED: processes killed on PostgreSQL need a server; name it in {}",
+            media::SERVER
+        ));
+        return;
+    }
+    killer::chain("postgres", 0x5eed_0003);
+}
+
+/// A line that is seen although the harness keeps what tests print.
+fn tell(line: impl std::fmt::Display) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}

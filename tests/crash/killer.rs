@@ -1,0 +1,168 @@
+//! The half of the crash tests that kills: starts workers, ends each with SIGKILL, and judges what they left.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use entourage::{
+    session::{SessionFilter, SharedStore},
+    testkit::crash::{self, Medium, Random, Report, Tree},
+};
+
+use crate::{media, worker};
+
+/// Processes killed on each store.
+const KILLS: usize = 220;
+/// The latest moment of a kill by the clock, in microseconds after the worker was ready.
+const LATEST: usize = 60_000;
+/// The last point at which a worker stands still to be killed. A run of a scenario has about as many.
+const LAST_POINT: usize = 150;
+
+/// When a worker is killed.
+#[derive(Debug, Clone, Copy)]
+enum Kill {
+    Never,
+    /// It stands still at this point.
+    At(usize),
+    /// So long after it was ready.
+    After(Duration),
+}
+
+/// A worker that does not outlive this value.
+struct Worker {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Worker {
+    fn start(store: &str, directory: &Path, kill: Kill) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
+            .args(["--exact", "worker_process", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(worker::DIRECTORY, directory)
+            .env(worker::STORE, store)
+            .stdout(Stdio::piped());
+        match kill {
+            Kill::Never => command.env(worker::FINISH, "1"),
+            Kill::At(point) => command.env(worker::STAND_STILL_AT, point.to_string()),
+            Kill::After(_) => &mut command,
+        };
+        let mut child = command.spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    /// Reads on until the worker says `what`; false when it ended before.
+    fn says(&mut self, what: &str) -> bool {
+        let mut line = String::new();
+        while self.output.read_line(&mut line).unwrap() > 0 {
+            if line.trim_end() == what {
+                return true;
+            }
+            line.clear();
+        }
+        false
+    }
+
+    /// Kills it when `kill` says so. Whether it was killed; a worker that fails by itself fails the test.
+    fn end(mut self, kill: Kill) -> bool {
+        let ready = match kill {
+            Kill::Never => self.says("FINISHED"),
+            Kill::At(_) => self.says("STANDING"),
+            Kill::After(delay) => {
+                let ready = self.says("READY");
+                std::thread::sleep(delay);
+                ready
+            }
+        };
+        assert!(ready, "the worker failed by itself: {kill:?}");
+        if !matches!(kill, Kill::Never) {
+            self.child.kill().unwrap();
+        }
+        self.says("");
+        let status = self.child.wait().unwrap();
+        let killed = status.signal() == Some(9);
+        assert!(killed || status.success(), "the worker failed: {status}");
+        killed
+    }
+}
+
+/// Kills one worker after another on `store`, each where the one before it left off, and judges every run of a scenario
+/// that they took to its end.
+pub(crate) fn chain(store: &str, seed: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty(store, directory);
+    let mut random = Random(seed);
+    let mut reports: Vec<_> = crash::scenarios()
+        .iter()
+        .map(|scenario| Report::new(scenario.name(), format!("{store}-sigkill")))
+        .collect();
+    let mut kills = 0;
+    while kills < KILLS {
+        let kill = if random.below(2) == 0 {
+            Kill::At(1 + random.below(LAST_POINT))
+        } else {
+            Kill::After(Duration::from_micros(random.below(LATEST) as u64))
+        };
+        if Worker::start(store, directory, kill).end(kill) {
+            kills += 1;
+            let scenarios = reports.len();
+            reports[worker::over(directory) % scenarios].count(1, 1);
+        }
+    }
+    Worker::start(store, directory, Kill::Never).end(Kill::Never);
+    let over = worker::over(directory);
+    assert!(over >= reports.len(), "the workers did not get through all scenarios: {over}");
+    judge(&mut reports, store, directory, over);
+    for report in &reports {
+        crate::tell(format_args!("{report} seed {seed:#x}"));
+    }
+    reports.iter().for_each(Report::assert);
+}
+
+/// A server keeps what an earlier run of these tests left.
+fn empty(store: &str, directory: &Path) {
+    block_on(async {
+        let store = media::open(store, directory).await.unwrap();
+        for info in store.query(&SessionFilter::roots()).await.unwrap() {
+            store.delete(&info.record.id).await.unwrap();
+        }
+    });
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+fn judge(reports: &mut [Report], store: &str, directory: &Path, over: usize) {
+    // Runs of tokio do not nest: what is expected is found out first.
+    let expected = |scenario| crash::expected(scenario, &Medium::memory());
+    let expected: Vec<_> = crash::scenarios().iter().map(|it| expected(it).unwrap()).collect();
+    block_on(async {
+        let store: SharedStore = media::open(store, directory).await.unwrap();
+        for number in 0..over {
+            let tree = Tree::load(&store, &worker::root(number)).await.unwrap();
+            let notes = worker::notes(directory, number);
+            let place = number % expected.len();
+            let mut faults = crash::judge(&expected[place], &notes, &tree);
+            faults.other.extend(tree.reopened(&store).await.unwrap());
+            if !faults.is_empty() {
+                println!("{}", fs::read_to_string(worker::side_log(directory, number)).unwrap());
+            }
+            reports[place].take(format!("run {number}"), faults);
+        }
+    });
+}

@@ -1,0 +1,62 @@
+//! The stores that the crash tests kill processes on, by name.
+
+use std::{env, path::Path, sync::Arc};
+
+use entourage::{
+    prelude::SqliteStore,
+    session::SharedStore,
+    store::{Durability, JsonStore, PostgresStore},
+    testkit::crash::{Medium, Place},
+};
+
+/// Where the tests of PostgreSQL find a server.
+pub(crate) const SERVER: &str = "DATABASE_URL";
+/// The schema that these tests have for themselves there, emptied when they begin.
+const SCHEMA: &str = "entourage_crash_tests";
+
+pub(crate) fn sqlite() -> Medium {
+    Medium::new("sqlite", || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sessions.db");
+        let open = move || {
+            let path = path.clone();
+            async move { Ok(Arc::new(open_sqlite(&path).await?)) }
+        };
+        Place::closed_by(open, |store: Arc<SqliteStore>| async move { store.close().await })
+            .keeping(directory)
+    })
+}
+
+pub(crate) fn json() -> Medium {
+    Medium::new("json", || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sessions");
+        let open = move || {
+            let path = path.clone();
+            async move { Ok(Arc::new(open_json(&path).await?)) }
+        };
+        Place::new(open).keeping(directory)
+    })
+}
+
+/// Processes die here, not the power.
+async fn open_sqlite(path: &Path) -> entourage::Result<SqliteStore> {
+    SqliteStore::builder(path).durability(Durability::ProcessDeath).open().await
+}
+
+async fn open_json(path: &Path) -> entourage::Result<JsonStore> {
+    JsonStore::builder(path).durability(Durability::ProcessDeath).open().await
+}
+
+/// The store of this name, in `directory` or on the server.
+pub(crate) async fn open(name: &str, directory: &Path) -> entourage::Result<SharedStore> {
+    Ok(match name {
+        "sqlite" => Arc::new(open_sqlite(&directory.join("sessions.db")).await?),
+        "json" => Arc::new(open_json(&directory.join("sessions")).await?),
+        "postgres" => {
+            let url = env::var(SERVER).unwrap();
+            Arc::new(PostgresStore::builder(url).schema(SCHEMA).connections(4).connect().await?)
+        }
+        other => panic!("no such store: {other}"),
+    })
+}

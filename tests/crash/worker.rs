@@ -1,0 +1,135 @@
+//! The half of the crash tests that is killed: a process that takes one scenario after another to its end, and goes on
+//! where the process before it died.
+//!
+//! What happens outside it is written to side logs, one for each run of a scenario; a file says how many are over.
+
+use std::{
+    env,
+    fs::{self, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use entourage::{
+    ErrorKind, SessionId,
+    testkit::crash::{self, Life, Note, Scenario, Step, Witness},
+};
+
+use crate::media;
+
+pub(crate) const DIRECTORY: &str = "ENTOURAGE_CRASH_DIRECTORY";
+pub(crate) const STORE: &str = "ENTOURAGE_CRASH_STORE";
+/// The point at which the worker stands still; none for never.
+pub(crate) const STAND_STILL_AT: &str = "ENTOURAGE_CRASH_STAND_STILL_AT";
+/// The worker ends with the scenario that it finds under way.
+pub(crate) const FINISH: &str = "ENTOURAGE_CRASH_FINISH";
+
+/// A process whose parent died does not outlive it for long.
+const LIFETIME: Duration = Duration::from_secs(30);
+
+/// The scenario of run number `number`, each in turn.
+pub(crate) fn scenario(number: usize) -> Scenario {
+    let mut all = crash::scenarios();
+    let place = number % all.len();
+    all.swap_remove(place)
+}
+
+pub(crate) fn root(number: usize) -> SessionId {
+    SessionId::new(format!("work-{number}")).unwrap()
+}
+
+pub(crate) fn side_log(directory: &Path, number: usize) -> PathBuf {
+    directory.join(format!("notes-{number}"))
+}
+
+/// How many runs are over.
+pub(crate) fn over(directory: &Path) -> usize {
+    fs::read(directory.join("over")).map_or(0, |lines| lines.len())
+}
+
+/// What the side log of a run says. A line that a kill cut off was not written.
+pub(crate) fn notes(directory: &Path, number: usize) -> Vec<Note> {
+    let text = fs::read_to_string(side_log(directory, number)).unwrap_or_default();
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    whole.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Works until it is killed, or everything that it was to do is done.
+pub(crate) fn work(directory: &Path) {
+    std::thread::spawn(|| {
+        std::thread::sleep(LIFETIME);
+        std::process::abort();
+    });
+    let log = Arc::new(SideLog::new(directory));
+    // The test harness may have begun a line.
+    println!("\nREADY");
+    // One thread: who stands still holds back everything else.
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let store = media::open(&env::var(STORE).unwrap(), directory).await.unwrap();
+        loop {
+            let number = over(directory);
+            log.turn_to(&side_log(directory, number));
+            let scenario = scenario(number);
+            let life = Life::new(Arc::clone(&store), Arc::clone(&log) as _);
+            match scenario.step(&life, &root(number)).await {
+                Ok(Step::More) => {}
+                Ok(Step::Over) => {
+                    append(&directory.join("over"), b".");
+                    if env::var_os(FINISH).is_some() {
+                        return println!("FINISHED");
+                    }
+                }
+                // A server may still have done what a dead process asked for last: look again.
+                Err(error) if error.kind() == ErrorKind::Conflict => println!("AGAIN"),
+                Err(error) => panic!("run {number} of {}: {error:?}", scenario.name()),
+            }
+        }
+    });
+}
+
+fn append(path: &Path, bytes: &[u8]) {
+    let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+#[derive(Debug)]
+struct SideLog {
+    path: Mutex<PathBuf>,
+    points: AtomicUsize,
+    stand_still_at: Option<usize>,
+}
+
+impl SideLog {
+    fn new(directory: &Path) -> Self {
+        let stand_still_at = env::var(STAND_STILL_AT).ok().map(|point| point.parse().unwrap());
+        Self { path: Mutex::new(directory.to_owned()), points: AtomicUsize::new(0), stand_still_at }
+    }
+
+    fn turn_to(&self, path: &Path) {
+        path.clone_into(&mut self.path.lock().unwrap());
+    }
+}
+
+impl Witness for SideLog {
+    fn note(&self, note: Note) {
+        let line = serde_json::to_string(&note).unwrap() + "\n";
+        append(&self.path.lock().unwrap(), line.as_bytes());
+    }
+
+    fn point(&self) -> bool {
+        let point = self.points.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.stand_still_at == Some(point) {
+            println!("STANDING");
+            loop {
+                std::thread::park();
+            }
+        }
+        false
+    }
+}

@@ -11,7 +11,6 @@ use entourage::{
     Moment, Titles,
     layers::BudgetLimits,
     prelude::*,
-    team::TodoTool,
     telemetry::Telemetry,
     testkit::{FakeTool, Gate, ScriptedProvider},
 };
@@ -33,7 +32,7 @@ async fn main() -> Result<()> {
     // A tool that takes its time: the prompts below come while it runs.
     let reading = Gate::new();
     let read_code = FakeTool::new("read_code").returning("fn parse() {}").behind(&reading);
-    let agent = ReactAgent::builder("mender", large.model()).tool(TodoTool::new()).tool(read_code).build()?;
+    let agent = ReactAgent::builder("mender", large.model()).todos().tool(read_code).build()?;
 
     let session = runtime.session();
     let task = Task::new("Please mend the parser").within(BudgetLimits::none().with_model_calls(10));

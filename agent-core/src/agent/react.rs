@@ -18,6 +18,7 @@ use crate::{
         compaction::{self, Ended},
     },
     runtime::Session,
+    team::TodoTool,
     tool::{Repair, Tool, Tools, Toolset},
 };
 
@@ -60,6 +61,8 @@ struct More {
     compacts: Compacts,
     /// What the instructions were made of.
     template: Option<Arc<str>>,
+    /// Whether a run that begins with nothing to do is reminded of the list.
+    reminds: bool,
 }
 
 /// Whether conversations are made smaller, and how.
@@ -214,8 +217,10 @@ impl Agent for ReactAgent {
             .map(|more| cx.narrowed(&more.scope));
         let cx = narrowed.as_ref().unwrap_or(cx);
         let effects = cx.effects();
-        for event in effects.recorded() {
-            turn.apply(&event);
+        let recorded = effects.recorded();
+        recorded.iter().for_each(|event| turn.apply(event));
+        if turn.steps() == 0 && self.0.more.as_ref().is_some_and(|more| more.reminds) {
+            cx.remind_of_todos(&recorded);
         }
         let mut offered: Option<Tools> = None;
         loop {
@@ -319,6 +324,15 @@ impl ReactBuilder {
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
         self
+    }
+
+    /// Adds the tool `todos`, with which the agent keeps the session's list of what is to be done (CX11).
+    ///
+    /// A run that begins with an empty list, and not below another agent's, is reminded of it once: by a message of the
+    /// conversation, so that requests go on extending each other.
+    pub fn todos(mut self) -> Self {
+        self.more().reminds = true;
+        self.tool(TodoTool::new())
     }
 
     /// Takes tools from a set that is asked again before each step, instead of fixed ones.

@@ -5,9 +5,13 @@ use std::{fmt, sync::Arc};
 use super::{Journal, RunContext};
 use crate::{
     Result,
-    event::{Event, Origin, TodosChanged},
+    event::{Event, MessageAdded, Origin, TodosChanged},
+    message::Message,
     team::Todo,
 };
+
+const REMINDER: &str = "<reminder>The list of what is to be done is empty. If this takes three steps or more, keep one \
+    with the tool `todos`; otherwise go on without. Do not mention this reminder.</reminder>";
 
 /// Whose list it is: the session that keeps it, and the run there.
 #[derive(Clone)]
@@ -33,6 +37,18 @@ impl RunContext {
     #[must_use]
     pub fn todos(&self) -> Vec<Todo> {
         self.todo_list().journal.read(|state| state.todos().to_vec())
+    }
+
+    /// Tells the model of an empty list, once a run, and not below another agent. `recorded` is what the run stored
+    /// before it was interrupted.
+    pub(crate) fn remind_of_todos(&self, recorded: &[Event]) {
+        let told = |event: &Event| matches!(event, Event::MessageAdded(it) if it.queued.is_none());
+        if self.journal().parent().is_some() || recorded.iter().any(told) || !self.todos().is_empty() {
+            return;
+        }
+        let message = Arc::new(Message::user(REMINDER));
+        let added = MessageAdded { message, queued: None };
+        self.journal().stage(self.origin(), self.clock(), Event::MessageAdded(Arc::new(added)));
     }
 
     /// Replaces the whole list. When this returns it is stored, and everybody who shares the list sees it (CW07).

@@ -9,8 +9,8 @@ use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::Agent,
     event::{Checkpoint, Envelope, Event, Forked, Origin},
-    run::{Emitter, Journal, Outcome, RecordedTime, Recording, replay},
-    session::{ReadRange, SessionFilter, SessionRecord, SessionState, SharedStore},
+    run::{Emitter, Fold, Journal, Outcome, RecordedTime, Recording, replay},
+    session::{ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore},
 };
 
 /// Rows that are read at once.
@@ -27,10 +27,10 @@ pub enum Moment {
 }
 
 impl Moment {
-    fn includes(self, envelope: &Envelope) -> bool {
+    fn includes(self, row: &Row) -> bool {
         match self {
-            Self::Event(seq) => envelope.seq <= seq,
-            Self::Time(time) => envelope.at <= time,
+            Self::Event(seq) => row.seq() <= seq,
+            Self::Time(time) => row.columns().at <= time,
         }
     }
 }
@@ -74,12 +74,12 @@ impl Session {
         let mut found = store.query(&SessionFilter::id(self.id().clone())).await?;
         let info = found.pop().ok_or_else(|| Error::no_session(self.id()))?;
         // The newest checkpoint saves reading what lies before it, if the moment is not there.
-        let newest = info.head.checkpoint.saturating_sub(1);
-        let from = match moment {
-            Moment::Event(seq) if seq > newest => newest,
+        let checkpoint = match moment {
+            Moment::Event(seq) if seq >= info.head.checkpoint => info.head.checkpoint,
             _ => 0,
         };
-        fold(store, self.id(), from, moment).await
+        let fold = Fold::newest(store, self.id(), checkpoint, |row| moment.includes(row)).await?;
+        Ok(fold.state)
     }
 
     /// A new session that begins with what this one was at `moment`, and goes its own way from there.
@@ -155,25 +155,6 @@ impl Session {
 fn line(envelope: &Envelope) -> Result<String> {
     serde_json::to_string(envelope)
         .map_err(|error| Error::new(ErrorKind::Internal, "an event does not serialize").caused_by(error))
-}
-
-async fn fold(store: &SharedStore, id: &SessionId, mut after: u64, moment: Moment) -> Result<SessionState> {
-    let mut state = SessionState::default();
-    loop {
-        let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
-        let full = rows.len() == WINDOW;
-        for row in rows {
-            let envelope = row.into_envelope(id)?;
-            if !moment.includes(&envelope) {
-                return Ok(state);
-            }
-            after = envelope.seq;
-            state.apply(&envelope);
-        }
-        if !full {
-            return Ok(state);
-        }
-    }
 }
 
 /// The events of a run from its start on, those that others stored meanwhile among them; none for no such run.

@@ -6,12 +6,15 @@ use entourage_core::{
     SessionId,
     run::{Delegate, Effect, Spawn},
     team::{Todo, TodoStatus, TodoTool},
-    testkit::ScriptedProvider,
+    testkit::{FakeTool, ScriptedProvider},
     tool::Tool,
 };
 use serde_json::{Value, json};
 
-use crate::common::{act, agent, count, memory, open_runtime, results, runtime_on, stored};
+use crate::common::{
+    Fault, FaultyStore, act, agent, count, memory, open_runtime, process, results, runtime_on, stored,
+    until_killed,
+};
 
 fn list(items: &[(&str, &str)]) -> Value {
     let todos = items.iter().map(|(content, status)| {
@@ -140,4 +143,88 @@ async fn cx11_the_tool_touches_nothing_outside_and_may_be_repeated() {
     let agent = agent(provider.model()).tool(tool).build().unwrap();
     let outcome = open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
     assert!(outcome.is_completed());
+}
+
+#[tokio::test]
+async fn cx11_the_main_agent_is_reminded_of_an_empty_list_and_nobody_else() {
+    let store = memory();
+    let runtime = runtime_on(&store);
+    let provider = ScriptedProvider::new()
+        .call("todos", list(&[("build", "pending")]))
+        .text("Planned.")
+        .text("Still planned.");
+    let main = agent(provider.model()).todos().build().unwrap();
+    let session = runtime.session();
+    session.start(&main, "Go").outcome().await.unwrap();
+    session.start(&main, "And now?").outcome().await.unwrap();
+    let requests = provider.requests();
+    let reminded = |message: &entourage_core::message::Message| {
+        message.text().contains("list of what is to be done is empty")
+    };
+    assert!(reminded(requests[0].messages.last().unwrap()));
+    let (first, second): (Vec<_>, Vec<_>) =
+        (requests[0].messages.iter().collect(), requests[1].messages.iter().collect());
+    assert_eq!(first, second[..first.len()], "what was sent once is sent again");
+    assert_eq!(
+        requests[2].messages.iter().filter(|message| reminded(message)).count(),
+        1,
+        "the list has something"
+    );
+    assert_eq!(count(&stored(&store, session.id()).await, "message_added"), 1);
+
+    let below = ScriptedProvider::new().text("Done.");
+    let child: Arc<dyn entourage_core::agent::Agent> =
+        Arc::new(agent(below.model()).todos().build().unwrap());
+    let lead = act(move |cx| {
+        let child = Arc::clone(&child);
+        Box::pin(async move {
+            let child = cx.spawn(child, "Help").await?;
+            cx.wait_any(&[child], None).await?;
+            Ok("Helped.".to_owned())
+        })
+    });
+    runtime.session().start(&lead, "Go").outcome().await.unwrap();
+    assert_eq!(below.requests()[0].messages.len(), 1, "a child is not reminded");
+}
+
+#[test]
+fn cx11_a_run_that_is_killed_is_reminded_once() {
+    for fault in [Fault::HangBefore, Fault::HangAfter] {
+        for at in 0..6 {
+            let inner = memory();
+            let faulty = FaultyStore::new(&inner, at, fault);
+            let killed = faulty.killed.clone();
+            let id = SessionId::new("s").unwrap();
+            let provider = || ScriptedProvider::by_history().call("look", json!({})).text("Done.");
+            let build = |provider: &ScriptedProvider| {
+                agent(provider.model()).todos().tool(FakeTool::new("look")).build().unwrap()
+            };
+            process(until_killed(
+                async {
+                    let agent = build(&provider());
+                    runtime_on(&(faulty as _))
+                        .session_with_id(id.clone())
+                        .start(&agent, "Go")
+                        .outcome()
+                        .await
+                        .unwrap();
+                },
+                &killed,
+            ));
+            process(async {
+                let runtime = runtime_on(&inner);
+                let session = runtime.session_with_id(id.clone());
+                let agent = build(&provider());
+                match session.unfinished().await.unwrap() {
+                    Some(_) => session.resume(&agent).outcome().await.unwrap(),
+                    None if session.history().await.unwrap().is_empty() => {
+                        session.start(&agent, "Go").outcome().await.unwrap()
+                    }
+                    None => return,
+                };
+                let told = count(&stored(&inner, &id).await, "message_added");
+                assert_eq!(told, 1, "{fault:?} at append {at}");
+            });
+        }
+    }
 }

@@ -1,0 +1,131 @@
+//! A session read from its store: the fold of its events, from the newest checkpoint on.
+
+use std::sync::Arc;
+
+use crate::{
+    Error, ErrorKind, Result, SessionId,
+    event::{Checkpoint, Envelope, Event, Origin},
+    session::{ReadRange, Row, SessionState, SharedStore},
+};
+
+/// Rows that are read at once.
+const WINDOW: usize = 1_000;
+
+/// A session as read from the store.
+#[derive(Default)]
+pub(crate) struct Fold {
+    pub(crate) state: SessionState,
+    /// The events of the run that has no end.
+    pub(crate) recorded: Vec<Event>,
+}
+
+impl Fold {
+    /// The session up to the last row that `includes` takes, read from its newest checkpoint on if there is one.
+    ///
+    /// A checkpoint that cannot be read costs time, not the session: all of it follows from the other events.
+    pub(crate) async fn newest(
+        store: &SharedStore,
+        id: &SessionId,
+        checkpoint: u64,
+        includes: impl Fn(&Row) -> bool,
+    ) -> Result<Self> {
+        let from = checkpoint.saturating_sub(1);
+        match Self::read(store, id, from, &includes).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt && from > 0 => {
+                Self::read(store, id, 0, &includes).await
+            }
+            fold => fold,
+        }
+    }
+
+    async fn read(
+        store: &SharedStore,
+        id: &SessionId,
+        from: u64,
+        includes: impl Fn(&Row) -> bool,
+    ) -> Result<Self> {
+        let (mut fold, mut after) = (Self::default(), from);
+        'windows: loop {
+            let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
+            let full = rows.len() == WINDOW;
+            for row in rows {
+                if !includes(&row) {
+                    break 'windows;
+                }
+                after = row.seq();
+                fold.take_row(row, id, from)?;
+            }
+            if !full {
+                break;
+            }
+        }
+        // What begins nowhere adds up to nothing.
+        if after == from && from > 0 {
+            return Err(misplaced(id, from + 1));
+        }
+        fold.with_whole_run(store, id).await
+    }
+
+    /// Takes in one row of those after number `from`.
+    fn take_row(&mut self, row: Row, id: &SessionId, from: u64) -> Result<()> {
+        let (columns, seq) = (row.columns(), row.seq());
+        let first = seq == from + 1;
+        let envelope = row.into_envelope(id).and_then(|envelope| match &envelope.event {
+            Event::Checkpoint(checkpoint) if !checkpoint.is_at(seq) => Err(misplaced(id, seq)),
+            Event::Checkpoint(_) => Ok(envelope),
+            _ if first && from > 0 => Err(misplaced(id, seq)),
+            _ => Ok(envelope),
+        });
+        match envelope {
+            // After what it adds up to, a checkpoint says nothing new: one that cannot be read is made again.
+            Err(error) if !first && columns.kind == "checkpoint" && error.kind() == ErrorKind::Corrupt => {
+                let checkpoint = Checkpoint { state: self.state.clone(), forked: None };
+                let origin = Arc::new(Origin::new(id.clone(), columns.run, columns.agent));
+                let event = Event::Checkpoint(Arc::new(checkpoint));
+                self.take(Envelope::new(origin, seq, columns.at, event));
+            }
+            envelope => self.take(envelope?),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, envelope: Envelope) {
+        self.state.apply(&envelope);
+        if matches!(envelope.event, Event::RunStarted(_)) {
+            self.recorded.clear();
+        }
+        match self.state.run() {
+            Some(_) => self.recorded.push(envelope.event),
+            None => self.recorded.clear(),
+        }
+    }
+
+    /// A hand-written agent needs all its effects, those before the checkpoint too.
+    async fn with_whole_run(mut self, store: &SharedStore, id: &SessionId) -> Result<Self> {
+        let Some(run) = self.state.run().filter(|run| run.keyed) else { return Ok(self) };
+        if !matches!(self.recorded.first(), Some(Event::RunStarted(_))) {
+            let rows = store.read(id, ReadRange::after(run.seq.saturating_sub(1))).await?;
+            let effects = rows.into_iter().filter(|row| row.columns().kind != "checkpoint");
+            let events = effects.map(|row| Ok(row.into_envelope(id)?.event));
+            self.recorded = events.collect::<Result<_>>()?;
+        }
+        Ok(self)
+    }
+}
+
+fn misplaced(id: &SessionId, seq: u64) -> Error {
+    Error::new(ErrorKind::Corrupt, "the event is not the checkpoint that the session is to be read from")
+        .with("session", id.as_str())
+        .with("event", seq.to_string())
+}
+
+impl Checkpoint {
+    /// Whether it adds up to the events before number `seq`, or to those of the session that this one was forked from.
+    fn is_at(&self, seq: u64) -> bool {
+        let newest = self.state.head().seq;
+        match &self.forked {
+            Some(forked) => seq == 1 && newest == forked.seq,
+            None => newest.checked_add(1) == Some(seq),
+        }
+    }
+}

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Journal, RunContext, Sink, Task};
 use crate::{
-    Error, RunId, Timestamp,
+    Clock, Error, RunId, Timestamp,
     agent::Agent,
     event::{Event, MessageAdded, Origin, PromptDropped, PromptQueued},
 };
@@ -269,11 +269,13 @@ impl Line {
     }
 
     /// CM11: adds plain prompts to the conversation of the active run, oldest first.
-    pub(crate) fn fold(&mut self, journal: &Journal, origin: &Arc<Origin>, now: Timestamp) {
+    pub(crate) fn fold(&mut self, journal: &Journal, origin: &Arc<Origin>, clock: &dyn Clock) {
         let joins = |ticket: &Ticket| ticket.joins.is_some() && ticket.waits();
         if !self.waiting.iter().any(joins) {
             return;
         }
+        // Read only now: most steps have nobody waiting.
+        let now = clock.now();
         self.stage(journal, now);
         let (joining, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(joins);
         self.waiting = waiting;

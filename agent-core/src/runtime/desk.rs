@@ -314,7 +314,7 @@ impl Desk for Shared {
     }
 
     fn fold(&self, journal: &Journal, origin: &Arc<Origin>) {
-        self.lock().line.fold(journal, origin, self.env.clock.now());
+        self.lock().line.fold(journal, origin, &*self.env.clock);
     }
 
     fn is_awaited(&self) -> bool {

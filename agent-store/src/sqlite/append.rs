@@ -3,10 +3,7 @@
 use entourage_core::{SessionId, session::SessionRecord};
 use sqlx::SqliteConnection;
 
-use super::{
-    exists,
-    rows::{Encoded, bind_lease},
-};
+use super::rows::{Encoded, bind_lease};
 use crate::sql::{Failure, LeaseColumns, clamped, unsigned};
 
 /// What an append came to. Each number is the newest event's.
@@ -66,7 +63,7 @@ pub(super) async fn append(
         (None, None) => Ok(Appended::NoSession),
         (None, Some(record)) => {
             if let Some(parent) = &record.parent
-                && !exists(db, parent).await?
+                && at(db, parent).await?.is_none()
             {
                 return Ok(Appended::NoParent);
             }

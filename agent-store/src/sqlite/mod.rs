@@ -241,11 +241,3 @@ async fn newest(db: &mut SqliteConnection, session: &SessionId) -> Result<Option
         .await?;
     seq.map(|seq| unsigned("seq", seq)).transpose()
 }
-
-async fn exists(db: &mut SqliteConnection, session: &SessionId) -> Result<bool, Failure> {
-    let found: i64 = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sessions WHERE id = ?1)")
-        .bind(session.as_str())
-        .fetch_one(db)
-        .await?;
-    Ok(found != 0)
-}

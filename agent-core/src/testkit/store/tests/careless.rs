@@ -46,8 +46,9 @@ pub(super) struct Careless {
     lapse: Lapse,
 }
 
+/// Lets everybody else look before this one writes, on however few threads.
 async fn dawdle() {
-    for _ in 0..20 {
+    for _ in 0..100 {
         tokio::task::yield_now().await;
     }
 }
@@ -172,7 +173,11 @@ impl SessionStore for Careless {
         if let Some(lease) = lease.filter(|_| !echo) {
             self.check(session, lease)?;
         }
-        if matches!(self.lapse, Lapse::LooksThenAppends | Lapse::BringsBackTheDeleted) {
+        let looks_first = matches!(
+            self.lapse,
+            Lapse::LooksThenLeases | Lapse::LooksThenAppends | Lapse::BringsBackTheDeleted
+        );
+        if looks_first {
             dawdle().await;
         }
         if self.lapse == Lapse::ForgetsTheCheckpoint {

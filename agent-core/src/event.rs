@@ -8,7 +8,7 @@ mod payload;
 
 pub use payload::{
     ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Compacted, CompactionFailed, CompactionStarted,
-    Forked, MessageAdded, ModelFinished, ModelRestarted, ModelStarted, Observed, OutputsCleared, Progress,
+    Forked, GraphChanged, GraphStarted, MessageAdded, ModelFinished, ModelRestarted, ModelStarted, NodeFinished, NodeStarted, Observed, OutputsCleared, PhaseFinished, PhaseStarted, Progress,
     PromptDropped, PromptQueued, RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled,
     TodosChanged, ToolFinished, ToolStarted, WaitStarted, Warning,
 };
@@ -216,6 +216,18 @@ events! {
         CompactionFailed(Arc<CompactionFailed>) = "compaction_failed",
         /// Old results of tools are no longer shown to the model.
         OutputsCleared(Arc<OutputsCleared>) = "outputs_cleared",
+        /// A phase of a checked task began.
+        PhaseStarted(Arc<PhaseStarted>) = "phase_started",
+        /// A phase of a checked task ended.
+        PhaseFinished(Arc<PhaseFinished>) = "phase_finished",
+        /// A graph of tasks began.
+        GraphStarted(Arc<GraphStarted>) = "graph_started",
+        /// An attempt at a node of a graph began.
+        NodeStarted(Arc<NodeStarted>) = "node_started",
+        /// An attempt at a node of a graph ended, or the node will not be run.
+        NodeFinished(Arc<NodeFinished>) = "node_finished",
+        /// Somebody changed a graph while it ran.
+        GraphChanged(Arc<GraphChanged>) = "graph_changed",
         /// The session has a title.
         Titled(Arc<Titled>) = "titled",
         /// The list of what is to be done was replaced.

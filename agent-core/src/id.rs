@@ -68,6 +68,22 @@ impl SessionId {
         Self::new(format!("{}.{seq}$${index}", self.0))
     }
 
+    /// The id of the session below this one that has this role, and in which one run follows another; siblings know
+    /// each other's id by it (CW08).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when the tree is so deep that the id grows over 240 bytes.
+    pub fn in_role(&self, role: &str) -> Result<Self> {
+        Self::new(format!("{}$${role}", self.0))
+    }
+
+    /// The id of the session above and the role, when this id was derived by [`SessionId::in_role`].
+    #[must_use]
+    pub fn role(&self) -> Option<(&str, &str)> {
+        let (parent, role) = self.0.rsplit_once("$$")?;
+        role.starts_with(|c: char| c.is_ascii_alphabetic()).then_some((parent, role))
+    }
+
     /// Parent id, sequence number and index, when this id was derived by [`SessionId::child`].
     #[must_use]
     pub fn origin(&self) -> Option<(&str, u64, u64)> {

@@ -15,6 +15,7 @@
 //! | [`context`] | what the model sees |
 //! | [`run`] | one prompt to one outcome: the pure turn, effects, the journal |
 //! | [`agent`] | who takes a task |
+//! | [`graph`] | tasks that depend on each other |
 //! | [`team`] | what agents share |
 //! | [`telemetry`] | what happened, asked of a store |
 
@@ -23,6 +24,7 @@
 pub mod agent;
 pub mod context;
 pub mod event;
+pub mod graph;
 pub mod layers;
 pub mod message;
 pub mod permission;

@@ -1,7 +1,11 @@
 //! Agents: whoever takes a task and gives an outcome.
 
+mod autonomy;
+mod dual;
 mod react;
+mod sub;
 
+pub use autonomy::{Evidence, Phase, Verdict};
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
 
 use std::sync::Arc;

@@ -66,6 +66,15 @@ impl Envelope {
             Event::OutputsCleared(it) => {
                 write!(f, "{agent}: cleared old results, about {} tokens are left", it.after)
             }
+            Event::PhaseStarted(it) => write!(f, "{agent}: round {}: {}", it.iteration, it.phase),
+            Event::PhaseFinished(it) => match &it.verdict {
+                Some(verdict) => write!(f, "{agent}: round {}: {}", it.iteration, one_line(&verdict.to_string())),
+                None => write!(f, "{agent}: round {}: {}", it.iteration, one_line(&it.text)),
+            },
+            Event::GraphStarted(it) => write!(f, "{agent}: begins {} tasks", it.signature.nodes.len()),
+            Event::NodeStarted(it) => write!(f, "{agent}: begins {}", it.node),
+            Event::NodeFinished(it) => write!(f, "{agent}: {} {}", it.node, one_line(&it.end.to_string())),
+            Event::GraphChanged(it) => write!(f, "{agent}: {}", it.change),
             Event::Titled(it) => write!(f, "{agent}: is about {}", it.title),
             Event::TodosChanged(it) => write!(f, "{agent}: has {} things to do", it.todos.len()),
             Event::Checkpoint(it) => write!(f, "{agent}: checkpoint of {} events", it.state.head().seq),

@@ -346,7 +346,7 @@ impl RunContext {
         }
         let sessions = children.iter().map(|child| child.0.clone()).collect();
         match self.perform(Effect::WaitAny { children: sessions, timeout }).await? {
-            Observation::Child { child: Some(child), outcome: Some(outcome) } => {
+            Observation::Child { child: Some(child), outcome: Some(outcome), .. } => {
                 let place = children.iter().position(|it| it.0 == child);
                 let index = place.ok_or_else(|| Error::new(ErrorKind::Internal, "an unknown child ended"))?;
                 Ok(Waited::Ended { index, outcome })

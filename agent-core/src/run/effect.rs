@@ -8,10 +8,11 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::{Limits, Outcome, RunContext, Task};
 use crate::{
-    Result, SessionId, Timestamp,
+    Result, RunId, SessionId, Timestamp,
     agent::Agent,
     event::{EffectKey, Event, ModelFinished, ToolFinished},
     message::{History, Message},
@@ -107,13 +108,42 @@ pub struct Delegate {
     pub child: SessionId,
     /// Who runs there.
     pub spawn: Spawn,
+    /// Which of several runs of that session it is; `None` for a session that has one.
+    pub run: Option<RunId>,
+    /// What the conversation there is told before the prompt, when this run of it begins.
+    pub opening: Vec<Arc<Message>>,
+    /// Cancels the child and nothing else; `None`: it ends with this run, and when whoever waits for it no longer does.
+    pub cancel: Option<CancellationToken>,
 }
 
 impl Delegate {
-    /// `spawn`, run in the session `child`.
+    /// `spawn`, run in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
-        Self { child, spawn }
+        Self { child, spawn, run: None, opening: Vec::new(), cancel: None }
+    }
+
+    /// The same as one run of several that follow each other in the session: the conversation goes on. Performed again,
+    /// it gives what that run ended with, or goes on with it; the id is to be recorded before the first time.
+    #[must_use]
+    pub fn run(mut self, run: RunId) -> Self {
+        self.run = Some(run);
+        self
+    }
+
+    /// The same, with `messages` before the prompt, when the run begins.
+    #[must_use]
+    pub fn opening(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
+        self.opening = messages.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The same, cancelled by `token`, which is to be a child of this run's own: the wait then ends with what the child
+    /// ended with.
+    #[must_use]
+    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
+        self.cancel = Some(token);
+        self
     }
 }
 
@@ -193,6 +223,10 @@ pub enum Observation {
         child: Option<SessionId>,
         /// What it ended with.
         outcome: Option<Outcome>,
+        /// What was said in the run that ended, its prompt aside, as far as a compaction left it. Known for an
+        /// [`Effect::Delegate`] alone.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        work: Vec<Arc<Message>>,
     },
     /// A signal came.
     Signal(Value),

@@ -14,9 +14,9 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::{Agent, check_agent_name},
-    event::{Event, Origin, RunFinished, RunPaused, RunResumed, RunStarted, ToolFinished},
+    event::{Event, MessageAdded, Origin, RunFinished, RunPaused, RunResumed, RunStarted, ToolFinished},
     layers::{Budget, BudgetState},
-    message::{Part, Role, ToolResult},
+    message::{Message, Part, Role, ToolResult},
     permission::Scope,
     runtime::begin_title,
     session::{Closing, ReadRange, SessionState},
@@ -50,6 +50,8 @@ pub(crate) struct Within {
     pub(crate) budget: Option<Budget>,
     /// The id of a new run.
     pub(crate) run: Option<RunId>,
+    /// What joins the conversation before the prompt of a new run.
+    pub(crate) opening: Vec<Arc<Message>>,
 }
 
 /// Runs `agent` to its outcome. A failure is an `Err`, after it was recorded.
@@ -69,6 +71,12 @@ pub(crate) async fn execute(
     within.emitter.settle_run(origin.run);
     let resumed = matches!(event, Event::RunResumed(_));
     journal.hold_lease(env.lease);
+    if !resumed {
+        for message in std::mem::take(&mut within.opening) {
+            let added = MessageAdded { message, queued: None };
+            journal.stage(&origin, now, Event::MessageAdded(Arc::new(added)));
+        }
+    }
     journal.stage(&origin, now, event);
     if resumed {
         // Of two processes that resume the same run one is admitted: the other's append conflicts here.

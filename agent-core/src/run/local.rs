@@ -12,12 +12,12 @@ use std::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
-    Delegate, Effect, Effects, Journal, Observation, Outcome, Pause, RunContext, Spawn, Status, Within,
-    model_call, run_child, tool_call,
+    Delegate, Effect, Effects, Journal, Observation, Pause, RunContext, Spawn, Status, Within,
+    child::{ChildEnd, Turn, open_child, run_child},
+    model_call, tool_call,
 };
 use crate::{
     Error, ErrorKind, Result, SessionId, Timestamp,
@@ -30,8 +30,14 @@ pub(crate) struct LocalEffects {
     pub(crate) journal: Arc<Journal>,
     recorded: Vec<Event>,
     replay: Mutex<HashMap<u64, Recorded>>,
-    children: Mutex<HashMap<SessionId, watch::Receiver<Option<Outcome>>>>,
+    children: Mutex<HashMap<SessionId, Ending>>,
+    kept: Kept,
 }
+
+type Ending = watch::Receiver<Option<ChildEnd>>;
+
+/// Sessions that have one run after the other, open between two.
+type Kept = Arc<Mutex<HashMap<SessionId, Arc<Journal>>>>;
 
 /// What the journal holds about one keyed effect.
 #[derive(Debug)]
@@ -49,7 +55,7 @@ impl LocalEffects {
                 entry.events.push(event.clone());
             }
         }
-        Self { journal, recorded, replay: Mutex::new(replay), children: Mutex::default() }
+        Self { journal, recorded, replay: Mutex::new(replay), children: Mutex::default(), kept: Kept::default() }
     }
 
     pub(crate) fn stage(&self, cx: &RunContext, event: Event) -> u64 {
@@ -64,8 +70,8 @@ impl LocalEffects {
         self.journal.commit(cx.emitter()).await
     }
 
-    fn children(&self) -> MutexGuard<'_, HashMap<SessionId, watch::Receiver<Option<Outcome>>>> {
-        self.children.lock().unwrap_or_else(PoisonError::into_inner)
+    fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Ending>> {
+        lock(&self.children)
     }
 
     /// Whether this run started children whose end nobody took note of.
@@ -121,7 +127,8 @@ impl LocalEffects {
             self.commit(cx).await?;
         }
         if !self.is_observed(&child) {
-            self.start_child(cx, child.clone(), spawn, cx.cancellation().child_token());
+            let cancel = cx.cancellation().child_token();
+            self.start_child(cx, Delegate::new(child.clone(), spawn).cancelled_by(cancel));
         }
         Ok(Observation::Spawned(child))
     }
@@ -134,41 +141,43 @@ impl LocalEffects {
         })
     }
 
-    fn start_child(&self, cx: &RunContext, child: SessionId, spawn: Spawn, cancel: CancellationToken) {
+    fn start_child(&self, cx: &RunContext, delegate: Delegate) {
+        let Delegate { child, spawn, run, opening, cancel } = delegate;
         let (tell, outcome) = watch::channel(None);
         self.children().insert(child.clone(), outcome);
         let parent = cx.clone();
         let within = Within {
             path: Some(cx.agent().into()),
             scope: cx.scope().narrow(&spawn.scope),
-            cancel,
+            cancel: cancel.unwrap_or_else(|| cx.cancellation().child_token()),
             emitter: cx.emitter().clone(),
             todos: spawn.shares_todos.then(|| cx.todo_list().clone()),
             budget: cx.budget().cloned(),
             run: None,
+            opening,
         };
+        let turn = run.map_or(Turn::Only, Turn::Of);
+        let kept = run.map(|_| Arc::clone(&self.kept));
         cx.env().tasks.spawn(async move {
-            let outcome = run_child(parent.env(), parent.session(), child, spawn, within)
-                .await
-                .unwrap_or_else(|error| Outcome::new(Status::of(&error)));
-            tell.send_replace(Some(outcome));
+            let end = run_kept(&parent, child, spawn, turn, within, kept).await;
+            tell.send_replace(Some(end.unwrap_or_else(|error| ChildEnd::failed(&error))));
         });
     }
 
     /// The child ends with whoever waits for it: dropping the future cancels it, and the run's end waits for it.
-    async fn delegate(&self, cx: &RunContext, delegate: Delegate) -> Result<Observation> {
-        let Delegate { child, spawn } = delegate;
+    async fn delegate(&self, cx: &RunContext, mut delegate: Delegate) -> Result<Observation> {
+        let child = delegate.child.clone();
         if self.children().contains_key(&child) {
             return Err(Error::new(ErrorKind::InvalidInput, "an agent runs in this child session already")
                 .with("child", child.as_str()));
         }
         self.commit(cx).await?;
-        let cancel = cx.cancellation().child_token();
+        let cancel = delegate.cancel.get_or_insert_with(|| cx.cancellation().child_token());
         let until_dropped = cancel.clone().drop_guard();
-        self.start_child(cx, child.clone(), spawn, cancel);
-        let (child, outcome) = self.first_ended(vec![child]).await?;
+        self.start_child(cx, delegate);
+        let (child, end) = self.first_ended(vec![child]).await?;
         until_dropped.disarm();
-        Ok(Observation::Child { child: Some(child), outcome: Some(outcome) })
+        Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
     }
 
     async fn wait_any(
@@ -181,7 +190,11 @@ impl LocalEffects {
     ) -> Result<Observation> {
         for event in recorded {
             if let Event::ChildFinished(end) = event {
-                return Ok(Observation::Child { child: end.child.clone(), outcome: end.outcome.clone() });
+                return Ok(Observation::Child {
+                    child: end.child.clone(),
+                    outcome: end.outcome.clone(),
+                    work: Vec::new(),
+                });
             }
         }
         self.commit(cx).await?;
@@ -192,17 +205,17 @@ impl LocalEffects {
             ended = self.first_ended(children) => Some(ended?),
             () = sleep_until(cx, until) => None,
         };
-        let (child, outcome) = ended.unzip();
+        let (child, outcome) = ended.map(|(child, end)| (child, end.outcome)).unzip();
         if let Some(key) = key {
             let end = ChildFinished { child: child.clone(), outcome: outcome.clone(), key };
             self.stage(cx, Event::ChildFinished(Arc::new(end)));
         }
-        Ok(Observation::Child { child, outcome })
+        Ok(Observation::Child { child, outcome, work: Vec::new() })
     }
 
     /// The first child to end; ties go to the order given. Children that are paused are passed over, and when only
     /// such are left their pause is the error.
-    async fn first_ended(&self, children: Vec<SessionId>) -> Result<(SessionId, Outcome)> {
+    async fn first_ended(&self, children: Vec<SessionId>) -> Result<(SessionId, ChildEnd)> {
         let mut waiting = FuturesUnordered::new();
         for child in children {
             let outcome = self.children().get(&child).cloned().ok_or_else(|| {
@@ -215,13 +228,13 @@ impl LocalEffects {
             waiting.push(ended(child, outcome));
         }
         let mut pause: Option<Pause> = None;
-        while let Some((child, outcome)) = waiting.next().await {
-            let outcome = outcome?;
-            match outcome.status {
+        while let Some((child, end)) = waiting.next().await {
+            let end = end?;
+            match end.outcome.status {
                 Status::Paused(reason) => pause = Some(reason),
                 _ => {
                     self.children().remove(&child);
-                    return Ok((child, outcome));
+                    return Ok((child, end));
                 }
             }
         }
@@ -383,10 +396,32 @@ impl fmt::Debug for LocalEffects {
     }
 }
 
-async fn ended(
+/// Runs the child, and keeps its session open for the run after this one.
+async fn run_kept(
+    parent: &RunContext,
     child: SessionId,
-    mut outcome: watch::Receiver<Option<Outcome>>,
-) -> (SessionId, Result<Outcome>) {
+    spawn: Spawn,
+    turn: Turn,
+    within: Within,
+    kept: Option<Kept>,
+) -> Result<ChildEnd> {
+    let env = parent.env();
+    let open = kept.as_ref().and_then(|kept| lock(kept).get(&child).cloned());
+    let journal = match open.filter(|journal| !journal.is_broken()) {
+        Some(journal) => journal,
+        None => open_child(env, parent.session(), child.clone(), spawn.role.clone()).await?,
+    };
+    if let Some(kept) = kept {
+        lock(&kept).insert(child, Arc::clone(&journal));
+    }
+    run_child(env, &journal, spawn, turn, within).await
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn ended(child: SessionId, mut outcome: Ending) -> (SessionId, Result<ChildEnd>) {
     let result = match outcome.wait_for(Option::is_some).await {
         Ok(outcome) => outcome.clone().ok_or_else(Error::cancelled),
         Err(_) => Err(Error::new(ErrorKind::Internal, "a child's task ended without an outcome")),

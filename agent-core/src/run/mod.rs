@@ -34,7 +34,7 @@ pub use stop::LoopDetection;
 pub use turn::{Action, StopWhen, Turn};
 
 pub(crate) use bus::Bus;
-pub(crate) use child::run_child;
+pub(crate) use child::{Turn as ChildTurn, open_child, run_child};
 pub(crate) use context::Env;
 pub(crate) use emit::{Emitter, Sink};
 pub(crate) use execute::{Admission, CLEAN_UP, Within, check_lease, check_prompt, execute};

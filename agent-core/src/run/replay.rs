@@ -104,7 +104,7 @@ impl ReplayEffects {
                 if let Some(child) = &end.child {
                     self.children().remove(child);
                 }
-                Observation::Child { child: end.child.clone(), outcome: end.outcome.clone() }
+                Observation::Child { child: end.child.clone(), outcome: end.outcome.clone(), work: Vec::new() }
             }
             Event::Observed(observed) => return read(effect, observed.value.clone()).map_err(Stop::Told),
             other => {
@@ -228,8 +228,6 @@ impl ReplayEffects {
             }
             let outcome = match (script.peek(), outcome) {
                 (Some((_, Event::RunPaused(_))), _) => return Err(script.beyond(state, "a child")),
-                // Of one that failed nothing else was handed on.
-                (_, Some(Outcome { status: status @ Status::Failed(_), .. })) => Outcome::new(status),
                 (_, Some(outcome)) => outcome,
                 // It failed before anything of it was stored.
                 (Some((_, Event::CompactionFailed(failed))), None) => {
@@ -237,7 +235,8 @@ impl ReplayEffects {
                 }
                 (_, None) => return Err(script.beyond(state, "a child")),
             };
-            Ok(Observation::Child { child: Some(delegate.child.clone()), outcome: Some(outcome) })
+            let child = Some(delegate.child.clone());
+            Ok(Observation::Child { child, outcome: Some(outcome), work: Vec::new() })
         })
         .unwrap_or_else(|error| Err(Stop::Told(error)))
     }

@@ -263,6 +263,7 @@ impl Shared {
             todos: None,
             budget: None,
             run: Some(run),
+            opening: Vec::new(),
         };
         let env = Arc::clone(&self.env);
         let outcome = Box::pin(execute(env, Arc::clone(&journal), agent, admission, within)).await;

@@ -13,7 +13,9 @@ use crate::{
     message::Message,
     permission::Scope,
     provider::{FinishReason, Model, Request},
-    run::{Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, run_child},
+    run::{
+        ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, open_child, run_child,
+    },
 };
 
 /// The place of a title's session below its parent: no event has the number 0.
@@ -85,12 +87,14 @@ async fn entitle(
         // It is made beside the run, and goes on when that is stopped.
         budget: None,
         run: None,
-    };
+            opening: Vec::new(),
+        };
     let child = journal.session().child(PLACE.0, PLACE.1)?;
     let mut task = Task::new("");
     task.prompt = prompt;
     let spawn = Spawn::new(Arc::new(Titler(titles)), task).role("title");
-    let outcome = run_child(env, journal.session(), child, spawn, within).await?;
+    let below = open_child(env, journal.session(), child, spawn.role.clone()).await?;
+    let outcome = run_child(env, &below, spawn, ChildTurn::Only, within).await?.outcome;
     if outcome.is_completed() && !journal.read(|state| state.is_titled()) {
         let titled = Event::Titled(Arc::new(Titled { title: outcome.text.into() }));
         journal.stage(origin, env.clock.now(), titled);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Money, RunId, Timestamp, Usage,
-    event::{PromptQueued, RunStarted},
+    event::{PromptQueued, RunFinished, RunStarted},
     layers::{BudgetLimits, Spend},
     message::{Message, ToolResult},
 };
@@ -45,6 +45,9 @@ pub(crate) struct OpenRun {
     pub(crate) tool_calls: u32,
     /// Whether a model call has begun and not ended.
     pub(crate) calling: bool,
+    /// How many messages the conversation had when its prompt had joined it.
+    #[serde(default)]
+    pub(crate) messages_before: u64,
     /// What the session's calls had come to when it began.
     #[serde(default)]
     pub(crate) spent_before: Spend,
@@ -54,6 +57,15 @@ pub(crate) struct OpenRun {
     pub(crate) since: Timestamp,
     /// The newest message with text.
     pub(crate) text: Option<Arc<Message>>,
+}
+
+/// A run that is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct EndedRun {
+    pub(crate) id: RunId,
+    /// How many messages the conversation had when its prompt had joined it.
+    pub(crate) messages_before: u64,
+    pub(crate) end: Arc<RunFinished>,
 }
 
 /// An assistant message whose calls wait for results.
@@ -92,6 +104,7 @@ impl OpenRun {
             steps: 0,
             tool_calls: 0,
             calling: false,
+            messages_before: 0,
             spent_before: Spend::default(),
             ran: 0,
             since: at,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     SessionHead, SessionStatus,
-    open::{Closing, OpenRun, OpenStep, QueuedPrompt},
+    open::{Closing, EndedRun, OpenRun, OpenStep, QueuedPrompt},
     sound::{flaw, replied, said, tail},
 };
 use crate::{
@@ -37,6 +37,9 @@ pub struct SessionState {
     context: ContextUsage,
     estimated: bool,
     run: Option<OpenRun>,
+    /// The newest run that has an end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<EndedRun>,
     step: Option<OpenStep>,
     #[serde(deserialize_with = "plain::named")]
     signals: Vec<(String, Value)>,
@@ -133,6 +136,17 @@ impl SessionState {
             Some(run) => run.seq.max(self.head.checkpoint),
             None => 0,
         }
+    }
+
+    /// The newest run that has an end.
+    pub(crate) fn ended(&self) -> Option<&EndedRun> {
+        self.ended.as_ref()
+    }
+
+    /// The messages that joined the conversation after there had been `before`, as far as a compaction left them.
+    pub(crate) fn messages_after(&self, before: u64) -> Vec<Arc<Message>> {
+        let count = usize::try_from(self.head.messages.saturating_sub(before)).unwrap_or(usize::MAX);
+        self.history.iter().skip(self.history.len().saturating_sub(count)).cloned().collect()
     }
 
     /// What the open run has spent and said so far.
@@ -271,6 +285,10 @@ impl SessionState {
                     self.close(Closing::Abandoned);
                     self.push(Message::assistant(text));
                 }
+                if let Some(run) = &self.run {
+                    let (id, messages_before) = (run.id, run.messages_before);
+                    self.ended = Some(EndedRun { id, messages_before, end: Arc::clone(end) });
+                }
                 self.end();
             }
             Event::PromptQueued(queued) => {
@@ -300,6 +318,12 @@ impl SessionState {
                 self.head.checkpoint = envelope.seq;
             }
             Event::ToolFinished(_)
+            | Event::PhaseStarted(_)
+            | Event::PhaseFinished(_)
+            | Event::GraphStarted(_)
+            | Event::NodeStarted(_)
+            | Event::NodeFinished(_)
+            | Event::GraphChanged(_)
             | Event::ModelRestarted(_)
             | Event::ChildStarted(_)
             | Event::ChildFinished(_)
@@ -327,6 +351,9 @@ impl SessionState {
             self.unqueue(queued);
         }
         self.hear(&started.prompt);
+        if let Some(run) = &mut self.run {
+            run.messages_before = self.head.messages;
+        }
     }
 
     /// A message of somebody else than the model joins the conversation.

@@ -173,7 +173,7 @@ impl ToolContext<'_> {
             let error = Error::new(ErrorKind::InvalidInput, text).with("tool_call", self.call_id());
             return Err(ToolError::Fatal(error));
         }
-        let delegate = Delegate { child, spawn: Spawn::new(agent, task).within(scope) };
+        let delegate = Delegate::new(child, Spawn::new(agent, task).within(scope));
         let effects = self.run.effects();
         match effects.perform(self.run, None, Effect::Delegate(Box::new(delegate))).await {
             Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(outcome),

@@ -75,8 +75,12 @@ impl OpenRun {
 impl OpenRuns {
     /// What started the session: a tool call, else the run above.
     pub(super) fn parent(&self, session: &SessionId) -> Option<Span> {
+        let above = |parent: &str| self.runs.get(self.sessions.get(&SessionId::new(parent).ok()?)?);
+        if let Some((parent, _)) = session.role() {
+            return above(parent).map(|run| run.span.clone());
+        }
         let (parent, seq, index) = session.origin()?;
-        let run = self.runs.get(self.sessions.get(&SessionId::new(parent).ok()?)?)?;
+        let run = above(parent)?;
         Some(run.call(seq, index).unwrap_or(&run.span).clone())
     }
 

@@ -240,6 +240,38 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
         ("compacted", format!(r#"{{"summary":{user},"kept":2,"before":9,"after":3,"output":2}}"#)),
         ("compaction_failed", format!(r#"{{"error":{error}}}"#)),
         ("outputs_cleared", r#"{"before":4,"least":1000,"after":2}"#.to_owned()),
+        (
+            "phase_started",
+            format!(
+                r#"{{"iteration":2,"phase":"check","child":"{session}$$checker","run":"{run}","prompt":{user}}}"#
+            ),
+        ),
+        (
+            "phase_finished",
+            format!(
+                r#"{{"iteration":2,"phase":"check","outcome":{outcome},"text":{odd},"verdict":{{"accepted":false,
+                "reason":{odd},"evidence":[{{"tool":{odd},"arguments":"{{}}","result":{odd},"is_error":true}}]}}}}"#
+            ),
+        ),
+        (
+            "graph_started",
+            format!(
+                r#"{{"signature":{{"nodes":[{{"id":{odd},"after":[{{"from":{odd},"conditional":true,
+                "optional":true}}],"agent":{odd},"version":{odd},"output":"{digest}"}}]}}}}"#
+            ),
+        ),
+        (
+            "node_started",
+            format!(r#"{{"node":{odd},"attempt":2,"agent":{odd},"child":"{session}.1$$0"}}"#),
+        ),
+        (
+            "node_finished",
+            format!(
+                r#"{{"node":{odd},"attempt":2,"end":{{"completed":{{"lc":1,"deep":[[{odd}]]}}}},"usage":{usage},
+                "cost":9223372036854775807,"micros":5}}"#
+            ),
+        ),
+        ("graph_changed", format!(r#"{{"change":{{"skip":{{"node":{odd},"dependents":"blocked"}}}}}}"#)),
         ("titled", format!(r#"{{"title":{odd}}}"#)),
         (
             "todos_changed",
@@ -309,6 +341,12 @@ mod tests {
                 | Event::Compacted(_)
                 | Event::CompactionFailed(_)
                 | Event::OutputsCleared(_)
+                | Event::PhaseStarted(_)
+                | Event::PhaseFinished(_)
+                | Event::GraphStarted(_)
+                | Event::NodeStarted(_)
+                | Event::NodeFinished(_)
+                | Event::GraphChanged(_)
                 | Event::Titled(_)
                 | Event::TodosChanged(_)
                 | Event::Checkpoint(_)
@@ -316,6 +354,6 @@ mod tests {
                 Event::Delta(_) | Event::Progress(_) => panic!("{} is not stored", event.kind()),
             }
         }
-        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 27);
+        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 33);
     }
 }

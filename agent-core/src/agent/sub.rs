@@ -1,0 +1,1 @@
+//! An agent as a tool of another one.

@@ -1,0 +1,1 @@
+//! Which node of a graph is to be started next. Pure.

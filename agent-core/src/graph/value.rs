@@ -1,0 +1,110 @@
+//! What a node returned: a value of the program that becomes JSON only where somebody asks for it.
+
+use std::{any::Any, fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser};
+use serde_json::Value;
+
+use crate::{Error, ErrorKind, Result, plain};
+
+/// What a node returned. Cloning shares it; it becomes JSON only when a store or a reader asks.
+#[derive(Clone)]
+pub struct NodeValue(Form);
+
+#[derive(Clone)]
+enum Form {
+    Live(Arc<dyn Output>),
+    Stored(Arc<Value>),
+}
+
+trait Output: Send + Sync {
+    fn to_json(&self) -> serde_json::Result<Value>;
+    fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+impl<T: Serialize + Send + Sync + 'static> Output for T {
+    fn to_json(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(self)
+    }
+
+    fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl NodeValue {
+    /// `value`, as it is.
+    pub fn new<T: Serialize + Send + Sync + 'static>(value: T) -> Self {
+        Self(Form::Live(Arc::new(value)))
+    }
+
+    /// The value as `T`: shared when it was made as one in this process, else read from its JSON.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`] when it is none.
+    pub fn get<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>> {
+        if let Form::Live(live) = &self.0
+            && let Ok(value) = Arc::clone(live).shared().downcast::<T>()
+        {
+            return Ok(value);
+        }
+        let read = |error| {
+            Error::new(ErrorKind::Corrupt, "a node's value cannot be read as what its dependent takes")
+                .caused_by(error)
+        };
+        serde_json::from_value(self.to_json()?).map(Arc::new).map_err(read)
+    }
+
+    /// The value as JSON.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when it does not serialize.
+    pub fn to_json(&self) -> Result<Value> {
+        match &self.0 {
+            Form::Live(live) => live.to_json().map_err(|error| {
+                Error::new(ErrorKind::Internal, "a node's value does not serialize").caused_by(error)
+            }),
+            Form::Stored(value) => Ok((**value).clone()),
+        }
+    }
+
+    /// The value for a person or a model: a string as it is, anything else as JSON.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        match self.to_json() {
+            Ok(Value::String(text)) => text,
+            Ok(value) => value.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+impl PartialEq for NodeValue {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.to_json(), other.to_json()) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for NodeValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeValue({})", self.to_text())
+    }
+}
+
+impl Serialize for NodeValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Form::Live(live) => live.to_json().map_err(ser::Error::custom)?.serialize(serializer),
+            Form::Stored(value) => value.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        plain::value(deserializer).map(|value| Self(Form::Stored(Arc::new(value))))
+    }
+}

@@ -2,11 +2,15 @@
 
 mod change;
 mod end;
+mod inputs;
+mod node;
 mod schedule;
 mod signature;
 mod value;
 
 pub use change::{Change, SkipAs};
+pub(crate) use inputs::{Inputs, Slots};
+pub(crate) use node::{AgentWork, Condition, Edge, MapWork, Node, Retries, StepFn, Work};
 pub use end::{NodeEnd, SkipCause};
 pub use signature::{EdgeSignature, NodeSignature, Signature};
 pub use value::NodeValue;

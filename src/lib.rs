@@ -6,7 +6,7 @@ pub use entourage_core as core;
 pub use entourage_core::{
     Agents, Digest, Error, ErrorKind, Moment, Money, Prices, Recovery, Result, Retry, RunId, Runtime,
     RuntimeBuilder, Session, SessionId, SkipReason, Skipped, Timestamp, Titles, Usage, agent, context, event,
-    layers, message, permission, provider, run, session, team, telemetry, tool,
+    graph, layers, message, permission, provider, run, session, team, telemetry, tool,
 };
 
 #[cfg(feature = "testkit")]
@@ -48,6 +48,7 @@ pub mod prelude {
         Error, ErrorKind, Money, Result, Runtime, Session, SessionId, Usage,
         agent::{Agent, ReactAgent},
         event::{Envelope, Event},
+        graph::TaskGraph,
         layers::Retry,
         message::Message,
         permission::{ApprovalRequest, Approver, Decision, Policy, Scope},

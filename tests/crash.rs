@@ -43,8 +43,12 @@ fn survives(medium: &Medium) {
 /// At some of the points: files are slow, and in memory each one has its turn.
 fn survives_on_files(medium: &Medium) {
     for scenario in crash::scenarios() {
-        let every =
-            if ["approval", "compaction", "title", "queue"].contains(&scenario.name()) { 4 } else { 1 };
+        let every = match scenario.name() {
+            "approval" | "compaction" | "title" | "queue" => 4,
+            "dual" | "graph-approval" | "sub-agents" => 12,
+            "login-graph" => 24,
+            _ => 1,
+        };
         let report = crash::sample(&scenario, medium, every);
         tell(&report);
         report.assert();

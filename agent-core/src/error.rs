@@ -34,6 +34,8 @@ pub enum ErrorKind {
     Authentication,
     /// The caller is known and may not do this.
     PermissionDenied,
+    /// As many agents run as may at once (AI04).
+    TooMany,
     /// Too many requests; see [`Error::retry_after`].
     RateLimited,
     /// The service is up and has no room.
@@ -86,6 +88,7 @@ impl ErrorKind {
             Self::Unfinished => "unfinished",
             Self::Authentication => "authentication",
             Self::PermissionDenied => "permission denied",
+            Self::TooMany => "too many",
             Self::RateLimited => "rate limited",
             Self::Overloaded => "overloaded",
             Self::ContentFiltered => "content filtered",
@@ -109,7 +112,9 @@ impl ErrorKind {
 
     fn default_retry(self) -> Retry {
         match self {
-            Self::RateLimited | Self::Overloaded | Self::Timeout | Self::Transport => Retry::Temporary,
+            Self::TooMany | Self::RateLimited | Self::Overloaded | Self::Timeout | Self::Transport => {
+                Retry::Temporary
+            }
             _ => Retry::Permanent,
         }
     }

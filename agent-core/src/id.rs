@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, digest::Digest};
 
 /// Longest session id in bytes. File systems end names at 255.
 const MAX_SESSION_ID: usize = 240;
@@ -144,6 +144,14 @@ impl RunId {
         Uuid::parse_str(text).map(Self).map_err(|error| {
             Error::new(ErrorKind::InvalidInput, "a run id is a UUID").with("id", text).caused_by(error)
         })
+    }
+
+    /// The id of a run that event `seq` of this run starts: always the same, so that a replay makes it again.
+    pub(crate) fn started_at(self, seq: u64) -> Self {
+        const FORM: u128 = 0x8000_8000_0000_0000_0000;
+        let digest = Digest::of([self.0.as_bytes().as_slice(), &seq.to_le_bytes()]).as_u128();
+        // A UUID of version 8: what it is made of is its maker's business.
+        Self(Uuid::from_u128(digest & !(0xf000_c000_0000_0000_0000) | FORM))
     }
 
     /// The id as a number, for stores that keep 128-bit keys.

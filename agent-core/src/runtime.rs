@@ -1,9 +1,11 @@
 //! Where runs happen: a store, a policy, who is asked, who watches. Opens sessions and starts runs in them.
 
 mod desk;
+mod modes;
 mod past;
 mod recover;
 mod session;
+mod stop;
 mod titles;
 mod waiting;
 
@@ -189,6 +191,7 @@ pub struct RuntimeBuilder {
     queue: usize,
     event_buffer: usize,
     checkpoint_every: u64,
+    sub_agents: usize,
 }
 
 impl Default for RuntimeBuilder {
@@ -206,6 +209,7 @@ impl Default for RuntimeBuilder {
             queue: 1_000,
             event_buffer: 4_096,
             checkpoint_every: 512,
+            sub_agents: 10,
         }
     }
 }
@@ -291,6 +295,15 @@ impl RuntimeBuilder {
         self
     }
 
+    /// How many agents run at once below one run of a root session; at least 1. Default 10 (AI04).
+    ///
+    /// Further ones begin in the order in which they were started. An agent that waits for others below it does not
+    /// count meanwhile, so no depth of nesting comes to a halt. Titles and summaries do not count.
+    pub fn sub_agents(mut self, at_once: usize) -> Self {
+        self.sub_agents = at_once;
+        self
+    }
+
     /// The runtime.
     #[must_use]
     pub fn build(mut self) -> Runtime {
@@ -317,6 +330,7 @@ impl RuntimeBuilder {
             owner: Uuid::new_v4().as_u64_pair().0,
             lease: self.lease,
             checkpoint_every: self.checkpoint_every.max(1),
+            sub_agents: self.sub_agents.max(1),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What the framework costs, beside a hand-written floor doing the same work in the same run.
 //!
 //! `cargo bench --bench overhead` shows criterion's figures, then the ratios: each is the median over pairs of samples
-//! taken in turns, so that a slow moment of the machine hits both sides.
+//! taken in turns, so that a slow moment of the machine hits both sides. `RATIOS_ONLY=1` leaves criterion out; `-- --test`
+//! runs each part small; `-- loop`, `graph` or `dual` runs that part without criterion.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -14,7 +15,9 @@
     reason = "a bench prints, and stops at the first thing that is not as it should be"
 )]
 
+mod dual;
 mod floor;
+mod graph;
 mod ours;
 
 use std::{
@@ -225,28 +228,26 @@ fn show(tokio: &Tokio) {
     bench("10,000 deltas, entourage", &timed(tokio, our_deltas()));
     bench("chat of 1,000 turns, entourage", &timed(tokio, our_chat(1_000)));
     bench("run of 1,001 turns, entourage", &timed(tokio, our_run(1_000)));
+    bench("graph of 1,000 steps, floor", &timed(tokio, graph::floor_steps(10)));
+    bench("graph of 1,000 steps, entourage", &timed(tokio, graph::our_steps(10, 1_000)));
+    bench("dual iteration, floor", &timed(tokio, dual::floor_rounds(1)));
+    bench("dual iteration, entourage", &timed(tokio, dual::our_rounds(1)));
 }
 
-fn main() {
-    // `cargo test --benches` only wants to know whether this runs.
-    let quick = std::env::args().any(|argument| argument == "--test");
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    if !quick && std::env::var_os("RATIOS_ONLY").is_none() {
-        show(&tokio);
-    }
-    let samples = if quick { 1 } else { 101 };
-    let mut results = Vec::new();
+/// The loop of one agent.
+fn measure(results: &mut Vec<String>, tokio: &Tokio, samples: usize) {
+    let quick = samples == 1;
     for (name, turns) in [("turn2", 1), ("turn51", 50)] {
-        let pair = pair(&tokio, samples, floor_run(turns), our_run(turns));
+        let pair = pair(tokio, samples, floor_run(turns), our_run(turns));
         let per_turn = |times: &[f64]| median(times.to_vec()) * 1e6 / (turns + 1) as f64;
         println!("{name}: {:.2} µs a turn, floor {:.2} µs", per_turn(&pair.ours), per_turn(&pair.floor));
         results.push(format!("ratio {name} {:.2}", pair.ratio()));
     }
-    let stored = pair(&tokio, samples, floor_run(1), our_stored_run(1));
+    let stored = pair(tokio, samples, floor_run(1), our_stored_run(1));
     println!("turn2 kept in the memory store: {:.2} times the floor", stored.ratio());
-    let wall = pair(&tokio, samples.min(31), floor_naps(), our_naps());
+    let wall = pair(tokio, samples.min(31), floor_naps(), our_naps());
     results.push(format!("ratio tools32_wall {:.2}", wall.ratio()));
-    let deltas = pair(&tokio, samples.min(51), floor_deltas(), our_deltas());
+    let deltas = pair(tokio, samples.min(51), floor_deltas(), our_deltas());
     let per_delta = |times: &[f64]| median(times.to_vec()) * 1e9 / DELTAS as f64;
     println!("delta: {:.1} ns, floor {:.1} ns", per_delta(&deltas.ours), per_delta(&deltas.floor));
     results.push(format!("ratio delta {:.2}", deltas.ratio()));
@@ -258,11 +259,34 @@ fn main() {
     println!("heap per agent: {our_heap:.0} bytes, floor {floor_heap:.0} bytes");
     results.push(format!("ratio heap_per_agent {:.2}", our_heap / floor_heap));
     if !quick {
-        results.push(format!("growth chat {:.2}", growth(&tokio, our_chat)));
-        results.push(format!("growth loop {:.2}", growth(&tokio, our_run)));
+        results.push(format!("growth chat {:.2}", growth(tokio, our_chat)));
+        results.push(format!("growth loop {:.2}", growth(tokio, our_run)));
     }
     let (ours, floor) =
-        (allocations(&tokio, 200, &our_run(1)) / 2.0, allocations(&tokio, 200, &floor_run(1)) / 2.0);
+        (allocations(tokio, 200, &our_run(1)) / 2.0, allocations(tokio, 200, &floor_run(1)) / 2.0);
     results.push(format!("allocs turn2 {ours:.1} {floor:.1}"));
+}
+
+fn main() {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    // `cargo test --benches` only wants to know whether this runs.
+    let quick = arguments.iter().any(|argument| argument == "--test");
+    let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
+    let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if !quick && named.is_empty() && std::env::var_os("RATIOS_ONLY").is_none() {
+        show(&tokio);
+    }
+    let samples = if quick { 1 } else { 101 };
+    let mut results = Vec::new();
+    if wants("loop") {
+        measure(&mut results, &tokio, samples);
+    }
+    if wants("graph") {
+        graph::measure(&mut results, &tokio, samples);
+    }
+    if wants("dual") {
+        dual::measure(&mut results, &tokio, samples);
+    }
     println!("{}", results.join("\n"));
 }

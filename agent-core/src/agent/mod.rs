@@ -5,8 +5,13 @@ mod dual;
 mod react;
 mod sub;
 
-pub use autonomy::{Evidence, Phase, Verdict};
+pub use autonomy::{
+    Autonomy, AutonomyBuilder, AutonomyLevel, ConfigChoice, ConfigKind, ConfigOption, CurrentModeUpdate,
+    Evidence, Mode, ModeState, Phase, Progress, StopKind, Verdict,
+};
+pub use dual::{DualAgent, DualBuilder};
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
+pub use sub::AgentTool;
 
 use std::sync::Arc;
 
@@ -14,7 +19,7 @@ use async_trait::async_trait;
 
 use crate::{
     Error, ErrorKind, Result,
-    run::{Outcome, RunContext, Task},
+    run::{Outcome, RunContext, RunHandle, Status, Task},
 };
 
 /// Whoever takes a task and gives an outcome. Stateless: the session is the state.
@@ -49,6 +54,19 @@ pub(crate) fn check_agent_name(name: &str) -> Result<()> {
         ErrorKind::Config,
         format!("`{shown}` cannot name an agent; use 1 to 64 letters, digits, _ and -"),
     ))
+}
+
+/// The text of a run that is to be an answer.
+pub(crate) async fn answer(run: RunHandle) -> Result<String> {
+    let outcome = run.outcome().await?;
+    if outcome.is_completed() {
+        return Ok(outcome.text);
+    }
+    Err(match outcome.status {
+        Status::Paused(pause) => Error::paused(pause),
+        Status::Cancelled => Error::cancelled(),
+        other => Error::new(ErrorKind::Tool, format!("the agent ended without an answer: {other}")),
+    })
 }
 
 /// A shared agent is an agent.

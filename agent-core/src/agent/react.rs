@@ -1,5 +1,8 @@
 //! The agent that reasons and acts: it calls a model, runs the tools that the model asks for, and calls it again.
 
+mod offer;
+mod variant;
+
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
@@ -41,6 +44,7 @@ use crate::{
 #[derive(Clone)]
 pub struct ReactAgent(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     name: Box<str>,
     model: ModelSlot,
@@ -50,7 +54,7 @@ struct Inner {
 }
 
 /// What most agents leave at its default; apart, so that an idle agent stays small.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct More {
     params: Option<Arc<Params>>,
     scope: Scope,
@@ -63,10 +67,12 @@ struct More {
     template: Option<Arc<str>>,
     /// Whether a run that begins with nothing to do is reminded of the list.
     reminds: bool,
+    /// Whether it may call none of its tools.
+    speaks_only: bool,
 }
 
 /// Whether conversations are made smaller, and how.
-#[derive(Default)]
+#[derive(Clone, Default)]
 enum Compacts {
     #[default]
     ByDefault,
@@ -74,6 +80,7 @@ enum Compacts {
     Never,
 }
 
+#[derive(Clone)]
 enum ToolSource {
     Fixed(Tools),
     Dynamic(Arc<dyn Toolset>),
@@ -100,15 +107,7 @@ impl ReactAgent {
     /// # Errors
     /// What the run failed with, and [`ErrorKind::Paused`] or [`ErrorKind::Tool`] when it ended without an answer.
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
-        let outcome = self.start(prompt).outcome().await?;
-        if outcome.is_completed() {
-            return Ok(outcome.text);
-        }
-        Err(match outcome.status {
-            Status::Paused(pause) => Error::paused(pause),
-            Status::Cancelled => Error::cancelled(),
-            other => Error::new(ErrorKind::Tool, format!("the agent ended without an answer: {other}")),
-        })
+        super::answer(self.start(prompt)).await
     }
 
     /// Asks one thing, in memory, and returns the run: a stream of events and an outcome.
@@ -183,14 +182,15 @@ impl ReactAgent {
         let (instructions, template) = instructions.into_parts();
         request.instructions = instructions;
         request.tools = Arc::clone(tools.specs());
-        request.tool_choice = tool_choice;
+        let speaks_only = more.is_some_and(|more| more.speaks_only);
+        request.tool_choice = if speaks_only { ToolChoice::None } else { tool_choice };
         if let Some(params) = params {
             request.params = Arc::new((**params).clone().or(model.params()));
         }
         ModelCall {
             model,
             request,
-            offered: tools,
+            offered: if speaks_only { Tools::none() } else { tools },
             repair: more.and_then(|more| more.repair.clone()),
             step,
             silence: self.limits().model_silence,
@@ -223,6 +223,7 @@ impl Agent for ReactAgent {
             cx.remind_of_todos(&recorded);
         }
         let mut offered: Option<Tools> = None;
+        let mut shown = offer::Offer::default();
         loop {
             match turn.action() {
                 Action::CallModel(step) => {
@@ -233,7 +234,8 @@ impl Agent for ReactAgent {
                         model = self.0.model.model();
                         cx.fold_prompts();
                     }
-                    let call = self.next_call(step, cx.history(), model);
+                    let mut call = self.next_call(step, cx.history(), model);
+                    shown.restrict(&mut call.request, cx.scope());
                     offered = Some(call.offered.clone());
                     match effects.perform(cx, None, Effect::Model(Box::new(call))).await {
                         Ok(Observation::Model(reply)) => turn.apply(&Event::ModelFinished(reply)),
@@ -348,6 +350,8 @@ impl ReactBuilder {
     }
 
     /// What this agent may do, at most. Default: what its surroundings allow.
+    ///
+    /// The model is shown only the tools that this scope, and what the agent runs in, can ever admit.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.more().scope = scope;
         self

@@ -1,1 +1,185 @@
 //! An agent as a tool of another one.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::Agent;
+use crate::{
+    Error,
+    permission::Scope,
+    run::{Outcome, Status},
+    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+};
+
+/// How long one call may take unless the tool says otherwise: an agent works longer than other tools do.
+const AT_MOST: Duration = Duration::from_secs(60 * 60);
+
+/// An agent as a tool: the model of another agent hands it a part of the work, and gets its answer.
+///
+/// Each call has a session of its own below the one that asks, and its prompt is all that the agent is told: nothing of
+/// the conversation above reaches it. What it uses is charged to the budgets above it, and what it may do is narrowed by
+/// their scopes. Calls of one step run together, as far as [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents)
+/// lets them; the time that a call waits for its turn is part of the call's.
+///
+/// # What the model is told
+/// - The agent's answer, when it finished with one.
+/// - An error result that says why, when it failed, was stopped or cancelled, or had nothing to say. What a stopped agent
+///   had to say by then is part of it. The run that asked goes on.
+/// - The run that asked ends when the agent's session cannot be opened or written. It pauses when the agent's run does,
+///   and is resumed with it. Cancelling it cancels the agent.
+///
+/// After a crash the call goes on in the session that it began ([`Repeat::Resume`]). The result's metadata names that
+/// session and the agent.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// # #[cfg(feature = "testkit")] {
+/// use entourage_core::{agent::{AgentTool, ReactAgent}, testkit::ScriptedProvider};
+/// use serde_json::json;
+///
+/// let small = ScriptedProvider::new().text("In src/lexer.rs.");
+/// let scout = ReactAgent::builder("scout", small.model()).build().unwrap();
+///
+/// let large = ScriptedProvider::new()
+///     .call("agent", json!({"prompt": "Where are numbers read?"}))
+///     .text("Numbers are read in src/lexer.rs.");
+/// let lead = ReactAgent::builder("lead", large.model()).tool(AgentTool::new(scout)).build().unwrap();
+/// assert_eq!(lead.ask("Where are numbers read?").await.unwrap(), "Numbers are read in src/lexer.rs.");
+/// # }
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct AgentTool {
+    agent: Arc<dyn Agent>,
+    spec: ToolSpec,
+    scope: Scope,
+}
+
+impl AgentTool {
+    /// The tools that [`AgentTool::read_only`] leaves its agent: they find and show text, and change nothing.
+    pub const READ_ONLY_TOOLS: [&str; 4] = ["glob", "grep", "ls", "view"];
+
+    /// `agent` as the tool `agent`, which may do what whoever calls it may.
+    pub fn new(agent: impl Agent + 'static) -> Self {
+        let description = "Hands a task to another agent, which works on it alone and answers once. It sees nothing of \
+                           this conversation: the prompt must say all that it needs to know, and what it should answer \
+                           with. Several calls at once run side by side.";
+        Self::described_as(Arc::new(agent), description)
+    }
+
+    /// `agent` as the tool `agent`, which only reads, and only with [`AgentTool::READ_ONLY_TOOLS`]. It cannot hand on
+    /// its task in turn.
+    pub fn read_only(agent: impl Agent + 'static) -> Self {
+        let description = "Hands a question to another agent, which searches and reads files, changes nothing, and \
+                           answers once. It sees nothing of this conversation: the prompt must say all that it needs to \
+                           know, and what it should answer with. Several calls at once run side by side.";
+        Self::described_as(Arc::new(agent), description)
+            .within(Scope::read_only().with_tools(Self::READ_ONLY_TOOLS))
+    }
+
+    fn described_as(agent: Arc<dyn Agent>, description: &str) -> Self {
+        let prompt = "The whole task, with all that the agent needs to know, and what it should answer with.";
+        let schema = json!({
+            "type": "object",
+            "properties": { "prompt": { "type": "string", "description": prompt } },
+            "required": ["prompt"],
+        });
+        let spec = ToolSpec::new("agent", description, schema)
+            .with_access(Access::DELEGATE)
+            .with_repeat(Repeat::Resume)
+            .with_timeout(AT_MOST);
+        Self { agent, spec, scope: Scope::all() }
+    }
+
+    /// The same tool under another name: several agents of one toolset need several.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.spec = self.spec.with_name(name);
+        self
+    }
+
+    /// The same tool with another text that tells the model what the agent is for.
+    #[must_use]
+    pub fn described(mut self, description: impl Into<String>) -> Self {
+        self.spec = self.spec.with_description(description);
+        self
+    }
+
+    /// The same tool, whose agent may do at most what `scope` admits as well.
+    #[must_use]
+    pub fn within(mut self, scope: Scope) -> Self {
+        self.scope = if self.scope.is_all() { scope } else { self.scope.narrow(&scope) };
+        self
+    }
+
+    /// The same tool, whose calls may take at most `time`; an agent that takes longer is cancelled, and the model is
+    /// told so. Default: one hour.
+    #[must_use]
+    pub fn at_most(mut self, time: Duration) -> Self {
+        self.spec = self.spec.with_timeout(time);
+        self
+    }
+
+    /// What the model is told about how the agent's run ended.
+    fn result(&self, outcome: &Outcome, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let name = self.agent.name();
+        let answer = outcome.text.trim();
+        let problem = match &outcome.status {
+            Status::Completed if answer.is_empty() => {
+                return Ok(ToolOutput::error(format!("the agent `{name}` ended without an answer")));
+            }
+            Status::Completed => return Ok(ToolOutput::text(outcome.text.clone())),
+            Status::Cancelled if cx.cancellation().is_cancelled() => {
+                return Err(ToolError::Fatal(Error::cancelled()));
+            }
+            Status::Cancelled => "was cancelled before it was finished".to_owned(),
+            Status::Stopped(reason) => format!("was stopped before it was finished: {reason}"),
+            Status::Failed(error) => format!("failed: {}", error.message),
+            Status::Paused(pause) => return Err(ToolError::Fatal(Error::paused(pause.clone()))),
+        };
+        let said = if answer.is_empty() {
+            String::new()
+        } else {
+            format!("\nWhat it had to say by then:\n{answer}")
+        };
+        Ok(ToolOutput::error(format!("the agent `{name}` {problem}{said}")))
+    }
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    prompt: String,
+}
+
+#[async_trait]
+impl Tool for AgentTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let Arguments { prompt } = input.parse()?;
+        if prompt.trim().is_empty() {
+            return Err(ToolError::tell(
+                "the prompt is empty; say what the agent should do, and all that it needs to know",
+            ));
+        }
+        let outcome = cx.run_agent(Arc::clone(&self.agent), prompt, self.scope.clone()).await?;
+        let output = self.result(&outcome, cx)?;
+        // The session's id is the key of the call that asked for it.
+        Ok(output.with_metadata(json!({ "agent": self.agent.name(), "session": cx.idempotency_key() })))
+    }
+}
+
+impl fmt::Debug for AgentTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentTool")
+            .field("agent", &self.agent.name())
+            .field("tool", &self.spec.name())
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}

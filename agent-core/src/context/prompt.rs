@@ -13,6 +13,8 @@ mod tests;
 
 use std::sync::Arc;
 
+use crate::Digest;
+
 pub use facts::{ContextFile, GitFacts, PromptFacts};
 #[cfg(feature = "templates")]
 pub use registry::Templates;
@@ -70,6 +72,12 @@ impl Instructions {
     #[must_use]
     pub fn template(&self) -> Option<&str> {
         self.template.as_deref()
+    }
+
+    /// Words of this library's own, under a version that changes with them.
+    pub(crate) fn built_in(name: &str, version: u32, text: &'static str) -> Self {
+        let hash: String = Digest::of([text.as_bytes()]).to_string().chars().take(12).collect();
+        Self::from_template(text, format!("{name}@{version}#{hash}"))
     }
 
     pub(crate) fn new(text: Arc<str>, template: Option<Arc<str>>) -> Self {

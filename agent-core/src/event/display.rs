@@ -68,7 +68,9 @@ impl Envelope {
             }
             Event::PhaseStarted(it) => write!(f, "{agent}: round {}: {}", it.iteration, it.phase),
             Event::PhaseFinished(it) => match &it.verdict {
-                Some(verdict) => write!(f, "{agent}: round {}: {}", it.iteration, one_line(&verdict.to_string())),
+                Some(verdict) => {
+                    write!(f, "{agent}: round {}: {}", it.iteration, one_line(&verdict.to_string()))
+                }
                 None => write!(f, "{agent}: round {}: {}", it.iteration, one_line(&it.text)),
             },
             Event::GraphStarted(it) => write!(f, "{agent}: begins {} tasks", it.signature.nodes.len()),
@@ -77,6 +79,7 @@ impl Envelope {
             Event::GraphChanged(it) => write!(f, "{agent}: {}", it.change),
             Event::Titled(it) => write!(f, "{agent}: is about {}", it.title),
             Event::TodosChanged(it) => write!(f, "{agent}: has {} things to do", it.todos.len()),
+            Event::ModeChanged(it) => write!(f, "{agent}: works in mode {} from its next run on", it.mode),
             Event::Checkpoint(it) => write!(f, "{agent}: checkpoint of {} events", it.state.head().seq),
             Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.text),
             Event::Progress(progress) => write!(f, "{agent}: {}", one_line(&progress.text)),

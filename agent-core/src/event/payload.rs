@@ -8,10 +8,8 @@ use serde_json::Value;
 use super::{EffectKey, FORMAT};
 use crate::{
     ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
-    agent::{Phase, Verdict},
     context::CompactionCause,
     digest::Digest,
-    graph::{Change, NodeEnd, Signature},
     layers::{BudgetLimits, Charge},
     message::{Message, ToolResult},
     permission::{ApprovalId, Decision},
@@ -362,95 +360,18 @@ payload! {
 }
 
 payload! {
-    /// A phase began of a task whose result is checked before it counts as done.
-    PhaseStarted {
-        /// Which round of work and check, from 1.
-        iteration: u32,
-        /// What is done in it.
-        phase: Phase,
-        /// The session in which it is done.
-        child: SessionId,
-        /// The run there.
-        run: RunId,
-        /// What is asked there.
-        prompt: Arc<Message>,
-    }
-}
-
-payload! {
-    /// A phase of a checked task ended.
-    PhaseFinished {
-        /// Which round of work and check, from 1.
-        iteration: u32,
-        /// What was done in it.
-        phase: Phase,
-        /// What its run ended with.
-        outcome: Outcome,
-        /// What the next phase goes on with: a digest of the work, the summary, the feedback.
-        text: Arc<str>,
-        /// What a check found.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        verdict: Option<Verdict>,
-    }
-}
-
-payload! {
-    /// A graph began.
-    GraphStarted {
-        /// Its nodes and edges, and what a graph is recognised by.
-        signature: Signature,
-    }
-}
-
-payload! {
-    /// An attempt at a node of a graph began.
-    NodeStarted {
-        /// The node.
-        node: Arc<str>,
-        /// Which attempt, from 1.
-        attempt: u32,
-        /// Who works on it; `None` for a step of the program itself.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        agent: Option<Arc<str>>,
-        /// The agent's session.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        child: Option<SessionId>,
-    }
-}
-
-payload! {
-    /// An attempt at a node of a graph ended, or a node will not be run.
-    NodeFinished {
-        /// The node.
-        node: Arc<str>,
-        /// Which attempt, from 1; 0 for a node that was never started.
-        attempt: u32,
-        /// How.
-        end: NodeEnd,
-        /// Tokens of the agent's own model calls.
-        #[serde(default, skip_serializing_if = "Usage::is_unknown")]
-        usage: Usage,
-        /// What they cost; `None` means unknown.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cost: Option<Money>,
-        /// From its start to its end, in microseconds.
-        micros: u64,
-    }
-}
-
-payload! {
-    /// Somebody changed a graph while it ran.
-    GraphChanged {
-        /// What was changed.
-        change: Change,
-    }
-}
-
-payload! {
     /// The list of what is to be done was replaced.
     TodosChanged {
         /// All of it.
         todos: Vec<Todo>,
+    }
+}
+
+payload! {
+    /// The session's mode changed: its next run works in it.
+    ModeChanged {
+        /// The mode's id.
+        mode: Arc<str>,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
+    ops::Range,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -17,16 +18,23 @@ pub(crate) struct Inputs {
 }
 
 /// What the nodes of one run gave.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slots {
+    /// The text that the graph itself was given.
+    input: NodeValue,
     fixed: Box<[OnceLock<NodeValue>]>,
     /// Of nodes that were added while the graph ran.
     added: Mutex<HashMap<usize, NodeValue>>,
 }
 
 impl Slots {
-    pub(crate) fn new(nodes: usize) -> Self {
-        Self { fixed: (0..nodes).map(|_| OnceLock::new()).collect(), added: Mutex::default() }
+    /// For a run of a graph of so many nodes that was given this text.
+    pub(crate) fn new(nodes: usize, input: String) -> Self {
+        Self {
+            input: NodeValue::new(input),
+            fixed: (0..nodes).map(|_| OnceLock::new()).collect(),
+            added: Mutex::default(),
+        }
     }
 
     pub(crate) fn set(&self, place: usize, value: NodeValue) {
@@ -52,9 +60,14 @@ impl Inputs {
         Self { slots, from }
     }
 
-    /// How many nodes it depends on.
-    pub(crate) fn len(&self) -> usize {
-        self.from.len()
+    /// The text that the graph itself was given.
+    pub(crate) fn input(&self) -> &NodeValue {
+        &self.slots.input
+    }
+
+    /// As [`Inputs::get`], without sharing it; `None` also for a node that was added while the graph ran.
+    pub(crate) fn peek(&self, edge: usize) -> Option<&NodeValue> {
+        self.from.get(edge).and_then(|place| self.slots.fixed.get(*place)?.get())
     }
 
     /// What the node at the other end of edge `edge` gave; `None` when it gave nothing.
@@ -63,8 +76,69 @@ impl Inputs {
     }
 }
 
+/// Numbers of edges. Those of a list mostly follow each other: then no run has to read them from memory.
+#[derive(Debug, Clone)]
+pub(crate) enum EdgeNumbers {
+    Row(Range<usize>),
+    List(Arc<[usize]>),
+}
+
+impl FromIterator<usize> for EdgeNumbers {
+    fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
+        let numbers: Vec<_> = numbers.into_iter().collect();
+        let Some(first) = numbers.first().copied() else { return Self::Row(0..0) };
+        match first.checked_add(numbers.len()) {
+            Some(end) if numbers.iter().copied().eq(first..end) => Self::Row(first..end),
+            _ => Self::List(numbers.into()),
+        }
+    }
+}
+
+impl EdgeNumbers {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Row(row) => row.len(),
+            Self::List(list) => list.len(),
+        }
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<usize> {
+        match self {
+            Self::Row(row) => row.clone().nth(index),
+            Self::List(list) => list.get(index).copied(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        let (row, list) = match self {
+            Self::Row(row) => (row.clone(), [].as_slice()),
+            Self::List(list) => (0..0, &**list),
+        };
+        row.chain(list.iter().copied())
+    }
+}
+
 impl fmt::Debug for Inputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inputs").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EdgeNumbers;
+
+    #[test]
+    fn numbers_of_edges_are_those_given_in_their_order() {
+        let given: [&[usize]; 7] =
+            [&[], &[0], &[3, 4, 5], &[5, 4], &[1, 1], &[0, 2], &[usize::MAX - 1, usize::MAX]];
+        for numbers in given {
+            let kept: EdgeNumbers = numbers.iter().copied().collect();
+            assert_eq!((kept.len(), kept.iter().collect::<Vec<_>>()), (numbers.len(), numbers.to_vec()));
+            let each = (0..=numbers.len()).map(|index| kept.get(index));
+            assert!(each.eq((0..=numbers.len()).map(|index| numbers.get(index).copied())));
+        }
+        assert!(matches!([3, 4, 5].into_iter().collect(), EdgeNumbers::Row(row) if row == (3..6)));
+        assert!(matches!([4, 4].into_iter().collect(), EdgeNumbers::List(_)));
     }
 }

@@ -1,16 +1,47 @@
 //! Tasks that depend on each other: a graph of steps, agents and graphs, run as far in parallel as its edges allow.
 
+mod builder;
 mod change;
+mod control;
+mod draft;
+mod durations;
 mod end;
+mod handle;
 mod inputs;
+mod needs;
 mod node;
+mod picture;
+mod plan;
+mod problem;
+mod prompt;
+mod report;
+mod run;
 mod schedule;
+mod schema;
 mod signature;
+mod task_graph;
+mod validate;
 mod value;
+mod work;
 
+pub use builder::TaskGraphBuilder;
 pub use change::{Change, SkipAs};
-pub(crate) use inputs::{Inputs, Slots};
-pub(crate) use node::{AgentWork, Condition, Edge, MapWork, Node, Retries, StepFn, Work};
+pub use control::GraphControl;
+pub(crate) use control::Live;
+pub use durations::Durations;
 pub use end::{NodeEnd, SkipCause};
-pub use signature::{EdgeSignature, NodeSignature, Signature};
+pub use handle::Handle;
+pub(crate) use inputs::{EdgeNumbers, Inputs, Slots};
+pub use needs::{Each, GraphInput, Needs, Optional, Output};
+pub(crate) use node::{
+    AgentWork, Condition, Edge, GatherFn, MapWork, Node, ReadFn, Retries, StepFn, TaskFn, Work,
+};
+pub use plan::{Plan, PlanTask};
+pub use problem::{GraphError, Problem};
+pub use report::{GraphReport, NodeReport, NodeState};
+pub use run::GraphRun;
+pub(crate) use run::Shape;
+pub use signature::{Difference, EdgeSignature, NodeSignature, Signature};
+pub(crate) use task_graph::{GraphLimits, Inner};
+pub use task_graph::{OnFailure, TaskGraph};
 pub use value::NodeValue;

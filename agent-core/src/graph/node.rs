@@ -41,6 +41,9 @@ pub(crate) struct Edge {
     pub(crate) from: usize,
     /// Whether the dependent runs also when that node gave nothing.
     pub(crate) optional: bool,
+    /// Whether the dependent is a step that takes what the node gives and cannot do without it: a skip of the node
+    /// cannot satisfy it then.
+    pub(crate) needed: bool,
     /// Followed only when this holds of what the node gave.
     pub(crate) when: Option<Condition>,
 }
@@ -60,14 +63,19 @@ pub(crate) enum Work {
 
 pub(crate) type StepFn = Arc<dyn Fn(&Inputs) -> BoxFuture<'static, Result<NodeValue>> + Send + Sync>;
 
+pub(crate) type TaskFn = Arc<dyn Fn(&Inputs) -> Result<Task> + Send + Sync>;
+pub(crate) type ReadFn = Arc<dyn Fn(&Outcome) -> Result<NodeValue> + Send + Sync>;
+pub(crate) type ItemsFn = Arc<dyn Fn(&Inputs) -> Result<Vec<Work>> + Send + Sync>;
+pub(crate) type GatherFn = Arc<dyn Fn(Vec<Option<NodeValue>>) -> Result<NodeValue> + Send + Sync>;
+
 #[derive(Clone)]
 pub(crate) struct AgentWork {
     /// Smallest first: a further attempt escalates to the next (LO04). At least one.
     pub(crate) agents: Vec<(Option<Size>, Arc<dyn Agent>)>,
     /// What it is asked, given what the nodes before it gave.
-    pub(crate) task: Arc<dyn Fn(&Inputs) -> Result<Task> + Send + Sync>,
+    pub(crate) task: TaskFn,
     /// What its outcome comes to.
-    pub(crate) read: Arc<dyn Fn(&Outcome) -> Result<NodeValue> + Send + Sync>,
+    pub(crate) read: ReadFn,
     /// What it may do, at most.
     pub(crate) scope: Scope,
 }
@@ -75,13 +83,15 @@ pub(crate) struct AgentWork {
 #[derive(Clone)]
 pub(crate) struct MapWork {
     /// What is to be done for each item; no `Map` itself.
-    pub(crate) items: Arc<dyn Fn(&Inputs) -> Result<Vec<Work>> + Send + Sync>,
+    pub(crate) items: ItemsFn,
     /// What they gave, in the order of the items; `None` for one that failed.
-    pub(crate) gather: Arc<dyn Fn(Vec<Option<NodeValue>>) -> Result<NodeValue> + Send + Sync>,
+    pub(crate) gather: GatherFn,
     /// How many at once; `None`: as many as the graph's own limit allows.
     pub(crate) at_once: Option<usize>,
     /// Whether one that failed fails the node.
     pub(crate) all: bool,
+    /// Who works on the items, if they are no steps of the program itself.
+    pub(crate) agent: Option<Arc<str>>,
 }
 
 /// Whether a failed attempt is repeated.
@@ -96,6 +106,17 @@ pub(crate) struct Retries {
 impl Default for Retries {
     fn default() -> Self {
         Self { attempts: 1, delay: Duration::ZERO }
+    }
+}
+
+impl Node {
+    /// The name of its first agent; `None` for a step of the program itself.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        match &self.work {
+            Work::Agent(work) => work.agents.first().map(|(_, agent)| agent.name()),
+            Work::Map(work) => work.agent.as_deref(),
+            Work::Step(_) => None,
+        }
     }
 }
 

@@ -1,6 +1,10 @@
 //! What a node returned: a value of the program that becomes JSON only where somebody asks for it.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{
+    any::{Any, TypeId},
+    fmt,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser};
 use serde_json::Value;
@@ -13,13 +17,15 @@ pub struct NodeValue(Form);
 
 #[derive(Clone)]
 enum Form {
-    Live(Arc<dyn Output>),
+    /// With its type, so that who asks for that alone need not look at the value.
+    Live(Arc<dyn Output>, TypeId),
     Stored(Arc<Value>),
 }
 
 trait Output: Send + Sync {
     fn to_json(&self) -> serde_json::Result<Value>;
     fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+    fn any(&self) -> &dyn Any;
 }
 
 impl<T: Serialize + Send + Sync + 'static> Output for T {
@@ -30,12 +36,16 @@ impl<T: Serialize + Send + Sync + 'static> Output for T {
     fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }
+
+    fn any(&self) -> &dyn Any {
+        self
+    }
 }
 
 impl NodeValue {
     /// `value`, as it is.
     pub fn new<T: Serialize + Send + Sync + 'static>(value: T) -> Self {
-        Self(Form::Live(Arc::new(value)))
+        Self(Form::Live(Arc::new(value), TypeId::of::<T>()))
     }
 
     /// The value as `T`: shared when it was made as one in this process, else read from its JSON.
@@ -43,7 +53,7 @@ impl NodeValue {
     /// # Errors
     /// [`ErrorKind::Corrupt`] when it is none.
     pub fn get<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>> {
-        if let Form::Live(live) = &self.0
+        if let Form::Live(live, _) = &self.0
             && let Ok(value) = Arc::clone(live).shared().downcast::<T>()
         {
             return Ok(value);
@@ -55,13 +65,26 @@ impl NodeValue {
         serde_json::from_value(self.to_json()?).map(Arc::new).map_err(read)
     }
 
+    /// The value, when it was made as a `T` in this process.
+    pub(crate) fn peek<T: 'static>(&self) -> Option<&T> {
+        match &self.0 {
+            Form::Live(live, _) => (**live).any().downcast_ref(),
+            Form::Stored(_) => None,
+        }
+    }
+
+    /// Whether the value was made as a `T` in this process.
+    pub(crate) fn is<T: 'static>(&self) -> bool {
+        matches!(&self.0, Form::Live(_, of) if *of == TypeId::of::<T>())
+    }
+
     /// The value as JSON.
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] when it does not serialize.
     pub fn to_json(&self) -> Result<Value> {
         match &self.0 {
-            Form::Live(live) => live.to_json().map_err(|error| {
+            Form::Live(live, _) => live.to_json().map_err(|error| {
                 Error::new(ErrorKind::Internal, "a node's value does not serialize").caused_by(error)
             }),
             Form::Stored(value) => Ok((**value).clone()),
@@ -97,7 +120,7 @@ impl fmt::Debug for NodeValue {
 impl Serialize for NodeValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            Form::Live(live) => live.to_json().map_err(ser::Error::custom)?.serialize(serializer),
+            Form::Live(live, _) => live.to_json().map_err(ser::Error::custom)?.serialize(serializer),
             Form::Stored(value) => value.serialize(serializer),
         }
     }

@@ -53,7 +53,8 @@ pub struct Assembler {
     calls: Vec<(u32, Option<usize>)>,
     finish: Option<Finish>,
     usage: Usage,
-    wasted: Usage,
+    /// Most replies need one attempt: a box keeps what they move around small.
+    wasted: Option<Box<Usage>>,
     uncounted: bool,
     info: ResponseInfo,
     warnings: Vec<Warning>,
@@ -93,18 +94,7 @@ impl Assembler {
     #[inline]
     pub fn push(&mut self, delta: &Delta) -> Result<()> {
         match delta {
-            Delta::Text(text) => match self.parts.last_mut() {
-                // Nearly every delta comes this way.
-                Some(Piece::Done(Part::Text(last)))
-                    if self.finish.is_none()
-                        && text.len() <= self.limits.bytes.saturating_sub(self.bytes) =>
-                {
-                    self.bytes += text.len();
-                    last.push_str(text);
-                    Ok(())
-                }
-                _ => self.append(text, Kind::Text),
-            },
+            Delta::Text(text) => self.push_text(text),
             Delta::Reasoning(text) => self.append(text, Kind::Reasoning),
             Delta::Refusal(text) => self.append(text, Kind::Refusal),
             Delta::ReasoningSignature(signature) => self.sign(signature),
@@ -137,6 +127,22 @@ impl Assembler {
                 self.finish = Some((**finish).clone());
                 Ok(())
             }
+        }
+    }
+
+    /// Takes in more text, as [`Delta::Text`] brings it.
+    #[inline]
+    pub(crate) fn push_text(&mut self, text: &str) -> Result<()> {
+        match self.parts.last_mut() {
+            // Nearly every delta comes this way.
+            Some(Piece::Done(Part::Text(last)))
+                if self.finish.is_none() && text.len() <= self.limits.bytes.saturating_sub(self.bytes) =>
+            {
+                self.bytes += text.len();
+                last.push_str(text);
+                Ok(())
+            }
+            _ => self.append(text, Kind::Text),
         }
     }
 
@@ -179,7 +185,7 @@ impl Assembler {
             parts: self.parts,
             finish,
             usage: self.usage,
-            wasted: self.wasted,
+            wasted: self.wasted.map(|wasted| *wasted).unwrap_or_default(),
             uncounted: self.uncounted,
             info: self.info,
             warnings: self.warnings,
@@ -242,7 +248,7 @@ impl Assembler {
         self.bytes = 0;
         self.parts.clear();
         self.calls.clear();
-        self.wasted += std::mem::take(&mut self.usage);
+        **self.wasted.get_or_insert_default() += std::mem::take(&mut self.usage);
         self.info = ResponseInfo::default();
         self.restarts.push(restart.clone());
         Ok(())

@@ -3,12 +3,14 @@
 //! The schema is sent as it is: translating it into a service's dialect is its wire's work. What is decided here is
 //! pure ([`Generation`]); [`ModelExt`] only makes the calls.
 
+mod answer;
 mod check;
 mod failure;
 mod machine;
 mod shape;
 mod text;
 
+pub(crate) use answer::{answer_as, answer_rule};
 pub use failure::{NoValue, NoValueReason};
 pub use machine::Generation;
 

@@ -17,6 +17,7 @@ pub use delta::{
     WarningKind,
 };
 pub use generate::{Generate, Generated, Generation, ModelExt, NoValue, NoValueReason, Strategy};
+pub(crate) use generate::{answer_as, answer_rule};
 pub use model::{Model, ModelSlot, ModelSource};
 pub use profile::Profile;
 pub use request::{Effort, Output, OutputSchema, Params, PromptCache, ReasoningParams, Request, ToolChoice};

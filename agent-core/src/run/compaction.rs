@@ -189,7 +189,7 @@ async fn write(
     let agent = Arc::new(writer) as Arc<dyn Agent>;
     let delegate = async |child: SessionId| {
         let spawn = Spawn::new(Arc::clone(&agent), task.clone()).role(ROLE).within(Scope::none());
-        let effect = Effect::Delegate(Box::new(Delegate::new(child, spawn)));
+        let effect = Effect::Delegate(Box::new(Delegate::new(child, spawn).part_of_run()));
         let observed = cx.effects().perform(cx, None, effect).await;
         if cx.cancellation().is_cancelled() {
             return Err(Error::cancelled());

@@ -62,6 +62,8 @@ pub(crate) struct Env {
     pub(crate) lease: Duration,
     /// Events from one checkpoint of a session to the next, at least.
     pub(crate) checkpoint_every: u64,
+    /// Agents that may run at once below one root's run.
+    pub(crate) sub_agents: usize,
 }
 
 /// The context of one run. Cloning shares it.
@@ -296,7 +298,7 @@ impl RunContext {
         let call = ToolCall::new("call_0", name, Arguments::from(arguments));
         let calls = ToolCalls {
             message: Arc::new(Message::new(Role::Assistant, vec![Part::ToolCall(call)])),
-            calls: vec![PendingCall { index: 0, started: false, repeated: false }],
+            calls: vec![PendingCall { index: 0, started: false, repeated: false, late: false }],
             offered: tools.clone(),
             limits: Limits::default(),
         };
@@ -328,7 +330,20 @@ impl RunContext {
         task: impl Into<Task>,
         scope: Scope,
     ) -> Result<Child> {
-        let spawn = Spawn::new(agent, task).within(scope);
+        self.start(Spawn::new(agent, task).within(scope)).await
+    }
+
+    /// Starts another agent if it can begin at once. [`RunContext::spawn`] lets it wait for its turn instead.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooMany`] when as many agents run below the root as may
+    /// ([`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents)); a run that is resumed is told the same again.
+    /// Otherwise as [`RunContext::spawn`].
+    pub async fn try_spawn(&self, agent: Arc<dyn Agent>, task: impl Into<Task>) -> Result<Child> {
+        self.start(Spawn::new(agent, task).at_once()).await
+    }
+
+    async fn start(&self, spawn: Spawn) -> Result<Child> {
         match self.perform(Effect::Spawn(Box::new(spawn))).await? {
             Observation::Spawned(session) => Ok(Child(session)),
             other => Err(unexpected(&other)),
@@ -457,7 +472,7 @@ fn digest(effect: &Effect) -> Digest {
             Digest::of(std::iter::once(b"tools".as_slice()).chain(pieces))
         }
         Effect::Spawn(spawn) => Digest::of([
-            b"spawn".as_slice(),
+            if spawn.at_once { b"try_spawn".as_slice() } else { b"spawn" },
             spawn.agent.name().as_bytes(),
             text(serde_json::to_string(&*spawn.task.prompt)).as_bytes(),
             text(serde_json::to_string(&spawn.scope)).as_bytes(),

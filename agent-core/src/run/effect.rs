@@ -98,6 +98,9 @@ pub struct PendingCall {
     /// Whether it is refused, since the same call was made over and over (CM16).
     #[serde(default)]
     pub repeated: bool,
+    /// Whether it is not run, since a call before it ended the turn.
+    #[serde(default)]
+    pub late: bool,
 }
 
 /// Another agent to run to its end, in a session whose id follows from what asks for it.
@@ -114,13 +117,21 @@ pub struct Delegate {
     pub opening: Vec<Arc<Message>>,
     /// Cancels the child and nothing else; `None`: it ends with this run, and when whoever waits for it no longer does.
     pub cancel: Option<CancellationToken>,
+    /// Whether it is a part of what this run does, and no agent beside it: it takes no place of its own (AI04).
+    pub(crate) part_of_run: bool,
 }
 
 impl Delegate {
     /// `spawn`, run in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
-        Self { child, spawn, run: None, opening: Vec::new(), cancel: None }
+        Self { child, spawn, run: None, opening: Vec::new(), cancel: None, part_of_run: false }
+    }
+
+    /// The same as a part of this run: it starts at once, whatever else runs.
+    pub(crate) fn part_of_run(mut self) -> Self {
+        self.part_of_run = true;
+        self
     }
 
     /// The same as one run of several that follow each other in the session: the conversation goes on. Performed again,
@@ -131,7 +142,8 @@ impl Delegate {
         self
     }
 
-    /// The same, with `messages` before the prompt, when the run begins.
+    /// The same, with `messages` before the prompt, when the run begins. When the first of them is the model's, it stands
+    /// for an answer that was never given: it joins only a conversation that ends with a message to the model.
     #[must_use]
     pub fn opening(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
         self.opening = messages.into_iter().map(Into::into).collect();
@@ -161,6 +173,8 @@ pub struct Spawn {
     pub role: Cow<'static, str>,
     /// Whether it works on this run's list of what is to be done, instead of one of its own.
     pub shares_todos: bool,
+    /// Whether it is refused when it could not begin at once (AI04), instead of waiting for its turn.
+    pub at_once: bool,
 }
 
 impl Spawn {
@@ -172,6 +186,7 @@ impl Spawn {
             scope: Scope::all(),
             role: Cow::Borrowed("child"),
             shares_todos: false,
+            at_once: false,
         }
     }
 
@@ -186,6 +201,15 @@ impl Spawn {
     #[must_use]
     pub fn sharing_todos(mut self) -> Self {
         self.shares_todos = true;
+        self
+    }
+
+    /// The same, refused with [`ErrorKind::TooMany`](crate::ErrorKind::TooMany) when as many agents run below the root
+    /// as may: see [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents). For an [`Effect::Spawn`] the refusal
+    /// is recorded; for an [`Effect::Delegate`] that is left to whoever asks.
+    #[must_use]
+    pub fn at_once(mut self) -> Self {
+        self.at_once = true;
         self
     }
 
@@ -210,6 +234,7 @@ impl fmt::Debug for Spawn {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "made once an effect and taken apart at once")]
 pub enum Observation {
     /// The model's reply; a failed or cancelled call is an error of `perform` instead.
     Model(Arc<ModelFinished>),

@@ -73,6 +73,13 @@ impl Emitter {
         self.home.as_ref().map(|home| &home.desk)
     }
 
+    /// Whether anybody sees the events that are handed over.
+    pub(crate) fn is_heard(&self) -> bool {
+        !self.env.observers.is_empty()
+            || self.env.bus.is_watched()
+            || self.sink.as_ref().is_some_and(|sink| !sink.lock().abandoned)
+    }
+
     /// Whether somebody asked the run to pause.
     pub(crate) fn is_pausing(&self) -> bool {
         self.sink.as_ref().is_some_and(|sink| sink.pausing.load(Ordering::Relaxed))
@@ -90,7 +97,7 @@ impl Emitter {
             (_, Some(home)) if batch.iter().any(|event| event.origin.run != home.run) => {
                 self.distribute(home, batch);
             }
-            (Some(sink), _) => sink.push(batch.drain(..)),
+            (Some(sink), _) => sink.append(batch),
             (None, _) => batch.clear(),
         }
         left
@@ -190,6 +197,18 @@ impl Sink {
             queue.events.extend(events);
             wake(queue);
         }
+    }
+
+    /// All of `batch` at once, which is then empty.
+    fn append(&self, batch: &mut VecDeque<Envelope>) {
+        let mut queue = self.lock();
+        if queue.abandoned || queue.closed {
+            drop(queue);
+            batch.clear();
+            return;
+        }
+        queue.events.append(batch);
+        wake(queue);
     }
 
     pub(crate) fn close(&self) {

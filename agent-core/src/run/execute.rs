@@ -9,6 +9,7 @@ use super::{
     Emitter, Journal, Outcome, RunContext, Status, Task, TodoList, budget,
     context::{Env, Given},
     local::LocalEffects,
+    pool::Pool,
     tool_run::panic_text,
 };
 use crate::{
@@ -52,6 +53,10 @@ pub(crate) struct Within {
     pub(crate) run: Option<RunId>,
     /// What joins the conversation before the prompt of a new run.
     pub(crate) opening: Vec<Arc<Message>>,
+    /// What its children are seated in; `None` for a root, which has its own.
+    pub(crate) pool: Option<Pool>,
+    /// It was cancelled before there was a place for it: its agent does not begin.
+    pub(crate) unseated: bool,
 }
 
 /// Runs `agent` to its outcome. A failure is an `Err`, after it was recorded.
@@ -72,7 +77,7 @@ pub(crate) async fn execute(
     let resumed = matches!(event, Event::RunResumed(_));
     journal.hold_lease(env.lease);
     if !resumed {
-        for message in std::mem::take(&mut within.opening) {
+        for message in opening(&journal, std::mem::take(&mut within.opening)) {
             let added = MessageAdded { message, queued: None };
             journal.stage(&origin, now, Event::MessageAdded(Arc::new(added)));
         }
@@ -90,7 +95,7 @@ pub(crate) async fn execute(
     };
     let budget = budget::open(task.budget, spent, within.budget, &origin.agent);
     begin_title(&env, &journal, &origin, &task.prompt, &within.emitter);
-    let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), recorded));
+    let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), recorded).seated(within.pool.take()));
     let cx = RunContext::new(
         Arc::clone(&env),
         Arc::clone(&origin),
@@ -104,7 +109,10 @@ pub(crate) async fn execute(
         Arc::clone(&effects) as _,
         Arc::clone(&journal),
     );
-    let (result, cut) = run_agent(&*agent, task, &cx, &journal).await;
+    let (result, cut) = match within.unseated {
+        true => (Err(Error::cancelled()), None),
+        false => run_agent(&*agent, task, &cx, &journal).await,
+    };
     drop(cx);
     let result = match cut {
         Some(Cut::Fenced(ref error)) => Err(error.record().to_error()),
@@ -166,6 +174,14 @@ pub(crate) async fn execute(
                 .during("store.append"))
         }
     }
+}
+
+/// What joins the conversation before the prompt. An answer at its beginning is for a message that was left without one.
+fn opening(journal: &Journal, messages: Vec<Arc<Message>>) -> impl Iterator<Item = Arc<Message>> {
+    let waits = |state: &SessionState| state.history().last().is_some_and(|it| it.role() == Role::User);
+    let answers = messages.first().is_some_and(|first| first.role() == Role::Assistant);
+    let skipped = usize::from(answers && !journal.read(waits));
+    messages.into_iter().skip(skipped)
 }
 
 /// What the run recorded up to now: as found when the session was opened, else read from the store, since the run was
@@ -367,7 +383,7 @@ async fn keep_lease(cx: &RunContext, journal: &Journal) -> Error {
 }
 
 /// Answers every open call and records the end.
-fn close(journal: &Journal, origin: &Arc<Origin>, env: &Env, outcome: &Outcome) {
+pub(crate) fn close(journal: &Journal, origin: &Arc<Origin>, env: &Env, outcome: &Outcome) {
     let now = env.clock.now();
     if let Status::Paused(pause) = &outcome.status {
         journal.stage(origin, now, Event::RunPaused(Arc::new(RunPaused { pause: pause.clone() })));

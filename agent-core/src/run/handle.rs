@@ -78,7 +78,11 @@ impl RunHandle {
     /// The next event; `None` when the run is over. The same as the `Stream` implementation, without an import.
     #[inline]
     pub async fn next(&mut self) -> Option<Envelope> {
-        std::future::poll_fn(|cx| self.poll_event(cx)).await
+        // The event is taken out here: handed through one more future it would be copied once more.
+        if self.events.is_empty() && !std::future::poll_fn(|cx| self.poll_more(cx)).await {
+            return None;
+        }
+        self.events.pop_front()
     }
 
     /// Asks the run to stop. Its stream goes on until it has unwound, and its outcome then says that it was cancelled.

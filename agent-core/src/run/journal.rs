@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
@@ -71,11 +72,17 @@ impl Journal {
     }
 
     /// A session that the store knows, read from its newest checkpoint on.
-    pub(crate) async fn find(env: &Env, id: &SessionId) -> Result<Option<Self>> {
-        let Some(store) = &env.store else { return Ok(None) };
-        let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else { return Ok(None) };
-        let fold = Fold::newest(store, id, info.head.checkpoint, |_| true).await?;
-        Ok(Some(Self::with(env, info.record, fold.state, fold.recorded, info.lease)))
+    ///
+    /// In a box of its own: it takes kilobytes, which would otherwise be a part of every run's task and be moved with it.
+    pub(crate) fn find<'a>(env: &'a Env, id: &'a SessionId) -> BoxFuture<'a, Result<Option<Self>>> {
+        Box::pin(async move {
+            let Some(store) = &env.store else { return Ok(None) };
+            let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else {
+                return Ok(None);
+            };
+            let fold = Fold::newest(store, id, info.head.checkpoint, |_| true).await?;
+            Ok(Some(Self::with(env, info.record, fold.state, fold.recorded, info.lease)))
+        })
     }
 
     /// A session as it was in `state`, which goes on as `script` says. Nothing of it is stored: `env` has no store.
@@ -83,6 +90,11 @@ impl Journal {
         let journal = Self::with(env, record, state, Vec::new(), None);
         journal.lock().script = Some(Box::new(script));
         journal
+    }
+
+    /// Whether this replays a record.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.lock().script.is_some()
     }
 
     /// Goes on in the record that this replays.
@@ -93,6 +105,11 @@ impl Journal {
         script.as_mut().map(|script| follow(script, state)).ok_or_else(no_record)
     }
 
+    /// Whether the record that this replays goes on with a pause, which somebody asked for from outside.
+    pub(crate) fn paused_here(&self) -> bool {
+        self.lock().script.as_ref().is_some_and(|script| script.is_paused())
+    }
+
     fn with(
         env: &Env,
         record: SessionRecord,
@@ -101,18 +118,6 @@ impl Journal {
         lease: Option<Lease>,
     ) -> Self {
         let committed = state.head().seq;
-        let inner = Inner {
-            state,
-            staged: VecDeque::new(),
-            spare: VecDeque::new(),
-            committed,
-            attempt: None,
-            broken: None,
-            recorded,
-            lease,
-            held: None,
-            script: None,
-        };
         Self {
             store: env.store.clone(),
             record,
@@ -120,7 +125,19 @@ impl Journal {
             owner: env.owner,
             checkpoint_every: env.checkpoint_every,
             committing: AsyncMutex::new(()),
-            inner: Mutex::new(inner),
+            // Made in its place: the state is most of a journal, and would be copied once more.
+            inner: Mutex::new(Inner {
+                state,
+                staged: VecDeque::new(),
+                spare: VecDeque::new(),
+                committed,
+                attempt: None,
+                broken: None,
+                recorded,
+                lease,
+                held: None,
+                script: None,
+            }),
         }
     }
 
@@ -289,7 +306,13 @@ impl Journal {
     ///
     /// Cancel-safe: a commit whose future is dropped is sent again, unchanged, by the next one.
     pub(crate) async fn commit(&self, emitter: &Emitter) -> Result<()> {
-        let _one_at_a_time = self.committing.lock().await;
+        // As a wait for the lock does it: a run whose model and tools are always ready lets others have their turn.
+        tokio::task::consume_budget().await;
+        // Hardly ever is another commit under way, and to wait for one is a future of its own.
+        let _one_at_a_time = match self.committing.try_lock() {
+            Ok(free) => free,
+            Err(_) => Box::pin(self.committing.lock()).await,
+        };
         let Some(store) = &self.store else {
             self.show(usize::MAX, emitter).await;
             return Ok(());
@@ -321,7 +344,12 @@ impl Journal {
         let mut inner = self.lock();
         let count = count.min(inner.staged.len());
         let mut events = std::mem::take(&mut inner.spare);
-        events.extend(inner.staged.drain(..count));
+        if count == inner.staged.len() {
+            // As a rule all of them go: the empty buffer takes the place of the full one.
+            std::mem::swap(&mut events, &mut inner.staged);
+        } else {
+            events.extend(inner.staged.drain(..count));
+        }
         drop(inner);
         let left = emitter.emit(&mut events);
         events.clear();

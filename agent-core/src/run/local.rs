@@ -5,19 +5,21 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{
     Delegate, Effect, Effects, Journal, Observation, Pause, RunContext, Spawn, Status, Within,
-    child::{ChildEnd, Turn, open_child, run_child},
-    model_call, tool_call,
+    child::{Below, ChildEnd, Kept, Turn, ended, run_kept, seated},
+    model_call,
+    pool::{Pool, Seat, refusal, too_many},
+    tool_call,
 };
 use crate::{
     Error, ErrorKind, Result, SessionId, Timestamp,
@@ -30,14 +32,11 @@ pub(crate) struct LocalEffects {
     pub(crate) journal: Arc<Journal>,
     recorded: Vec<Event>,
     replay: Mutex<HashMap<u64, Recorded>>,
-    children: Mutex<HashMap<SessionId, Ending>>,
+    children: Mutex<HashMap<SessionId, Below>>,
     kept: Kept,
+    /// What bounds the children: the tree's, or this run's own when it is the root and has any.
+    pool: OnceLock<Pool>,
 }
-
-type Ending = watch::Receiver<Option<ChildEnd>>;
-
-/// Sessions that have one run after the other, open between two.
-type Kept = Arc<Mutex<HashMap<SessionId, Arc<Journal>>>>;
 
 /// What the journal holds about one keyed effect.
 #[derive(Debug)]
@@ -55,7 +54,24 @@ impl LocalEffects {
                 entry.events.push(event.clone());
             }
         }
-        Self { journal, recorded, replay: Mutex::new(replay), children: Mutex::default(), kept: Kept::default() }
+        Self {
+            journal,
+            recorded,
+            replay: Mutex::new(replay),
+            children: Mutex::default(),
+            kept: Kept::default(),
+            pool: OnceLock::new(),
+        }
+    }
+
+    /// The effects of a run below another one.
+    pub(crate) fn seated(mut self, pool: Option<Pool>) -> Self {
+        self.pool = pool.map(OnceLock::from).unwrap_or_default();
+        self
+    }
+
+    fn pool(&self, cx: &RunContext) -> &Pool {
+        self.pool.get_or_init(|| Pool::new(cx.env().sub_agents))
     }
 
     pub(crate) fn stage(&self, cx: &RunContext, event: Event) -> u64 {
@@ -66,11 +82,11 @@ impl LocalEffects {
         self.journal.stage(cx.origin(), at, event)
     }
 
-    pub(crate) async fn commit(&self, cx: &RunContext) -> Result<()> {
-        self.journal.commit(cx.emitter()).await
+    pub(crate) fn commit<'a>(&'a self, cx: &'a RunContext) -> impl Future<Output = Result<()>> + Send + 'a {
+        self.journal.commit(cx.emitter())
     }
 
-    fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Ending>> {
+    fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Below>> {
         lock(&self.children)
     }
 
@@ -82,8 +98,10 @@ impl LocalEffects {
     /// Waits until none of them runs.
     pub(crate) async fn join_children(&self) {
         let left: Vec<_> = self.children().drain().collect();
-        for (child, outcome) in left {
-            let _ = ended(child, outcome).await;
+        // They may wait for the place that this run has.
+        self.pool.get().into_iter().for_each(Pool::rest);
+        for (child, below) in left {
+            let _ = ended(child, below.outcome).await;
         }
     }
 
@@ -120,17 +138,40 @@ impl LocalEffects {
         let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a child needs a keyed effect"))?;
         let run_seq = self.journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
         let child = self.journal.session().child(run_seq, key.ordinal)?;
+        if let Some(refused) = observed(recorded) {
+            return Err(too_many(&refused));
+        }
+        let seat = match self.is_observed(&child) {
+            true => None,
+            // One that had a place before a restart waits for another.
+            false => match self.seat(cx, spawn.at_once && recorded.is_empty()) {
+                Err(refused) => {
+                    self.observe(cx, Some(key), refused.clone());
+                    return Err(too_many(&refused));
+                }
+                Ok(seat) => Some(seat),
+            },
+        };
         if recorded.is_empty() {
             let started = ChildStarted { child: child.clone(), agent: spawn.agent.name().to_owned(), key };
             self.stage(cx, Event::ChildStarted(Arc::new(started)));
             // The parent's row comes first: a child never exists without the parent knowing of it.
             self.commit(cx).await?;
         }
-        if !self.is_observed(&child) {
+        if seat.is_some() {
             let cancel = cx.cancellation().child_token();
-            self.start_child(cx, Delegate::new(child.clone(), spawn).cancelled_by(cancel));
+            self.start_child(cx, Delegate::new(child.clone(), spawn).cancelled_by(cancel), seat);
         }
         Ok(Observation::Spawned(child))
+    }
+
+    /// A seat for a child; what is recorded in its stead when there is none and it may not wait.
+    fn seat(&self, cx: &RunContext, at_once: bool) -> Result<Seat, Value> {
+        let pool = self.pool(cx);
+        if at_once {
+            return pool.try_enter().ok_or_else(|| refusal(cx.env().sub_agents));
+        }
+        Ok(pool.enter())
     }
 
     /// Whether this run took note of the child's outcome before it was interrupted.
@@ -141,12 +182,13 @@ impl LocalEffects {
         })
     }
 
-    fn start_child(&self, cx: &RunContext, delegate: Delegate) {
-        let Delegate { child, spawn, run, opening, cancel } = delegate;
+    fn start_child(&self, cx: &RunContext, delegate: Delegate, seat: Option<Seat>) {
+        let Delegate { child, spawn, run, opening, cancel, .. } = delegate;
         let (tell, outcome) = watch::channel(None);
-        self.children().insert(child.clone(), outcome);
+        let below = Below { outcome, seat: seat.as_ref().and_then(Seat::number) };
+        self.children().insert(child.clone(), below);
         let parent = cx.clone();
-        let within = Within {
+        let mut within = Within {
             path: Some(cx.agent().into()),
             scope: cx.scope().narrow(&spawn.scope),
             cancel: cancel.unwrap_or_else(|| cx.cancellation().child_token()),
@@ -155,12 +197,21 @@ impl LocalEffects {
             budget: cx.budget().cloned(),
             run: None,
             opening,
+            pool: Some(seat.as_ref().map_or_else(|| self.pool(cx), Seat::pool).clone()),
+            unseated: false,
         };
         let turn = run.map_or(Turn::Only, Turn::Of);
         let kept = run.map(|_| Arc::clone(&self.kept));
         cx.env().tasks.spawn(async move {
+            let seat = seated(seat, &mut within).await;
             let end = run_kept(&parent, child, spawn, turn, within, kept).await;
-            tell.send_replace(Some(end.unwrap_or_else(|error| ChildEnd::failed(&error))));
+            let end = end.unwrap_or_else(|error| ChildEnd::lost(&error));
+            match seat {
+                Some(seat) if matches!(end.outcome.status, Status::Paused(_)) => seat.leave_unfinished(),
+                // The place is handed on before anybody goes on.
+                seat => drop(seat),
+            }
+            tell.send_replace(Some(end));
         });
     }
 
@@ -171,12 +222,19 @@ impl LocalEffects {
             return Err(Error::new(ErrorKind::InvalidInput, "an agent runs in this child session already")
                 .with("child", child.as_str()));
         }
+        let seat = match delegate.part_of_run {
+            true => None,
+            false => Some(self.seat(cx, delegate.spawn.at_once).map_err(|refused| too_many(&refused))?),
+        };
         self.commit(cx).await?;
         let cancel = delegate.cancel.get_or_insert_with(|| cx.cancellation().child_token());
         let until_dropped = cancel.clone().drop_guard();
-        self.start_child(cx, delegate);
-        let (child, end) = self.first_ended(vec![child]).await?;
+        self.start_child(cx, delegate, seat);
+        let (child, end) = self.first_ended(cx, vec![child]).await?;
         until_dropped.disarm();
+        if let Some(error) = end.lost {
+            return Err(error.to_error());
+        }
         Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
     }
 
@@ -202,7 +260,7 @@ impl LocalEffects {
         let ended = tokio::select! {
             biased;
             () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
-            ended = self.first_ended(children) => Some(ended?),
+            ended = self.first_ended(cx, children) => Some(ended?),
             () = sleep_until(cx, until) => None,
         };
         let (child, outcome) = ended.map(|(child, end)| (child, end.outcome)).unzip();
@@ -215,10 +273,12 @@ impl LocalEffects {
 
     /// The first child to end; ties go to the order given. Children that are paused are passed over, and when only
     /// such are left their pause is the error.
-    async fn first_ended(&self, children: Vec<SessionId>) -> Result<(SessionId, ChildEnd)> {
+    async fn first_ended(&self, cx: &RunContext, children: Vec<SessionId>) -> Result<(SessionId, ChildEnd)> {
         let mut waiting = FuturesUnordered::new();
+        let mut seats = Vec::new();
         for child in children {
-            let outcome = self.children().get(&child).cloned().ok_or_else(|| {
+            let below = self.children().get(&child).map(|below| (below.outcome.clone(), below.seat));
+            let (outcome, seat) = below.ok_or_else(|| {
                 Error::new(
                     ErrorKind::InvalidInput,
                     "this child was waited for already, or is no child of this run",
@@ -226,9 +286,20 @@ impl LocalEffects {
                 .with("child", child.as_str())
             })?;
             waiting.push(ended(child, outcome));
+            seats.extend(seat);
         }
         let mut pause: Option<Pause> = None;
-        while let Some((child, end)) = waiting.next().await {
+        let mut lent = None;
+        loop {
+            // Only who really waits lends its place.
+            let next = match waiting.next().now_or_never() {
+                Some(next) => next,
+                None => {
+                    lent = lent.or_else(|| self.pool(cx).waiting(&seats));
+                    waiting.next().await
+                }
+            };
+            let Some((child, end)) = next else { break };
             let end = end?;
             match end.outcome.status {
                 Status::Paused(reason) => pause = Some(reason),
@@ -396,37 +467,8 @@ impl fmt::Debug for LocalEffects {
     }
 }
 
-/// Runs the child, and keeps its session open for the run after this one.
-async fn run_kept(
-    parent: &RunContext,
-    child: SessionId,
-    spawn: Spawn,
-    turn: Turn,
-    within: Within,
-    kept: Option<Kept>,
-) -> Result<ChildEnd> {
-    let env = parent.env();
-    let open = kept.as_ref().and_then(|kept| lock(kept).get(&child).cloned());
-    let journal = match open.filter(|journal| !journal.is_broken()) {
-        Some(journal) => journal,
-        None => open_child(env, parent.session(), child.clone(), spawn.role.clone()).await?,
-    };
-    if let Some(kept) = kept {
-        lock(&kept).insert(child, Arc::clone(&journal));
-    }
-    run_child(env, &journal, spawn, turn, within).await
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn ended(child: SessionId, mut outcome: Ending) -> (SessionId, Result<ChildEnd>) {
-    let result = match outcome.wait_for(Option::is_some).await {
-        Ok(outcome) => outcome.clone().ok_or_else(Error::cancelled),
-        Err(_) => Err(Error::new(ErrorKind::Internal, "a child's task ended without an outcome")),
-    };
-    (child, result)
 }
 
 async fn sleep_until(cx: &RunContext, until: Option<Timestamp>) {

@@ -15,6 +15,7 @@ mod journal;
 mod local;
 mod model_call;
 mod outcome;
+mod pool;
 mod queue;
 mod replay;
 mod stop;
@@ -29,7 +30,7 @@ pub use context::{Child, RunContext, Waited};
 pub use effect::{Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
 pub use emit::Observer;
 pub use handle::RunHandle;
-pub use outcome::{Outcome, Pause, Status, StopReason};
+pub use outcome::{FailedTask, Outcome, Pause, Status, StopReason};
 pub use stop::LoopDetection;
 pub use turn::{Action, StopWhen, Turn};
 
@@ -37,12 +38,13 @@ pub(crate) use bus::Bus;
 pub(crate) use child::{Turn as ChildTurn, open_child, run_child};
 pub(crate) use context::Env;
 pub(crate) use emit::{Emitter, Sink};
-pub(crate) use execute::{Admission, CLEAN_UP, Within, check_lease, check_prompt, execute};
+pub(crate) use execute::{Admission, CLEAN_UP, Within, check_lease, check_prompt, close, execute};
 pub(crate) use fold::Fold;
 pub(crate) use journal::Journal;
 pub(crate) use queue::{Active, Desk, Line, Running, Ticket};
-pub(crate) use replay::{RecordedTime, Recording, Script, replay};
+pub(crate) use replay::{RecordedTime, Recording, Script, beyond, replay};
 pub(crate) use todos::TodoList;
+pub(crate) use tool_run::panic_text;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 

@@ -186,7 +186,7 @@ async fn reply(
         match end.await? {
             Stop::End => return Ok(()),
             // The wait for the next attempt may be long: what happened is stored before it.
-            Stop::Restart => notes.local.commit(cx).await?,
+            Stop::Restart => Box::pin(notes.local.commit(cx)).await?,
         }
     }
 }
@@ -252,6 +252,13 @@ impl Pump<'_> {
             }
             left -= 1;
             match self.stream.as_mut().poll_next(task) {
+                // Nearly every delta is text, and its two words are taken out of it: to copy the whole of what the
+                // stream has just written word by word would wait until it has left the store buffer.
+                Poll::Ready(Some(Ok(Delta::Text(text)))) => {
+                    if let Err(error) = self.take_text(text) {
+                        break Poll::Ready(Err(error));
+                    }
+                }
                 Poll::Ready(Some(Ok(delta))) => {
                     let restarts = matches!(delta, Delta::Restart(_));
                     if let Err(error) = self.take(delta) {
@@ -274,24 +281,36 @@ impl Pump<'_> {
     }
 
     fn take(&mut self, delta: Delta) -> Result<()> {
-        if self.burst.is_empty() {
-            self.at = self.cx.clock();
-        }
-        self.burst.push(delta);
-        let Some(delta) = self.burst.last_mut() else { return Ok(()) };
-        // CM03: a reply does not begin with a blank line.
-        if !self.has_text
-            && let Delta::Text(text) = delta
-        {
-            if let Some(rest) = text.strip_prefix('\n') {
-                *text = rest.into();
-            }
-            self.has_text = !text.is_empty();
-        }
-        if let Delta::Restart(restart) = delta {
+        self.begin_burst();
+        if let Delta::Restart(restart) = &delta {
             self.has_text = false;
             self.notes.restarted(self.cx, restart);
         }
-        self.assembler.push(delta)
+        let taken = self.assembler.push(&delta);
+        self.burst.push(delta);
+        taken
+    }
+
+    #[inline]
+    fn take_text(&mut self, mut text: Box<str>) -> Result<()> {
+        self.begin_burst();
+        if !self.has_text {
+            // CM03: a reply does not begin with a blank line.
+            if let Some(rest) = text.strip_prefix('\n') {
+                text = rest.into();
+            }
+            self.has_text = !text.is_empty();
+        }
+        let taken = self.assembler.push_text(&text);
+        // Made where it goes: a `push` would make it first and then copy what was just written.
+        self.burst.extend(std::iter::once_with(|| Delta::Text(text)));
+        taken
+    }
+
+    #[inline]
+    fn begin_burst(&mut self) {
+        if self.burst.is_empty() {
+            self.at = self.cx.clock();
+        }
     }
 }

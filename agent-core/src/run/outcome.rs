@@ -1,6 +1,6 @@
 //! How a run ends.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,13 +26,17 @@ pub struct Outcome {
     pub cost: Option<Money>,
     /// Model calls.
     pub steps: u32,
+    /// Tasks that failed on the way of a graph that came to its end without them.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub failed: Box<[Arc<str>]>,
 }
 
 impl Outcome {
     /// An outcome without text or usage.
     #[must_use]
     pub fn new(status: Status) -> Self {
-        Self { status, text: String::new(), usage: Usage::default(), cost: Some(Money::default()), steps: 0 }
+        let (text, failed, cost) = (String::new(), Box::default(), Some(Money::default()));
+        Self { status, text, usage: Usage::default(), cost, steps: 0, failed }
     }
 
     /// A completed run with this answer.
@@ -86,6 +90,11 @@ impl Status {
         }
     }
 
+    /// Whether the text of such an outcome is what the user is told.
+    pub(crate) fn has_answer(&self) -> bool {
+        matches!(self, Self::Completed | Self::Stopped(StopReason::Incomplete { .. }))
+    }
+
     /// How a run ends of which `error` is recorded.
     pub(crate) fn of_record(error: &ErrorRecord) -> Self {
         match &error.exhausted {
@@ -137,6 +146,56 @@ pub enum StopReason {
     },
     /// The agent did the same over and over (CM16).
     LoopDetected,
+    /// Whoever checks the work never called it complete (CW03).
+    Incomplete {
+        /// How many rounds of work and check were made.
+        iterations: u32,
+        /// What was left to do, as the newest check told.
+        feedback: Box<str>,
+    },
+    /// Not all tasks of a graph were done (LO07).
+    Tasks {
+        /// Those that failed, and why, in the order of the graph.
+        failed: Box<[FailedTask]>,
+        /// Those that were cancelled.
+        cancelled: Box<[Arc<str>]>,
+        /// Those that were not run since another one gave nothing.
+        skipped: Box<[Arc<str>]>,
+    },
+}
+
+/// A task of a graph that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FailedTask {
+    /// Its id.
+    pub task: Arc<str>,
+    /// Why it failed.
+    pub error: String,
+}
+
+impl FailedTask {
+    /// The task `task` failed with `error`.
+    pub fn new(task: impl Into<Arc<str>>, error: impl Into<String>) -> Self {
+        Self { task: task.into(), error: error.into() }
+    }
+}
+
+/// Which tasks were not done, in one line.
+fn tell_tasks(
+    f: &mut fmt::Formatter<'_>,
+    failed: &[FailedTask],
+    cancelled: &[Arc<str>],
+    skipped: &[Arc<str>],
+) -> fmt::Result {
+    let mut parts: Vec<String> =
+        failed.iter().map(|failed| format!("`{}` failed ({})", failed.task, failed.error)).collect();
+    let told = [("cancelled", cancelled), ("skipped", skipped)];
+    let names =
+        |names: &[Arc<str>]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let others = told.iter().filter(|(_, tasks)| !tasks.is_empty());
+    parts.extend(others.map(|(how, tasks)| format!("{how}: {}", names(tasks))));
+    write!(f, "not all tasks were done: {}", parts.join("; "))
 }
 
 impl fmt::Display for StopReason {
@@ -152,6 +211,10 @@ impl fmt::Display for StopReason {
             Self::Deadline => f.write_str("the deadline passed"),
             Self::Budget { bound, remaining } => Exhausted::new(&**bound, **remaining).fmt(f),
             Self::LoopDetected => f.write_str("it went in circles: the same calls with the same results"),
+            Self::Incomplete { iterations, feedback } => {
+                write!(f, "not complete after {iterations} rounds of work and check: {feedback}")
+            }
+            Self::Tasks { failed, cancelled, skipped } => tell_tasks(f, failed, cancelled, skipped),
         }
     }
 }

@@ -20,8 +20,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Delegate, Desk, Effect, Effects, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext,
     Sink, Status, Task, TodoList, ToolCalls, budget,
+    child::{ChildEnd, Turn as ChildTurn, recorded_end},
     context::Given,
     execute::{panicked, stuck},
+    pool::too_many,
 };
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
@@ -104,7 +106,11 @@ impl ReplayEffects {
                 if let Some(child) = &end.child {
                     self.children().remove(child);
                 }
-                Observation::Child { child: end.child.clone(), outcome: end.outcome.clone(), work: Vec::new() }
+                Observation::Child {
+                    child: end.child.clone(),
+                    outcome: end.outcome.clone(),
+                    work: Vec::new(),
+                }
             }
             Event::Observed(observed) => return read(effect, observed.value.clone()).map_err(Stop::Told),
             other => {
@@ -218,25 +224,23 @@ impl ReplayEffects {
 
     /// A child whose id follows from what asks for it, as its own session's record tells.
     async fn delegate(&self, delegate: &Delegate) -> Answer {
-        let outcome = match Journal::find(&self.live, &delegate.child).await.map_err(Stop::Told)? {
-            Some(child) => child.last_outcome().await.map_err(Stop::Told)?,
-            None => None,
-        };
+        let turn = delegate.run.map_or(ChildTurn::Only, ChildTurn::Of);
+        let ended = recorded_end(&self.live, &delegate.child, turn).await.map_err(Stop::Told)?;
         self.follow(|script, state| {
             if script.peek().is_none() || script.is_cancelled(state) {
                 return Err(script.beyond(state, "a child"));
             }
-            let outcome = match (script.peek(), outcome) {
+            let end = match (script.peek(), ended) {
                 (Some((_, Event::RunPaused(_))), _) => return Err(script.beyond(state, "a child")),
-                (_, Some(outcome)) => outcome,
+                (_, Some(end)) => end,
                 // It failed before anything of it was stored.
                 (Some((_, Event::CompactionFailed(failed))), None) => {
-                    Outcome::new(Status::Failed(failed.error.clone()))
+                    ChildEnd::lost(&failed.error.to_error())
                 }
                 (_, None) => return Err(script.beyond(state, "a child")),
             };
             let child = Some(delegate.child.clone());
-            Ok(Observation::Child { child, outcome: Some(outcome), work: Vec::new() })
+            Ok(Observation::Child { child, outcome: Some(end.outcome), work: end.work })
         })
         .unwrap_or_else(|error| Err(Stop::Told(error)))
     }
@@ -289,12 +293,32 @@ impl fmt::Debug for ReplayEffects {
     }
 }
 
+/// What an agent is told that goes on with `asked` where its record ends: that it is cancelled, or paused. It is told
+/// nothing, and waits for ever, where its process died, and where the record goes on otherwise, which ends the replay.
+pub(crate) async fn beyond(journal: &Journal, asked: &str) -> Error {
+    let stop = journal.follow(|script, state| match script.beyond(state, asked) {
+        Stop::Told(error) => Some(error),
+        Stop::Cut => {
+            script.over().cancel();
+            None
+        }
+        Stop::Diverged(flaw) => {
+            script.diverge(flaw);
+            None
+        }
+    });
+    match stop {
+        Ok(Some(error)) | Err(error) => error,
+        Ok(None) => std::future::pending().await,
+    }
+}
+
 /// Whether the event holds what the effect observed.
 fn is_answer(effect: &Effect, event: &Event) -> bool {
     match effect {
         Effect::Model(_) => matches!(event, Event::ModelFinished(_)),
         Effect::Tools(_) => matches!(event, Event::ToolFinished(_)),
-        Effect::Spawn(_) => matches!(event, Event::ChildStarted(_)),
+        Effect::Spawn(_) => matches!(event, Event::ChildStarted(_) | Event::Observed(_)),
         Effect::WaitAny { .. } => matches!(event, Event::ChildFinished(_)),
         Effect::Delegate(_) => false,
         Effect::Signal { .. } | Effect::Sleep(_) | Effect::Now | Effect::NewId => {
@@ -315,6 +339,7 @@ fn read(effect: &Effect, value: Value) -> Result<Observation> {
         Effect::Now => Observation::Now(serde_json::from_value(value).map_err(broken)?),
         Effect::NewId => Observation::Id(serde_json::from_value(value).map_err(broken)?),
         Effect::Sleep(_) => Observation::Slept,
+        Effect::Spawn(_) => return Err(too_many(&value)),
         _ => Observation::Signal(value),
     })
 }

@@ -60,6 +60,7 @@ pub(crate) async fn perform(
         exhausted: None,
         pause: None,
         denied: false,
+        ended: None,
     };
     step.run().await?;
     let Step { mut results, fatal, exhausted, pause, .. } = step;
@@ -97,6 +98,8 @@ struct Step<'a> {
     exhausted: Option<Error>,
     pause: Option<Pause>,
     denied: bool,
+    /// The tool whose result ended the turn.
+    ended: Option<Arc<str>>,
 }
 
 /// What is to be done about one call.
@@ -118,7 +121,13 @@ impl<'a> Step<'a> {
             let Some(call) = calls.get(pending.index) else {
                 return Err(Error::new(ErrorKind::Internal, "a pending call is not in its message"));
             };
-            plans.push(Some(if pending.repeated {
+            plans.push(Some(if pending.late {
+                Plan::Settled {
+                    call,
+                    text: "not run, since a call before it ended the turn".to_owned(),
+                    denied: false,
+                }
+            } else if pending.repeated {
                 Plan::Settled { call, text: self.calls.limits.loops.refusal(), denied: false }
             } else {
                 self.plan(pending.index, call, pending.started)
@@ -194,20 +203,25 @@ impl<'a> Step<'a> {
 
     /// Whether no further call begins.
     fn is_over(&self) -> bool {
-        self.denied || self.fatal.is_some() || self.exhausted.is_some() || self.pause.is_some()
+        self.denied
+            || self.ended.is_some()
+            || self.fatal.is_some()
+            || self.exhausted.is_some()
+            || self.pause.is_some()
     }
 
-    /// A refusal ends the turn (CP04): what had not begun by then is answered, and not run.
+    /// A refusal (CP04), or a tool, ends the turn: what had not begun by then is answered, and not run.
     fn settle_rest(&mut self, plans: &mut [Option<Plan<'_>>]) {
-        if !self.denied {
-            return;
-        }
+        let why = match &self.ended {
+            _ if self.denied => "not run, since leave for another call was refused".to_owned(),
+            Some(tool) if self.fatal.is_none() => format!("not run, since `{tool}` ended the turn"),
+            _ => return,
+        };
         for (place, plan) in plans.iter_mut().enumerate() {
             match plan.take() {
                 Some(Plan::Settled { call, text, .. }) => self.settle_unrun(place, call, text, false),
                 Some(Plan::Run(ready) | Plan::Ask(ready, _)) => {
-                    let text = "not run, since leave for another call was refused".to_owned();
-                    self.settle_unrun(place, ready.call, text, false);
+                    self.settle_unrun(place, ready.call, why.clone(), false);
                 }
                 None => {}
             }
@@ -244,7 +258,8 @@ impl<'a> Step<'a> {
             return settled("the tool panicked when it was asked what the call touches".to_owned(), false);
         };
         let verdict = judge(self.cx.scope(), &self.cx.env().policy, spec, &footprint);
-        let exclusive = footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
+        let exclusive =
+            spec.is_alone() || footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
         let ready = |arguments, allowed_by| Ready { call, tool, arguments, exclusive, allowed_by };
         match verdict {
             Verdict::Allow(rule) => Plan::Run(ready(arguments, rule)),
@@ -385,6 +400,9 @@ impl<'a> Step<'a> {
             }
         };
         let result = ToolResult::new(call, capped(output.content, cap), output.is_error);
+        if output.stop_turn {
+            self.ended.get_or_insert_with(|| Arc::clone(&call.name));
+        }
         self.finish(
             place,
             at,

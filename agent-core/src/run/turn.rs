@@ -189,12 +189,13 @@ impl Turn {
                 Action::Finish(self.outcome(Status::Stopped(StopReason::Steps(self.max_steps))))
             }
             Phase::Model => Action::CallModel(self.step + 1),
-            Phase::Tools { reply, calls, .. } => {
+            Phase::Tools { reply, calls, stopped } => {
                 let pending = calls.iter().enumerate().filter(|(_, state)| !state.is_settled());
                 let pending = pending.map(|(index, state)| PendingCall {
                     index,
                     started: matches!(state, CallState::Started),
                     repeated: matches!(state, CallState::Repeated),
+                    late: stopped.is_some() && !matches!(state, CallState::Started),
                 });
                 Action::CallTools { message: Arc::clone(&reply.message), calls: pending.collect() }
             }

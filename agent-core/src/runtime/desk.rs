@@ -264,6 +264,8 @@ impl Shared {
             budget: None,
             run: Some(run),
             opening: Vec::new(),
+            pool: None,
+            unseated: false,
         };
         let env = Arc::clone(&self.env);
         let outcome = Box::pin(execute(env, Arc::clone(&journal), agent, admission, within)).await;

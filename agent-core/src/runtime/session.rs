@@ -106,6 +106,18 @@ impl Session {
         tokio::time::timeout(limit, self.0.unwound(mark)).await.is_ok()
     }
 
+    /// Cancels, waits until all of it has unwound, and ends what is then still open: a run that is paused, or that a process
+    /// left, is over as cancelled, and so are the runs below it. The next prompt is a new task. Returns whether there was
+    /// such a run.
+    ///
+    /// Dropping the future leaves open what has no end yet; call it again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] when another process runs an agent here, or a run was started here meanwhile; the store's.
+    pub async fn stop(&self) -> Result<bool> {
+        Box::pin(super::stop::stop(self)).await
+    }
+
     /// Asks the active run to pause, if there is one: see [`RunHandle::pause`].
     pub fn pause(&self) {
         self.0.pause();
@@ -149,7 +161,7 @@ impl Session {
         self.read(|state| state.run().map(|run| run.id)).await
     }
 
-    async fn read<T: Default>(&self, read: impl FnOnce(&SessionState) -> T) -> Result<T> {
+    pub(super) async fn read<T: Default>(&self, read: impl FnOnce(&SessionState) -> T) -> Result<T> {
         match self.0.journal(false).await {
             Ok(journal) => Ok(journal.read(read)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),

@@ -87,8 +87,10 @@ async fn entitle(
         // It is made beside the run, and goes on when that is stopped.
         budget: None,
         run: None,
-            opening: Vec::new(),
-        };
+        opening: Vec::new(),
+        pool: None,
+        unseated: false,
+    };
     let child = journal.session().child(PLACE.0, PLACE.1)?;
     let mut task = Task::new("");
     task.prompt = prompt;

@@ -45,6 +45,9 @@ pub(crate) struct OpenRun {
     pub(crate) tool_calls: u32,
     /// Whether a model call has begun and not ended.
     pub(crate) calling: bool,
+    /// The mode that it works in to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<Arc<str>>,
     /// How many messages the conversation had when its prompt had joined it.
     #[serde(default)]
     pub(crate) messages_before: u64,
@@ -104,6 +107,7 @@ impl OpenRun {
             steps: 0,
             tool_calls: 0,
             calling: false,
+            mode: None,
             messages_before: 0,
             spent_before: Spend::default(),
             ran: 0,

@@ -1,20 +1,25 @@
 //! The fold: events in, a session's state out. A checkpoint holds this very state; there is no second format.
 
+mod shorter;
+
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
+use shorter::title;
+
 use super::{
     SessionHead, SessionStatus,
     open::{Closing, EndedRun, OpenRun, OpenStep, QueuedPrompt},
-    sound::{flaw, replied, said, tail},
+    sound::{flaw, replied, said},
 };
 use crate::{
     Money, Usage,
-    context::{ContextUsage, Gauge, cleared, estimate_tokens, is_counted},
+    agent::Progress,
+    context::{ContextUsage, Gauge, estimate_tokens, is_counted},
     digest::Digest,
-    event::{Compacted, Envelope, Event, ModelFinished, OutputsCleared, RunStarted, ToolFinished},
+    event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
     layers::{Account, Spend},
     message::{History, Message},
     permission::{ApprovalId, Decision},
@@ -49,6 +54,12 @@ pub struct SessionState {
     approvals: HashMap<ApprovalId, (Option<Decision>, Digest)>,
     queue: Vec<QueuedPrompt>,
     todos: Vec<Todo>,
+    /// How far the checked task has come that has no end yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Progress>,
+    /// What its next run works in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Arc<str>>,
     /// Whether the title is more than the first words of the first prompt.
     titled: bool,
     /// How near the conversation is to being made smaller.
@@ -111,6 +122,18 @@ impl SessionState {
     #[must_use]
     pub fn todos(&self) -> &[Todo] {
         &self.todos
+    }
+
+    /// How far the task has come that is being worked on and checked; `None` when there is none, or it is over.
+    #[must_use]
+    pub fn progress(&self) -> Option<&Progress> {
+        self.progress.as_ref()
+    }
+
+    /// The id of the mode that the next run works in; `None` when none was ever picked.
+    #[must_use]
+    pub fn mode(&self) -> Option<&Arc<str>> {
+        self.mode.as_ref()
     }
 
     /// Whether the session was given a title; until then the beginning of its first prompt stands for one.
@@ -206,6 +229,7 @@ impl SessionState {
     pub(crate) fn forked(mut self) -> Self {
         self.queue.clear();
         self.end();
+        self.progress = None;
         self.signals.clear();
         self.head.usage = Usage::default();
         self.head.cost = Some(Money::default());
@@ -281,7 +305,7 @@ impl SessionState {
             Event::RunFinished(end) => {
                 let spoke = self.run.as_ref().is_some_and(|run| run.converses);
                 let text = &end.outcome.text;
-                if !spoke && matches!(end.outcome.status, Status::Completed) && !text.is_empty() {
+                if !spoke && end.outcome.status.has_answer() && !text.is_empty() {
                     self.close(Closing::Abandoned);
                     self.push(Message::assistant(text));
                 }
@@ -289,7 +313,18 @@ impl SessionState {
                     let (id, messages_before) = (run.id, run.messages_before);
                     self.ended = Some(EndedRun { id, messages_before, end: Arc::clone(end) });
                 }
+                self.progress = None;
                 self.end();
+            }
+            Event::PhaseStarted(started) => {
+                if let Some(run) = &self.run {
+                    self.progress = Some(Progress::begun(self.progress.take(), &run.prompt, started));
+                }
+            }
+            Event::PhaseFinished(finished) => {
+                if let Some(progress) = &mut self.progress {
+                    progress.ended(finished);
+                }
             }
             Event::PromptQueued(queued) => {
                 self.queue.push(QueuedPrompt { seq: envelope.seq, queued: Arc::clone(queued) });
@@ -311,6 +346,7 @@ impl SessionState {
                 self.titled = true;
             }
             Event::TodosChanged(changed) => self.todos.clone_from(&changed.todos),
+            Event::ModeChanged(changed) => self.mode = Some(Arc::clone(&changed.mode)),
             Event::Checkpoint(checkpoint) => {
                 let head = (envelope.seq, envelope.at);
                 self.clone_from(&checkpoint.state);
@@ -318,8 +354,6 @@ impl SessionState {
                 self.head.checkpoint = envelope.seq;
             }
             Event::ToolFinished(_)
-            | Event::PhaseStarted(_)
-            | Event::PhaseFinished(_)
             | Event::GraphStarted(_)
             | Event::NodeStarted(_)
             | Event::NodeFinished(_)
@@ -341,11 +375,17 @@ impl SessionState {
         }
         self.head.status = SessionStatus::Running;
         self.head.run = Some(envelope.origin.run);
+        // A task that was left open is gone on with by the agent that it is with (CW15).
+        self.progress.take_if(|_| self.head.agent != started.agent);
+        if let Some(progress) = &mut self.progress {
+            progress.told(&started.prompt);
+        }
         if self.head.agent != started.agent {
             self.head.agent = Arc::clone(&started.agent);
         }
         let mut run = OpenRun::new(envelope.origin.run, envelope.seq, envelope.at, started);
         run.spent_before = self.account.spent();
+        run.mode.clone_from(&self.mode);
         self.run = Some(run);
         if let Some(queued) = started.queued {
             self.unqueue(queued);
@@ -410,38 +450,6 @@ impl SessionState {
         }
     }
 
-    /// CS03: the conversation begins at the summary.
-    fn compact(&mut self, compacted: &Compacted) {
-        self.close(Closing::Abandoned);
-        let from = self.history.len().saturating_sub(tail(&self.history, compacted.kept));
-        let summary = said(&compacted.summary).map(Cow::into_owned);
-        self.history = summary.into_iter().chain(self.history.iter().skip(from).cloned()).collect();
-        self.head.messages = self.head.messages.saturating_add(1);
-        self.recount();
-        // CS02: what the next step will report is the summary, and what was kept.
-        let kept = self.tokens.saturating_sub(estimate_tokens(&compacted.summary));
-        self.context = ContextUsage::of(kept, compacted.output);
-        self.gauge.compacted(self.tokens);
-    }
-
-    fn clear_outputs(&mut self, note: &OutputsCleared) {
-        let before = usize::try_from(note.before).unwrap_or(usize::MAX);
-        let shown = self.history.iter().enumerate().map(|(place, message)| {
-            if place < before { cleared(message, note.least) } else { Arc::clone(message) }
-        });
-        self.history = shown.collect();
-        let tokens = self.tokens;
-        self.recount();
-        let freed = tokens.saturating_sub(self.tokens);
-        self.context = ContextUsage::of(self.context.input.saturating_sub(freed), self.context.output);
-        self.gauge.cleared(freed);
-    }
-
-    fn recount(&mut self) {
-        self.tokens =
-            self.history.iter().map(|message| estimate_tokens(message)).fold(0, u64::saturating_add);
-    }
-
     fn settle(&mut self, call: &ToolFinished) {
         let Some(step) = &mut self.step else { return };
         // A result that belongs to another call would make a history that no service accepts.
@@ -486,23 +494,4 @@ impl SessionState {
         self.history.push(message);
         self.head.messages = self.head.messages.saturating_add(1);
     }
-}
-
-fn title(prompt: &Message) -> Arc<str> {
-    const MOST: usize = 80;
-    let text = prompt.first_text().unwrap_or_default().trim();
-    if text.len() <= MOST && !text.contains(['\n', '\r', '\t']) {
-        return text.into();
-    }
-    let mut words = text.split_whitespace();
-    let mut title: String = words.next().unwrap_or_default().chars().take(MOST).collect();
-    for word in words {
-        if title.chars().count() + word.chars().count() + 1 > MOST {
-            title.push('…');
-            break;
-        }
-        title.push(' ');
-        title.push_str(word);
-    }
-    title.into()
 }

@@ -44,6 +44,8 @@ pub struct TodoTool {
 }
 
 impl TodoTool {
+    pub(crate) const NAME: &'static str = "todos";
+
     /// The tool, called `todos`.
     #[must_use]
     pub fn new() -> Self {
@@ -51,7 +53,8 @@ impl TodoTool {
             time; what you leave out is gone. Have one thing in progress at a time, and mark it as completed as soon as \
             it is.";
         Self {
-            spec: ToolSpec::new("todos", description, schema_of::<NewList>()).with_repeat(Repeat::Idempotent),
+            spec: ToolSpec::new(Self::NAME, description, schema_of::<NewList>())
+                .with_repeat(Repeat::Idempotent),
         }
     }
 }

@@ -161,6 +161,7 @@ struct Inner {
     access: Access,
     repeat: Option<Repeat>,
     timeout: Option<std::time::Duration>,
+    alone: bool,
     digest: OnceLock<Digest>,
 }
 
@@ -174,6 +175,7 @@ impl ToolSpec {
             access: Access::NONE,
             repeat: None,
             timeout: None,
+            alone: false,
             digest: OnceLock::new(),
         }))
     }
@@ -203,11 +205,25 @@ impl ToolSpec {
         self.edit(|inner| inner.timeout = Some(timeout))
     }
 
+    /// Declares that its calls run alone: those before it in a message end first, those after it begin when it is done.
+    /// Without this it follows from what a call touches, see [`Footprint::is_exclusive`].
+    #[must_use]
+    pub fn alone(self) -> Self {
+        self.edit(|inner| inner.alone = true)
+    }
+
     /// The same tool under another name.
     #[must_use]
     pub fn with_name(self, name: impl Into<String>) -> Self {
         let name = name.into();
         self.edit(|inner| inner.name = name)
+    }
+
+    /// The same tool with another text for the model.
+    #[must_use]
+    pub fn with_description(self, description: impl Into<String>) -> Self {
+        let description = description.into();
+        self.edit(|inner| inner.description = description)
     }
 
     /// The name that the model uses.
@@ -246,6 +262,12 @@ impl ToolSpec {
         self.0.timeout
     }
 
+    /// Whether it declares that its calls run alone.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.0.alone
+    }
+
     /// Identifies name, schema and access: a grant is void when this changes.
     #[must_use]
     pub fn digest(&self) -> Digest {
@@ -268,7 +290,8 @@ impl PartialEq for ToolSpec {
                 && self.0.schema == other.0.schema
                 && self.0.access == other.0.access
                 && self.0.repeat == other.0.repeat
-                && self.0.timeout == other.0.timeout)
+                && self.0.timeout == other.0.timeout
+                && self.0.alone == other.0.alone)
     }
 }
 

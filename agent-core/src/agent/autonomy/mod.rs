@@ -1,5 +1,27 @@
 //! How far an agent's own word goes: the levels of autonomy, and what is checked before a task counts as done.
 
+mod ask;
+pub(crate) mod check;
+mod complete;
+mod confirm;
+mod digest;
+mod discriminator;
+mod ending;
+mod judge;
+mod ladder;
+mod levels;
+mod machine;
+mod modes;
+mod progress;
+mod rounds;
 mod verdict;
 
+pub(crate) use complete::TASK_COMPLETE;
+pub(crate) use discriminator::Discriminator;
+pub use ending::StopKind;
+pub use ladder::{Autonomy, AutonomyBuilder};
+pub use levels::AutonomyLevel;
+pub use modes::{ConfigChoice, ConfigKind, ConfigOption, CurrentModeUpdate, Mode, ModeState};
+pub use progress::Progress;
+pub(crate) use rounds::{EXECUTOR, ITERATIONS, Rounds};
 pub use verdict::{Evidence, Phase, Verdict};

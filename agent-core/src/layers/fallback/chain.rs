@@ -54,6 +54,7 @@ fn another_may_help(error: &Error, egress: Egress) -> bool {
         | ErrorKind::NewerVersion
         | ErrorKind::Tool
         | ErrorKind::Config
+        | ErrorKind::TooMany
         | ErrorKind::Internal => false,
     }
 }

@@ -115,6 +115,11 @@ impl Script {
         }
     }
 
+    /// Whether the next event is a pause.
+    pub(crate) fn is_paused(&self) -> bool {
+        matches!(self.peek(), Some((_, Event::RunPaused(_))))
+    }
+
     /// The next event that is the run's own doing.
     pub(super) fn peek(&self) -> Option<(usize, &Event)> {
         self.from(self.next)
@@ -166,6 +171,16 @@ impl Script {
             }
             place += 1;
         }
+    }
+
+    /// The events of a graph that come next in this life; they join the state.
+    pub(crate) fn of_graph(&mut self, state: &mut SessionState) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some((place, event)) = self.peek().filter(|(_, event)| is_of_graph(event)) {
+            events.push(event.clone());
+            self.through(state, place);
+        }
+        events
     }
 
     /// Prompts that joined the run at this place.
@@ -336,6 +351,11 @@ fn is_of_others(event: &Event) -> bool {
             | Checkpoint(_)
             | Warning(_)
     )
+}
+
+fn is_of_graph(event: &Event) -> bool {
+    use Event::{GraphChanged, GraphStarted, NodeFinished, NodeStarted};
+    matches!(event, GraphStarted(_) | NodeStarted(_) | NodeFinished(_) | GraphChanged(_))
 }
 
 fn is_alike(recorded: &Event, made: &Event) -> bool {

@@ -189,6 +189,8 @@ fn stop_reason(reason: &StopReason) -> &'static str {
         StopReason::Deadline => "deadline",
         StopReason::Budget { .. } => "budget",
         StopReason::LoopDetected => "loop",
+        StopReason::Incomplete { .. } => "incomplete",
+        StopReason::Tasks { .. } => "tasks",
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use serde_json::json;
 
-use super::{Scenario, queue, title};
+use super::{Scenario, dual, graph_approval, login_graph, queue, sub_agents, title};
 use crate::{
     Result, Usage,
     agent::{Agent, ReactAgent},
@@ -21,7 +21,20 @@ use crate::{
 /// All scenarios that are here.
 #[must_use]
 pub fn scenarios() -> Vec<Scenario> {
-    vec![tool_loop(), tools_in_parallel(), approvals(), children(), by_hand(), compaction(), title(), queue()]
+    vec![
+        tool_loop(),
+        tools_in_parallel(),
+        approvals(),
+        children(),
+        by_hand(),
+        compaction(),
+        title(),
+        queue(),
+        dual(),
+        login_graph(),
+        graph_approval(),
+        sub_agents(),
+    ]
 }
 
 /// One agent, three prompts; step by step one tool of each kind that [`Repeat`] has.
@@ -255,13 +268,13 @@ impl Agent for Captain {
 
 /// A tool that lets others go first a few times, and then has done its deed.
 #[derive(Debug)]
-struct Deed {
+pub(super) struct Deed {
     spec: ToolSpec,
     waits: usize,
 }
 
 impl Deed {
-    fn new(name: &str, access: Access, repeat: Option<Repeat>, waits: usize) -> Self {
+    pub(super) fn new(name: &str, access: Access, repeat: Option<Repeat>, waits: usize) -> Self {
         let spec = ToolSpec::new(name, "Does something.", json!({"type": "object"})).with_access(access);
         Self { spec: repeat.into_iter().fold(spec, ToolSpec::with_repeat), waits }
     }

@@ -205,11 +205,21 @@ fn fact(envelope: &Envelope) -> Option<String> {
         Event::Compacted(compacted) => format!("{} {}", compacted.summary.text(), compacted.kept),
         Event::Titled(titled) => titled.title.to_string(),
         Event::TodosChanged(changed) => format!("{:?}", changed.todos),
+        Event::PhaseStarted(begun) => format!("{} {}", begun.iteration, begun.phase),
+        // Not its digest: that tells what tools gave.
+        Event::PhaseFinished(end) => {
+            let verdict = end.verdict.as_ref().map(|it| (it.accepted, &*it.reason));
+            format!("{} {} {} {} {verdict:?}", end.iteration, end.phase, end.outcome.status, end.outcome.text)
+        }
+        Event::NodeStarted(begun) => format!("{} {} {:?}", begun.node, begun.attempt, begun.agent),
+        Event::NodeFinished(end) => format!("{} {} {} {}", end.node, end.attempt, end.end, end.usage),
+        Event::GraphChanged(changed) => format!("{:?}", changed.change),
         Event::RunFinished(end) => {
             let Outcome { status, text, steps, usage, .. } = &end.outcome;
             format!("{status} {steps} {usage} {text}")
         }
         Event::Observed(_)
+        | Event::GraphStarted(_)
         | Event::PromptDropped(_)
         | Event::OutputsCleared(_)
         | Event::CompactionFailed(_) => String::new(),

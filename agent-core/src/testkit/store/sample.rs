@@ -260,23 +260,24 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
                 "optional":true}}],"agent":{odd},"version":{odd},"output":"{digest}"}}]}}}}"#
             ),
         ),
-        (
-            "node_started",
-            format!(r#"{{"node":{odd},"attempt":2,"agent":{odd},"child":"{session}.1$$0"}}"#),
-        ),
+        ("node_started", format!(r#"{{"node":{odd},"attempt":2,"agent":{odd},"child":"{session}.1$$0"}}"#)),
         (
             "node_finished",
             format!(
                 r#"{{"node":{odd},"attempt":2,"end":{{"completed":{{"lc":1,"deep":[[{odd}]]}}}},"usage":{usage},
-                "cost":9223372036854775807,"micros":5}}"#
+                "cost":9223372036854775807,"micros":5,"retry_at":6}}"#
             ),
         ),
-        ("graph_changed", format!(r#"{{"change":{{"skip":{{"node":{odd},"dependents":"blocked"}}}}}}"#)),
+        (
+            "graph_changed",
+            format!(r#"{{"change":{{"skip":{{"node":{odd},"dependents":"blocked"}}}},"again":[{odd}]}}"#),
+        ),
         ("titled", format!(r#"{{"title":{odd}}}"#)),
         (
             "todos_changed",
             format!(r#"{{"todos":[{{"content":{odd},"status":"in_progress","active_form":{odd}}}]}}"#),
         ),
+        ("mode_changed", format!(r#"{{"mode":{odd}}}"#)),
         (
             "checkpoint",
             format!(
@@ -349,11 +350,12 @@ mod tests {
                 | Event::GraphChanged(_)
                 | Event::Titled(_)
                 | Event::TodosChanged(_)
+                | Event::ModeChanged(_)
                 | Event::Checkpoint(_)
                 | Event::RunFinished(_) => assert!(event.is_stored()),
                 Event::Delta(_) | Event::Progress(_) => panic!("{} is not stored", event.kind()),
             }
         }
-        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 33);
+        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 34);
     }
 }

@@ -1,0 +1,238 @@
+//! L2: the executor is asked once more, in its own conversation, whether it is done (CW02).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Verdict, ask,
+    check::{Asked, Check},
+};
+use crate::{
+    Error, ErrorKind, Result,
+    agent::{Agent, ReactAgent},
+    context::Instructions,
+    message::Message,
+    provider::{Generate, ModelSlot, NoValue, Profile, Strategy},
+    run::{Outcome, RunContext, Task},
+};
+
+/// The one question; the same each time.
+const QUESTION: &str = "Is all of it done, as it was asked? Look back at the request and at what you did, and do no \
+    further work now. Begin your answer with the word yes or no. After no, say what is left to do; after yes, say in one \
+    sentence how you know.";
+
+/// What the executor hears when its answer was neither.
+const UNCLEAR: &str = "Your answer did not say whether it is done. Go on with what is left of the request; when \
+    nothing is, say so.";
+
+/// What it hears when it answered no and nothing else.
+const BARE_NO: &str = "You said that it is not done. Go on with what is left.";
+
+/// Words after a leading yes that take it back.
+const HEDGES: &[&str] = &["but", "except", "almost", "nearly", "mostly", "partly", "partially"];
+
+/// Those that do so in the same clause only.
+const CONDITIONS: &[&str] = &["no", "not", "or", "if", "once", "when", "as"];
+
+/// What ends a clause.
+const CLAUSE_ENDS: &[char] = &['.', '!', ':', ';', '\n'];
+
+/// Asks the executor itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Confirm;
+
+impl Check for Confirm {
+    fn role(&self) -> &'static str {
+        "executor"
+    }
+
+    fn agent(&self, executor: &ReactAgent) -> Arc<dyn Agent> {
+        let model = executor.model().clone();
+        match strategy(model.model().profile()) {
+            None => Arc::new(executor.speaking()),
+            Some(strategy) => {
+                let instructions = executor.told();
+                Arc::new(Structured { name: executor.name().into(), model, instructions, strategy })
+            }
+        }
+    }
+
+    fn prompt(&self, _: &Asked, _: &str) -> Message {
+        Message::user(QUESTION)
+    }
+
+    fn read(&self, outcome: &Outcome, _: &[Arc<Message>]) -> Verdict {
+        if outcome.is_completed() { verdict(&outcome.text) } else { Verdict::rejected(UNCLEAR) }
+    }
+
+    fn needs_summary(&self) -> bool {
+        false
+    }
+}
+
+/// How the model can be made to answer in a form; `None` for one of which no such way is known, which answers in words.
+fn strategy(profile: &Profile) -> Option<Strategy> {
+    match (profile.tools, profile.structured_output) {
+        // A conversation with calls in it goes with tools: some services refuse it without any.
+        (Some(true), _) => Some(Strategy::Tool),
+        (_, Some(true)) => Some(Strategy::Native),
+        _ => None,
+    }
+}
+
+/// Whether the task is done.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Confirmation {
+    /// Whether all of it is done, as it was asked.
+    done: bool,
+    /// How you know; when it is not done, what is left to do.
+    reason: String,
+}
+
+/// The executor's model, made to answer in a form.
+#[derive(Debug)]
+struct Structured {
+    name: Box<str>,
+    model: ModelSlot,
+    instructions: Instructions,
+    strategy: Strategy,
+}
+
+#[async_trait]
+impl Agent for Structured {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
+        let model = self.model.model();
+        let question = Generate::from(cx.history()).with_strategy(self.strategy);
+        match ask::generate::<Confirmation>(cx, &model, question, &self.instructions).await {
+            Ok(Confirmation { done, reason }) => {
+                let word = if done { "Yes." } else { "No." };
+                Ok(Outcome::completed(format!("{word} {}", reason.trim()).trim_end()))
+            }
+            Err(error) if is_no_answer(&error) => Ok(Outcome::completed("I cannot say.")),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the model answered, and not the question. A conversation that is too long for it counts too: the executor
+/// makes it smaller when it goes on.
+fn is_no_answer(error: &Error) -> bool {
+    error.kind() == ErrorKind::ContextOverflow || NoValue::of(error).is_some()
+}
+
+/// Reads an answer in words: what it begins with counts, and what is no plain yes is none.
+fn verdict(answer: &str) -> Verdict {
+    let answer = said(answer);
+    let (first, next) = opening(answer);
+    match first.as_str() {
+        "yes" if !HEDGES.contains(&&*next) && !CONDITIONS.contains(&&*opening(clause(answer)).1) => {
+            Verdict::accepted(rest(answer, "yes"))
+        }
+        "no" => match rest(answer, "no") {
+            "" => Verdict::rejected(BARE_NO),
+            left => Verdict::rejected(left),
+        },
+        _ => Verdict::rejected(UNCLEAR),
+    }
+}
+
+/// The first two words of a text, in small letters; an `and` between them is passed over.
+fn opening(text: &str) -> (String, String) {
+    let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    let mut words = words.filter(|word| !word.is_empty());
+    let first = words.next().unwrap_or_default();
+    (first, words.find(|word| word != "and").unwrap_or_default())
+}
+
+fn clause(text: &str) -> &str {
+    text.split(CLAUSE_ENDS).next().unwrap_or_default()
+}
+
+/// What is said after thinking aloud. A thought without an end is no answer.
+fn said(answer: &str) -> &str {
+    let answer = answer.trim();
+    match answer.rsplit_once("</think>") {
+        Some((_, said)) => said.trim(),
+        None if answer.starts_with("<think>") => "",
+        None => answer,
+    }
+}
+
+/// What comes after the leading word, without the signs between.
+fn rest<'a>(answer: &'a str, word: &str) -> &'a str {
+    let from_word = answer.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let after = from_word.get(word.len()..).unwrap_or_default();
+    after.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '`' | '(' | '<' | '[')).trim_end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cw02_answers_in_words_are_read_by_their_first_word_and_what_is_unclear_is_not_done() {
+        for (answer, done, reason) in [
+            ("yes", true, ""),
+            ("Yes.", true, ""),
+            ("YES, all tests pass.", true, "all tests pass."),
+            ("Yes: `cargo test` is green", true, "`cargo test` is green"),
+            ("Yes and all tests pass", true, "and all tests pass"),
+            ("**Yes** — I ran it twice.", true, "I ran it twice."),
+            ("\"yes\"", true, ""),
+            ("\n\n  yes\nIt builds.", true, "It builds."),
+            ("<think>no, or yes?</think>Yes. Done.", true, "Done."),
+            ("Yes. No test fails.", true, "No test fails."),
+            ("Yes!\nIf you want I can add docs.", true, "If you want I can add docs."),
+            ("No. The tests are missing.", false, "The tests are missing."),
+            ("no", false, BARE_NO),
+            ("- No -", false, BARE_NO),
+            ("NO: the login fails (403)", false, "the login fails (403)"),
+            ("No, nothing is left to do.", false, "nothing is left to do."),
+            ("Yes, but the tests fail.", false, UNCLEAR),
+            ("Yes. But the tests fail.", false, UNCLEAR),
+            ("Yes and no.", false, UNCLEAR),
+            ("Yes/no: I am not sure.", false, UNCLEAR),
+            ("yes, once the tests pass", false, UNCLEAR),
+            ("Yes, if you ask me", false, UNCLEAR),
+            ("Yes, almost.", false, UNCLEAR),
+            ("Yesterday it was.", false, UNCLEAR),
+            ("Nothing is left: yes.", false, UNCLEAR),
+            ("It is done.", false, UNCLEAR),
+            ("Done!", false, UNCLEAR),
+            ("I think so, yes.", false, UNCLEAR),
+            ("true", false, UNCLEAR),
+            ("{\"done\": true}", false, UNCLEAR),
+            ("<think>yes", false, UNCLEAR),
+            ("y", false, UNCLEAR),
+            ("¡yés!", false, UNCLEAR),
+            ("ﬀ🦀", false, UNCLEAR),
+            ("", false, UNCLEAR),
+            ("…", false, UNCLEAR),
+        ] {
+            let read = verdict(answer);
+            assert_eq!((read.accepted, read.reason.as_str()), (done, reason), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn cw02_a_form_is_asked_for_where_the_model_is_known_to_keep_to_one() {
+        let facts = |tools, structured_output| Profile { tools, structured_output, ..Profile::default() };
+        for (tools, structured, expected) in [
+            (Some(true), Some(true), Some(Strategy::Tool)),
+            (Some(true), None, Some(Strategy::Tool)),
+            (Some(false), Some(true), Some(Strategy::Native)),
+            (None, Some(true), Some(Strategy::Native)),
+            (Some(false), Some(false), None),
+            (None, None, None),
+        ] {
+            assert_eq!(strategy(&facts(tools, structured)), expected, "{tools:?} {structured:?}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Why a turn ended, in the five words that editors know (CW13).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ErrorKind, ErrorRecord, Result,
+    provider::FinishReason,
+    run::{Outcome, Status, StopReason},
+};
+
+/// Why a turn ended, as it is told to whoever sent the prompt.
+///
+/// ```
+/// use entourage_core::{Error, agent::StopKind, run::{Outcome, Status}};
+///
+/// assert_eq!(StopKind::of(&Status::Completed), Some(StopKind::EndTurn));
+/// assert_eq!(StopKind::answer(Err(Error::cancelled())).unwrap(), StopKind::Cancelled);
+/// assert_eq!(serde_json::to_string(&StopKind::MaxTurnRequests).unwrap(), r#""max_turn_requests""#);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StopKind {
+    /// The agent has nothing more to say, be it done or not allowed to go on.
+    EndTurn,
+    /// A limit of tokens was reached.
+    MaxTokens,
+    /// A limit of steps, rounds, calls, money or time was reached.
+    MaxTurnRequests,
+    /// The model declined, or its service withheld the reply.
+    Refusal,
+    /// Somebody stopped it: it was cancelled, or it is paused and can be gone on with.
+    Cancelled,
+}
+
+impl StopKind {
+    /// Why a run that ended so ended; `None` for one that failed, which is answered with its error.
+    #[must_use]
+    pub fn of(status: &Status) -> Option<Self> {
+        Self::read(status).ok()
+    }
+
+    /// What a run's outcome is answered with. A cancel is never an error.
+    ///
+    /// # Errors
+    /// What the run failed with.
+    pub fn answer(outcome: Result<Outcome>) -> Result<Self> {
+        match outcome {
+            Ok(outcome) => Self::read(&outcome.status).map_err(ErrorRecord::to_error),
+            Err(error) => Self::read(&Status::of(&error)).map_err(|_| error),
+        }
+    }
+
+    fn read(status: &Status) -> Result<Self, &ErrorRecord> {
+        match status {
+            Status::Completed => Ok(Self::EndTurn),
+            Status::Stopped(reason) => Ok(Self::of_stop(reason)),
+            Status::Cancelled | Status::Paused(_) => Ok(Self::Cancelled),
+            Status::Failed(error) => match error.kind {
+                ErrorKind::Cancelled | ErrorKind::Paused => Ok(Self::Cancelled),
+                ErrorKind::ContentFiltered => Ok(Self::Refusal),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::EndTurn => "end_turn",
+            Self::MaxTokens => "max_tokens",
+            Self::MaxTurnRequests => "max_turn_requests",
+            Self::Refusal => "refusal",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Every reason is named, so that a new one does not end up in the wrong place unseen.
+    fn of_stop(reason: &StopReason) -> Self {
+        match reason {
+            StopReason::Reply(reply) => Self::of_reply(*reply),
+            // Leave was refused by somebody else than the agent: it does not decline.
+            StopReason::Condition(_) | StopReason::Denied(_) | StopReason::Tasks { .. } => Self::EndTurn,
+            StopReason::Budget { bound, .. } if **bound == *"tokens" => Self::MaxTokens,
+            StopReason::Steps(_)
+            | StopReason::Deadline
+            | StopReason::Budget { .. }
+            | StopReason::LoopDetected
+            | StopReason::Incomplete { .. } => Self::MaxTurnRequests,
+        }
+    }
+
+    fn of_reply(reason: FinishReason) -> Self {
+        match reason {
+            FinishReason::Length => Self::MaxTokens,
+            FinishReason::ContentFilter | FinishReason::Refusal => Self::Refusal,
+            FinishReason::Cancelled => Self::Cancelled,
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other | FinishReason::Error => {
+                Self::EndTurn
+            }
+        }
+    }
+}
+
+impl fmt::Display for StopKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,121 @@
+//! The loop of work and check as a pure machine (CW03): how far a task has come goes in, what is next comes out.
+//!
+//! One machine serves all levels that check: they differ in who checks and in whether the executor sums up first. It fails
+//! closed: what did not end as accepted is never complete.
+
+use std::sync::Arc;
+
+use super::{Phase, Progress};
+use crate::{
+    event::PhaseStarted,
+    message::Message,
+    provider::FinishReason,
+    run::{Outcome, Status, StopReason},
+};
+
+/// What does not change while a task is worked on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    /// Rounds of work and check, at least 1.
+    pub(crate) iterations: u32,
+    /// Whether there is a check at all.
+    pub(crate) checks: bool,
+    /// Whether the executor sums up before it.
+    pub(crate) sums_up: bool,
+}
+
+/// What is next.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Next {
+    /// A phase begins.
+    Begin {
+        iteration: u32,
+        phase: Phase,
+        /// What is asked; `None`: it follows from the phase and from how far the task has come.
+        prompt: Option<Arc<Message>>,
+    },
+    /// The phase that began is gone on with.
+    GoOn(Arc<PhaseStarted>),
+    /// The run is over.
+    End(Box<Outcome>),
+}
+
+impl Plan {
+    /// What is next; `progress` is `None` for a task that nothing was done about, `prompt` its prompt.
+    pub(crate) fn next(&self, progress: Option<&Progress>, prompt: &Arc<Message>) -> Next {
+        let begin = |iteration, phase, prompt| Next::Begin { iteration, phase, prompt };
+        let Some(progress) = progress else { return begin(1, Phase::Execute, Some(Arc::clone(prompt))) };
+        let iteration = progress.iteration();
+        if progress.has_news() {
+            // The user's words are not lost, even after the last round: each brings at most one more turn.
+            let rejected = progress.finished.as_ref().is_some_and(|end| end.verdict.is_some());
+            let iteration = if rejected { (iteration + 1).min(self.iterations) } else { iteration };
+            return begin(iteration, Phase::Execute, Some(progress.next_prompt()));
+        }
+        let Some(end) = &progress.finished else { return Next::GoOn(Arc::clone(&progress.started)) };
+        match (end.phase, fate(&end.outcome.status)) {
+            (phase, Fate::Again) => begin(iteration, phase, Some(Arc::clone(&progress.started.prompt))),
+            (Phase::Execute, _) if !self.checks => Next::End(ended(progress, end.outcome.status.clone())),
+            // A turn without a summary has a digest.
+            (Phase::Summarize, _) | (Phase::Execute, Fate::Cut) => begin(iteration, Phase::Check, None),
+            (_, Fate::Over) => Next::End(ended(progress, end.outcome.status.clone())),
+            (Phase::Execute, Fate::Done) => {
+                let phase = if self.sums_up { Phase::Summarize } else { Phase::Check };
+                begin(iteration, phase, None)
+            }
+            (Phase::Check, Fate::Done | Fate::Cut) => match &end.verdict {
+                Some(verdict) if verdict.accepted => Next::End(ended(progress, Status::Completed)),
+                _ if iteration < self.iterations => {
+                    begin(iteration + 1, Phase::Execute, Some(progress.next_prompt()))
+                }
+                _ => Next::End(ended(progress, incomplete(iteration, progress))),
+            },
+        }
+    }
+}
+
+fn incomplete(iterations: u32, progress: &Progress) -> Status {
+    let feedback = progress.feedback().unwrap_or_default().into();
+    Status::Stopped(StopReason::Incomplete { iterations, feedback })
+}
+
+fn ended(progress: &Progress, status: Status) -> Box<Outcome> {
+    let mut outcome = Outcome::new(status);
+    progress.answer().clone_into(&mut outcome.text);
+    Box::new(outcome)
+}
+
+/// What the end of a phase means for the task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Whoever worked in it was done.
+    Done,
+    /// A bound of its own stopped it; what it did stands.
+    Cut,
+    /// It was cancelled, and is begun anew when the task goes on.
+    Again,
+    /// The task ends as it ended.
+    Over,
+}
+
+pub(crate) fn fate(status: &Status) -> Fate {
+    match status {
+        Status::Completed | Status::Stopped(StopReason::Condition(_)) => Fate::Done,
+        Status::Stopped(
+            StopReason::Steps(_)
+            | StopReason::LoopDetected
+            | StopReason::Incomplete { .. }
+            | StopReason::Tasks { .. }
+            | StopReason::Reply(FinishReason::Length),
+        ) => Fate::Cut,
+        Status::Cancelled => Fate::Again,
+        Status::Stopped(
+            StopReason::Reply(_) | StopReason::Denied(_) | StopReason::Deadline | StopReason::Budget { .. },
+        )
+        | Status::Failed(_)
+        | Status::Paused(_) => Fate::Over,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! The machine against a naive model: whatever verdicts, cancels, words and deaths come, both make the same phases.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    Error, ErrorKind, RunId, SessionId, agent::Verdict, event::PhaseFinished, permission::ApprovalId,
+};
+
+fn started(iteration: u32, phase: Phase, prompt: Arc<Message>) -> Arc<PhaseStarted> {
+    let child = SessionId::new(format!("s$${phase}")).unwrap_or_else(|_| SessionId::generate());
+    Arc::new(PhaseStarted { iteration, phase, child, run: RunId::generate(), prompt })
+}
+
+fn finished(of: &PhaseStarted, status: Status, verdict: Option<Verdict>) -> Arc<PhaseFinished> {
+    let mut outcome = Outcome::new(status);
+    outcome.text = format!("said in {} {}", of.iteration, of.phase);
+    let text = verdict.as_ref().map_or("digest", |verdict| verdict.reason.as_str()).into();
+    Arc::new(PhaseFinished { iteration: of.iteration, phase: of.phase, outcome, text, verdict })
+}
+
+/// What happens next to the one that works on the task.
+#[derive(Debug, Clone)]
+enum Turn {
+    /// The phase ends so; a check with this verdict.
+    End(Status, bool),
+    /// The phase is cancelled, and the task gone on with.
+    Cancel,
+    /// The phase is cancelled, and then the user says something.
+    CancelAndSay,
+    /// The process dies; the next one goes on.
+    Die,
+    /// The process dies in the phase, and then the user says something.
+    DieAndSay,
+}
+
+fn turns() -> impl Strategy<Value = Turn> {
+    let completed = any::<bool>().prop_map(|accepted| Turn::End(Status::Completed, accepted));
+    let others = prop::sample::select(vec![
+        Turn::End(Status::Stopped(StopReason::Steps(3)), true),
+        Turn::End(Status::Stopped(StopReason::LoopDetected), false),
+        Turn::End(Status::Stopped(StopReason::Denied("x".into())), true),
+        Turn::End(Status::Failed(Error::new(ErrorKind::Overloaded, "gone").record()), true),
+        Turn::Cancel,
+        Turn::CancelAndSay,
+        Turn::Die,
+        Turn::DieAndSay,
+    ]);
+    prop_oneof![3 => completed, 1 => others]
+}
+
+/// The loop of CW03 as one would write it down, a line for each phase.
+fn model(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>) {
+    let (mut lines, mut turns) = (Vec::new(), turns.iter());
+    let (mut round, mut phase) = (1, Phase::Execute);
+    let mut feedback = String::new();
+    loop {
+        lines.push(format!("{round} {phase}"));
+        let status = loop {
+            match turns.next() {
+                None => return (lines, None),
+                Some(Turn::Die) => {}
+                Some(Turn::Cancel) => lines.push(format!("{round} {phase}")),
+                Some(Turn::CancelAndSay | Turn::DieAndSay) => {
+                    phase = Phase::Execute;
+                    lines.push(format!("{round} {phase}"));
+                }
+                Some(Turn::End(status, accepted)) => break (status, *accepted),
+            }
+        };
+        let (status, accepted) = status;
+        let bounded = matches!(status, Status::Stopped(StopReason::Steps(_) | StopReason::LoopDetected));
+        let fine = *status == Status::Completed || bounded;
+        phase = match phase {
+            Phase::Execute if !fine => return (lines, Some(status.clone())),
+            Phase::Execute if plan.sums_up && !bounded => Phase::Summarize,
+            Phase::Execute | Phase::Summarize => Phase::Check,
+            Phase::Check if !fine => return (lines, Some(status.clone())),
+            Phase::Check if accepted => return (lines, Some(Status::Completed)),
+            Phase::Check => {
+                feedback.clear();
+                feedback.push_str(&format!("rejected in {round}"));
+                if round == plan.iterations {
+                    let reason = StopReason::Incomplete { iterations: round, feedback: feedback.into() };
+                    return (lines, Some(Status::Stopped(reason)));
+                }
+                round += 1;
+                Phase::Execute
+            }
+        };
+    }
+}
+
+/// The machine, driven by the same turns; `None` as in the model when they are used up.
+fn machine(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>, Option<Progress>) {
+    let (mut lines, mut turns) = (Vec::new(), turns.iter());
+    let prompt = Arc::new(Message::user("Do it"));
+    let words = Arc::new(Message::user("Otherwise!"));
+    let mut progress: Option<Progress> = None;
+    loop {
+        match plan.next(progress.as_ref(), &prompt) {
+            Next::End(outcome) => return (lines, Some(outcome.status), progress),
+            Next::Begin { iteration, phase, prompt: asked } => {
+                lines.push(format!("{iteration} {phase}"));
+                let asked = asked.unwrap_or_else(|| Arc::clone(&prompt));
+                assert!(asked.first_text().is_some(), "a phase is asked something");
+                progress = Some(Progress::begun(progress.take(), &prompt, &started(iteration, phase, asked)));
+            }
+            Next::GoOn(phase) => {
+                let Some(turn) = turns.next() else { return (lines, None, progress) };
+                let now = progress.as_mut().unwrap();
+                match turn {
+                    // What a process knew is in the fold: the next one reads it.
+                    Turn::Die => {
+                        let stored = serde_json::to_string(&progress).unwrap();
+                        progress = serde_json::from_str(&stored).unwrap();
+                    }
+                    Turn::DieAndSay => now.told(&words),
+                    Turn::Cancel => now.ended(&finished(&phase, Status::Cancelled, None)),
+                    Turn::CancelAndSay => {
+                        now.ended(&finished(&phase, Status::Cancelled, None));
+                        now.told(&words);
+                    }
+                    Turn::End(status, accepted) => {
+                        let judged = phase.phase == Phase::Check && fate(status) != Fate::Over;
+                        let verdict = judged.then(|| match accepted {
+                            true => Verdict::accepted("fine"),
+                            false => Verdict::rejected(format!("rejected in {}", phase.iteration)),
+                        });
+                        now.ended(&finished(&phase, status.clone(), verdict));
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn cw03_the_machine_does_what_the_loop_says(
+        turns in prop::collection::vec(turns(), 0..40),
+        iterations in 1u32..5,
+        sums_up in any::<bool>(),
+    ) {
+        let plan = Plan { iterations, checks: true, sums_up };
+        let (expected, end) = model(plan, &turns);
+        let (lines, ended, progress) = machine(plan, &turns);
+        prop_assert_eq!(&lines, &expected);
+        prop_assert_eq!(&ended, &end);
+        // Fail closed: only an accepted check of a turn that ended well is complete.
+        if ended == Some(Status::Completed) {
+            let last = progress.unwrap().finished.unwrap();
+            prop_assert!(last.phase == Phase::Check && last.verdict.as_ref().unwrap().accepted);
+        }
+        prop_assert!(lines.iter().all(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap() <= iterations));
+    }
+}
+
+#[test]
+fn cw03_each_end_of_a_turn_has_its_fate() {
+    let stopped = |reason| Status::Stopped(reason);
+    for (status, expected) in [
+        (Status::Completed, Fate::Done),
+        (stopped(StopReason::Condition("x".into())), Fate::Done),
+        (stopped(StopReason::Steps(5)), Fate::Cut),
+        (stopped(StopReason::LoopDetected), Fate::Cut),
+        (stopped(StopReason::Reply(FinishReason::Length)), Fate::Cut),
+        (stopped(StopReason::Incomplete { iterations: 1, feedback: "x".into() }), Fate::Cut),
+        (stopped(StopReason::Reply(FinishReason::Refusal)), Fate::Over),
+        (stopped(StopReason::Reply(FinishReason::ContentFilter)), Fate::Over),
+        (stopped(StopReason::Denied("x".into())), Fate::Over),
+        (stopped(StopReason::Deadline), Fate::Over),
+        (Status::Failed(Error::new(ErrorKind::Overloaded, "x").record()), Fate::Over),
+        (
+            Status::Paused(crate::run::Pause::Approval(ApprovalId::new(&SessionId::generate(), 1, 0))),
+            Fate::Over,
+        ),
+        (Status::Cancelled, Fate::Again),
+    ] {
+        assert_eq!(fate(&status), expected, "{status}");
+    }
+}
+
+#[test]
+fn cw12_without_a_check_the_executors_end_is_the_end() {
+    let plan = Plan { iterations: 1, checks: false, sums_up: false };
+    let prompt = Arc::new(Message::user("Do it"));
+    let begun = started(1, Phase::Execute, Arc::clone(&prompt));
+    for status in [Status::Completed, Status::Stopped(StopReason::Steps(3))] {
+        let mut progress = Progress::begun(None, &prompt, &begun);
+        progress.ended(&finished(&begun, status.clone(), None));
+        let Next::End(outcome) = plan.next(Some(&progress), &prompt) else { panic!("it goes on") };
+        assert_eq!((outcome.status, outcome.text.as_str()), (status, "said in 1 works"));
+    }
+}

@@ -1,0 +1,220 @@
+//! Performs what the machine of work and check decides: runs each phase in its session, and records where it begins and
+//! ends. It decides nothing itself.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    Phase, Progress, Verdict,
+    check::{Asked, Check},
+    digest::digest,
+    machine::{Fate, Next, Plan, fate},
+    progress::is_summary,
+};
+use crate::{
+    Error, ErrorKind, Result, SessionId,
+    agent::{Agent, ReactAgent},
+    event::{Event, PhaseFinished, PhaseStarted},
+    message::Message,
+    permission::Scope,
+    run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
+};
+
+/// The role of the session in which the work is done.
+pub(crate) const EXECUTOR: &str = "executor";
+
+/// Rounds of work and check, unless somebody says otherwise.
+pub(crate) const ITERATIONS: u32 = 10;
+
+const SUM_UP: &str = "\
+Your turn is over, and your work is about to be checked by somebody who sees nothing of it but what you write now. Call no \
+tool. Sum up: what was asked, what you did, what you found or answer (in full, where the task asks for an answer), which \
+files or other things you made or changed and where, how to see that it works, and what is left undone or uncertain.";
+
+/// An agent's work, checked round by round until it is accepted.
+#[derive(Clone)]
+pub(crate) struct Rounds {
+    executor: ReactAgent,
+    speaker: ReactAgent,
+    /// `None`: the executor's own end is the end.
+    check: Option<Arc<dyn Check>>,
+    iterations: u32,
+    /// Whether a cancel is the end, instead of a pause in which the user can say something.
+    cancel_ends: bool,
+}
+
+impl Rounds {
+    /// The work of `executor`, checked by `check` for at most [`ITERATIONS`] rounds.
+    pub(crate) fn new(executor: ReactAgent, check: Option<Arc<dyn Check>>) -> Self {
+        let speaker = executor.speaking();
+        Self { executor, speaker, check, iterations: ITERATIONS, cancel_ends: false }
+    }
+
+    /// The same with another executor and another checker.
+    pub(crate) fn of(&self, executor: ReactAgent, check: Arc<dyn Check>) -> Self {
+        let speaker = executor.speaking();
+        Self { executor, speaker, check: Some(check), ..self.clone() }
+    }
+
+    /// At most this many rounds, at least 1.
+    pub(crate) fn iterations(mut self, iterations: u32) -> Self {
+        self.iterations = iterations;
+        self
+    }
+
+    /// A cancel is the end.
+    pub(crate) fn cancel_ends(mut self, ends: bool) -> Self {
+        self.cancel_ends = ends;
+        self
+    }
+
+    /// Works on the task until it is accepted, or something ends it.
+    ///
+    /// # Errors
+    /// A pause, which a cancel is too unless it is the end; a store's error.
+    pub(crate) async fn run(&self, task: &Task, cx: &RunContext) -> Result<Outcome> {
+        let sums_up = self.check.as_ref().is_some_and(|check| check.needs_summary());
+        let plan = Plan { iterations: self.iterations, checks: self.check.is_some(), sums_up };
+        loop {
+            let (started, fresh) = match cx.journal().read(|state| plan.next(state.progress(), &task.prompt))
+            {
+                Next::End(outcome) => return Ok(*outcome),
+                _ if cx.cancellation().is_cancelled() || cx.journal().paused_here() => {
+                    return Err(self.cancelled(cx));
+                }
+                Next::Begin { iteration, phase, prompt } => (self.begin(cx, iteration, phase, prompt)?, true),
+                Next::GoOn(started) => (started, false),
+            };
+            let finished = self.perform(cx, &started).await?;
+            let cut = finished.outcome.status == Status::Cancelled;
+            cx.journal().stage(cx.origin(), cx.clock(), Event::PhaseFinished(Arc::new(finished)));
+            // What an earlier process cancelled is begun anew. Whatever cancels a phase that began here ends the run: no
+            // phase is begun over and over.
+            if cut && fresh {
+                return Err(self.cancelled(cx));
+            }
+        }
+    }
+
+    /// What a cancelled run ends with. Below another agent nobody could say anything more to it.
+    fn cancelled(&self, cx: &RunContext) -> Error {
+        if self.cancel_ends || cx.journal().parent().is_some() {
+            return Error::cancelled();
+        }
+        Error::paused(Pause::Asked)
+    }
+
+    fn begin(
+        &self,
+        cx: &RunContext,
+        iteration: u32,
+        phase: Phase,
+        prompt: Option<Arc<Message>>,
+    ) -> Result<Arc<PhaseStarted>> {
+        let child = cx.session().in_role(self.role(phase))?;
+        let mut begun = None;
+        cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
+            let run = cx.run().started_at(state.head().seq.saturating_add(1));
+            let prompt = prompt.unwrap_or_else(|| self.prompt(phase, &child, state.progress()));
+            let started = Arc::new(PhaseStarted { iteration, phase, child, run, prompt });
+            begun = Some(Arc::clone(&started));
+            Ok(Event::PhaseStarted(started))
+        })?;
+        begun.ok_or_else(|| Error::new(ErrorKind::Internal, "a phase has no beginning"))
+    }
+
+    fn role(&self, phase: Phase) -> &'static str {
+        match (phase, &self.check) {
+            (Phase::Check, Some(check)) => check.role(),
+            _ => EXECUTOR,
+        }
+    }
+
+    fn prompt(&self, phase: Phase, child: &SessionId, progress: Option<&Progress>) -> Arc<Message> {
+        let asking = match (phase, &self.check, progress) {
+            (Phase::Check, Some(check), Some(progress)) => {
+                check.prompt(&asked(progress, child), progress.report())
+            }
+            (_, _, Some(progress)) if phase == Phase::Execute => return progress.next_prompt(),
+            _ => Message::user(SUM_UP),
+        };
+        Arc::new(asking)
+    }
+
+    async fn perform(&self, cx: &RunContext, started: &PhaseStarted) -> Result<PhaseFinished> {
+        let (outcome, work) = self.delegate(cx, started).await?;
+        let mut finished = PhaseFinished {
+            iteration: started.iteration,
+            phase: started.phase,
+            outcome,
+            text: Arc::default(),
+            verdict: None,
+        };
+        match started.phase {
+            Phase::Execute => finished.text = digest(&work).into(),
+            Phase::Summarize if is_summary(&finished) => finished.text = finished.outcome.text.trim().into(),
+            Phase::Summarize => {
+                let digest = |progress: &Progress| Arc::from(progress.report());
+                finished.text = cx.journal().read(|state| state.progress().map(digest)).unwrap_or_default();
+            }
+            Phase::Check if matches!(fate(&finished.outcome.status), Fate::Done | Fate::Cut) => {
+                let verdict = self.verdict(&finished.outcome, &work);
+                finished.text = verdict.reason.as_str().into();
+                finished.verdict = Some(verdict);
+            }
+            Phase::Check => {}
+        }
+        Ok(finished)
+    }
+
+    fn verdict(&self, outcome: &Outcome, work: &[Arc<Message>]) -> Verdict {
+        match &self.check {
+            Some(check) => check.read(outcome, work),
+            None => Verdict::rejected(""),
+        }
+    }
+
+    async fn delegate(
+        &self,
+        cx: &RunContext,
+        started: &PhaseStarted,
+    ) -> Result<(Outcome, Vec<Arc<Message>>)> {
+        let (mut scope, mut opening) = (Scope::all(), Vec::new());
+        let agent: Arc<dyn Agent> = match (started.phase, &self.check) {
+            (Phase::Check, Some(check)) => {
+                scope = check.scope();
+                let asked = cx.journal().read(|state| state.progress().map(|it| asked(it, &started.child)));
+                opening = asked.map(|asked| check.opening(&asked)).unwrap_or_default();
+                check.agent(&self.executor)
+            }
+            (Phase::Summarize, _) => Arc::new(self.speaker.clone()),
+            _ => Arc::new(self.executor.clone()),
+        };
+        let task = Task { prompt: Arc::clone(&started.prompt), budget: None, deadline: None };
+        let spawn = Spawn::new(agent, task).role(self.role(started.phase)).within(scope).sharing_todos();
+        let delegate = Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening);
+        match cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await {
+            Ok(Observation::Child { outcome: Some(outcome), work, .. }) => Ok((outcome, work)),
+            Ok(_) => Err(Error::new(ErrorKind::Internal, "a child gave no outcome")),
+            Err(error) if error.kind() == ErrorKind::Cancelled => Err(self.cancelled(cx)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn asked(progress: &Progress, checker: &SessionId) -> Asked {
+    Asked {
+        request: Arc::clone(&progress.request),
+        said: progress.unheard(checker),
+        iteration: progress.iteration(),
+    }
+}
+
+impl fmt::Debug for Rounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rounds")
+            .field("executor", &self.executor)
+            .field("check", &self.check.as_ref().map(|check| check.role()))
+            .field("iterations", &self.iterations)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,48 @@
+//! What the model is shown of an agent's tools: those that the agent's scope can ever admit.
+
+use std::sync::Arc;
+
+use crate::{
+    permission::Scope,
+    provider::{Request, ToolChoice},
+    tool::ToolSpec,
+};
+
+/// The tools of the step before, and what was shown of them.
+///
+/// Kept from step to step, since wires keep what they encoded of a list by its address.
+#[derive(Default)]
+pub(super) struct Offer {
+    of: Option<Specs>,
+    shown: Specs,
+}
+
+type Specs = Arc<[ToolSpec]>;
+
+impl Offer {
+    /// Shows the request's tools as far as `scope` admits them. The agent has the others all the same: a call of one is
+    /// answered with what the scope lacks (CP06), and not with "there is no such tool".
+    pub(super) fn restrict(&mut self, request: &mut Request, scope: &Scope) {
+        if scope.is_all() {
+            return;
+        }
+        if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &request.tools)) {
+            self.of = Some(Arc::clone(&request.tools));
+            self.shown = match request.tools.iter().all(|tool| scope.offers(tool)) {
+                true => Arc::clone(&request.tools),
+                false => request.tools.iter().filter(|tool| scope.offers(tool)).cloned().collect(),
+            };
+        }
+        request.tools = Arc::clone(&self.shown);
+        let shown = &self.shown;
+        // A service refuses a request that insists on a tool which it does not hold.
+        let met = match &request.tool_choice {
+            ToolChoice::Auto | ToolChoice::None => true,
+            ToolChoice::Required => !shown.is_empty(),
+            ToolChoice::Tool(name) => shown.iter().any(|tool| tool.name() == name),
+        };
+        if !met {
+            request.tool_choice = ToolChoice::Auto;
+        }
+    }
+}

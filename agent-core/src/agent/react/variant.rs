@@ -1,0 +1,86 @@
+//! Agents made of an agent: the same one on another model, with a tool more, or for a turn in which it only speaks.
+
+use std::sync::Arc;
+
+use super::{More, ReactAgent, ToolSource};
+use crate::{
+    Result,
+    context::Instructions,
+    provider::ModelSlot,
+    tool::{Combined, Tool, Tools},
+};
+
+impl ReactAgent {
+    /// The same agent on another model.
+    #[must_use]
+    pub fn with_model(&self, model: impl Into<ModelSlot>) -> Self {
+        let mut inner = (*self.0).clone();
+        inner.model = model.into();
+        Self(Arc::new(inner))
+    }
+
+    /// The model that it works on.
+    pub(crate) fn model(&self) -> &ModelSlot {
+        &self.0.model
+    }
+
+    /// What it is told, and the template of that.
+    pub(crate) fn told(&self) -> Instructions {
+        let template = self.0.more.as_ref().and_then(|more| more.template.clone());
+        Instructions::new(Arc::clone(&self.0.instructions), template)
+    }
+
+    /// What it can do at this moment.
+    pub(crate) fn tool_set(&self) -> Tools {
+        self.tools()
+    }
+
+    /// The same agent for a run of one step in which it calls no tool. Its requests still carry the tools, so that what
+    /// services keep of the conversation stays good.
+    pub(crate) fn speaking(&self) -> Self {
+        self.changed(|more| {
+            more.limits.steps = 1;
+            more.stop_when = Arc::default();
+            more.speaks_only = true;
+        })
+    }
+
+    /// The same agent with one tool more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when one of its fixed tools has that name. Of a set that changes,
+    /// `tool` takes the place of any other of its name.
+    pub(crate) fn with_tool(&self, tool: Arc<dyn Tool>) -> Result<Self> {
+        let mut inner = (*self.0).clone();
+        inner.tools = match inner.tools {
+            ToolSource::Fixed(tools) => ToolSource::Fixed(Tools::new(tools.iter().cloned().chain([tool]))?),
+            ToolSource::Dynamic(set) => {
+                let own = Arc::new(Tools::new([tool])?);
+                ToolSource::Dynamic(Arc::new(Combined::new(vec![own, set])))
+            }
+        };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The same agent with `first` before its own instructions. A record names both templates.
+    pub(crate) fn instructed(&self, first: &Instructions) -> Self {
+        let mut inner = (*self.0).clone();
+        let own = inner.more.as_ref().and_then(|more| more.template.clone());
+        let ids = [first.template(), own.as_deref()];
+        let template = ids.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        inner.instructions = if inner.instructions.is_empty() {
+            first.text().into()
+        } else {
+            format!("{}\n\n{}", first.text(), inner.instructions).into()
+        };
+        inner.more.get_or_insert_default().template =
+            Some(template.into()).filter(|it: &Arc<str>| !it.is_empty());
+        Self(Arc::new(inner))
+    }
+
+    fn changed(&self, change: impl FnOnce(&mut More)) -> Self {
+        let mut inner = (*self.0).clone();
+        change(inner.more.get_or_insert_default());
+        Self(Arc::new(inner))
+    }
+}

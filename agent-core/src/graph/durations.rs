@@ -1,0 +1,99 @@
+//! How long nodes took, so that the next run of a graph knows which path is the critical one.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// How long each node of a graph took on average. Kept by the program between runs: it serializes.
+///
+/// ```
+/// use std::time::Duration;
+/// use entourage_core::graph::Durations;
+///
+/// let mut durations = Durations::default();
+/// durations.learn("tests", Duration::from_secs(10));
+/// durations.learn("tests", Duration::from_secs(20));
+/// assert_eq!(durations.expected("tests"), Some(Duration::from_secs(15)));
+/// assert_eq!(durations.expected("review"), None);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Durations(BTreeMap<Box<str>, Mean>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Mean {
+    /// The mean, in µs.
+    micros: u64,
+    /// Of how many.
+    count: u32,
+}
+
+impl Durations {
+    /// None known.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Node `id` took `time`. What failed or was stopped says little and is better left out.
+    pub fn learn(&mut self, id: &str, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        match self.0.get_mut(id) {
+            Some(mean) => mean.take_in(micros),
+            None => drop(self.0.insert(id.into(), Mean { micros, count: 1 })),
+        }
+    }
+
+    /// How long node `id` took on average; `None` when it was never learned.
+    #[must_use]
+    pub fn expected(&self, id: &str) -> Option<Duration> {
+        self.0.get(id).map(|mean| Duration::from_micros(mean.micros))
+    }
+
+    /// Whether nothing was learned yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Mean {
+    fn take_in(&mut self, micros: u64) {
+        self.count = self.count.saturating_add(1);
+        let (old, new, count) = (i128::from(self.micros), i128::from(micros), i128::from(self.count));
+        self.micros = u64::try_from(old + (new - old) / count.max(1)).unwrap_or(self.micros);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_learned_and_survives_being_stored() {
+        let mut durations = Durations::new();
+        assert!(durations.is_empty());
+        for micros in [100, 200, 600] {
+            durations.learn("a", Duration::from_micros(micros));
+        }
+        durations.learn("b", Duration::MAX);
+        durations.learn("b", Duration::ZERO);
+        let stored = serde_json::to_string(&durations).unwrap();
+        let read: Durations = serde_json::from_str(&stored).unwrap();
+        assert_eq!(read, durations);
+        assert_eq!(read.expected("a"), Some(Duration::from_micros(300)));
+        assert_eq!(read.expected("b"), Some(Duration::from_micros(u64::MAX / 2 + 1)));
+        assert_eq!(read.expected("c"), None);
+    }
+
+    #[test]
+    fn what_was_written_by_hand_with_a_count_of_nothing_can_go_on() {
+        let mut read: Durations =
+            serde_json::from_str(r#"{"a":{"micros":7,"count":4294967295},"b":{}}"#).unwrap();
+        read.learn("a", Duration::from_micros(7));
+        read.learn("b", Duration::from_micros(5));
+        assert_eq!(read.expected("a"), Some(Duration::from_micros(7)));
+        assert_eq!(read.expected("b"), Some(Duration::from_micros(5)));
+    }
+}

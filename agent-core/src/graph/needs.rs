@@ -1,0 +1,431 @@
+//! What a node takes from the nodes before it, as types: handles, optional ones, lists of them and tuples of these.
+
+use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    EdgeNumbers, Handle, Inputs, NodeValue, Problem,
+    draft::{Draft, Links},
+};
+use crate::{Error, ErrorKind, Result};
+
+/// What a node can return. Implemented for all types that do what it asks for.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be what a node returns",
+    note = "a node returns what can be stored and read again: derive `serde::Serialize` and `serde::Deserialize`, and borrow nothing"
+)]
+pub trait Output: Serialize + DeserializeOwned + Send + Sync + 'static {}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
+
+/// What a node can take from the nodes before it.
+///
+/// | stated | its function is given |
+/// |---|---|
+/// | `()` | `()` |
+/// | `&a`, a [`Handle`] of a node that returns `T` | `Arc<T>`, shared with all who take it |
+/// | `a.optional()` | `Option<Arc<T>>`: `None` when the node was skipped, failed or gave nothing else |
+/// | `graph.input()` | `Arc<String>`: the text that the graph was given |
+/// | a slice, array or `Vec` of handles, all of nodes that return `T` | [`Each<T>`](Each): as a list, in that order |
+/// | a tuple of up to eight of these | a tuple of what they give |
+///
+/// # What does not compile
+/// A step that takes another type than the node gives:
+///
+/// ```compile_fail,E0631
+/// # use std::sync::Arc;
+/// # use entourage_core::graph::TaskGraph;
+/// let graph = TaskGraph::builder("types");
+/// let number = graph.step("number", (), |()| async { Ok(7_u32) });
+/// graph.step("text", &number, |text: Arc<String>| async move { Ok(text.len()) });
+/// ```
+///
+/// A value that may be missing, taken as if it never were:
+///
+/// ```compile_fail,E0614
+/// # use entourage_core::graph::TaskGraph;
+/// let graph = TaskGraph::builder("types");
+/// let number = graph.step("number", (), |()| async { Ok(7_u32) });
+/// graph.step("double", number.optional(), |number| async move { Ok(*number * 2) });
+/// ```
+///
+/// A node that returns what cannot be stored:
+///
+/// ```compile_fail,E0277
+/// # use entourage_core::graph::TaskGraph;
+/// struct Secret;
+/// let graph = TaskGraph::builder("types");
+/// graph.step("secret", (), |()| async { Ok(Secret) });
+/// ```
+///
+/// A list worked on as if its items were something else, a condition on another type, a graph that is to return another
+/// one, and something that is no node:
+///
+/// ```compile_fail,E0631
+/// # use entourage_core::graph::TaskGraph;
+/// let graph = TaskGraph::builder("types");
+/// let numbers = graph.step("numbers", (), |()| async { Ok(vec![7_u32]) });
+/// graph.map("texts", &numbers, |text: String| async move { Ok(text) });
+/// ```
+///
+/// ```compile_fail,E0631
+/// # use entourage_core::graph::TaskGraph;
+/// let graph = TaskGraph::builder("types");
+/// let number = graph.step("number", (), |()| async { Ok(7_u32) });
+/// graph.step("next", (), |()| async { Ok(()) }).when(&number, |text: &String| text.is_empty());
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use entourage_core::graph::TaskGraph;
+/// let graph = TaskGraph::builder("types");
+/// let number = graph.step("number", (), |()| async { Ok(7_u32) });
+/// let graph: TaskGraph<String> = graph.returning(&number).build().unwrap();
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use entourage_core::graph::TaskGraph;
+/// let graph = TaskGraph::builder("types");
+/// graph.step("next", "number", |_| async { Ok(()) });
+/// ```
+///
+/// With the right types all of these do:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use entourage_core::graph::TaskGraph;
+/// let graph = TaskGraph::builder("types");
+/// let number = graph.step("number", (), |()| async { Ok(7_u32) });
+/// graph.step("text", &number, |number: Arc<u32>| async move { Ok(number.to_string()) });
+/// graph.step("double", number.optional(), |number| async move { Ok(number.map_or(0, |number| *number * 2)) });
+/// let numbers = graph.step("numbers", (), |()| async { Ok(vec![7_u32]) });
+/// graph.map("texts", &numbers, |number: u32| async move { Ok(number) });
+/// graph.step("next", (), |()| async { Ok(()) }).when(&number, |number: &u32| *number > 0);
+/// let graph: TaskGraph<u32> = graph.returning(&number).build().unwrap();
+/// assert_eq!(graph.nodes().len(), 6);
+/// ```
+pub trait Needs: Wire {}
+
+impl<W: Wire> Needs for W {}
+
+/// The text that a graph is given when it is run: see [`TaskGraphBuilder::input`](super::TaskGraphBuilder::input).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GraphInput(pub(super) ());
+
+/// What a node gives, if it gives something: see [`Handle::optional`].
+#[derive(Debug, Clone)]
+pub struct Optional<T>(pub(super) Handle<T>);
+
+/// What several nodes gave, as a list. It is a view: nothing is copied or counted for its items.
+pub struct Each<T> {
+    inputs: Inputs,
+    edges: EdgeNumbers,
+    /// What had to be read from JSON first, because a run was resumed.
+    read: Option<Vec<Option<Arc<T>>>>,
+}
+
+impl<T: Output> Each<T> {
+    /// How many nodes there are, those included that gave nothing.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Whether there are no nodes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the node at `index` gave. `None` beyond the end, and for an optional node that gave nothing.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        match &self.read {
+            Some(read) => read.get(index)?.as_deref(),
+            None => self.inputs.peek(self.edges.get(index)?)?.peek(),
+        }
+    }
+
+    /// What the nodes gave, in order; an optional node that gave nothing is left out.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+}
+
+impl<T> fmt::Debug for Each<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Each").field("len", &self.edges.len()).finish_non_exhaustive()
+    }
+}
+
+/// Adds to a node what it takes.
+pub struct Wiring<'a> {
+    pub(super) draft: &'a Arc<Draft>,
+    pub(super) links: &'a mut Links,
+    /// Whether it takes values, and is not only to come after the others.
+    pub(super) values: bool,
+}
+
+impl fmt::Debug for Wiring<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wiring").field("of", &self.links.id).finish_non_exhaustive()
+    }
+}
+
+impl Wiring<'_> {
+    /// The edge from `handle`, required; none when that is of another graph, which is noted.
+    pub(super) fn edge_from<T: Output>(&mut self, handle: &Handle<T>) -> Option<usize> {
+        self.wire(handle, false)
+    }
+
+    fn wire<T: Output>(&mut self, handle: &Handle<T>, optional: bool) -> Option<usize> {
+        if !Arc::ptr_eq(self.draft, &handle.draft) {
+            let (node, dependency) = (Arc::clone(&self.links.id), Arc::clone(&handle.id));
+            self.links.problems.push(Problem::Foreign { node, dependency });
+            return None;
+        }
+        let takes = self.values.then(TypeId::of::<T>);
+        Some(self.links.edge(handle.place, takes, optional, self.values && !optional))
+    }
+
+    /// A graph with an edge that is none is never built, so its number is never used.
+    fn edge<T: Output>(&mut self, handle: &Handle<T>, optional: bool) -> usize {
+        self.wire(handle, optional).unwrap_or(usize::MAX)
+    }
+}
+
+pub(super) mod sealed {
+    use super::{Inputs, Result, Wiring};
+
+    /// What stands behind `Needs`.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is nothing that a node can take from others",
+        note = "give the handle of a node, `handle.optional()`, `graph.input()`, a slice of handles, or a tuple of up to eight of these"
+    )]
+    pub trait Wire {
+        /// What the node's function is given.
+        type Given: Send + 'static;
+        /// What gets it from the inputs of a run.
+        type Reader: Read<Given = Self::Given>;
+
+        /// Adds the edges to a node.
+        fn wire(&self, wiring: &mut Wiring<'_>) -> Self::Reader;
+    }
+
+    /// Gets what a node takes.
+    pub trait Read: Send + Sync + 'static {
+        /// It.
+        type Given;
+
+        /// It, of one run.
+        #[doc(hidden)]
+        #[allow(private_interfaces, reason = "nobody outside can name this trait")]
+        fn read(&self, inputs: &Inputs) -> Result<Self::Given>;
+    }
+}
+
+use sealed::{Read, Wire};
+
+#[diagnostic::do_not_recommend]
+impl<W: Wire + ?Sized> Wire for &W {
+    type Given = W::Given;
+    type Reader = W::Reader;
+
+    fn wire(&self, wiring: &mut Wiring<'_>) -> Self::Reader {
+        (**self).wire(wiring)
+    }
+}
+
+/// Reads what one node gave.
+#[derive(Debug)]
+pub struct One<T> {
+    edge: usize,
+    id: Arc<str>,
+    gives: PhantomData<fn() -> T>,
+}
+
+impl<T: Output> Wire for Handle<T> {
+    type Given = Arc<T>;
+    type Reader = One<T>;
+
+    fn wire(&self, wiring: &mut Wiring<'_>) -> One<T> {
+        One { edge: wiring.edge(self, false), id: Arc::clone(&self.id), gives: PhantomData }
+    }
+}
+
+#[allow(private_interfaces, reason = "nobody outside can name this trait")]
+impl<T: Output> Read for One<T> {
+    type Given = Arc<T>;
+
+    fn read(&self, inputs: &Inputs) -> Result<Arc<T>> {
+        match inputs.get(self.edge) {
+            Some(value) => value.get(),
+            None => Err(nothing().with("node", &*self.id)),
+        }
+    }
+}
+
+fn nothing() -> Error {
+    let text = "a node gave nothing, and this one cannot do without; take it with `optional` where it may be skipped";
+    Error::new(ErrorKind::InvalidInput, text)
+}
+
+/// Reads what one node gave, if it gave something.
+#[derive(Debug)]
+pub struct Maybe<T> {
+    edge: usize,
+    gives: PhantomData<fn() -> T>,
+}
+
+impl<T: Output> Wire for Optional<T> {
+    type Given = Option<Arc<T>>;
+    type Reader = Maybe<T>;
+
+    fn wire(&self, wiring: &mut Wiring<'_>) -> Maybe<T> {
+        Maybe { edge: wiring.edge(&self.0, true), gives: PhantomData }
+    }
+}
+
+#[allow(private_interfaces, reason = "nobody outside can name this trait")]
+impl<T: Output> Read for Maybe<T> {
+    type Given = Option<Arc<T>>;
+
+    fn read(&self, inputs: &Inputs) -> Result<Option<Arc<T>>> {
+        inputs.get(self.edge).map(|value| value.get()).transpose()
+    }
+}
+
+/// Reads what several nodes gave.
+#[derive(Debug)]
+pub struct Many<T> {
+    edges: EdgeNumbers,
+    optional: bool,
+    gives: PhantomData<fn() -> T>,
+}
+
+impl<T: Output> Wire for [Handle<T>] {
+    type Given = Each<T>;
+    type Reader = Many<T>;
+
+    fn wire(&self, wiring: &mut Wiring<'_>) -> Many<T> {
+        let edges = self.iter().map(|handle| wiring.edge(handle, false)).collect();
+        Many { edges, optional: false, gives: PhantomData }
+    }
+}
+
+impl<T: Output> Wire for [Optional<T>] {
+    type Given = Each<T>;
+    type Reader = Many<T>;
+
+    fn wire(&self, wiring: &mut Wiring<'_>) -> Many<T> {
+        let edges = self.iter().map(|handle| wiring.edge(&handle.0, true)).collect();
+        Many { edges, optional: true, gives: PhantomData }
+    }
+}
+
+#[allow(private_interfaces, reason = "nobody outside can name this trait")]
+impl<T: Output> Read for Many<T> {
+    type Given = Each<T>;
+
+    fn read(&self, inputs: &Inputs) -> Result<Each<T>> {
+        let mut gaps = false;
+        // Without a way out of the loop, so that a long list costs little an edge.
+        let live = self.edges.iter().fold(true, |live, edge| match inputs.peek(edge) {
+            Some(value) => live & value.is::<T>(),
+            None => {
+                gaps = true;
+                live
+            }
+        });
+        if gaps && !self.optional {
+            return Err(nothing());
+        }
+        let read = |edge: usize| inputs.get(edge).map(|value| value.get()).transpose();
+        let read = if live { None } else { Some(self.edges.iter().map(read).collect::<Result<_>>()?) };
+        Ok(Each { inputs: inputs.clone(), edges: self.edges.clone(), read })
+    }
+}
+
+macro_rules! lists {
+    ($($of:ident)*) => {$(
+        impl<T: Output> Wire for Vec<$of<T>> {
+            type Given = Each<T>;
+            type Reader = Many<T>;
+
+            fn wire(&self, wiring: &mut Wiring<'_>) -> Many<T> {
+                self.as_slice().wire(wiring)
+            }
+        }
+
+        impl<T: Output, const N: usize> Wire for [$of<T>; N] {
+            type Given = Each<T>;
+            type Reader = Many<T>;
+
+            fn wire(&self, wiring: &mut Wiring<'_>) -> Many<T> {
+                self.as_slice().wire(wiring)
+            }
+        }
+    )*};
+}
+
+lists!(Handle Optional);
+
+/// Reads the text that the graph was given.
+#[derive(Debug)]
+pub struct Given(());
+
+impl Wire for GraphInput {
+    type Given = Arc<String>;
+    type Reader = Given;
+
+    fn wire(&self, wiring: &mut Wiring<'_>) -> Given {
+        wiring.links.input = true;
+        Given(())
+    }
+}
+
+#[allow(private_interfaces, reason = "nobody outside can name this trait")]
+impl Read for Given {
+    type Given = Arc<String>;
+
+    fn read(&self, inputs: &Inputs) -> Result<Arc<String>> {
+        NodeValue::get(inputs.input())
+    }
+}
+
+macro_rules! tuples {
+    ($(($($part:ident $place:tt),*))*) => {$(
+        impl<$($part: Wire),*> Wire for ($($part,)*) {
+            type Given = ($($part::Given,)*);
+            type Reader = ($($part::Reader,)*);
+
+            #[allow(unused_variables, reason = "the empty tuple takes nothing")]
+            #[allow(clippy::unused_unit, reason = "the empty tuple takes nothing")]
+            fn wire(&self, wiring: &mut Wiring<'_>) -> Self::Reader {
+                ($(self.$place.wire(wiring),)*)
+            }
+        }
+
+        #[allow(private_interfaces, reason = "nobody outside can name this trait")]
+        impl<$($part: Read),*> Read for ($($part,)*) {
+            type Given = ($($part::Given,)*);
+
+            #[allow(unused_variables, reason = "the empty tuple takes nothing")]
+            fn read(&self, inputs: &Inputs) -> Result<Self::Given> {
+                Ok(($(self.$place.read(inputs)?,)*))
+            }
+        }
+    )*};
+}
+
+tuples! {
+    ()
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}

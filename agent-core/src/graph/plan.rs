@@ -1,0 +1,241 @@
+//! Graphs in words: tasks by id, what each comes after, and who works on it. What a model writes when it plans.
+
+use std::{any::TypeId, collections::BTreeMap, sync::Arc, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Change, Edge, Inner, Node, NodeSignature, Problem, Retries, TaskGraph, TaskGraphBuilder,
+    draft::{Ask, DraftAgent, DraftNode, DraftWork, Links},
+    problem::GraphError,
+    signature::EdgeSignature,
+    validate::is_task_id,
+    work,
+};
+use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
+
+/// A graph in words: its tasks, what each of them comes after, and who works on it (LO06).
+///
+/// Models can write one: it has a JSON schema. Nothing in it is trusted; [`Plan::graph`] says all that is wrong with it at
+/// once, so that the model can be told.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// # #[cfg(feature = "testkit")] {
+/// use std::sync::Arc;
+///
+/// use entourage_core::{agent::{Agent, ReactAgent}, graph::Plan, testkit::ScriptedProvider};
+///
+/// let coder = ReactAgent::builder("coder", ScriptedProvider::new().model()).build().unwrap();
+/// let roster: Vec<Arc<dyn Agent>> = vec![Arc::new(coder)];
+///
+/// let plan: Plan = serde_json::from_str(
+///     r#"{"tasks": [
+///         {"id": "backend", "task": "Write the backend.", "agent": "coder"},
+///         {"id": "tests", "task": "Test the backend.", "agent": "coder", "after": ["backend"]}
+///     ]}"#,
+/// ).unwrap();
+/// let graph = plan.graph("login", &roster).unwrap();
+/// assert_eq!(graph.nodes().collect::<Vec<_>>(), ["backend", "tests"]);
+///
+/// let error = plan.graph("login", &[]).unwrap_err();
+/// assert!(error.to_string().contains("`backend` is for `coder`, and no agent has that name"));
+/// # }
+/// # });
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// The tasks. Those that do not come after each other are done at the same time.
+    pub tasks: Vec<PlanTask>,
+}
+
+/// One task of a [`Plan`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PlanTask {
+    /// Its name in the plan, such as "backend": 1 to 64 letters, digits, `_`, `-` and `.`, no spaces.
+    pub id: String,
+    /// What is to be done. Whoever does it sees this, and the results of the tasks that it comes after.
+    pub task: String,
+    /// The name of the agent that does it.
+    pub agent: String,
+    /// The ids of the tasks whose results it needs.
+    #[serde(default)]
+    pub after: Vec<String>,
+    /// About how many seconds it will take, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_seconds: Option<u32>,
+}
+
+impl PlanTask {
+    /// A task for the agent called `agent`.
+    #[must_use]
+    pub fn new(id: impl Into<String>, agent: impl Into<String>, task: impl Into<String>) -> Self {
+        let (id, task, agent) = (id.into(), task.into(), agent.into());
+        Self { id, task, agent, after: Vec::new(), expected_seconds: None }
+    }
+
+    /// The same task after these other ones.
+    #[must_use]
+    pub fn after<S: Into<String>>(mut self, tasks: impl IntoIterator<Item = S>) -> Self {
+        self.after.extend(tasks.into_iter().map(Into::into));
+        self
+    }
+
+    /// What is recorded when it is added to a graph that runs.
+    pub(crate) fn change(&self) -> Change {
+        let edge =
+            |from: &String| EdgeSignature { from: from.as_str().into(), conditional: false, optional: false };
+        let node = NodeSignature {
+            id: self.id.as_str().into(),
+            after: self.after.iter().map(edge).collect(),
+            agent: Some(self.agent.as_str().into()),
+            version: Box::default(),
+            output: None,
+        };
+        Change::Add { node: Box::new(node), task: self.task.clone() }
+    }
+
+    /// What is wrong with it by itself.
+    fn check(&self, roster: &BTreeMap<Arc<str>, Arc<dyn Agent>>, problems: &mut Vec<Problem>) {
+        let id: Arc<str> = cut(&self.id);
+        if !is_task_id(&self.id) {
+            problems.push(Problem::BadName { what: "task", name: Arc::clone(&id) });
+        }
+        if self.task.trim().is_empty() {
+            problems.push(Problem::NoTask { node: Arc::clone(&id) });
+        }
+        if self.after.len() > Plan::MAX_TASKS {
+            let count = self.after.len();
+            problems.push(Problem::TooMany {
+                what: "dependencies of one task",
+                count,
+                limit: Plan::MAX_TASKS,
+            });
+        }
+        if !roster.contains_key(&*self.agent) {
+            problems.push(Problem::UnknownAgent { node: Some(id), agent: cut(&self.agent) });
+        }
+    }
+}
+
+impl Plan {
+    /// Tasks of one plan, and tasks that one of them comes after, at most.
+    pub const MAX_TASKS: usize = 1_000;
+
+    /// The graph called `name` in which the agents of `roster` do these tasks. Of two agents of one name the first counts.
+    ///
+    /// # Errors
+    /// As those of [`Plan::builder`], and of [`TaskGraphBuilder::build`] with [`ErrorKind::InvalidInput`].
+    pub fn graph(&self, name: impl Into<String>, roster: &[Arc<dyn Agent>]) -> Result<TaskGraph> {
+        self.builder(name, roster)?.build()
+    }
+
+    /// As [`Plan::graph`], for a graph with other limits or another failure policy.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when there are more than [`Plan::MAX_TASKS`] tasks, or one that has an id which is none, says
+    /// nothing or is for nobody; [`GraphError::of`] lists what is wrong. Unknown dependencies and cycles are found by
+    /// [`TaskGraphBuilder::build`].
+    pub fn builder(&self, name: impl Into<String>, roster: &[Arc<dyn Agent>]) -> Result<TaskGraphBuilder> {
+        let name = name.into();
+        let mut agents = BTreeMap::new();
+        for agent in roster {
+            agents.entry(agent.name().into()).or_insert_with(|| Arc::clone(agent));
+        }
+        if self.tasks.len() > Self::MAX_TASKS {
+            let count = self.tasks.len();
+            let many = Problem::TooMany { what: "tasks", count, limit: Self::MAX_TASKS };
+            return Err(GraphError::into_error(&name, ErrorKind::InvalidInput, vec![many]));
+        }
+        let mut builder = TaskGraphBuilder::of_plan(name);
+        for task in &self.tasks {
+            let mut links = Links::new(&cut(&task.id));
+            task.check(&agents, &mut links.problems);
+            links.named.extend(task.after.iter().take(Self::MAX_TASKS).map(|id| (*cut(id)).to_owned()));
+            let agents =
+                agents.get(&*task.agent).map(|agent| (None, Arc::clone(agent))).into_iter().collect();
+            let mut node =
+                DraftNode::new(links, TypeId::of::<String>(), DraftWork::Agent(worker(agents, &task.task)));
+            node.expected = task.expected_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            builder.push(node);
+        }
+        for agent in agents.into_values() {
+            builder = builder.with_agent(agent);
+        }
+        Ok(builder)
+    }
+}
+
+fn worker(agents: Vec<(Option<Size>, Arc<dyn Agent>)>, task: &str) -> DraftAgent {
+    let (ask, read) = (Ask::Text(task.into()), work::read_text());
+    DraftAgent { agents, ask, read, scope: Scope::all(), form: None }
+}
+
+/// A name that may be as long as it likes, cut to what tells that it is too long.
+fn cut(name: &str) -> Arc<str> {
+    match name.char_indices().nth(65) {
+        Some((end, _)) => name.get(..end).unwrap_or_default().into(),
+        None => name.into(),
+    }
+}
+
+impl Inner {
+    /// The node that is added to a run of this graph by a recorded [`Change::Add`]. `place` finds nodes, those added
+    /// before included.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] with all that is wrong with it.
+    pub(crate) fn added(
+        &self,
+        node: &NodeSignature,
+        task: &str,
+        place: impl Fn(&str) -> Option<usize>,
+    ) -> Result<Node> {
+        let after = node.after.iter().map(|edge| &*edge.from);
+        let words = PlanTask::new(&*node.id, node.agent.as_deref().unwrap_or_default(), task).after(after);
+        let mut problems = Vec::new();
+        words.check(&self.agents, &mut problems);
+        if place(&node.id).is_some() {
+            problems.push(Problem::Duplicate { node: cut(&node.id) });
+        }
+        let (mut edges, mut names) = (Vec::new(), Vec::new());
+        for edge in &node.after {
+            match place(&edge.from) {
+                Some(from) if edges.iter().any(|edge: &Edge| edge.from == from) => {}
+                Some(from) => {
+                    edges.push(Edge { from, optional: edge.optional, needed: false, when: None });
+                    names.push(Arc::clone(&edge.from));
+                }
+                None => problems
+                    .push(Problem::UnknownDependency { node: cut(&node.id), dependency: cut(&edge.from) }),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(GraphError::into_error(&self.name, ErrorKind::InvalidInput, problems));
+        }
+        let agent = self.agents.get(&*words.agent).map(|agent| (None, Arc::clone(agent)));
+        Ok(Node {
+            id: Arc::clone(&node.id),
+            edges,
+            work: DraftWork::Agent(worker(agent.into_iter().collect(), task)).finish(names, false),
+            retry: Retries::default(),
+            timeout: None,
+            expected: None,
+            version: node.version.clone(),
+            output: node.output,
+            provider: None,
+        })
+    }
+}
+
+impl TaskGraph {
+    /// The graph called `name` of a plan: see [`Plan::graph`].
+    ///
+    /// # Errors
+    /// Those of [`Plan::graph`].
+    pub fn from_plan(name: impl Into<String>, plan: &Plan, roster: &[Arc<dyn Agent>]) -> Result<Self> {
+        plan.graph(name, roster)
+    }
+}

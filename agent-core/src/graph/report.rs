@@ -1,0 +1,381 @@
+//! How far a run of a graph is: a fold over its events, so whoever can read them can see it.
+
+use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use super::{
+    Change, EdgeSignature, Handle, NodeEnd, NodeSignature, Output, Signature,
+    picture::{Arrow, Picture, Shape},
+    problem::shown,
+};
+use crate::{
+    Money, Result, SessionId, Timestamp, Usage,
+    event::{Envelope, Event, NodeFinished, NodeStarted},
+};
+
+/// How far a run of a graph is, node by node, in the order in which they were added. Items of a map come behind all
+/// nodes, as `id[0]`, `id[1]` and so on.
+///
+/// `Display` is a table; [`GraphReport::mermaid`] and [`GraphReport::dot`] are pictures.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct GraphReport {
+    /// The graph's name; empty before its run began.
+    pub name: Arc<str>,
+    /// Its nodes.
+    pub nodes: Vec<NodeReport>,
+}
+
+/// How far a node is.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// Its id.
+    pub id: Arc<str>,
+    /// What it depends on.
+    pub after: Vec<EdgeSignature>,
+    /// Who works on it; `None` for a step of the program itself.
+    pub agent: Option<Arc<str>>,
+    /// The session of the newest attempt, if an agent works on it.
+    pub child: Option<SessionId>,
+    /// How many attempts were begun.
+    pub attempts: u32,
+    /// When the newest attempt began, while it is under way.
+    pub since: Option<Timestamp>,
+    /// How it ended; `None` as long as it has not. What it returned is in here.
+    pub end: Option<NodeEnd>,
+    /// How long the attempts took that ended.
+    pub time: Duration,
+    /// Tokens of these attempts.
+    pub usage: Usage,
+    /// What they cost; `None` means unknown.
+    pub cost: Option<Money>,
+}
+
+/// How far a node is, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NodeState {
+    /// It waits: for other nodes, for room, for its next attempt.
+    Pending,
+    /// An attempt is under way.
+    Running,
+    /// It is done.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was not run, or not to its end.
+    Skipped,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl NodeReport {
+    pub(crate) fn new(node: &NodeSignature) -> Self {
+        Self {
+            id: Arc::clone(&node.id),
+            after: node.after.clone(),
+            agent: node.agent.clone(),
+            child: None,
+            attempts: 0,
+            since: None,
+            end: None,
+            time: Duration::ZERO,
+            usage: Usage::default(),
+            cost: Some(Money::default()),
+        }
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn state(&self) -> NodeState {
+        match &self.end {
+            Some(NodeEnd::Completed(_)) => NodeState::Completed,
+            Some(NodeEnd::Failed(_)) => NodeState::Failed,
+            Some(NodeEnd::Skipped(_)) => NodeState::Skipped,
+            Some(NodeEnd::Cancelled) => NodeState::Cancelled,
+            None if self.since.is_some() => NodeState::Running,
+            None => NodeState::Pending,
+        }
+    }
+
+    fn started(&mut self, event: &NodeStarted, at: Timestamp) {
+        self.attempts = self.attempts.max(event.attempt);
+        self.agent.clone_from(&event.agent);
+        self.child.clone_from(&event.child);
+        self.since = Some(at);
+        self.end = None;
+    }
+
+    fn finished(&mut self, event: &NodeFinished) {
+        self.attempts = self.attempts.max(event.attempt);
+        self.since = None;
+        self.end = Some(event.end.clone()).filter(|_| event.retry_at.is_none());
+        self.time = self.time.saturating_add(Duration::from_micros(event.micros));
+        self.usage += event.usage;
+        // What a step of the program costs is not ours to know, and what never began costs nothing.
+        if self.agent.is_some() && event.attempt > 0 {
+            self.cost = self.cost.zip(event.cost).map(|(sum, cost)| sum + cost);
+        }
+    }
+
+    /// What its label says besides its id.
+    fn facts(&self) -> String {
+        let mut facts = vec![self.state().to_string()];
+        if self.attempts > 1 {
+            facts.push(format!("{} attempts", self.attempts));
+        }
+        if self.has_facts() {
+            facts.push(shown_time(self.time));
+        }
+        if let Some(tokens) = self.usage.total() {
+            facts.push(format!("{tokens} tokens"));
+        }
+        facts.extend(self.shown_cost());
+        facts.join(", ")
+    }
+
+    /// Whether an attempt ended, so that there is a time to speak of.
+    fn has_facts(&self) -> bool {
+        self.attempts > u32::from(self.since.is_some())
+    }
+
+    fn shown_cost(&self) -> Option<String> {
+        if self.agent.is_none() || !self.has_facts() {
+            return None;
+        }
+        Some(self.cost.map_or_else(|| "cost unknown".to_owned(), |cost| cost.to_string()))
+    }
+}
+
+impl GraphReport {
+    pub(crate) fn new(name: &str, signature: &Signature) -> Self {
+        Self { name: name.into(), nodes: signature.nodes.iter().map(NodeReport::new).collect() }
+    }
+
+    /// The newest run of a graph in these events of one session, which are in their order. What is no event of a graph is
+    /// passed over.
+    ///
+    /// Another process can see a run this way: it reads the session's events from the store.
+    pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope>) -> Self {
+        let mut fold = Fold::default();
+        for event in events {
+            fold.see(event);
+        }
+        fold.report
+    }
+
+    /// The node of this id.
+    #[must_use]
+    pub fn node(&self, id: &str) -> Option<&NodeReport> {
+        self.nodes.iter().find(|node| &*node.id == id)
+    }
+
+    /// What this node returned; `None` when it did not, or when there is no node of its id.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when it is no `T`: the handle is of another graph.
+    pub fn value<T: Output>(&self, node: &Handle<T>) -> Result<Option<Arc<T>>> {
+        match self.node(node.id()).and_then(|node| node.end.as_ref()) {
+            Some(NodeEnd::Completed(value)) => value.get().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// How many nodes are in this state.
+    #[must_use]
+    pub fn count(&self, state: NodeState) -> usize {
+        self.nodes.iter().filter(|node| node.state() == state).count()
+    }
+
+    /// Tokens of all attempts that ended.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.nodes.iter().map(|node| node.usage).sum()
+    }
+
+    /// What they cost; `None` when the cost of any is unknown.
+    #[must_use]
+    pub fn cost(&self) -> Option<Money> {
+        self.nodes.iter().try_fold(Money::default(), |sum, node| node.cost.map(|cost| sum + cost))
+    }
+
+    /// The run as [Mermaid](https://mermaid.js.org) text: the graph, with the state, time, tokens and cost of each node.
+    #[must_use]
+    pub fn mermaid(&self) -> String {
+        self.picture().mermaid()
+    }
+
+    /// The run as text in Graphviz' DOT language.
+    #[must_use]
+    pub fn dot(&self) -> String {
+        self.picture().dot()
+    }
+
+    fn picture(&self) -> Picture<'_> {
+        let places: HashMap<&str, usize> =
+            self.nodes.iter().enumerate().map(|(place, node)| (&*node.id, place)).collect();
+        let (mut nodes, mut edges) = (Vec::new(), Vec::new());
+        for (to, node) in self.nodes.iter().enumerate() {
+            let mut lines: Vec<Cow<'_, str>> = vec![(&*node.id).into()];
+            lines.extend(node.agent.as_deref().map(Into::into));
+            lines.push(node.facts().into());
+            nodes.push(Shape { lines, step: node.agent.is_none(), class: Some(node.state().as_str()) });
+            for EdgeSignature { from, conditional, optional } in &node.after {
+                let from = places.get(&**from);
+                let (conditional, optional) = (*conditional, *optional);
+                edges.extend(from.map(|from| Arrow { from: *from, to, conditional, optional }));
+            }
+            let map = places.get(map_of(&node.id).unwrap_or_default());
+            edges.extend(map.map(|from| Arrow { from: *from, to, conditional: false, optional: true }));
+        }
+        Picture { name: &self.name, nodes, edges }
+    }
+}
+
+/// The map that `id` is an item of. No other id holds brackets.
+fn map_of(id: &str) -> Option<&str> {
+    id.strip_suffix(']')?.rsplit_once('[').map(|(map, _)| map)
+}
+
+#[derive(Default)]
+struct Fold {
+    report: GraphReport,
+    places: HashMap<Arc<str>, usize>,
+}
+
+impl Fold {
+    fn see(&mut self, envelope: &Envelope) {
+        match &envelope.event {
+            Event::GraphStarted(started) => {
+                let path = &envelope.origin.agent;
+                let name = path.rsplit_once('/').map_or(&**path, |(_, name)| name);
+                self.report = GraphReport::new(name, &started.signature);
+                let nodes = self.report.nodes.iter().enumerate();
+                self.places = nodes.map(|(place, node)| (Arc::clone(&node.id), place)).collect();
+            }
+            Event::NodeStarted(started) => {
+                if let Some(node) = self.node(&started.node) {
+                    node.started(started, envelope.at);
+                }
+            }
+            Event::NodeFinished(finished) => {
+                if let Some(node) = self.node(&finished.node) {
+                    node.finished(finished);
+                }
+            }
+            Event::GraphChanged(changed) => {
+                self.change(&changed.change);
+                for node in &changed.again {
+                    self.wait_again(node);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The node of this id; an item of a map is new when it is first heard of.
+    fn node(&mut self, id: &Arc<str>) -> Option<&mut NodeReport> {
+        if !self.places.contains_key(id) {
+            let map = self.report.node(map_of(id)?)?;
+            let node = NodeSignature {
+                id: Arc::clone(id),
+                after: Vec::new(),
+                agent: map.agent.clone(),
+                version: Box::default(),
+                output: None,
+            };
+            self.add(&node);
+        }
+        self.report.nodes.get_mut(*self.places.get(id)?)
+    }
+
+    fn wait_again(&mut self, node: &Arc<str>) {
+        if let Some(node) = self.node(node) {
+            node.end = None;
+        }
+    }
+
+    fn add(&mut self, node: &NodeSignature) {
+        self.places.insert(Arc::clone(&node.id), self.report.nodes.len());
+        self.report.nodes.push(NodeReport::new(node));
+    }
+
+    fn change(&mut self, change: &Change) {
+        match change {
+            Change::Add { node, .. } if !self.places.contains_key(&node.id) => self.add(node),
+            Change::Reassign { node, agent } => {
+                if let Some(node) = self.node(node) {
+                    node.agent = Some(Arc::clone(agent));
+                }
+            }
+            Change::Retry { node } => self.wait_again(node),
+            // What comes of a skip and a cancel is recorded as the end of the node.
+            Change::Add { .. } | Change::Skip { .. } | Change::Cancel { .. } => {}
+        }
+    }
+}
+
+impl NodeState {
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether it is over, unless somebody has it tried again.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        !matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for GraphReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width =
+            self.nodes.iter().map(|node| shown(&node.id).chars().count()).max().unwrap_or_default().max(4);
+        writeln!(f, "{:width$}  state      tries     time   tokens        cost  agent", "node")?;
+        for node in &self.nodes {
+            let tokens = node.usage.total().map(|tokens| tokens.to_string()).unwrap_or_default();
+            let time = if node.has_facts() { shown_time(node.time) } else { String::new() };
+            let cost = match node.shown_cost() {
+                Some(_) if node.cost.is_none() => "unknown".to_owned(),
+                shown => shown.unwrap_or_default(),
+            };
+            let agent = node.agent.as_deref().map(shown).unwrap_or_default();
+            let line = format!(
+                "{:width$}  {:9}  {:>5}  {time:>7}  {tokens:>7}  {cost:>10}  {agent}",
+                shown(&node.id),
+                node.state(),
+                node.attempts
+            );
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        let cost = self.cost().map_or_else(|| "cost unknown".to_owned(), |cost| cost.to_string());
+        let done = self.count(NodeState::Completed);
+        write!(f, "{done} of {} completed, {}, {cost}", self.nodes.len(), self.usage())
+    }
+}
+
+/// A time in two or three digits and its unit.
+fn shown_time(time: Duration) -> String {
+    let micros = time.as_micros();
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..1_000_000 => format!("{} ms", micros / 1_000),
+        1_000_000..60_000_000 => format!("{}.{} s", micros / 1_000_000, micros % 1_000_000 / 100_000),
+        _ => format!("{} min {} s", micros / 60_000_000, micros / 1_000_000 % 60),
+    }
+}

@@ -1,0 +1,169 @@
+//! One attempt at a node: a step of the program, or an agent in a session of its own. Whatever happens in it, it ends.
+
+use std::{
+    future::{Future, poll_fn},
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, CatchUnwind},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{AgentWork, Inputs, NodeValue, StepFn, work::with_text},
+    machine::{guarded, panicked},
+    track::{Attempt, Ended, Spent},
+};
+use crate::{
+    Error, ErrorKind, ErrorRecord, Result, SessionId,
+    agent::Agent,
+    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, check_prompt},
+};
+
+/// What the sessions of nodes are for.
+const ROLE: &str = "node";
+
+/// A step that was begun.
+pub(super) struct Step {
+    future: CatchUnwind<AssertUnwindSafe<BoxFuture<'static, Result<NodeValue>>>>,
+}
+
+impl Step {
+    /// Begins it. Most steps have nothing to wait for: they are done here, and cost no place among those that wait.
+    ///
+    /// # Errors
+    /// The step, when it waits.
+    pub(super) async fn begin(step: &StepFn, inputs: &Inputs) -> Result<Attempt, Self> {
+        let future = match guarded("the step", || Ok(step(inputs))) {
+            Ok(future) => future,
+            Err(error) => return Ok(Attempt::Failed(error)),
+        };
+        let mut begun = Self { future: AssertUnwindSafe(future).catch_unwind() };
+        let first = poll_fn(|task| Poll::Ready(Pin::new(&mut begun.future).poll(task))).await;
+        match first {
+            Poll::Ready(ended) => Ok(outcome_of(ended)),
+            Poll::Pending => Err(begun),
+        }
+    }
+
+    /// Waits for its end, at most until its time is over or somebody stops it: then it is dropped.
+    pub(super) async fn end(self, limit: Option<Duration>, stop: CancellationToken) -> Ended {
+        let late = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        Ended::new(tokio::select! {
+            biased;
+            () = stop.cancelled() => Attempt::Cancelled,
+            ended = self.future => outcome_of(ended),
+            () = late => Attempt::Failed(timed_out(limit)),
+        })
+    }
+}
+
+fn outcome_of(ended: std::thread::Result<Result<NodeValue>>) -> Attempt {
+    match ended {
+        Ok(Ok(value)) => Attempt::Done(value),
+        Ok(Err(error)) => Attempt::Failed(error),
+        Err(panic) => Attempt::Failed(panicked("the step", &*panic)),
+    }
+}
+
+fn timed_out(limit: Option<Duration>) -> Error {
+    let limit = limit.unwrap_or_default();
+    Error::new(ErrorKind::Timeout, format!("the attempt took longer than {limit:?} and was stopped"))
+}
+
+/// An agent at a node.
+pub(super) struct Worker {
+    pub(super) work: AgentWork,
+    pub(super) agent: Arc<dyn Agent>,
+    pub(super) child: SessionId,
+    pub(super) inputs: Inputs,
+    pub(super) limit: Option<Duration>,
+    /// Why the attempt before this one failed, when a larger agent is to do better.
+    pub(super) reason: Option<ErrorRecord>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Worker {
+    /// Runs it to its end; when its time is over, or somebody stops it, until it has unwound.
+    pub(super) async fn run(self, cx: &RunContext) -> Ended {
+        let made = guarded("making the task", || (self.work.task)(&self.inputs));
+        let task = match made.and_then(|task| check_prompt(&task).map(|()| task)) {
+            Ok(task) => task,
+            Err(error) => return Ended::new(Attempt::Failed(error)),
+        };
+        let task = match &self.reason {
+            Some(reason) => {
+                with_text(task, &format!("An attempt before this one failed: {}", reason.message))
+            }
+            None => task,
+        };
+        let spawn = Spawn::new(Arc::clone(&self.agent), task).within(self.work.scope.clone()).role(ROLE);
+        let delegate = Delegate::new(self.child.clone(), spawn).cancelled_by(self.stop.clone());
+        let effect = Effect::Delegate(Box::new(delegate));
+        let mut working = pin!(cx.effects().perform(cx, None, effect));
+        let mut late = false;
+        let observed = match self.limit {
+            None => working.await,
+            Some(limit) => tokio::select! {
+                biased;
+                observed = &mut working => observed,
+                () = tokio::time::sleep(limit) => {
+                    late = true;
+                    self.stop.cancel();
+                    working.await
+                }
+            },
+        };
+        match observed {
+            Ok(Observation::Child { outcome: Some(outcome), .. }) => self.ended(&outcome, late),
+            Ok(_) => Ended::new(Attempt::Broken(Error::new(
+                ErrorKind::Internal,
+                "the effects answered with an observation of another kind",
+            ))),
+            Err(error) => Ended::new(match error.pause() {
+                Some(pause) => Attempt::Paused(pause.clone()),
+                None => Attempt::Broken(error),
+            }),
+        }
+    }
+
+    fn ended(&self, outcome: &Outcome, late: bool) -> Ended {
+        let spent = Spent { usage: outcome.usage, cost: outcome.cost };
+        let result = match &outcome.status {
+            Status::Completed => match guarded("reading the answer", || (self.work.read)(outcome)) {
+                Ok(value) => Attempt::Done(value),
+                Err(error) => Attempt::Failed(error),
+            },
+            Status::Cancelled if late => Attempt::Failed(timed_out(self.limit)),
+            Status::Cancelled => Attempt::Cancelled,
+            Status::Paused(pause) => Attempt::Paused(pause.clone()),
+            // Its own code or settings changed: its run stays open, and so does this one.
+            Status::Failed(error) if error.kind == ErrorKind::Diverged => Attempt::Broken(error.to_error()),
+            Status::Failed(error) => Attempt::Failed(error.to_error()),
+            Status::Stopped(reason) => Attempt::Failed(stopped(reason)),
+        };
+        Ended { result, spent }
+    }
+}
+
+/// A run that something stopped has not done what it was to do.
+fn stopped(reason: &StopReason) -> Error {
+    let kind = match reason {
+        StopReason::Denied(_) => ErrorKind::PermissionDenied,
+        StopReason::Deadline => ErrorKind::Timeout,
+        StopReason::Budget { .. } => ErrorKind::BudgetExceeded,
+        _ => ErrorKind::Tool,
+    };
+    Error::new(kind, format!("stopped: {reason}"))
+}

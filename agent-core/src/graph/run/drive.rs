@@ -1,0 +1,377 @@
+//! The loop of a run: it starts what can be started, waits for whatever comes first, and records what came of it before
+//! anything acts on it. Everything that the run does happens in its futures: nothing is joined behind its back.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{Work, control::Command, schedule::State},
+    attempt::Step,
+    machine::Machine,
+    track::{Attempt, Ended, Told},
+};
+use crate::{
+    Error, ErrorKind, Result, SessionId, Timestamp,
+    event::{Event, NodeStarted},
+    run::{Pause, RunContext},
+};
+
+/// A run of a graph under way.
+pub(super) struct Drive<'a> {
+    pub(super) cx: &'a RunContext,
+    pub(super) machine: Machine,
+    commands: mpsc::Receiver<Command>,
+    waiting: FuturesUnordered<BoxFuture<'a, Woken>>,
+    /// What stops the attempts that are waited for.
+    stops: HashMap<usize, CancellationToken>,
+    /// What was started and is not polled yet, since its start is not stored.
+    wave: Vec<usize>,
+    /// Whom to tell that a change is stored.
+    answers: Vec<(oneshot::Sender<Result<()>>, Result<()>)>,
+    staged: bool,
+    /// The run goes no further, for this reason: it ends when nothing of it runs.
+    over: Option<Error>,
+}
+
+/// What a wait ended with.
+enum Woken {
+    /// An attempt ended.
+    Ended(usize, Ended),
+    /// The attempt after this one is due.
+    Due(usize, u32),
+}
+
+impl<'a> Drive<'a> {
+    /// Begins the record, before anything else is in it.
+    pub(super) fn record(&mut self, event: impl FnOnce(&Machine) -> Event) {
+        if self.is_heard() {
+            let (event, now) = (event(&self.machine), self.now());
+            self.cx.journal().stage(self.cx.origin(), now, event);
+            self.staged = true;
+        }
+    }
+
+    pub(super) fn new(cx: &'a RunContext, machine: Machine, commands: mpsc::Receiver<Command>) -> Self {
+        Self {
+            cx,
+            machine,
+            commands,
+            waiting: FuturesUnordered::new(),
+            stops: HashMap::new(),
+            wave: Vec::new(),
+            answers: Vec::new(),
+            staged: false,
+            over: None,
+        }
+    }
+
+    /// Goes on until every node is over.
+    ///
+    /// # Errors
+    /// A cancel, a pause, the store's, [`ErrorKind::Diverged`] from below.
+    pub(super) async fn run(&mut self) -> Result<()> {
+        self.stop_what_was_stopping();
+        loop {
+            self.machine.heard = self.is_heard();
+            self.start();
+            self.flush();
+            self.commit().await;
+            if self.launch().await {
+                continue;
+            }
+            if let Some(end) = self.is_done() {
+                return end;
+            }
+            self.wait().await;
+        }
+    }
+
+    fn is_heard(&self) -> bool {
+        self.cx.env().store.is_some() || self.cx.emitter().is_heard()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.cx.clock()
+    }
+
+    /// Whether nothing is left to wait for, and how the run ends then.
+    fn is_done(&mut self) -> Option<Result<()>> {
+        if !self.stops.is_empty() || !self.wave.is_empty() {
+            return None;
+        }
+        if let Some(error) = self.over.take() {
+            return Some(Err(error));
+        }
+        if self.machine.schedule.is_over() {
+            return Some(Ok(()));
+        }
+        if self.cx.emitter().is_pausing() {
+            return Some(Err(Error::paused(self.machine.pause().unwrap_or(Pause::Asked))));
+        }
+        if !self.waiting.is_empty() {
+            return None;
+        }
+        Some(Err(match self.machine.pause() {
+            Some(pause) => Error::paused(pause),
+            None => Error::new(ErrorKind::Internal, "tasks are left of the graph, and none can be started"),
+        }))
+    }
+
+    /// Attempts that were to be stopped when an earlier process died: an agent is gone on with to unwind.
+    fn stop_what_was_stopping(&mut self) {
+        let stopping = |place: &usize| self.machine.schedule.state(*place) == Some(State::Stopping);
+        // A map ends with its items.
+        let expanded = |place: &usize| self.machine.has_items(*place);
+        let places = (0..self.machine.tracks.len()).filter(stopping);
+        let left: Vec<_> = places.filter(|place| !expanded(place)).collect();
+        for place in left {
+            match self.machine.child(place) {
+                Some(child) => {
+                    let stop = self.cx.cancellation().child_token();
+                    stop.cancel();
+                    self.work(place, child, stop);
+                }
+                None => self.settle(place, Ended::new(Attempt::Cancelled)),
+            }
+        }
+    }
+
+    /// Starts what can be started, as far as its record goes.
+    fn start(&mut self) {
+        // Steps that never wait would go on for ever.
+        let left = self.over.is_none() && !self.machine.schedule.is_over();
+        if left && self.cx.cancellation().is_cancelled() {
+            self.give_up(Error::cancelled());
+        }
+        if self.over.is_some() || self.cx.emitter().is_pausing() {
+            return;
+        }
+        let now = self.now();
+        while let Some(place) = self.machine.schedule.start() {
+            let fresh = self.machine.begin(place, now);
+            let begun = match fresh {
+                Some(attempt) => self.record_start(place, attempt, now),
+                None => Ok(()),
+            };
+            if let Err(error) = begun {
+                self.machine.settle(place, Ended::new(Attempt::Failed(error)), now);
+            } else if self.machine.is_map(place) {
+                self.machine.expand(place, now);
+            } else {
+                self.wave.push(place);
+            }
+        }
+    }
+
+    /// Records that an attempt begins. A child's session is named after this event, so that whoever resumes the run
+    /// finds it.
+    fn record_start(&mut self, place: usize, attempt: u32, now: Timestamp) -> Result<()> {
+        let agent = self.machine.agent(place);
+        if !self.machine.heard {
+            if agent.is_some() {
+                let child = self.cx.session().child(u64::from(attempt), place as u64 + 1)?;
+                self.machine.set_child(place, child);
+            }
+            return Ok(());
+        }
+        let node = self.machine.id(place);
+        let started = |child: Option<SessionId>| {
+            let agent = agent.as_ref().map(|agent| agent.name().into());
+            Event::NodeStarted(Arc::new(NodeStarted { node, attempt, agent, child }))
+        };
+        // What happened before comes first.
+        self.flush();
+        let (journal, mut named) = (self.cx.journal(), None);
+        journal.stage_with(self.cx.origin(), now, |state| {
+            if agent.is_some() {
+                named = Some(self.cx.session().child(state.head().seq + 1, 0)?);
+            }
+            Ok(started(named.clone()))
+        })?;
+        self.staged = true;
+        if let Some(child) = named {
+            self.machine.set_child(place, child);
+        }
+        Ok(())
+    }
+
+    /// Does what the machine tells, in its order.
+    fn flush(&mut self) {
+        if self.machine.told.is_empty() {
+            return;
+        }
+        let now = self.now();
+        for told in std::mem::take(&mut self.machine.told) {
+            match told {
+                // What is still to be stored of a run that broke would be wrong.
+                Told::Event(_) if self.is_broken() => {}
+                Told::Event(event) => {
+                    self.cx.journal().stage(self.cx.origin(), now, event);
+                    self.staged = true;
+                }
+                Told::Stop(place) => {
+                    if let Some(stop) = self.stops.get(&place) {
+                        stop.cancel();
+                    }
+                }
+                Told::Wait(place, at) => {
+                    let attempt = self.machine.tracks.get(place).map_or(0, |track| track.attempt);
+                    let wait = at.since(now);
+                    let due = async move {
+                        tokio::time::sleep(wait).await;
+                        Woken::Due(place, attempt)
+                    };
+                    self.waiting.push(due.boxed());
+                }
+            }
+        }
+    }
+
+    /// Whether the run ends for something that its record is not to show.
+    fn is_broken(&self) -> bool {
+        self.over.as_ref().is_some_and(|error| error.kind() != ErrorKind::Cancelled)
+    }
+
+    /// Stores what happened, then tells those who wait for it.
+    async fn commit(&mut self) {
+        // A run that was cancelled is pressed for time: its last events are stored with its end.
+        if self.staged && self.over.is_none() {
+            self.staged = false;
+            if let Err(error) = self.cx.journal().commit(self.cx.emitter()).await {
+                let told = error.record();
+                self.answers.iter_mut().for_each(|(_, answer)| *answer = Err(told.to_error()));
+                self.give_up(error);
+            }
+        }
+        for (tell, answer) in self.answers.drain(..) {
+            // Who asked may have gone away.
+            drop(tell.send(answer));
+        }
+    }
+
+    /// Begins the attempts whose start is stored. Returns whether any is over already.
+    async fn launch(&mut self) -> bool {
+        let mut ended = false;
+        let mut wave = std::mem::take(&mut self.wave);
+        for place in wave.drain(..) {
+            tokio::task::coop::consume_budget().await;
+            if self.over.is_some() || self.machine.schedule.state(place) == Some(State::Stopping) {
+                self.settle(place, Ended::new(Attempt::Cancelled));
+                ended = true;
+                continue;
+            }
+            match self.machine.child(place) {
+                Some(child) => {
+                    let stop = self.cx.cancellation().child_token();
+                    self.work(place, child, stop);
+                }
+                None => ended |= self.step(place).await,
+            }
+        }
+        // Its room is kept for the next wave.
+        self.wave = wave;
+        ended
+    }
+
+    async fn step(&mut self, place: usize) -> bool {
+        let inputs = self.machine.inputs(place);
+        let Some(node) = self.machine.node(place) else { return false };
+        let Work::Step(step) = &node.work else { return false };
+        let limit = node.timeout;
+        match Step::begin(step, &inputs).await {
+            Ok(result) => {
+                self.settle(place, Ended::new(result));
+                true
+            }
+            Err(step) => {
+                let stop = CancellationToken::new();
+                self.stops.insert(place, stop.clone());
+                let ending = async move { Woken::Ended(place, step.end(limit, stop).await) };
+                self.waiting.push(ending.boxed());
+                false
+            }
+        }
+    }
+
+    fn work(&mut self, place: usize, child: SessionId, stop: CancellationToken) {
+        let Some(worker) = self.machine.worker(place, child, stop.clone()) else { return };
+        self.stops.insert(place, stop);
+        let cx = self.cx;
+        let ending = async move { Woken::Ended(place, worker.run(cx).await) };
+        self.waiting.push(ending.boxed());
+    }
+
+    /// Waits for whatever comes first, and takes note of all that came with it.
+    async fn wait(&mut self) {
+        let cancelled = self.cx.cancellation();
+        let going_on = self.over.is_none();
+        tokio::select! {
+            biased;
+            () = cancelled.cancelled(), if going_on => self.give_up(Error::cancelled()),
+            Some(command) = self.commands.recv(), if going_on => self.command(command),
+            Some(woken) = self.waiting.next(), if !self.waiting.is_empty() => self.woken(woken),
+        }
+        // They belong into one transaction.
+        while let Some(Some(woken)) = self.waiting.next().now_or_never() {
+            self.woken(woken);
+        }
+    }
+
+    fn woken(&mut self, woken: Woken) {
+        match woken {
+            Woken::Due(place, after) => self.machine.due(place, after),
+            Woken::Ended(place, ended) => {
+                self.stops.remove(&place);
+                // A child may hear of the cancel first.
+                if self.over.is_none() && self.cx.cancellation().is_cancelled() {
+                    self.give_up(Error::cancelled());
+                }
+                self.settle(place, ended);
+            }
+        }
+    }
+
+    fn settle(&mut self, place: usize, ended: Ended) {
+        let now = self.now();
+        let ended = match ended.result {
+            Attempt::Broken(error) => {
+                self.give_up(error);
+                Ended { result: Attempt::Cancelled, ..ended }
+            }
+            Attempt::Done(value) if self.cx.env().store.is_some() => match value.to_json() {
+                Ok(_) => Ended { result: Attempt::Done(value), ..ended },
+                Err(error) => Ended { result: Attempt::Failed(error), ..ended },
+            },
+            result => Ended { result, ..ended },
+        };
+        self.machine.settle(place, ended, now);
+        self.flush();
+    }
+
+    /// Stops everything; the run ends with `error` when all of it has unwound.
+    fn give_up(&mut self, error: Error) {
+        if self.over.is_some() {
+            return;
+        }
+        self.over = Some(error);
+        self.machine.schedule.cancel_all();
+        let now = self.now();
+        self.machine.follow(now);
+        self.flush();
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Change(change, tell) => {
+                let now = self.now();
+                let answer = self.machine.change(&change, now);
+                self.flush();
+                self.answers.push((tell, answer));
+            }
+            Command::Report(tell) => drop(tell.send(self.machine.report())),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What a run's recorded events add up to, when it is resumed (DESIGN.md §3): they are told again, in their order.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    super::{
+        Change, NodeEnd, Signature, SkipCause, Work,
+        schedule::{Cause, How, State},
+    },
+    machine::Machine,
+    track::Spent,
+};
+use crate::{
+    Error, ErrorKind, Result, Timestamp,
+    event::{Event, GraphStarted, NodeFinished, NodeStarted},
+    graph::SkipAs,
+};
+
+impl Machine {
+    /// Tells the machine what was recorded. Returns whether the graph had begun.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Diverged`] when another graph was recorded.
+    pub(super) fn recall(&mut self, recorded: &[Event], now: Timestamp) -> Result<bool> {
+        let begun = recorded.iter().any(|event| matches!(event, Event::GraphStarted(_)));
+        if !begun {
+            return Ok(false);
+        }
+        self.recalling = true;
+        let told = recorded.iter().try_for_each(|event| self.recall_one(event, now));
+        self.recalling = false;
+        // What followed then is recorded as well.
+        self.told.clear();
+        told?;
+        self.tell_missing(recorded);
+        self.go_on(now);
+        Ok(true)
+    }
+
+    /// Records what followed from recorded events and is not recorded itself: somebody else's commit came in between, and
+    /// then the process died.
+    fn tell_missing(&mut self, recorded: &[Event]) {
+        let mut ended = BTreeSet::new();
+        for event in recorded {
+            match event {
+                Event::NodeStarted(started) => {
+                    ended.remove(&*started.node);
+                }
+                Event::NodeFinished(finished) if finished.retry_at.is_none() => {
+                    ended.insert(&*finished.node);
+                }
+                Event::GraphChanged(changed) => {
+                    if let Change::Retry { node } = &changed.change {
+                        ended.remove(&**node);
+                    }
+                    for node in &changed.again {
+                        ended.remove(&**node);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let missing = (0..self.tracks.len()).filter(|place| !ended.contains(&*self.id(*place)));
+        for place in missing.collect::<Vec<_>>() {
+            if let Some(end) = self.end(place) {
+                self.tell(place, end, &Spent::default(), 0, None);
+            }
+        }
+    }
+
+    fn recall_one(&mut self, event: &Event, now: Timestamp) -> Result<()> {
+        match event {
+            Event::GraphStarted(started) => self.recall_graph(started),
+            Event::NodeStarted(started) => self.recall_start(started, now),
+            Event::NodeFinished(finished) => self.recall_end(finished, now),
+            Event::GraphChanged(changed) => {
+                self.change(&changed.change, now).map_err(|error| diverged(error.message()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn recall_graph(&self, started: &GraphStarted) -> Result<()> {
+        let now = self.graph.signature();
+        if started.signature == *now {
+            return Ok(());
+        }
+        Err(diverged(&differences(&started.signature, now)))
+    }
+
+    fn recall_start(&mut self, started: &NodeStarted, now: Timestamp) -> Result<()> {
+        let place = self.recalled(&started.node)?;
+        self.schedule
+            .restore(place, State::Running, |_, _| false)
+            .map_err(|refusal| diverged(self.refused(&refusal).message()))?;
+        let agent = self.agent(place);
+        if agent.as_ref().map(|agent| agent.name()) != started.agent.as_deref() {
+            let text = format!("another agent works on `{}`, where `{}` did", started.node, named(started));
+            return Err(diverged(&text));
+        }
+        if let Some(track) = self.track(place) {
+            track.attempt = started.attempt;
+            if let Some(child) = &started.child {
+                track.more().child = Some(child.clone());
+            }
+            if let Some(more) = &mut track.more {
+                more.retry_at = None;
+            }
+        }
+        if matches!(self.node(place).map(|node| &node.work), Some(Work::Map(_))) {
+            self.recall_items(place);
+            self.follow(now);
+        }
+        Ok(())
+    }
+
+    fn recall_end(&mut self, finished: &NodeFinished, now: Timestamp) -> Result<()> {
+        let place = self.recalled(&finished.node)?;
+        self.recall_spent(place, finished);
+        match (finished.retry_at, self.schedule.state(place)) {
+            // It was given to another agent.
+            (Some(_), Some(State::Stopping)) => {
+                drop(self.schedule.finish(place, How::Cancelled, |_, _| false));
+            }
+            (Some(at), _) => {
+                if self.schedule.retry_later(place).is_err() {
+                    return Err(impossible(&finished.node));
+                }
+                self.escalated(place);
+                if let Some(track) = self.track(place) {
+                    track.more().retry_at = Some(at);
+                }
+            }
+            (None, _) => self.recall_last(place, finished)?,
+        }
+        self.follow(now);
+        Ok(())
+    }
+
+    fn recall_last(&mut self, place: usize, finished: &NodeFinished) -> Result<()> {
+        let (state, held) = match &finished.end {
+            NodeEnd::Completed(value) => {
+                self.slots.set(place, value.clone());
+                (State::Completed, self.conditions(place, value)?)
+            }
+            NodeEnd::Failed(_) => (State::Failed, Vec::new()),
+            NodeEnd::Cancelled => (State::Cancelled, Vec::new()),
+            NodeEnd::Skipped(cause) => (State::Skipped(self.cause(cause)?), Vec::new()),
+        };
+        let holds = |dependent, edge| {
+            held.iter().find(|(of, _)| *of == (dependent, edge)).is_some_and(|(_, held)| *held)
+        };
+        self.schedule.restore(place, state, holds).map_err(|_| impossible(&finished.node))
+    }
+
+    fn recall_spent(&mut self, place: usize, finished: &NodeFinished) {
+        let Some(track) = self.track(place) else { return };
+        track.micros = track.micros.saturating_add(finished.micros);
+        if finished.retry_at.is_some() && matches!(finished.end, NodeEnd::Failed(_)) {
+            track.failures = track.failures.saturating_add(1);
+        }
+        if let NodeEnd::Failed(error) = &finished.end {
+            track.more().error = Some(error.clone());
+        }
+        if track.more.is_some() || !finished.usage.is_unknown() {
+            track.more().spent.add(&Spent { usage: finished.usage, cost: finished.cost });
+        }
+    }
+
+    /// What was in flight goes on, each as soon as it has a slot again; waits go on for what is left of them.
+    fn go_on(&mut self, now: Timestamp) {
+        for place in 0..self.tracks.len() {
+            match self.schedule.state(place) {
+                Some(State::Running) => {
+                    if self.schedule.retry_later(place).is_ok() {
+                        self.schedule.ready_again(place);
+                    }
+                    if let Some(track) = self.track(place) {
+                        track.more().goes_on = true;
+                    }
+                }
+                Some(State::Waiting) => {
+                    let due = self.tracks.get(place).and_then(|track| track.more.as_ref()?.retry_at);
+                    self.wait(place, due.unwrap_or(now), now);
+                }
+                // A process died between the last item's end and the map's.
+                Some(State::Suspended) if self.is_gathered(place) => {
+                    let gathered = self.gather(place);
+                    self.settle_map(place, gathered, now);
+                }
+                _ => {}
+            }
+        }
+        self.follow(now);
+    }
+
+    fn recalled(&self, id: &str) -> Result<usize> {
+        self.place(id).ok_or_else(|| impossible(id))
+    }
+
+    fn cause(&self, cause: &SkipCause) -> Result<Cause> {
+        Ok(match cause {
+            SkipCause::Blocked(by) => Cause::Blocked(self.recalled(by)?),
+            SkipCause::Condition(of) => Cause::Condition(self.recalled(of)?),
+            SkipCause::Asked => Cause::Asked(SkipAs::Satisfied),
+        })
+    }
+
+    /// What the run's first event says of the graph.
+    pub(super) fn started(&self) -> Event {
+        Event::GraphStarted(Arc::new(GraphStarted { signature: self.graph.signature().clone() }))
+    }
+}
+
+fn named(started: &NodeStarted) -> &str {
+    started.agent.as_deref().unwrap_or("a step of the program")
+}
+
+fn impossible(node: &str) -> Error {
+    diverged(&format!("the record of node `{node}` does not fit the graph"))
+}
+
+fn diverged(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Diverged,
+        format!(
+            "the graph is not the one that began this run: {what}; resume it with the graph that began it, or start a new run"
+        ),
+    )
+}
+
+fn differences(recorded: &Signature, now: &Signature) -> String {
+    recorded.differences(now).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

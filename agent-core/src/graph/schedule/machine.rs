@@ -1,0 +1,372 @@
+//! The schedule of one run: starting and finishing, and what follows for the dependents.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    Cause, Consequence, Counts, How, Limits, Policy, Refused, State,
+    map::Group,
+    plan::{In, NONE, Out, Plan, Wants},
+    ready::Ready,
+};
+use crate::graph::SkipAs;
+
+/// How far one run of a graph is, and what it does next.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pub(super) plan: Arc<Plan>,
+    pub(super) policy: Policy,
+    pub(super) nodes: Vec<Node>,
+    /// How many edges into each node come from one that is not over. Apart from `nodes`: a finished node touches
+    /// nothing else of its dependents.
+    pub(super) missing: Vec<u32>,
+    /// What was added since the run began.
+    pub(super) added: Added,
+    pub(super) ready: Ready,
+    /// Edges that are needed and whose condition did not hold.
+    pub(super) unheld: BTreeSet<u32>,
+    /// What nodes that are being stopped become then.
+    pub(super) stops: BTreeMap<u32, Stop>,
+    /// Who works on nodes that were reassigned.
+    pub(super) reassigned: BTreeMap<u32, u32>,
+    /// Of the nodes that have items.
+    pub(super) groups: BTreeMap<u32, Group>,
+    pub(super) consequences: VecDeque<Consequence>,
+    /// Nodes that are over and whose dependents do not know yet.
+    pub(super) wave: VecDeque<u32>,
+    pub(super) counts: Counts,
+    /// Everything is cancelled.
+    pub(super) closed: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node {
+    pub(super) state: State,
+    pub(super) priority: u64,
+    pub(super) class: u32,
+    /// How many edges that it needs come from a node that gave nothing.
+    pub(super) blocked: u32,
+}
+
+/// Nodes that were added to a run: items, and what somebody asked for.
+#[derive(Debug, Default)]
+pub(super) struct Added {
+    pub(super) nodes: Vec<AddedNode>,
+    /// Numbered on from the plan's.
+    pub(super) ins: Vec<In>,
+    /// Further edges out of a node.
+    pub(super) outs: BTreeMap<u32, Vec<Out>>,
+}
+
+#[derive(Debug)]
+pub(super) struct AddedNode {
+    pub(super) first_in: u32,
+    pub(super) end_in: u32,
+    pub(super) expected: u64,
+    /// The node whose item it is.
+    pub(super) parent: u32,
+    pub(super) wants: Wants,
+}
+
+/// What a node that is being stopped becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    Skip(SkipAs),
+    Cancel,
+    /// Pending again, in this class.
+    Restart(u32),
+}
+
+impl Schedule {
+    /// A run of `plan` that has not begun.
+    ///
+    /// # Errors
+    /// [`Refused::TooMany`] when there are more limits than can be numbered.
+    pub(crate) fn new(plan: Arc<Plan>, limits: Limits, policy: Policy) -> Result<Self, Refused> {
+        let mut ready = Ready::new(limits);
+        let mut nodes = Vec::with_capacity(plan.len());
+        for ((node, wants), priority) in (0..).zip(plan.wants()).zip(plan.priorities()) {
+            let class = ready.class(*wants, NONE)?;
+            nodes.push(Node::new(class, *priority));
+            if plan.degrees().get(node as usize) == Some(&0) {
+                ready.push(node, *priority, class);
+            }
+        }
+        let counts = Counts { pending: nodes.len(), ..Counts::default() };
+        let missing = plan.degrees().to_vec();
+        Ok(Self {
+            plan,
+            policy,
+            nodes,
+            missing,
+            added: Added::default(),
+            ready,
+            unheld: BTreeSet::new(),
+            stops: BTreeMap::new(),
+            reassigned: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            consequences: VecDeque::new(),
+            wave: VecDeque::new(),
+            counts,
+            closed: false,
+        })
+    }
+
+    /// The next node to start now, which counts as running from here on. `None` when there is none that could run, or
+    /// no slot for it.
+    ///
+    /// Of those that have a slot at every limit the one goes first that most of the graph waits for, its own expected
+    /// time included; then the one that was added first.
+    #[inline]
+    pub(crate) fn start(&mut self) -> Option<usize> {
+        let (nodes, missing) = (&self.nodes, &self.missing);
+        let node = self.ready.pop(|node, class| {
+            missing.get(node as usize) == Some(&0)
+                && nodes
+                    .get(node as usize)
+                    .is_some_and(|node| node.state == State::Pending && node.class == class)
+        })?;
+        self.set(node, State::Running);
+        Some(node as usize)
+    }
+
+    /// The attempt at `node` is over, or all its items are: gives its slots back, and returns what it is now. A node that
+    /// was being stopped is what it was stopped for, whatever `how` says.
+    ///
+    /// `holds(dependent, edge)` is asked once for each edge with a condition out of a node that completed; `edge` is its
+    /// number among those of the dependent. What follows for other nodes is told by [`consequence`](Self::consequence).
+    ///
+    /// # Errors
+    /// [`Refused::State`] when no attempt at it runs, or items of it do.
+    #[inline]
+    pub(crate) fn finish(
+        &mut self,
+        node: usize,
+        how: How,
+        holds: impl FnMut(usize, usize) -> bool,
+    ) -> Result<State, Refused> {
+        let number = self.settle_slots(node)?;
+        let state = match self.stops.remove(&number) {
+            Some(Stop::Skip(dependents)) => State::Skipped(Cause::Asked(dependents)),
+            Some(Stop::Cancel) => State::Cancelled,
+            Some(Stop::Restart(class)) => return Ok(self.restarted(number, class)),
+            None => how.into(),
+        };
+        let fails_fast =
+            state == State::Failed && self.policy == Policy::FailFast && self.parent(node).is_none();
+        self.end(number, state);
+        if fails_fast {
+            self.close();
+        }
+        self.spread(holds);
+        Ok(state)
+    }
+
+    /// Gives back what an attempt that is over holds.
+    fn settle_slots(&mut self, node: usize) -> Result<u32, Refused> {
+        let (number, of) = self.node(node)?;
+        match (of.state, self.groups.get(&number)) {
+            (State::Running | State::Stopping, None) => self.ready.release(of.class),
+            (State::Suspended, Some(group)) if group.open == 0 => drop(self.groups.remove(&number)),
+            (state, _) => return Err(Refused::State { node, state }),
+        }
+        Ok(number)
+    }
+
+    /// The attempt at `node` failed and will be repeated: it waits, without a slot, until
+    /// [`ready_again`](Self::ready_again). One that was being stopped is finished instead. Returns what it is now.
+    ///
+    /// # Errors
+    /// As of [`finish`](Self::finish).
+    pub(crate) fn retry_later(&mut self, node: usize) -> Result<State, Refused> {
+        if self.state(node) == Some(State::Stopping) {
+            return self.finish(node, How::Cancelled, |_, _| false);
+        }
+        let number = self.settle_slots(node)?;
+        self.set(number, State::Waiting);
+        Ok(State::Waiting)
+    }
+
+    /// The wait of a node is over. `false` when it waits no more: it was skipped or cancelled meanwhile.
+    pub(crate) fn ready_again(&mut self, node: usize) -> bool {
+        let Ok((number, of)) = self.node(node) else { return false };
+        if of.state != State::Waiting {
+            return false;
+        }
+        self.pend(number);
+        self.spread(|_, _| false);
+        true
+    }
+
+    fn restarted(&mut self, node: u32, class: u32) -> State {
+        if let Some(node) = self.nodes.get_mut(node as usize) {
+            node.class = class;
+        }
+        self.pend(node);
+        self.spread(|_, _| false);
+        self.nodes.get(node as usize).map_or(State::Pending, |node| node.state)
+    }
+
+    /// The node is to be started (again) as soon as what it needs allows.
+    pub(super) fn pend(&mut self, node: u32) {
+        self.set(node, State::Pending);
+        let Some(of) = self.nodes.get(node as usize).copied() else { return };
+        let obstacle = if of.blocked > 0 { self.obstacle(node) } else { None };
+        if let Some(cause) = obstacle {
+            self.end_told(node, State::Skipped(cause));
+        } else if self.missing.get(node as usize) == Some(&0) {
+            self.ready.push(node, of.priority, of.class);
+        }
+    }
+
+    /// What has followed for other nodes, and from interventions, oldest first; `None` when all is told. To be called
+    /// until then after each call that may have consequences.
+    #[inline]
+    pub(crate) fn consequence(&mut self) -> Option<Consequence> {
+        loop {
+            let next = self.consequences.pop_front()?;
+            match next {
+                // Somebody stopped it, or tries an item again, since that was noted.
+                Consequence::Gather { node } if !self.is_gathered(node) => {}
+                _ => return Some(next),
+            }
+        }
+    }
+
+    /// Ends a node; its dependents learn of it by [`spread`](Self::spread).
+    pub(super) fn end(&mut self, node: u32, state: State) {
+        self.set(node, state);
+        self.wave.push_back(node);
+    }
+
+    /// Ends a node that nobody waits for.
+    pub(super) fn end_told(&mut self, node: u32, state: State) {
+        self.end(node, state);
+        self.consequences.push_back(Consequence::Ended { node: node as usize, state });
+    }
+
+    /// Tells the dependents of nodes that are over, theirs, and so on: breadth first, in the order of the nodes.
+    #[inline]
+    pub(super) fn spread(&mut self, mut holds: impl FnMut(usize, usize) -> bool) {
+        while let Some(node) = self.wave.pop_front() {
+            let state = self.nodes.get(node as usize).map_or(State::Pending, |node| node.state);
+            let plain = state == State::Completed
+                && (node as usize) < self.plan.len()
+                && !self.plan.asks(node as usize)
+                && !self.added.outs.contains_key(&node);
+            if plain {
+                self.tell_plainly(node);
+                continue;
+            }
+            self.tell(node, state, &mut holds);
+            self.tell_parent(node);
+        }
+    }
+
+    /// All edges out of the node are satisfied.
+    #[inline]
+    fn tell_plainly(&mut self, node: u32) {
+        let Self { plan, missing, nodes, ready, .. } = self;
+        for out in plan.outs(node as usize) {
+            let Some(left) = missing.get_mut(out.to as usize) else { continue };
+            *left -= 1;
+            if *left == 0
+                && let Some(of) = nodes.get(out.to as usize)
+                && of.state == State::Pending
+            {
+                ready.push(out.to, of.priority, of.class);
+            }
+        }
+    }
+
+    fn tell(&mut self, node: u32, state: State, holds: &mut impl FnMut(usize, usize) -> bool) {
+        let gives = self.gives(state);
+        let plan = Arc::clone(&self.plan);
+        let further = self.added.outs.get(&node).cloned().unwrap_or_default();
+        for out in plan.outs(node as usize).iter().chain(&further) {
+            let Some(edge) = self.edge(out.edge) else { continue };
+            if let Some(left) = self.missing.get_mut(out.to as usize) {
+                *left -= 1;
+            }
+            let held = gives
+                && (!edge.conditional || {
+                    let number = out.edge - self.ins(out.to).start;
+                    state == State::Completed && holds(out.to as usize, number as usize)
+                });
+            if held || edge.optional {
+                self.satisfied(out.to);
+                continue;
+            }
+            if gives {
+                self.unheld.insert(out.edge);
+            }
+            let from = node as usize;
+            self.block(out.to, if gives { Cause::Condition(from) } else { Cause::Blocked(from) });
+        }
+    }
+
+    fn satisfied(&mut self, node: u32) {
+        if self.missing.get(node as usize) == Some(&0)
+            && let Some(of) = self.nodes.get(node as usize)
+            && of.state == State::Pending
+        {
+            self.ready.push(node, of.priority, of.class);
+        }
+    }
+
+    fn block(&mut self, node: u32, cause: Cause) {
+        let Some(of) = self.nodes.get_mut(node as usize) else { return };
+        of.blocked += 1;
+        if of.state == State::Pending {
+            self.end_told(node, State::Skipped(cause));
+        }
+    }
+
+    /// Whether the dependents of a node that ended so get by.
+    pub(super) fn gives(&self, state: State) -> bool {
+        match state {
+            State::Completed | State::Skipped(Cause::Asked(SkipAs::Satisfied)) => true,
+            State::Failed | State::Cancelled => self.policy == Policy::Continue,
+            _ => false,
+        }
+    }
+
+    /// Why a node cannot be run, of the nodes that are over: the first that it needs in vain.
+    pub(super) fn obstacle(&self, node: u32) -> Option<Cause> {
+        self.ins(node).find_map(|number| {
+            let edge = self.edge(number).filter(|edge| !edge.optional)?;
+            let from = edge.from as usize;
+            let state = self.state(from)?;
+            if state.is_terminal() && !self.gives(state) {
+                return Some(Cause::Blocked(from));
+            }
+            self.unheld.contains(&number).then_some(Cause::Condition(from))
+        })
+    }
+
+    pub(super) fn set(&mut self, node: u32, state: State) {
+        if let Some(node) = self.nodes.get_mut(node as usize) {
+            *self.counts.of(node.state) -= 1;
+            *self.counts.of(state) += 1;
+            node.state = state;
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn new(class: u32, priority: u64) -> Self {
+        Self { state: State::Pending, priority, class, blocked: 0 }
+    }
+}
+
+impl From<How> for State {
+    fn from(how: How) -> Self {
+        match how {
+            How::Completed => Self::Completed,
+            How::Failed => Self::Failed,
+            How::Cancelled => Self::Cancelled,
+        }
+    }
+}

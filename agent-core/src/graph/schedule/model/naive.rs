@@ -1,0 +1,281 @@
+//! A schedule that keeps count of nothing.
+
+use std::collections::BTreeMap;
+
+use super::super::{Cause, How, Limits, Planned, Policy, State};
+use crate::graph::SkipAs;
+
+#[derive(Debug, Clone)]
+pub(super) struct Naive {
+    pub(super) nodes: Vec<NaiveNode>,
+    pub(super) limits: Limits,
+    pub(super) policy: Policy,
+    pub(super) closed: bool,
+    /// How many items of each expansion may run at once.
+    pub(super) at_once: BTreeMap<usize, usize>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct NaiveNode {
+    pub(super) planned: Planned,
+    pub(super) state: State,
+    /// What it becomes when it is stopped.
+    pub(super) stop: Option<State>,
+    pub(super) next_agent: Option<usize>,
+    /// The conditions of its edges that did not hold.
+    pub(super) unheld: Vec<usize>,
+    pub(super) item_of: Option<usize>,
+    /// Of which attempt at that node.
+    pub(super) of_attempt: u32,
+    /// Whether its present attempt has become items.
+    pub(super) expanded: bool,
+    pub(super) attempts: u32,
+}
+
+/// Whether a condition holds: anything that is always the same will do.
+pub(super) fn holds(to: usize, edge: usize) -> bool {
+    !(to * 7 + edge * 3).is_multiple_of(4)
+}
+
+impl Naive {
+    pub(super) fn new(plan: Vec<Planned>, limits: Limits, policy: Policy) -> Self {
+        let nodes = plan.into_iter().map(NaiveNode::new).collect();
+        Self { nodes, limits, policy, closed: false, at_once: BTreeMap::new() }
+    }
+
+    pub(super) fn gives(&self, node: usize) -> bool {
+        match self.nodes[node].state {
+            State::Completed | State::Skipped(Cause::Asked(SkipAs::Satisfied)) => true,
+            State::Failed | State::Cancelled => self.policy == Policy::Continue,
+            _ => false,
+        }
+    }
+
+    /// Every reason for which a node cannot be run.
+    pub(super) fn obstacles(&self, node: usize) -> Vec<Cause> {
+        let of = &self.nodes[node];
+        let needed = of.planned.edges.iter().enumerate().filter(|(_, edge)| !edge.optional);
+        let mut causes = Vec::new();
+        for (number, edge) in needed {
+            if self.nodes[edge.from].state.is_terminal() && !self.gives(edge.from) {
+                causes.push(Cause::Blocked(edge.from));
+            } else if of.unheld.contains(&number) {
+                causes.push(Cause::Condition(edge.from));
+            }
+        }
+        causes
+    }
+
+    /// The longest path from a node, by trying all.
+    pub(super) fn urgency(&self, node: usize) -> u64 {
+        let mut longest = vec![0; self.nodes.len()];
+        // A node depends on earlier ones only.
+        for at in (0..self.nodes.len()).rev() {
+            longest[at] += self.nodes[at].planned.expected;
+            for edge in &self.nodes[at].planned.edges {
+                longest[edge.from] = longest[edge.from].max(longest[at]);
+            }
+        }
+        match self.nodes[node].item_of {
+            Some(parent) => {
+                let expected = |node: usize| self.nodes[node].planned.expected;
+                longest[node].max(expected(node) + longest[parent] - expected(parent))
+            }
+            None => longest[node],
+        }
+    }
+
+    pub(super) fn has_slot(&self, node: &NaiveNode) -> bool {
+        let holding: Vec<_> = self
+            .nodes
+            .iter()
+            .filter(|n| n.state == State::Running || n.state == State::Stopping && !n.expanded)
+            .collect();
+        let below = |most: usize, counts: &dyn Fn(&NaiveNode) -> bool| {
+            holding.iter().filter(|n| counts(n)).count() < most.max(1)
+        };
+        let p = &node.planned;
+        let agent = p.agent.is_none_or(|agent| {
+            let most = self.limits.agents.get(&agent).copied().unwrap_or(self.limits.each_agent);
+            below(most, &|n| n.planned.agent == Some(agent))
+        });
+        let provider = p.provider.and_then(|provider| self.limits.providers.get(&provider));
+        let provider = provider.is_none_or(|most| below(*most, &|n| n.planned.provider == p.provider));
+        let group = node.item_of.and_then(|parent| self.at_once.get(&parent));
+        let group = group.is_none_or(|most| below(*most, &|n| n.item_of == node.item_of));
+        below(self.limits.overall.unwrap_or(usize::MAX), &|_| true) && agent && provider && group
+    }
+
+    pub(super) fn is_ready(&self, node: usize) -> bool {
+        let of = &self.nodes[node];
+        of.state == State::Pending && of.planned.edges.iter().all(|e| self.nodes[e.from].state.is_terminal())
+    }
+
+    pub(super) fn next(&self) -> Option<usize> {
+        (0..self.nodes.len())
+            .filter(|node| self.is_ready(*node) && self.has_slot(&self.nodes[*node]))
+            .max_by_key(|node| (self.urgency(*node), std::cmp::Reverse(*node)))
+    }
+
+    /// Ends nodes until nothing follows any more.
+    pub(super) fn settle(&mut self) {
+        loop {
+            let blocked = (0..self.nodes.len())
+                .filter(|node| self.nodes[*node].state == State::Pending)
+                .find_map(|node| Some((node, *self.obstacles(node).first()?)));
+            let emptied = (0..self.nodes.len()).find(|node| {
+                let mut items = self.nodes.iter().filter(|n| n.item_of == Some(*node));
+                self.nodes[*node].state == State::Stopping
+                    && self.nodes[*node].expanded
+                    && items.all(|item| item.state.is_terminal())
+            });
+            match (blocked, emptied) {
+                (Some((node, cause)), _) => self.nodes[node].state = State::Skipped(cause),
+                (None, Some(node)) => {
+                    let end = self.nodes[node].stop.take().unwrap();
+                    self.end(node, end);
+                }
+                (None, None) => return,
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self, node: usize, state: State) {
+        self.nodes[node].state = state;
+        for to in 0..self.nodes.len() {
+            for number in 0..self.nodes[to].planned.edges.len() {
+                let edge = self.nodes[to].planned.edges[number];
+                let asked = edge.from == node && edge.conditional && !edge.optional && self.gives(node);
+                if asked && !(state == State::Completed && holds(to, number)) {
+                    self.nodes[to].unheld.push(number);
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self, node: usize, how: How) -> State {
+        let of = &mut self.nodes[node];
+        match of.stop.take() {
+            Some(State::Pending) => {
+                of.planned.agent = of.next_agent;
+                of.state = State::Pending;
+            }
+            Some(state) => self.end(node, state),
+            None => {
+                let state = how.into();
+                let fast = self.policy == Policy::FailFast && how == How::Failed && of.item_of.is_none();
+                self.end(node, state);
+                if fast {
+                    self.cancel_all();
+                }
+            }
+        }
+        self.settle();
+        self.nodes[node].state
+    }
+
+    pub(super) fn stop(&mut self, node: usize, end: State) -> bool {
+        let restarts = self.nodes[node].stop == Some(State::Pending);
+        match self.nodes[node].state {
+            State::Pending | State::Waiting => self.end(node, end),
+            State::Running => self.stopping(node, end),
+            State::Suspended => {
+                self.stopping(node, end);
+                self.stop_items(node);
+            }
+            State::Stopping if restarts => self.stopping(node, end),
+            _ => return false,
+        }
+        self.settle();
+        true
+    }
+
+    pub(super) fn stopping(&mut self, node: usize, end: State) {
+        (self.nodes[node].state, self.nodes[node].stop) = (State::Stopping, Some(end));
+    }
+
+    pub(super) fn stop_items(&mut self, node: usize) {
+        for item in 0..self.nodes.len() {
+            if self.nodes[item].item_of == Some(node) {
+                self.stop(item, State::Cancelled);
+            }
+        }
+    }
+
+    pub(super) fn cancel_all(&mut self) {
+        self.closed = true;
+        // Nothing is skipped for want of what is cancelled with it.
+        for node in 0..self.nodes.len() {
+            if matches!(self.nodes[node].state, State::Pending | State::Waiting) {
+                self.nodes[node].state = State::Cancelled;
+            }
+        }
+        for node in 0..self.nodes.len() {
+            self.stop(node, State::Cancelled);
+        }
+    }
+
+    pub(super) fn retry(&mut self, node: usize) -> bool {
+        let of = &self.nodes[node];
+        let open = of
+            .item_of
+            .map(|parent| &self.nodes[parent])
+            .is_none_or(|parent| parent.state == State::Suspended && parent.attempts == of.of_attempt);
+        let over = of.state.is_terminal() && of.state != State::Completed;
+        let vain = self.obstacles(node).iter().any(|cause| matches!(cause, Cause::Blocked(_)));
+        if !open || !over || vain {
+            return false;
+        }
+        self.nodes[node].unheld.clear();
+        self.nodes[node].state = State::Pending;
+        let mut back = vec![node];
+        while let Some(from) = back.pop() {
+            for to in 0..self.nodes.len() {
+                let edges = self.nodes[to].planned.edges.clone();
+                let mut again = false;
+                for number in (0..edges.len()).filter(|number| edges[*number].from == from) {
+                    self.nodes[to].unheld.retain(|unheld| *unheld != number);
+                    again = true;
+                }
+                let skipped =
+                    matches!(self.nodes[to].state, State::Skipped(Cause::Blocked(_) | Cause::Condition(_)));
+                if again && skipped && self.obstacles(to).is_empty() {
+                    self.nodes[to].state = State::Pending;
+                    back.push(to);
+                }
+            }
+        }
+        true
+    }
+
+    pub(super) fn reassign(&mut self, node: usize, agent: usize) -> bool {
+        let of = &mut self.nodes[node];
+        match (of.state, of.stop) {
+            (State::Completed | State::Suspended, _) => return false,
+            (State::Running, _) | (State::Stopping, Some(State::Pending)) => {
+                of.next_agent = Some(agent);
+                self.stopping(node, State::Pending);
+            }
+            (State::Stopping, _) => return false,
+            _ => (of.planned.agent, of.next_agent) = (Some(agent), Some(agent)),
+        }
+        true
+    }
+}
+
+impl NaiveNode {
+    pub(super) fn new(planned: Planned) -> Self {
+        let next_agent = planned.agent;
+        Self {
+            planned,
+            state: State::Pending,
+            stop: None,
+            next_agent,
+            unheld: vec![],
+            item_of: None,
+            of_attempt: 0,
+            expanded: false,
+            attempts: 0,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The nodes and edges that a schedule works on: flat, made once a graph, shared by its runs.
+
+use std::{collections::VecDeque, ops::Range, sync::Arc};
+
+use super::{Planned, PlannedEdge, Refused};
+
+/// What stands for "none" where a number of an agent, a provider or a node is kept small.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A graph as the scheduler sees it. Cloning shares its edges.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    shape: Arc<Shape>,
+    expected: Vec<u64>,
+    /// The longest expected time from the start of a node to the end of the graph.
+    priority: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Shape {
+    /// Where the edges into each node begin in `ins`; one more than there are nodes.
+    first_in: Vec<u32>,
+    ins: Vec<In>,
+    /// How many edges go into each node.
+    degree: Vec<u32>,
+    /// Where the edges out of each node begin in `outs`; one more than there are nodes.
+    first_out: Vec<u32>,
+    outs: Vec<Out>,
+    /// Whether an edge out of the node has a condition.
+    asks: Vec<bool>,
+    wants: Vec<Wants>,
+    /// The nodes, each after those that it depends on.
+    order: Vec<u32>,
+}
+
+/// An edge, seen from the dependent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct In {
+    pub(super) from: u32,
+    pub(super) optional: bool,
+    pub(super) conditional: bool,
+}
+
+/// An edge, seen from the node that comes first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Out {
+    pub(super) to: u32,
+    /// Its number among all edges of the graph.
+    pub(super) edge: u32,
+}
+
+/// Which limits an attempt at a node counts to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wants {
+    pub(super) agent: u32,
+    pub(super) provider: u32,
+}
+
+impl Plan {
+    /// The graph of `nodes`, numbered from 0 in this order. An edge may come from a node that is given later.
+    ///
+    /// # Errors
+    /// [`Refused::Unknown`] when an edge comes from no node, [`Refused::Cycle`] when nodes depend on each other,
+    /// [`Refused::TooMany`] when there are more nodes or edges than 2³² − 2.
+    pub(crate) fn new(nodes: impl IntoIterator<Item = Planned>) -> Result<Self, Refused> {
+        let nodes = nodes.into_iter();
+        let count = nodes.size_hint().0;
+        let (mut first_in, mut ins) = (Vec::with_capacity(count + 1), Vec::new());
+        let (mut degree, mut wants) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut expected = Vec::with_capacity(count);
+        first_in.push(0);
+        for node in nodes {
+            for edge in &node.edges {
+                ins.push(In::new(edge)?);
+            }
+            first_in.push(small(ins.len())?);
+            degree.push(small(node.edges.len())?);
+            wants.push(Wants::new(&node)?);
+            expected.push(node.expected);
+        }
+        small(degree.len())?;
+        let (first_out, outs, asks) = turned(&first_in, &ins, degree.len())?;
+        let mut shape = Shape { first_in, ins, degree, first_out, outs, asks, wants, order: Vec::new() };
+        shape.order = shape.sorted()?;
+        let priority = shape.longest(&expected);
+        Ok(Self { shape: Arc::new(shape), expected, priority })
+    }
+
+    /// How many nodes it has.
+    pub(super) fn len(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// How many edges go into each node.
+    pub(super) fn degrees(&self) -> &[u32] {
+        &self.shape.degree
+    }
+
+    pub(super) fn priorities(&self) -> &[u64] {
+        &self.priority
+    }
+
+    pub(super) fn wants(&self) -> &[Wants] {
+        &self.shape.wants
+    }
+
+    pub(super) fn expected(&self, node: usize) -> Option<u64> {
+        self.expected.get(node).copied()
+    }
+
+    pub(super) fn edges(&self) -> usize {
+        self.shape.ins.len()
+    }
+
+    pub(super) fn edge(&self, edge: usize) -> Option<In> {
+        self.shape.ins.get(edge).copied()
+    }
+
+    /// The numbers of the edges into a node.
+    pub(super) fn ins(&self, node: usize) -> Option<Range<u32>> {
+        part(&self.shape.first_in, node)
+    }
+
+    pub(super) fn outs(&self, node: usize) -> &[Out] {
+        self.shape.outs(node)
+    }
+
+    /// Whether an edge out of the node has a condition.
+    pub(super) fn asks(&self, node: usize) -> bool {
+        self.shape.asks.get(node).copied().unwrap_or_default()
+    }
+}
+
+impl Shape {
+    fn outs(&self, node: usize) -> &[Out] {
+        part(&self.first_out, node)
+            .and_then(|part| self.outs.get(part.start as usize..part.end as usize))
+            .unwrap_or_default()
+    }
+
+    /// Sorted so that each node comes after those that it depends on.
+    fn sorted(&self) -> Result<Vec<u32>, Refused> {
+        let count = small(self.degree.len())?;
+        let given = (0..count).zip(self.first_in.windows(2)).all(|(node, part)| {
+            let [start, end] = part else { return true };
+            self.ins.get(*start as usize..*end as usize).is_some_and(|ins| ins.iter().all(|e| e.from < node))
+        });
+        if given {
+            return Ok((0..count).collect());
+        }
+        let mut missing = self.degree.clone();
+        let mut order = Vec::with_capacity(missing.len());
+        let mut free: VecDeque<u32> =
+            (0..count).zip(&self.degree).filter(|(_, degree)| **degree == 0).map(|(node, _)| node).collect();
+        while let Some(node) = free.pop_front() {
+            order.push(node);
+            for out in self.outs(node as usize) {
+                if let Some(left) = missing.get_mut(out.to as usize) {
+                    *left -= 1;
+                    if *left == 0 {
+                        free.push_back(out.to);
+                    }
+                }
+            }
+        }
+        if order.len() == missing.len() { Ok(order) } else { Err(Refused::Cycle(self.cycle(&missing))) }
+    }
+
+    /// A cycle among the nodes that still miss something, in the direction of its edges.
+    fn cycle(&self, missing: &[u32]) -> Vec<usize> {
+        let open = |node: usize| missing.get(node).is_some_and(|left| *left > 0);
+        let mut seen = vec![false; missing.len()];
+        let mut path = Vec::new();
+        let mut next = (0..missing.len()).find(|node| open(*node));
+        while let Some(node) = next {
+            path.push(node);
+            match seen.get_mut(node) {
+                Some(seen) if !*seen => *seen = true,
+                _ => break,
+            }
+            let ins = part(&self.first_in, node).unwrap_or_default();
+            let from = ins.filter_map(|edge| self.ins.get(edge as usize));
+            next = from.map(|edge| edge.from as usize).find(|from| open(*from));
+        }
+        let Some(last) = path.pop() else { return Vec::new() };
+        let mut cycle: Vec<_> = path.into_iter().skip_while(|node| *node != last).collect();
+        cycle.reverse();
+        cycle
+    }
+
+    /// The longest expected time from each node to the end.
+    fn longest(&self, expected: &[u64]) -> Vec<u64> {
+        let mut longest = vec![0_u64; expected.len()];
+        for node in self.order.iter().rev() {
+            let node = *node as usize;
+            let after = self.outs(node).iter().filter_map(|out| longest.get(out.to as usize)).max();
+            let after = after.copied().unwrap_or_default();
+            if let (Some(longest), Some(own)) = (longest.get_mut(node), expected.get(node)) {
+                *longest = own.saturating_add(after);
+            }
+        }
+        longest
+    }
+}
+
+impl In {
+    pub(super) fn new(edge: &PlannedEdge) -> Result<Self, Refused> {
+        Ok(Self { from: small(edge.from)?, optional: edge.optional, conditional: edge.conditional })
+    }
+}
+
+impl Wants {
+    pub(super) fn new(node: &Planned) -> Result<Self, Refused> {
+        let number = |given: Option<usize>| given.map_or(Ok(NONE), small);
+        Ok(Self { agent: number(node.agent)?, provider: number(node.provider)? })
+    }
+}
+
+/// The edges by the node that comes first, dependents in their order, and which nodes have a condition behind them.
+type Turned = (Vec<u32>, Vec<Out>, Vec<bool>);
+
+fn turned(first_in: &[u32], ins: &[In], count: usize) -> Result<Turned, Refused> {
+    let mut first_out = vec![0_u32; count + 1];
+    let mut asks = vec![false; count];
+    for edge in ins {
+        let from = edge.from as usize;
+        let asks = asks.get_mut(from).ok_or(Refused::Unknown(from))?;
+        *asks |= edge.conditional;
+        if let Some(number) = first_out.get_mut(from + 1) {
+            *number += 1;
+        }
+    }
+    let mut sum = 0;
+    for first in &mut first_out {
+        sum += *first;
+        *first = sum;
+    }
+    let mut next = first_out.clone();
+    let mut outs = vec![Out { to: 0, edge: 0 }; ins.len()];
+    let mut edges = (0..small(ins.len())?).zip(ins);
+    for (to, part) in (0..small(count)?).zip(first_in.windows(2)) {
+        let [start, end] = part else { continue };
+        for (edge, given) in edges.by_ref().take((end - start) as usize) {
+            if let Some(place) = next.get_mut(given.from as usize) {
+                if let Some(out) = outs.get_mut(*place as usize) {
+                    *out = Out { to, edge };
+                }
+                *place += 1;
+            }
+        }
+    }
+    Ok((first_out, outs, asks))
+}
+
+fn part(first: &[u32], node: usize) -> Option<Range<u32>> {
+    Some(*first.get(node)?..*first.get(node + 1)?)
+}
+
+/// `number` as it is kept.
+pub(super) fn small(number: usize) -> Result<u32, Refused> {
+    u32::try_from(number).ok().filter(|number| *number < NONE).ok_or(Refused::TooMany)
+}

@@ -1,0 +1,228 @@
+//! The nodes that could be started, and the limits that they wait for.
+//!
+//! Nodes that count to the same limits form a class. Only the first of a class stands in the common queue; where a limit
+//! is reached it moves to that limit's own queue, so that it is not looked at again before a slot there is free.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
+
+use super::{
+    Limits, Refused,
+    plan::{NONE, Wants, small},
+};
+
+/// How much of the graph waits for a node, then the order in which nodes were added.
+type Key = (u64, Reverse<u32>);
+
+/// The first of a class, or a node without limits of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Token {
+    key: Key,
+    class: u32,
+}
+
+/// The class of nodes that count to the overall limit only.
+const FREE: u32 = 0;
+
+#[derive(Debug, Default)]
+struct Class {
+    /// The limits that it counts to.
+    needs: [u32; 3],
+    nodes: BinaryHeap<Key>,
+    /// The first of `nodes`, which a token stands for.
+    shown: Option<Key>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    most: usize,
+    used: usize,
+    parked: BinaryHeap<Token>,
+}
+
+#[derive(Debug)]
+pub(super) struct Ready {
+    queue: BinaryHeap<Token>,
+    classes: Vec<Class>,
+    limits: Vec<Limit>,
+    most: usize,
+    used: usize,
+    rules: Limits,
+    agents: BTreeMap<u32, u32>,
+    providers: BTreeMap<u32, u32>,
+    numbers: BTreeMap<[u32; 3], u32>,
+}
+
+impl Ready {
+    pub(super) fn new(rules: Limits) -> Self {
+        let free = Class { needs: [NONE; 3], ..Class::default() };
+        Self {
+            queue: BinaryHeap::new(),
+            classes: vec![free],
+            limits: Vec::new(),
+            most: rules.overall.unwrap_or(usize::MAX),
+            used: 0,
+            rules,
+            agents: BTreeMap::new(),
+            providers: BTreeMap::new(),
+            numbers: BTreeMap::from([([NONE; 3], FREE)]),
+        }
+    }
+
+    /// The class of nodes that want `wants` and belong to the group `group`.
+    pub(super) fn class(&mut self, wants: Wants, group: u32) -> Result<u32, Refused> {
+        if wants.agent == NONE && wants.provider == NONE && group == NONE {
+            return Ok(FREE);
+        }
+        let needs = [self.agent(wants.agent)?, self.provider(wants.provider)?, group];
+        if let Some(class) = self.numbers.get(&needs) {
+            return Ok(*class);
+        }
+        let class = small(self.classes.len())?;
+        self.classes.push(Class { needs, ..Class::default() });
+        self.numbers.insert(needs, class);
+        Ok(class)
+    }
+
+    /// A limit of its own.
+    pub(super) fn limit(&mut self, most: usize) -> Result<u32, Refused> {
+        let number = small(self.limits.len())?;
+        // A limit of nothing would leave the graph without an end.
+        self.limits.push(Limit { most: most.max(1), used: 0, parked: BinaryHeap::new() });
+        Ok(number)
+    }
+
+    fn agent(&mut self, agent: u32) -> Result<u32, Refused> {
+        if agent == NONE {
+            return Ok(NONE);
+        }
+        if let Some(limit) = self.agents.get(&agent) {
+            return Ok(*limit);
+        }
+        let most = self.rules.agents.get(&(agent as usize)).copied().unwrap_or(self.rules.each_agent);
+        let limit = self.limit(most)?;
+        self.agents.insert(agent, limit);
+        Ok(limit)
+    }
+
+    fn provider(&mut self, provider: u32) -> Result<u32, Refused> {
+        if let Some(limit) = self.providers.get(&provider) {
+            return Ok(*limit);
+        }
+        let Some(most) = self.rules.providers.get(&(provider as usize)).copied() else { return Ok(NONE) };
+        let limit = self.limit(most)?;
+        self.providers.insert(provider, limit);
+        Ok(limit)
+    }
+
+    /// `node` can be started from now on.
+    pub(super) fn push(&mut self, node: u32, priority: u64, class: u32) {
+        let key = (priority, Reverse(node));
+        if class == FREE {
+            self.queue.push(Token { key, class });
+        } else if let Some(of) = self.classes.get_mut(class as usize) {
+            of.nodes.push(key);
+            if of.shown < Some(key) {
+                of.shown = Some(key);
+                self.queue.push(Token { key, class });
+            }
+        }
+    }
+
+    /// The first node that every limit has a slot for; it has them now. `stands(node, class)` says whether
+    /// what was pushed still holds.
+    #[inline]
+    pub(super) fn pop(&mut self, stands: impl Fn(u32, u32) -> bool) -> Option<u32> {
+        while self.used < self.most {
+            let token = self.queue.pop()?;
+            let (_, Reverse(node)) = token.key;
+            if token.class == FREE {
+                if stands(node, FREE) {
+                    self.used += 1;
+                    return Some(node);
+                }
+            } else if self.take_class(token, &stands) {
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    fn take_class(&mut self, token: Token, stands: &impl Fn(u32, u32) -> bool) -> bool {
+        let Some(class) = self.classes.get(token.class as usize) else { return false };
+        let (needs, (_, Reverse(node))) = (class.needs, token.key);
+        let mut taken = false;
+        if class.shown == Some(token.key) {
+            if !stands(node, token.class) {
+                self.show_next(token.class, stands);
+            } else if let Some(full) = needs.iter().find(|limit| self.is_full(**limit)) {
+                if let Some(full) = self.limits.get_mut(*full as usize) {
+                    full.parked.push(token);
+                }
+            } else {
+                self.take(token.class);
+                self.show_next(token.class, stands);
+                taken = true;
+            }
+        }
+        // It may have been the one that stood for a limit's free slot.
+        needs.into_iter().for_each(|limit| self.wake(limit));
+        taken
+    }
+
+    fn show_next(&mut self, class: u32, stands: &impl Fn(u32, u32) -> bool) {
+        let Some(of) = self.classes.get_mut(class as usize) else { return };
+        of.nodes.pop();
+        while of.nodes.peek().is_some_and(|(_, node)| !stands(node.0, class)) {
+            of.nodes.pop();
+        }
+        of.shown = of.nodes.peek().copied();
+        if let Some(key) = of.shown {
+            self.queue.push(Token { key, class });
+        }
+    }
+
+    fn is_full(&self, limit: u32) -> bool {
+        self.limits.get(limit as usize).is_some_and(|limit| limit.used >= limit.most)
+    }
+
+    /// Takes the slots of a class, whether they are free or not.
+    pub(super) fn take(&mut self, class: u32) {
+        self.used += 1;
+        self.each_limit(class, |limit| limit.used += 1);
+    }
+
+    /// Gives the slots of a class back.
+    #[inline]
+    pub(super) fn release(&mut self, class: u32) {
+        self.used = self.used.saturating_sub(1);
+        if class != FREE {
+            self.each_limit(class, |limit| limit.used = limit.used.saturating_sub(1));
+            let needs = self.classes.get(class as usize).map_or([NONE; 3], |class| class.needs);
+            needs.into_iter().for_each(|limit| self.wake(limit));
+        }
+    }
+
+    fn each_limit(&mut self, class: u32, mut change: impl FnMut(&mut Limit)) {
+        let needs = self.classes.get(class as usize).map_or([NONE; 3], |class| class.needs);
+        for limit in needs {
+            if let Some(limit) = self.limits.get_mut(limit as usize) {
+                change(limit);
+            }
+        }
+    }
+
+    /// Lets the first that waits for a limit try again if the limit has a free slot.
+    fn wake(&mut self, limit: u32) {
+        let Some(limit) = self.limits.get_mut(limit as usize) else { return };
+        while limit.used < limit.most {
+            let Some(token) = limit.parked.pop() else { return };
+            if self.classes.get(token.class as usize).is_some_and(|class| class.shown == Some(token.key)) {
+                self.queue.push(token);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A graph that can run: checked, and never changed again.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+};
+
+use super::{Live, Node, Shape, Signature, TaskGraphBuilder, signature};
+use crate::agent::Agent;
+
+/// Tasks that depend on each other, run as far in parallel as their edges and the graph's limits allow. Cloning shares
+/// it; a graph is an [`Agent`], so it runs in sessions and is a node of other graphs.
+///
+/// `O` is what it comes to: see [`TaskGraphBuilder::returning`].
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// # #[cfg(feature = "testkit")] {
+/// # use entourage_core::{agent::ReactAgent, testkit::ScriptedProvider};
+/// # let (one, two) = (ScriptedProvider::new().text("One form, two fields."), ScriptedProvider::new().text("fn login() {}"));
+/// # let architect = ReactAgent::builder("architect", one.model()).build().unwrap();
+/// # let coder = ReactAgent::builder("coder", two.model()).build().unwrap();
+/// use entourage_core::graph::TaskGraph;
+///
+/// let graph = TaskGraph::builder("login");
+/// // An agent returns its answer, a step of the program whatever it likes.
+/// let design = graph.agent("design", &architect, "Design the login form.");
+/// let schema = graph.step("schema", (), |()| async { Ok(vec!["name", "password"].len()) });
+/// // An agent is told what the nodes before it gave; a step gets it as what it is.
+/// let backend = graph.agent("backend", &coder, "Write the backend.").after((&design, &schema)).attempts(2);
+/// let tests = graph.step("tests", (&backend, schema.optional()), |(code, fields)| async move {
+///     Ok(format!("{} lines, {fields:?} fields", code.lines().count()))
+/// });
+/// let graph = graph.limit(8).returning(&tests).build().unwrap();
+///
+/// assert_eq!(*graph.ask("Build a login").await.unwrap(), "1 lines, Some(2) fields");
+/// # }
+/// # });
+/// ```
+pub struct TaskGraph<O = String> {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) output: PhantomData<fn() -> O>,
+}
+
+/// What all clones of a graph share.
+pub(crate) struct Inner {
+    pub(crate) name: Box<str>,
+    /// In the order in which they were added.
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) by_id: HashMap<Arc<str>, usize>,
+    /// All agents by name: whom plans, additions and reassignments can name.
+    pub(crate) agents: BTreeMap<Arc<str>, Arc<dyn Agent>>,
+    pub(crate) limits: GraphLimits,
+    pub(crate) on_failure: OnFailure,
+    /// The node whose value the graph returns.
+    pub(crate) output: Option<usize>,
+    pub(crate) signature: OnceLock<Signature>,
+    pub(crate) shape: Shape,
+    pub(crate) live: Live,
+}
+
+impl Inner {
+    /// Made when somebody first asks: a run that nobody stores needs none.
+    pub(crate) fn signature(&self) -> &Signature {
+        self.signature.get_or_init(|| signature::of(&self.nodes))
+    }
+
+    /// The place of the node of this id.
+    pub(crate) fn place(&self, id: &str) -> Option<usize> {
+        self.by_id.get(id).copied()
+    }
+}
+
+/// How much of a graph runs at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GraphLimits {
+    /// Nodes at once.
+    pub(crate) overall: usize,
+    /// Nodes of one agent at once, unless it has a limit of its own.
+    pub(crate) each_agent: usize,
+    pub(crate) agents: BTreeMap<Arc<str>, usize>,
+    pub(crate) providers: BTreeMap<Arc<str>, usize>,
+}
+
+impl Default for GraphLimits {
+    fn default() -> Self {
+        Self { overall: 10, each_agent: 1, agents: BTreeMap::new(), providers: BTreeMap::new() }
+    }
+}
+
+/// What a graph does when a node fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// What depends on it is skipped, and told why; the rest goes on.
+    #[default]
+    SkipDependents,
+    /// What runs is cancelled, and nothing else is started.
+    FailFast,
+    /// What depends on it runs without what it would have given. A step that cannot do without fails.
+    Continue,
+}
+
+impl TaskGraph {
+    /// Begins a graph called `name`: 1 to 64 letters, digits, `_` and `-`, as for any agent.
+    #[must_use]
+    pub fn builder(name: impl Into<String>) -> TaskGraphBuilder {
+        TaskGraphBuilder::new(name.into())
+    }
+}
+
+impl<O> TaskGraph<O> {
+    pub(crate) fn of(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner), output: PhantomData }
+    }
+
+    /// The ids of its nodes, in the order in which they were added.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.inner.nodes.iter().map(|node| &*node.id)
+    }
+
+    /// What a stored run of it is compared with when it is resumed.
+    #[must_use]
+    pub fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+}
+
+impl<O> Clone for TaskGraph<O> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), output: PhantomData }
+    }
+}
+
+impl<O> fmt::Debug for TaskGraph<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskGraph")
+            .field("name", &self.inner.name)
+            .field("nodes", &self.inner.nodes)
+            .finish_non_exhaustive()
+    }
+}

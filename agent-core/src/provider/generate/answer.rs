@@ -1,0 +1,28 @@
+//! Typed answers of agents: the schema goes into the prompt, and the value is read from the text of the answer.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Strategy, shape::Shape, text};
+
+/// What an agent is told that is to answer with a value which follows `schema`.
+pub(crate) fn answer_rule(schema: &Value) -> String {
+    format!(
+        "Answer with one JSON value that follows this JSON Schema, and with nothing else: no explanation, no code \
+         fence.\n\n{schema}"
+    )
+}
+
+/// The value in the text of an answer, or what is wrong with it.
+pub(crate) fn answer_as<T: DeserializeOwned + JsonSchema>(answer: &str) -> Result<T, String> {
+    let shape = Shape::of::<T>(Strategy::Prompt);
+    let mut problem = None;
+    for candidate in text::values(answer) {
+        match shape.read(candidate) {
+            Ok(value) => return Ok(value),
+            Err(found) => problem = Some(found),
+        }
+    }
+    Err(problem.unwrap_or_else(|| "there is no complete JSON value in it".to_owned()))
+}

@@ -1,0 +1,69 @@
+//! What makes a session shorter: a summary in the place of messages, results that are cleared, a title.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::{
+    super::{
+        open::Closing,
+        sound::{said, tail},
+    },
+    SessionState,
+};
+use crate::{
+    context::{ContextUsage, cleared, estimate_tokens},
+    event::{Compacted, OutputsCleared},
+    message::Message,
+};
+
+impl SessionState {
+    /// CS03: the conversation begins at the summary.
+    pub(super) fn compact(&mut self, compacted: &Compacted) {
+        self.close(Closing::Abandoned);
+        let from = self.history.len().saturating_sub(tail(&self.history, compacted.kept));
+        let summary = said(&compacted.summary).map(Cow::into_owned);
+        self.history = summary.into_iter().chain(self.history.iter().skip(from).cloned()).collect();
+        self.head.messages = self.head.messages.saturating_add(1);
+        self.recount();
+        // CS02: what the next step will report is the summary, and what was kept.
+        let kept = self.tokens.saturating_sub(estimate_tokens(&compacted.summary));
+        self.context = ContextUsage::of(kept, compacted.output);
+        self.gauge.compacted(self.tokens);
+    }
+
+    pub(super) fn clear_outputs(&mut self, note: &OutputsCleared) {
+        let before = usize::try_from(note.before).unwrap_or(usize::MAX);
+        let shown = self.history.iter().enumerate().map(|(place, message)| {
+            if place < before { cleared(message, note.least) } else { Arc::clone(message) }
+        });
+        self.history = shown.collect();
+        let tokens = self.tokens;
+        self.recount();
+        let freed = tokens.saturating_sub(self.tokens);
+        self.context = ContextUsage::of(self.context.input.saturating_sub(freed), self.context.output);
+        self.gauge.cleared(freed);
+    }
+
+    fn recount(&mut self) {
+        self.tokens =
+            self.history.iter().map(|message| estimate_tokens(message)).fold(0, u64::saturating_add);
+    }
+}
+
+pub(super) fn title(prompt: &Message) -> Arc<str> {
+    const MOST: usize = 80;
+    let text = prompt.first_text().unwrap_or_default().trim();
+    if text.len() <= MOST && !text.contains(['\n', '\r', '\t']) {
+        return text.into();
+    }
+    let mut words = text.split_whitespace();
+    let mut title: String = words.next().unwrap_or_default().chars().take(MOST).collect();
+    for word in words {
+        if title.chars().count() + word.chars().count() + 1 > MOST {
+            title.push('…');
+            break;
+        }
+        title.push(' ');
+        title.push_str(word);
+    }
+    title.into()
+}

@@ -1,0 +1,79 @@
+//! DESIGN 3.4 and 7: agents made of agents are killed at every point, on the store in memory, with time that stands still.
+
+#![cfg(feature = "testkit")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test may panic and print, in its helpers too"
+)]
+
+use entourage_core::testkit::crash::{self, Medium, Scenario};
+
+fn memory() -> Medium {
+    Medium::memory()
+        .tokio(|| tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build())
+}
+
+/// What the undisturbed run comes to has each of `facts`; then it is killed everywhere.
+fn survives(scenario: &Scenario, facts: &[&str]) {
+    let undisturbed = format!("{:?}", crash::expected(scenario, &memory()).unwrap());
+    for fact in facts {
+        assert!(undisturbed.contains(fact), "{fact}: {undisturbed}");
+    }
+    let report = crash::run(scenario, &memory());
+    println!("{report}");
+    report.assert();
+}
+
+#[test]
+fn design_3_a_pair_killed_in_each_phase() {
+    survives(
+        &crash::dual(),
+        &[
+            "phase_finished 1 works completed I put it there. None",
+            "phase_finished 1 sums up completed The pear is there. None",
+            "phase_finished 1 checks completed Nobody has paid for it. Some((false",
+            "phase_finished 2 works completed I paid for it. None",
+            "phase_finished 2 sums up completed The pear is there and paid for. None",
+            "Some((true, \\\"It is there, and the money is gone.\\\"",
+        ],
+    );
+}
+
+#[test]
+fn design_3_six_agents_on_a_graph() {
+    survives(
+        &crash::login_graph(),
+        &[
+            "node_finished tests 1 failed",
+            "node_finished tests 2 completed: 12",
+            "login/reviewer run_started 12 tests pass. The manual says: How to log in.",
+            "node_finished review 1 completed: It may be merged.",
+        ],
+    );
+}
+
+#[test]
+fn design_3_an_approval_in_a_child_in_a_node() {
+    survives(
+        &crash::graph_approval(),
+        &[
+            "cashier approval_decided Allow",
+            "node_finished sweep 1 completed: Swept.",
+            "node_finished close 1 completed: Closed.",
+        ],
+    );
+}
+
+#[test]
+fn design_3_agents_as_tools_side_by_side() {
+    survives(
+        &crash::sub_agents(),
+        &[
+            "lead/payer run_started Pay the boatman.",
+            "lead/payer run_started Pay the guide.",
+            "lead/scout tool_finished view false known",
+            "lead run_finished completed",
+        ],
+    );
+}

@@ -1,0 +1,22 @@
+//! Two agents on one task through the public API: rows CW03 to CW08, CW15 and CW16 of SPEC.md, and CW11 as far as roles go.
+
+#![cfg(feature = "testkit")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::large_futures,
+    clippy::needless_pass_by_value
+)]
+
+mod cancel;
+#[allow(dead_code)]
+#[path = "../it/common.rs"]
+mod common;
+mod flip;
+mod gate;
+mod pair;
+mod resume;
+mod rounds;
+mod sessions;

@@ -1,0 +1,129 @@
+//! A pair of scripted agents, and what is asked about it.
+
+use entourage_core::{
+    Runtime, Session, SessionId,
+    agent::{DualAgent, DualBuilder, ReactAgent},
+    event::{Envelope, Event},
+    message::{History, Message, Role},
+    session::SharedStore,
+    testkit::{FakeTool, ScriptedProvider},
+    tool::Access,
+};
+use serde_json::{Value, json};
+
+use crate::common::stored;
+
+pub(crate) fn root() -> SessionId {
+    SessionId::new("work").unwrap()
+}
+
+pub(crate) fn child(role: &str) -> SessionId {
+    root().in_role(role).unwrap()
+}
+
+pub(crate) fn done(summary: &str) -> Value {
+    json!({ "summary": summary })
+}
+
+pub(crate) fn executor(provider: &ScriptedProvider) -> ReactAgent {
+    ReactAgent::builder("coder", provider.model())
+        .instructions("You write code.")
+        .tool(FakeTool::new("write").access(Access::WRITE).returning("written"))
+        .build()
+        .unwrap()
+}
+
+pub(crate) fn checker(provider: &ScriptedProvider) -> ReactAgent {
+    ReactAgent::builder("reviewer", provider.model())
+        .instructions("You know the language well.")
+        .tool(FakeTool::new("look").returning("a file"))
+        .build()
+        .unwrap()
+}
+
+pub(crate) fn builder(works: &ScriptedProvider, checks: &ScriptedProvider) -> DualBuilder {
+    DualAgent::builder("pair", executor(works), checker(checks))
+}
+
+pub(crate) fn pair(works: &ScriptedProvider, checks: &ScriptedProvider) -> DualAgent {
+    builder(works, checks).build().unwrap()
+}
+
+pub(crate) fn session(runtime: &Runtime) -> Session {
+    runtime.session_with_id(root())
+}
+
+/// An executor that needs two turns, and a checker that rejects the first.
+pub(crate) fn two_rounds() -> (ScriptedProvider, ScriptedProvider) {
+    let works = ScriptedProvider::named("one")
+        .text("I wrote it.")
+        .text("Summary one.")
+        .text("I tested it.")
+        .text("Summary two.");
+    let checks = ScriptedProvider::named("two").text("Test it.").call("task_complete", done("It is tested."));
+    (works, checks)
+}
+
+/// The same for runs that are resumed: each finds its place from what was said. The checker's own voice says the request.
+pub(crate) fn two_rounds_by_history() -> (ScriptedProvider, ScriptedProvider) {
+    let works = ScriptedProvider::by_history()
+        .text("I wrote it.")
+        .text("Summary one.")
+        .text("I tested it.")
+        .text("Summary two.");
+    let checks = ScriptedProvider::by_history()
+        .text("never")
+        .text("Test it.")
+        .call("task_complete", done("It is tested."));
+    (works, checks)
+}
+
+/// A conversation for people: a letter for who speaks, and the text.
+pub(crate) fn told<'a>(messages: impl IntoIterator<Item = &'a std::sync::Arc<Message>>) -> Vec<String> {
+    messages.into_iter().map(|message| line(message)).collect()
+}
+
+fn line(message: &Message) -> String {
+    let who = match message.role() {
+        Role::User => "U",
+        Role::Assistant => "A",
+        Role::Tool => "T",
+        Role::System => "S",
+    };
+    let mut line = format!("{who}: {}", message.text());
+    for call in message.tool_calls() {
+        line.push_str(&format!("[{}]", call.name));
+    }
+    for result in message.tool_results() {
+        line.push_str(&format!("<{}>", result.to_text()));
+    }
+    line
+}
+
+pub(crate) async fn conversation(runtime: &Runtime, role: &str) -> History {
+    runtime.open(&child(role)).await.unwrap().history().await.unwrap()
+}
+
+/// Rounds and phases as they were recorded: `1 execute`, and `1 check rejected` for their ends.
+pub(crate) async fn phases(store: &SharedStore) -> Vec<String> {
+    stored(store, &root()).await.iter().filter_map(phase).collect()
+}
+
+fn phase(event: &Envelope) -> Option<String> {
+    match &event.event {
+        Event::PhaseStarted(it) => Some(format!("{} {}", it.iteration, name(it.phase))),
+        Event::PhaseFinished(it) => {
+            let verdict = match &it.verdict {
+                Some(verdict) if verdict.accepted => "accepted".to_owned(),
+                Some(_) => "rejected".to_owned(),
+                None => it.outcome.status.to_string().split([':', ' ']).next().unwrap().to_owned(),
+            };
+            Some(format!("{} {} {verdict}", it.iteration, name(it.phase)))
+        }
+        _ => None,
+    }
+}
+
+fn name(phase: entourage_core::agent::Phase) -> String {
+    serde_json::to_value(phase).unwrap().as_str().unwrap().to_owned()
+}

@@ -1,0 +1,336 @@
+//! CW16: whatever a process was doing when it died, or when it was asked to pause, the next one goes on from there.
+
+use entourage_core::{
+    agent::{DualAgent, Phase},
+    event::Event,
+    run::{Outcome, Pause, Status},
+    session::SharedStore,
+    testkit::{Gate, Script, ScriptedProvider},
+};
+
+use crate::{
+    common::{Fault, FaultyStore, count, memory, process, runtime_on, stored, until_killed},
+    pair::{child, conversation, pair, phases, session, told, two_rounds_by_history},
+};
+
+const EXECUTOR: [&str; 8] = [
+    "U: Write it.",
+    "A: I wrote it.",
+    "U: sum up",
+    "A: Summary one.",
+    "U: Test it.",
+    "A: I tested it.",
+    "U: sum up",
+    "A: Summary two.",
+];
+
+async fn assert_whole(store: &SharedStore, label: &str) {
+    let runtime = runtime_on(store);
+    let said: Vec<_> = told(&conversation(&runtime, "executor").await)
+        .into_iter()
+        .map(|line| if line.starts_with("U: Your turn is over") { "U: sum up".to_owned() } else { line })
+        .collect();
+    assert_eq!(said, EXECUTOR, "{label}");
+    assert_eq!(
+        told(&conversation(&runtime, "discriminator").await),
+        [
+            "U: Hello! What can I do for you?",
+            "A: Write it.",
+            "U: Summary one.",
+            "A: Test it.",
+            "U: Summary two.",
+            "A: [task_complete]",
+            "T: <The task is complete.>"
+        ],
+        "{label}"
+    );
+    assert_eq!(
+        told(&session(&runtime).history().await.unwrap()),
+        ["U: Write it.", "A: Summary two."],
+        "{label}"
+    );
+    assert_eq!(phases(store).await.len(), 12, "{label}: no phase is begun or ended twice");
+    for (role, runs) in [("executor", 4), ("discriminator", 2)] {
+        let events = stored(store, &child(role)).await;
+        let ends = (count(&events, "run_started"), count(&events, "run_finished"));
+        assert_eq!(ends, (runs, runs), "{label}: {role}");
+        assert_eq!(count(&events, "model_finished"), runs, "{label}: {role}");
+    }
+}
+
+fn fresh() -> (DualAgent, ScriptedProvider, ScriptedProvider) {
+    let (works, checks) = two_rounds_by_history();
+    (pair(&works, &checks), works, checks)
+}
+
+async fn go(store: &SharedStore) -> Outcome {
+    let (agent, ..) = fresh();
+    session(&runtime_on(store)).start(&agent, "Write it.").outcome().await.unwrap()
+}
+
+/// A death at each append, before and after the store took it: the phases that were over are not repeated.
+#[test]
+fn cw16_a_run_survives_death_at_every_append() {
+    let mut deaths = 0;
+    for fault in [Fault::HangBefore, Fault::HangAfter] {
+        for at in 0.. {
+            let inner = memory();
+            let faulty = FaultyStore::new(&inner, at, fault);
+            let killed = faulty.killed.clone();
+            let label = format!("{fault:?} at append {at}");
+            if let Some(outcome) = process(until_killed(go(&(faulty as SharedStore)), &killed)) {
+                assert_eq!(outcome.text, "Summary two.");
+                process(assert_whole(&inner, &label));
+                break;
+            }
+            deaths += 1;
+            process(async {
+                let runtime = runtime_on(&inner);
+                let work = session(&runtime);
+                let (agent, ..) = fresh();
+                let outcome = match work.unfinished().await.unwrap() {
+                    Some(_) => work.resume(&agent).outcome().await.unwrap(),
+                    None if work.head().await.unwrap().seq == 0 => go(&inner).await,
+                    None => return assert_whole(&inner, &label).await,
+                };
+                assert_eq!(
+                    (outcome.status, outcome.text.as_str()),
+                    (Status::Completed, "Summary two."),
+                    "{label}"
+                );
+                assert_whole(&inner, &label).await;
+            });
+        }
+    }
+    assert!(deaths >= 40, "{deaths}");
+}
+
+/// Two processes die, the second one at each append of what the first one left.
+#[test]
+fn cw16_a_run_survives_a_second_death() {
+    for first in [5, 11, 17] {
+        for second in 0.. {
+            let inner = memory();
+            let faulty = FaultyStore::new(&inner, first, Fault::HangAfter);
+            let killed = faulty.killed.clone();
+            assert!(process(until_killed(go(&(faulty as SharedStore)), &killed)).is_none());
+            let faulty = FaultyStore::new(&inner, second, Fault::HangBefore);
+            let killed = faulty.killed.clone();
+            let lived = process(until_killed(resumed(&(faulty as SharedStore)), &killed));
+            if lived.is_none() {
+                process(resumed(&inner));
+            }
+            process(assert_whole(&inner, &format!("deaths at {first} and {second}")));
+            if lived.is_some() {
+                break;
+            }
+        }
+    }
+}
+
+async fn resumed(store: &SharedStore) {
+    let (agent, ..) = fresh();
+    let outcome = session(&runtime_on(store)).resume(&agent).outcome().await.unwrap();
+    assert_eq!(outcome.text, "Summary two.");
+}
+
+/// Pause in each phase; another process goes on.
+#[test]
+fn cw16_a_pause_in_any_phase_is_gone_on_with_in_another_process() {
+    for phase in [Phase::Execute, Phase::Summarize, Phase::Check] {
+        let store = memory();
+        process(async {
+            let gate = Gate::new();
+            let held = |text: &str| {
+                Script::new()
+                    .wait(&gate)
+                    .text(text)
+                    .usage(10, 5)
+                    .finish(entourage_core::provider::FinishReason::Stop)
+            };
+            let works = ScriptedProvider::by_history();
+            let works = match phase {
+                Phase::Execute => works.step(held("I wrote it.")),
+                Phase::Summarize => works.text("I wrote it.").step(held("Summary one.")),
+                _ => works.text("I wrote it.").text("Summary one."),
+            };
+            let checks = ScriptedProvider::by_history().text("never").step(held("Test it."));
+            let runtime = runtime_on(&store);
+            let work = session(&runtime);
+            let run = work.start(&pair(&works, &checks), "Write it.");
+            gate.arrived(1).await;
+            work.pause();
+            gate.open();
+            assert_eq!(run.outcome().await.unwrap().status, Status::Paused(Pause::Asked));
+        });
+        process(async {
+            let (agent, ..) = fresh();
+            let work = session(&runtime_on(&store));
+            // What was under way came to its end first: the phase after it is the one that waits.
+            let waits = match phase {
+                Phase::Execute => (1, Phase::Summarize),
+                Phase::Summarize => (1, Phase::Check),
+                _ => (2, Phase::Execute),
+            };
+            let state = work.state().await.unwrap();
+            let progress = state.progress().unwrap();
+            assert_eq!((progress.iteration(), progress.phase()), waits);
+            assert_eq!(work.resume(&agent).outcome().await.unwrap().text, "Summary two.");
+            assert_whole(&store, &format!("{phase:?}")).await;
+        });
+    }
+}
+
+/// A process dies, and the user says something instead of resuming: that is feedback, as after a cancel.
+#[test]
+fn cw16_a_new_prompt_after_a_death_goes_on_with_the_task() {
+    let store = memory();
+    process(async {
+        let gate = Gate::new();
+        let works = ScriptedProvider::new().step(Script::new().wait(&gate));
+        let checks = ScriptedProvider::new();
+        session(&runtime_on(&store)).start(&pair(&works, &checks), "Write it.").detach();
+        gate.arrived(1).await;
+    });
+    process(async {
+        let works = ScriptedProvider::new().text("I wrote it.").text("Summary.");
+        let checks = ScriptedProvider::new().call("task_complete", crate::pair::done("I saw it."));
+        let runtime = runtime_on(&store);
+        // The dead process's lease ends.
+        tokio::time::sleep(std::time::Duration::from_secs(3600)).await;
+        let work = session(&runtime);
+        let agent = pair(&works, &checks);
+        let outcome = work.start(&agent, "In Rust, please.").outcome().await.unwrap();
+        assert_eq!(outcome.text, "Summary.");
+        let heard = told(&works.requests()[0].messages);
+        // Whether the request arrived in the life that died is not known here: it is said again.
+        let said = "U: Write it.The user stopped the work and says:In Rust, please.";
+        assert_eq!(heard.last().unwrap(), said);
+        let transcript = told(&checks.requests()[0].messages);
+        assert_eq!(
+            transcript[1..4],
+            ["A: Write it.", "U: You stopped me. What should I do?", "A: In Rust, please."]
+        );
+    });
+}
+
+/// The progress is part of the session's state, so of its checkpoints: reading from one gives the same.
+#[test]
+fn cw16_a_checkpoint_holds_the_progress() {
+    let store = memory();
+    process(async {
+        let gate = Gate::new();
+        let works = ScriptedProvider::new()
+            .text("I wrote it.")
+            .text("Summary one.")
+            .step(Script::new().wait(&gate))
+            .text("I did that.")
+            .text("Summary two.");
+        let checks =
+            ScriptedProvider::new().text("Test it.").call("task_complete", crate::pair::done("I saw it."));
+        let runtime = entourage_core::testkit::runtime()
+            .policy(entourage_core::permission::Policy::allow_all())
+            .shared_store(std::sync::Arc::clone(&store))
+            .checkpoint_every(1)
+            .build();
+        let work = session(&runtime);
+        let agent = pair(&works, &checks);
+        let run = work.start(&agent, "Write it.");
+        gate.arrived(1).await;
+        run.cancel();
+        run.outcome().await.unwrap();
+        // A new run begins with a checkpoint.
+        work.start(&agent, "Also the docs.").outcome().await.unwrap();
+        let events = stored(&store, work.id()).await;
+        let checkpoint = events.iter().rev().find_map(|event| match &event.event {
+            Event::Checkpoint(checkpoint) => checkpoint.state.progress().cloned(),
+            _ => None,
+        });
+        let progress = checkpoint.unwrap();
+        assert_eq!((progress.iteration(), progress.phase()), (2, Phase::Execute));
+        assert_eq!(
+            (progress.request().text().as_str(), progress.feedback()),
+            ("Write it.", Some("Test it."))
+        );
+        let json = serde_json::to_string(&progress).unwrap();
+        assert_eq!(serde_json::from_str::<entourage_core::agent::Progress>(&json).unwrap(), progress);
+    });
+}
+
+/// The record of a run is followed by a replay of the same code, and by no other.
+#[test]
+fn cw16_a_recorded_run_is_replayed_without_a_model() {
+    let store = memory();
+    process(async {
+        go(&store).await;
+        let runtime = runtime_on(&store);
+        let work = session(&runtime);
+        let run = stored(&store, work.id()).await[0].origin.run;
+        let (agent, works, checks) = fresh();
+        assert_eq!(work.replay(&agent, run).await.unwrap().text, "Summary two.");
+        assert_eq!((works.count(), checks.count()), (0, 0));
+    });
+}
+
+/// So is that of a run which was cancelled, said something to, and resumed.
+#[test]
+fn cw16_a_cancelled_run_is_replayed_too() {
+    let store = memory();
+    process(async {
+        let gate = Gate::new();
+        let works = ScriptedProvider::new().text("a").step(Script::new().wait(&gate)).text("Summary.");
+        let checks = ScriptedProvider::new().call("task_complete", crate::pair::done("I saw it."));
+        let runtime = runtime_on(&store);
+        let work = session(&runtime);
+        let agent = pair(&works, &checks);
+        let run = work.start(&agent, "Write it.");
+        gate.arrived(1).await;
+        run.cancel();
+        run.outcome().await.unwrap();
+        assert_eq!(work.resume(&agent).outcome().await.unwrap().status, Status::Completed);
+        let run = stored(&store, work.id()).await[0].origin.run;
+        let (agent, ..) = fresh();
+        assert_eq!(work.replay(&agent, run).await.unwrap().text, "Summary.");
+        let other = crate::pair::builder(&ScriptedProvider::new(), &ScriptedProvider::new());
+        let error = work.replay(&other.read_only().build().unwrap(), run).await.unwrap_err();
+        assert_eq!(error.kind(), entourage_core::ErrorKind::Diverged);
+    });
+}
+
+/// Leave that is asked for below is given from outside, days later, and the same turn goes on.
+#[test]
+fn cw16_a_question_of_the_executor_is_answered_and_its_turn_goes_on() {
+    use entourage_core::{
+        permission::{Decision, Policy},
+        testkit,
+    };
+    let store = memory();
+    let life = || {
+        let works = ScriptedProvider::by_history()
+            .call("write", serde_json::json!({}))
+            .text("I wrote it.")
+            .text("Summary one.");
+        let checks = ScriptedProvider::by_history()
+            .text("never")
+            .call("task_complete", crate::pair::done("I saw it."));
+        let runtime = testkit::runtime()
+            .policy(Policy::allow_all().ask("write"))
+            .shared_store(std::sync::Arc::clone(&store))
+            .build();
+        (runtime, pair(&works, &checks))
+    };
+    let question = process(async {
+        let (runtime, agent) = life();
+        let outcome = session(&runtime).start(&agent, "Write it.").outcome().await.unwrap();
+        let Status::Paused(Pause::Approval(question)) = outcome.status else { panic!("{outcome}") };
+        question
+    });
+    process(async {
+        let (runtime, agent) = life();
+        runtime.decide(&question, Decision::Allow).await.unwrap();
+        let outcome = session(&runtime).resume(&agent).outcome().await.unwrap();
+        assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Summary one."));
+        assert_eq!(phases(&store).await.len(), 6);
+        assert_eq!(count(&stored(&store, &child("executor")).await, "tool_finished"), 1);
+    });
+}

@@ -1,0 +1,26 @@
+//! Running task graphs: order, attempts, changes, pauses and restarts.
+
+#![cfg(feature = "testkit")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used,
+    reason = "a test may panic, in its helpers too"
+)]
+
+#[path = "../it/common.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod common;
+
+mod attempts;
+mod changes;
+mod cost;
+mod crash;
+mod crew;
+mod order;
+mod prefix;
+mod random;
+mod restart;
+mod shapes;

@@ -1,0 +1,253 @@
+//! What runs when (LO07).
+
+use std::sync::Arc;
+
+use entourage_core::{
+    ErrorKind,
+    graph::{NodeEnd, NodeState, OnFailure, TaskGraph, TaskGraphBuilder},
+    run::{Status, StopReason},
+    testkit::Gate,
+};
+
+use crate::{
+    common::{memory, runtime_on},
+    crew::{Act, Hand, Log, not_done, root, secs, stored_ends},
+};
+
+/// The login form: six tasks, four agents.
+struct Login {
+    log: Log,
+    architect: Hand,
+    coder: Hand,
+    tester: Hand,
+    writer: Hand,
+}
+
+impl Login {
+    fn new() -> Self {
+        let log = Log::default();
+        let hand = |name| Hand::logging(name, &log);
+        let [architect, coder, tester, writer] = ["architect", "coder", "tester", "writer"].map(hand);
+        Self { log, architect, coder, tester, writer }
+    }
+
+    fn builder(&self) -> TaskGraphBuilder {
+        let graph = TaskGraph::builder("login");
+        let design = graph.agent("design", &self.architect, "design the form");
+        let backend = graph.agent("backend", &self.coder, "backend please");
+        let frontend = graph.agent("frontend", &self.writer, "frontend please").after((&backend, &design));
+        let tests = graph.agent("tests", &self.tester, "tests please").after((&backend, &frontend));
+        graph.agent("review", &self.architect, "review it").after(&tests);
+        graph.agent("docs", &self.writer, "docs please").after(&design);
+        graph
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_what_does_not_depend_on_each_other_overlaps_and_tests_come_after_both() {
+    let mut login = Login::new();
+    let gate = Gate::new();
+    login.architect = login.architect.on("design", [Act::Wait(gate.clone())]);
+    login.coder = login.coder.on("backend", [Act::Wait(gate.clone())]);
+    let graph = login.builder().build().unwrap();
+    let store = memory();
+    let run = runtime_on(&store).session_with_id(root()).start(&graph, "Build it");
+    gate.arrived(2).await;
+    gate.open();
+    let outcome = run.outcome().await.unwrap();
+    assert_eq!(outcome.text, "review:\nreview done\n\ndocs:\ndocs done");
+    assert_eq!(outcome.status, Status::Completed);
+    for (before, after) in [
+        ("design starts", "backend ends"),
+        ("backend starts", "design ends"),
+        ("backend ends", "frontend starts"),
+        ("design ends", "frontend starts"),
+        ("frontend ends", "tests starts"),
+        ("tests ends", "review starts"),
+        ("design ends", "docs starts"),
+    ] {
+        login.log.assert_order(before, after);
+    }
+    // It works on two of them.
+    assert_eq!(login.writer.most(), 1);
+    let asked = "writer is asked: frontend please\n\n<result of=\"backend\">\nbackend done\n</result>\n\n\
+                 <result of=\"design\">\ndesign done\n</result>";
+    assert_eq!(login.log.count(asked), 1, "{:?}", login.log.all());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_what_depends_on_a_failure_is_skipped_and_told_why_and_the_rest_goes_on() {
+    let mut login = Login::new();
+    login.coder = login.coder.on("backend", [Act::Fail("the disk is full")]);
+    let graph = login.builder().build().unwrap();
+    let store = memory();
+    let outcome =
+        runtime_on(&store).session_with_id(root()).start(&graph, "Build it").outcome().await.unwrap();
+    let lists = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(not_done(&outcome), (lists(&["backend"]), vec![], lists(&["frontend", "tests", "review"])));
+    assert_eq!(outcome.text, "review:\n\ndocs:\ndocs done".replace("review:\n\n", ""));
+    let told = "stopped: not all tasks were done: `backend` failed (the disk is full); \
+                skipped: `frontend`, `tests`, `review`";
+    assert_eq!(outcome.status.to_string(), told);
+    let ends = stored_ends(&store, &root()).await;
+    for (node, end) in [
+        ("design", "completed"),
+        ("docs", "completed"),
+        ("backend", "failed: the disk is full"),
+        ("frontend", "skipped: backend gave nothing"),
+        ("tests", "skipped: backend gave nothing"),
+        ("review", "skipped: tests gave nothing"),
+    ] {
+        assert_eq!(ends[node], end, "{node}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_fail_fast_stops_what_runs_and_starts_nothing_else() {
+    let log = Log::default();
+    let slow = Hand::logging("slow", &log).on("slow", [Act::Hang]);
+    let bad = Hand::logging("bad", &log).on("bad", [Act::Sleep(secs(1)), Act::Fail("no")]);
+    let graph = TaskGraph::builder("fast").on_failure(OnFailure::FailFast);
+    let first = graph.agent("slow", &slow, "slow");
+    graph.agent("bad", &bad, "bad");
+    graph.agent("later", &bad, "later").after(&first);
+    let run = graph.build().unwrap().run("Go").await.unwrap();
+    assert_eq!(not_done(&run.outcome), (vec!["bad".into()], vec!["slow".into(), "later".into()], vec![]));
+    assert_eq!((log.count("slow is cancelled"), log.count("later starts")), (1, 0));
+    assert_eq!(slow.running(), 0, "it waits for what unwinds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_with_continue_dependents_do_without_and_the_outcome_tells() {
+    let bad = Hand::new("bad").on("bad", [Act::Fail("no")]);
+    let good = Hand::new("good");
+    let graph = TaskGraph::builder("on").on_failure(OnFailure::Continue);
+    let first = graph.agent("bad", &bad, "bad");
+    let last = graph.agent("good", &good, "good").after(&first);
+    let graph = graph.returning(&last).build().unwrap();
+    let run = graph.run("Go").await.unwrap();
+    assert_eq!(run.outcome.status, Status::Completed);
+    assert_eq!(*run.outcome.failed, [Arc::from("bad")]);
+    assert_eq!(run.output.as_deref().map(String::as_str), Some("good done"));
+    assert_eq!(good.log.count("good is asked: good"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_limits_hold_overall_per_agent_and_per_provider() {
+    let log = Log::default();
+    let one = Hand::logging("one", &log);
+    let two = Hand::logging("two", &log);
+    let mut plan = (one.clone(), two.clone());
+    for node in 0..12 {
+        let (hand, rest) = if node % 2 == 0 { (plan.0, plan.1) } else { (plan.1, plan.0) };
+        let hand = hand.on(&format!("n{node}"), [Act::Sleep(secs(1))]);
+        plan = if node % 2 == 0 { (hand, rest) } else { (rest, hand) };
+    }
+    let build = |overall, service| {
+        let graph = TaskGraph::builder("limits").limit(overall).agent_limit("one", 3).limit_each_agent(2);
+        for node in 0..12 {
+            let id = format!("n{node}");
+            graph.agent(&id, if node % 2 == 0 { &one } else { &two }, id.as_str()).provider("service");
+        }
+        graph.provider_limit("service", service).build().unwrap()
+    };
+    let time = tokio::time::Instant::now();
+    build(12, 12).run("Go").await.unwrap();
+    assert_eq!((one.most(), two.most()), (3, 2));
+    assert_eq!(time.elapsed().as_secs(), 3);
+    for (overall, service) in [(1, 12), (12, 1)] {
+        let hands = [&one, &two];
+        for node in 0..12 {
+            drop(hands[node % 2].clone().on(&format!("n{node}"), [Act::Sleep(secs(1))]));
+        }
+        let time = tokio::time::Instant::now();
+        build(overall, service).run("Go").await.unwrap();
+        assert_eq!(time.elapsed().as_secs(), 12);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_a_cancel_stops_what_runs_and_the_rest_is_cancelled() {
+    let mut login = Login::new();
+    let gate = Gate::new();
+    login.coder = login.coder.on("backend", [Act::Wait(gate.clone())]);
+    let graph = login.builder().build().unwrap();
+    let store = memory();
+    let session = runtime_on(&store).session_with_id(root());
+    let run = session.start(&graph, "Build it");
+    gate.arrived(1).await;
+    while login.log.count("docs ends") == 0 {
+        tokio::task::yield_now().await;
+    }
+    run.cancel();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Cancelled);
+    assert_eq!(login.coder.running(), 0);
+    let ends = stored_ends(&store, &root()).await;
+    assert_eq!((&*ends["design"], &*ends["docs"]), ("completed", "completed"));
+    for node in ["backend", "frontend", "tests", "review"] {
+        assert_eq!(ends[node], "cancelled", "{node}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_a_deadline_stops_the_graph() {
+    let slow = Hand::new("slow").on("slow", [Act::Hang]);
+    let graph = TaskGraph::builder("late");
+    graph.agent("slow", &slow, "slow");
+    let graph = graph.build().unwrap();
+    let runtime = crate::common::open_runtime();
+    let session = runtime.session();
+    let start = entourage_core::Timestamp::from_micros(1_767_225_600_000_000);
+    let task = entourage_core::run::Task::new("Go").until(start.after(secs(5)));
+    let outcome = session.start(&graph, task).outcome().await.unwrap();
+    assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
+    assert_eq!(slow.running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_slots_are_scarce_the_critical_path_goes_first() {
+    let log = Log::default();
+    let graph = TaskGraph::builder("path").limit(1);
+    let step = |id: &'static str| {
+        let log = log.clone();
+        graph.step(id, (), move |()| {
+            log.note(id);
+            async { Ok(()) }
+        })
+    };
+    step("short");
+    let long = step("long").expected(secs(5));
+    let link = step("link").after(&long).expected(secs(5));
+    step("end").after(&link);
+    step("other").expected(secs(7));
+    graph.build().unwrap().run("Go").await.unwrap();
+    assert_eq!(log.all(), ["long", "other", "link", "short", "end"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_graph_that_nobody_watches_leaves_no_events_and_tells_all_in_its_report() {
+    let hand = Hand::new("hand").on("two", [Act::Sleep(secs(3)), Act::Fail("no")]);
+    let graph = TaskGraph::builder("direct");
+    let one = graph.step("one", (), |()| async { Ok(1_u32) });
+    let two = graph.agent("two", &hand, "two").after(&one);
+    let three = graph.agent("three", &hand, "three").after(&two);
+    let graph = graph.returning(&three).build().unwrap();
+    let run = graph.run("Go").await.unwrap();
+    assert!(run.output.is_none());
+    let report = run.report();
+    let states: Vec<_> = report.nodes.iter().map(|node| (&*node.id, node.state(), node.attempts)).collect();
+    assert_eq!(
+        states,
+        [("one", NodeState::Completed, 1), ("two", NodeState::Failed, 1), ("three", NodeState::Skipped, 0)]
+    );
+    assert!(
+        matches!(&report.node("one").unwrap().end, Some(NodeEnd::Completed(one)) if one.to_text() == "1")
+    );
+    let error = graph.ask("Go").await.map(|answer| answer.to_string());
+    assert_eq!(error.unwrap(), "three done", "the second run has no plan to fail");
+    let hand = Hand::new("hand").on("two", [Act::Fail("no")]);
+    let graph = TaskGraph::builder("direct");
+    graph.agent("two", &hand, "two");
+    let error = graph.build().unwrap().ask("Go").await.unwrap_err();
+    assert!(error.kind() == ErrorKind::Tool && error.message().contains("`two` failed (no)"), "{error}");
+}

@@ -1,0 +1,15 @@
+//! Agents below agents: as tools, as children, how many at once, what they may do, what they leave behind.
+
+#![cfg(feature = "testkit")]
+#![allow(clippy::indexing_slicing, clippy::large_futures, clippy::panic, clippy::unwrap_used)]
+
+#[path = "../it/common.rs"]
+#[allow(dead_code)]
+mod common;
+mod offered;
+mod pool;
+mod pool_ends;
+mod records;
+mod restart;
+mod tool;
+mod workers;

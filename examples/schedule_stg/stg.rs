@@ -1,0 +1,227 @@
+//! Standard Task Graph files: the number of tasks, then for each task, and for an entry and an exit that take no time, its
+//! number, its processing time, how many tasks come before it, and which.
+
+use std::{collections::HashMap, fmt, ops::RangeInclusive};
+
+/// A task graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stg {
+    /// Each after those that come before it.
+    pub(crate) tasks: Vec<StgTask>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StgTask {
+    pub(crate) time: u64,
+    /// The places of the tasks that come before it.
+    pub(crate) after: Vec<usize>,
+}
+
+/// Why a file is no task graph. Lines count from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StgError {
+    /// A word that is no number, or one too large.
+    Number { line: usize, word: String },
+    /// The file ends within a task, or before its first.
+    Short { expected: &'static str },
+    /// It holds neither the number of tasks that it says nor two more.
+    Count { said: u64, found: usize },
+    /// A number has two tasks.
+    Twice { line: usize, task: u64 },
+    /// What comes before a task is no task, or named twice.
+    Before { line: usize, task: u64, before: u64 },
+    /// Some tasks come before each other.
+    Cycle { task: u64 },
+    /// The time of all tasks together is beyond what a clock can show.
+    Time,
+}
+
+impl fmt::Display for StgError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number { line, word } => write!(f, "line {line}: `{word}` is no number of a task graph"),
+            Self::Short { expected } => write!(f, "the file ends where {expected} is expected"),
+            Self::Count { said, found } => {
+                write!(
+                    f,
+                    "{found} tasks, where the first line says {said}; there may be an entry and an exit more"
+                )
+            }
+            Self::Twice { line, task } => write!(f, "line {line}: there is a task {task} already"),
+            Self::Before { line, task, before } => {
+                write!(f, "line {line}: what comes before task {task} is {before}: no task, or named twice")
+            }
+            Self::Cycle { task } => write!(f, "task {task} comes before itself"),
+            Self::Time => write!(f, "the processing times add up to more than {MOST_TIME}"),
+        }
+    }
+}
+
+impl std::error::Error for StgError {}
+
+/// All processing times together, at most: as seconds they are some thirty years, which tokio's clock can show.
+const MOST_TIME: u64 = 1_000_000_000;
+
+/// A task as a line says it.
+struct Said {
+    line: usize,
+    number: u64,
+    time: u64,
+    after: Vec<u64>,
+}
+
+impl Stg {
+    /// Reads a file. What comes after a `#` is a remark; a task may take several lines.
+    pub(crate) fn parse(text: &str) -> Result<Self, StgError> {
+        let mut words = text.lines().zip(1..).flat_map(|(text, line)| {
+            let text = text.split_once('#').map_or(text, |(text, _)| text);
+            text.split_whitespace().map(move |word| (line, word))
+        });
+        let (_, count) = next(&mut words)?.ok_or(StgError::Short { expected: "the number of tasks" })?;
+        let mut said = Vec::new();
+        while let Some((line, number)) = next(&mut words)? {
+            let (_, time) = next(&mut words)?.ok_or(StgError::Short { expected: "a processing time" })?;
+            let (_, before) =
+                next(&mut words)?.ok_or(StgError::Short { expected: "a number of tasks before" })?;
+            let mut after = Vec::new();
+            for _ in 0..before {
+                let (_, task) = next(&mut words)?.ok_or(StgError::Short { expected: "a task before" })?;
+                after.push(task);
+            }
+            said.push(Said { line, number, time, after });
+        }
+        let found = said.len();
+        if !with_dummies(count).contains(&(found as u64)) {
+            return Err(StgError::Count { said: count, found });
+        }
+        if said
+            .iter()
+            .try_fold(0_u64, |sum, task| sum.checked_add(task.time))
+            .is_none_or(|sum| sum > MOST_TIME)
+        {
+            return Err(StgError::Time);
+        }
+        sorted(&said)
+    }
+
+    /// The tasks as a file, with an entry and an exit.
+    pub(crate) fn render(&self, remarks: &str) -> String {
+        let mut followed = vec![false; self.tasks.len()];
+        for before in self.tasks.iter().flat_map(|task| &task.after) {
+            if let Some(followed) = followed.get_mut(*before) {
+                *followed = true;
+            }
+        }
+        let mut text = format!("{:5}\n{}", self.tasks.len(), line(0, 0, &[]));
+        for (place, task) in self.tasks.iter().enumerate() {
+            let after: Vec<_> = task.after.iter().map(|before| before + 1).collect();
+            text.push_str(&line(place + 1, task.time, if after.is_empty() { &[0] } else { &after }));
+        }
+        let last: Vec<_> =
+            (1..).zip(followed).filter(|(_, followed)| !followed).map(|(task, _)| task).collect();
+        text.push_str(&line(self.tasks.len() + 1, 0, &last));
+        text.extend(remarks.lines().map(|remark| format!("# {remark}\n")));
+        text
+    }
+
+    /// What all tasks take together.
+    pub(crate) fn work(&self) -> u64 {
+        self.tasks.iter().map(|task| task.time).sum()
+    }
+
+    /// The longest time from the start of each task to the end of the graph.
+    pub(crate) fn longest(&self) -> Vec<u64> {
+        let mut after = vec![0_u64; self.tasks.len()];
+        let mut longest = vec![0_u64; self.tasks.len()];
+        for (place, task) in self.tasks.iter().enumerate().rev() {
+            let own = task.time + after.get(place).copied().unwrap_or_default();
+            if let Some(longest) = longest.get_mut(place) {
+                *longest = own;
+            }
+            for before in &task.after {
+                if let Some(after) = after.get_mut(*before) {
+                    *after = own.max(*after);
+                }
+            }
+        }
+        longest
+    }
+}
+
+fn with_dummies(count: u64) -> RangeInclusive<u64> {
+    count..=count.saturating_add(2)
+}
+
+fn line(task: usize, time: u64, after: &[usize]) -> String {
+    let after: String = after.iter().map(|before| format!(" {before:4}")).collect();
+    format!("{task:5} {time:5} {:4}{after}\n", after.split_whitespace().count())
+}
+
+/// The next number, and its line.
+fn next<'a>(words: &mut impl Iterator<Item = (usize, &'a str)>) -> Result<Option<(usize, u64)>, StgError> {
+    let Some((line, word)) = words.next() else { return Ok(None) };
+    match word.parse() {
+        Ok(number) => Ok(Some((line, number))),
+        Err(_) => Err(StgError::Number { line, word: word.to_owned() }),
+    }
+}
+
+/// The tasks, each after those that come before it, otherwise in the order of the file.
+fn sorted(said: &[Said]) -> Result<Stg, StgError> {
+    let mut places = HashMap::new();
+    for (place, task) in said.iter().enumerate() {
+        if places.insert(task.number, place).is_some() {
+            return Err(StgError::Twice { line: task.line, task: task.number });
+        }
+    }
+    let mut dependents = vec![Vec::new(); said.len()];
+    let mut missing = Vec::with_capacity(said.len());
+    for (place, task) in said.iter().enumerate() {
+        let mut before: Vec<_> = task.after.iter().map(|number| (places.get(number), *number)).collect();
+        before.sort_unstable();
+        let twice = before.windows(2).find_map(|pair| (pair.first() == pair.last()).then(|| pair.first()));
+        let unknown = before.iter().find(|(place, _)| place.is_none());
+        if let Some((_, before)) = unknown.or(twice.flatten()) {
+            return Err(StgError::Before { line: task.line, task: task.number, before: *before });
+        }
+        for from in before.iter().filter_map(|(from, _)| *from) {
+            if let Some(dependents) = dependents.get_mut(*from) {
+                dependents.push(place);
+            }
+        }
+        missing.push(before.len());
+    }
+    let order = order(&dependents, missing)
+        .map_err(|place| StgError::Cycle { task: said.get(place).map_or(0, |task| task.number) })?;
+    let moved: HashMap<_, _> = order.iter().zip(0..).map(|(place, new)| (*place, new)).collect();
+    let task = |place: &usize| {
+        let task = said.get(*place)?;
+        let after = task.after.iter().filter_map(|number| moved.get(places.get(number)?).copied());
+        Some(StgTask { time: task.time, after: after.collect() })
+    };
+    Ok(Stg { tasks: order.iter().filter_map(task).collect() })
+}
+
+/// The places in an order in which each comes after those before it; of those that are free the first of the file goes
+/// first. The error is a place on a cycle, or behind one.
+fn order(dependents: &[Vec<usize>], mut missing: Vec<usize>) -> Result<Vec<usize>, usize> {
+    use std::{cmp::Reverse, collections::BinaryHeap};
+    let free = missing.iter().enumerate().filter(|(_, missing)| **missing == 0);
+    let mut free: BinaryHeap<_> = free.map(|(place, _)| Reverse(place)).collect();
+    let mut order = Vec::with_capacity(missing.len());
+    while let Some(Reverse(place)) = free.pop() {
+        order.push(place);
+        for dependent in dependents.get(place).into_iter().flatten() {
+            if let Some(missing) = missing.get_mut(*dependent) {
+                *missing -= 1;
+                if *missing == 0 {
+                    free.push(Reverse(*dependent));
+                }
+            }
+        }
+    }
+    match missing.iter().position(|missing| *missing > 0) {
+        Some(place) => Err(place),
+        None => Ok(order),
+    }
+}

@@ -249,9 +249,8 @@ pub(crate) fn measure(results: &mut Vec<String>, tokio: &Tokio, samples: usize) 
     compare("graph_agents", pair(tokio, few, floor, ours));
     let (floor, ours) = idlers();
     compare("graph_agents_idle", pair(tokio, few, floor, ours));
-    let growth = |pair: Pair| pair.ratio();
-    let ours = growth(pair(tokio, few, our_steps(10, 1_000), our_steps(100, 1_000)));
-    let floor = growth(pair(tokio, few, floor_steps(10), floor_steps(100)));
+    let ours = pair(tokio, few, our_steps(10, 1_000), our_steps(100, 1_000)).ratio();
+    let floor = pair(tokio, few, floor_steps(10), floor_steps(100)).ratio();
     println!("10,000 nodes over 1,000: {ours:.2}, floor {floor:.2}");
     results.push(format!("ratio graph_growth {ours:.2}"));
 }

@@ -161,7 +161,7 @@ impl ReactAgent {
     }
 
     /// The call for the next step, with everything read afresh (CM18).
-    fn next_call(&self, step: u32, history: History, model: Model) -> ModelCall {
+    fn next_call(&self, step: u32, history: History, model: Model) -> Box<ModelCall> {
         let more = self.0.more.as_deref();
         let params = more.and_then(|more| more.params.as_ref());
         let mut plan = Prepared {
@@ -187,7 +187,7 @@ impl ReactAgent {
         if let Some(params) = params {
             request.params = Arc::new((**params).clone().or(model.params()));
         }
-        ModelCall {
+        Box::new(ModelCall {
             model,
             request,
             offered: if speaks_only { Tools::none() } else { tools },
@@ -195,6 +195,22 @@ impl ReactAgent {
             step,
             silence: self.limits().model_silence,
             template,
+        })
+    }
+
+    /// What the turn asks for. Apart from [`Agent::run`], so that nothing of an action is kept over a wait: what is kept
+    /// is a part of the future, and a small one is allocated faster.
+    fn next(&self, turn: &Turn, cx: &RunContext, offered: &mut Option<Tools>) -> Next {
+        match turn.action() {
+            Action::CallModel(step) => Next::Model(step),
+            Action::CallTools { message, calls } => {
+                // After a restart the tools that were offered are those that would be offered now.
+                let now = || self.next_call(turn.steps(), cx.history(), self.0.model.model()).offered;
+                let offered = offered.get_or_insert_with(now).clone();
+                Next::Tools(Box::new(ToolCalls { message, calls, offered, limits: self.limits() }))
+            }
+            Action::Finish(outcome) if overflowed(&outcome) => Next::Overflow,
+            Action::Finish(outcome) => Next::Finish(outcome),
         }
     }
 }
@@ -205,7 +221,8 @@ impl Agent for ReactAgent {
         &self.0.name
     }
 
-    async fn run(&self, _task: Task, cx: &RunContext) -> Result<Outcome> {
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        drop(task);
         let limits = self.limits();
         let stop_when = self.0.more.as_ref().map(|more| Arc::clone(&more.stop_when)).unwrap_or_default();
         let mut turn = Turn::new(limits.steps).stop_when(stop_when).loops(limits.loops);
@@ -222,11 +239,12 @@ impl Agent for ReactAgent {
         if turn.steps() == 0 && self.0.more.as_ref().is_some_and(|more| more.reminds) {
             cx.remind_of_todos(&recorded);
         }
+        drop(recorded);
         let mut offered: Option<Tools> = None;
         let mut shown = offer::Offer::default();
         loop {
-            match turn.action() {
-                Action::CallModel(step) => {
+            match self.next(&turn, cx, &mut offered) {
+                Next::Model(step) => {
                     cx.fold_prompts();
                     let mut model = self.0.model.model();
                     if self.compacts() && compaction::is_due(cx, &model) {
@@ -237,44 +255,47 @@ impl Agent for ReactAgent {
                     let mut call = self.next_call(step, cx.history(), model);
                     shown.restrict(&mut call.request, cx.scope());
                     offered = Some(call.offered.clone());
-                    match effects.perform(cx, None, Effect::Model(Box::new(call))).await {
-                        Ok(Observation::Model(reply)) => turn.apply(&Event::ModelFinished(reply)),
-                        Ok(_) => return Err(wrong_observation()),
-                        Err(error) if error.kind() == ErrorKind::ContextOverflow => {
-                            if !Box::pin(self.make_room(cx, &mut turn)).await? {
-                                return Err(error);
-                            }
+                    let error = match effects.perform(cx, None, Effect::Model(call)).await {
+                        Ok(Observation::Model(reply)) => {
+                            turn.apply(&Event::ModelFinished(reply));
+                            continue;
                         }
-                        Err(error) => return Err(error),
-                    }
-                }
-                Action::CallTools { message, calls } => {
-                    // After a restart the tools that were offered are those that would be offered now.
-                    let offered = offered
-                        .get_or_insert_with(|| {
-                            self.next_call(turn.steps(), cx.history(), self.0.model.model()).offered
-                        })
-                        .clone();
-                    let calls = ToolCalls { message, calls, offered, limits };
-                    let Observation::Tools(results) =
-                        effects.perform(cx, None, Effect::Tools(Box::new(calls))).await?
-                    else {
-                        return Err(wrong_observation());
+                        Ok(_) => return Err(wrong_observation()),
+                        Err(error) => error,
                     };
-                    for result in results {
-                        turn.apply(&Event::ToolFinished(result));
+                    if error.kind() != ErrorKind::ContextOverflow
+                        || !Box::pin(self.make_room(cx, &mut turn)).await?
+                    {
+                        return Err(error);
                     }
                 }
+                Next::Tools(calls) => match effects.perform(cx, None, Effect::Tools(calls)).await? {
+                    Observation::Tools(results) => {
+                        results.into_iter().for_each(|result| turn.apply(&Event::ToolFinished(result)));
+                    }
+                    _ => return Err(wrong_observation()),
+                },
                 // A process died between the refusal and what it would have done about it.
-                Action::Finish(outcome) if overflowed(&outcome) => {
-                    if !Box::pin(self.make_room(cx, &mut turn)).await? {
+                Next::Overflow => {
+                    if !Box::pin(self.make_room(cx, &mut turn)).await?
+                        && let Action::Finish(outcome) = turn.action()
+                    {
                         return Ok(outcome);
                     }
                 }
-                Action::Finish(outcome) => return Ok(outcome),
+                Next::Finish(outcome) => return Ok(outcome),
             }
         }
     }
+}
+
+/// What a run does next.
+enum Next {
+    Model(u32),
+    Tools(Box<ToolCalls>),
+    /// The run has ended, but for the conversation's length.
+    Overflow,
+    Finish(Outcome),
 }
 
 fn overflowed(outcome: &Outcome) -> bool {

@@ -75,8 +75,8 @@ impl Journal {
     ///
     /// In a box of its own: it takes kilobytes, which would otherwise be a part of every run's task and be moved with it.
     pub(crate) fn find<'a>(env: &'a Env, id: &'a SessionId) -> BoxFuture<'a, Result<Option<Self>>> {
+        let Some(store) = &env.store else { return Box::pin(std::future::ready(Ok(None))) };
         Box::pin(async move {
-            let Some(store) = &env.store else { return Ok(None) };
             let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else {
                 return Ok(None);
             };

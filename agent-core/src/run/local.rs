@@ -202,7 +202,8 @@ impl LocalEffects {
         };
         let turn = run.map_or(Turn::Only, Turn::Of);
         let kept = run.map(|_| Arc::clone(&self.kept));
-        cx.env().tasks.spawn(async move {
+        // A large future is moved several times on its way into a task; a box is moved cheaply.
+        cx.env().tasks.spawn(Box::pin(async move {
             let seat = seated(seat, &mut within).await;
             let end = run_kept(&parent, child, spawn, turn, within, kept).await;
             let end = end.unwrap_or_else(|error| ChildEnd::lost(&error));
@@ -212,7 +213,7 @@ impl LocalEffects {
                 seat => drop(seat),
             }
             tell.send_replace(Some(end));
-        });
+        }));
     }
 
     /// The child ends with whoever waits for it: dropping the future cancels it, and the run's end waits for it.

@@ -5,13 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use entourage_core::{
     Error, ErrorKind,
     event::{Envelope, Event},
-    graph::{OnFailure, TaskGraph},
+    graph::{GraphReport, NodeState, OnFailure, TaskGraph},
+    run::Status,
     session::{Batch, Row, SessionRecord, SessionState, SharedStore},
+    testkit::Gate,
 };
 
 use crate::{
     common::{memory, process, runtime_on, stored},
-    crew::{ends, root},
+    crew::{Act, Hand, ends, root},
 };
 
 fn step(
@@ -40,14 +42,19 @@ fn build(policy: OnFailure) -> TaskGraph {
     graph.build().unwrap()
 }
 
-/// A store that has these events and no others.
-async fn with(events: &[Envelope]) -> SharedStore {
-    let store = memory();
+/// Stores these events of a session that is not there yet.
+async fn put(store: &SharedStore, record: SessionRecord, events: &[Envelope]) {
     let mut state = SessionState::default();
     events.iter().for_each(|event| state.apply(event));
     let rows = events.iter().cloned().map(Row::live).collect();
-    let record = SessionRecord::root(root(), events[0].at);
-    store.append(&root(), 0, Batch::new(7, rows, state.head().clone()).creating(record)).await.unwrap();
+    let id = record.id.clone();
+    store.append(&id, 0, Batch::new(7, rows, state.head().clone()).creating(record)).await.unwrap();
+}
+
+/// A store that has these events and no others.
+async fn with(events: &[Envelope]) -> SharedStore {
+    let store = memory();
+    put(&store, SessionRecord::root(root(), events[0].at), events).await;
     store
 }
 
@@ -80,4 +87,36 @@ fn design_3_a_graph_goes_on_from_any_part_of_its_record() {
             assert!(last.values().all(|ends| *ends == 1), "from {known} events on: {last:?}");
         }
     }
+}
+
+#[test]
+fn design_3_an_agent_that_was_cancelled_on_the_way_down_is_tried_again() {
+    let build = |hand: &Hand| {
+        let graph = TaskGraph::builder("down");
+        graph.agent("work", hand, "work");
+        graph.build().unwrap()
+    };
+    let (above, child, below) = process(async {
+        let (store, gate) = (memory(), Gate::new());
+        let hand = Hand::new("hand").on("work", [Act::Wait(gate.clone())]);
+        let run = runtime_on(&store).session_with_id(root()).start(&build(&hand), "Go");
+        gate.arrived(1).await;
+        run.cancel();
+        assert_eq!(run.outcome().await.unwrap().status, Status::Cancelled);
+        let events = stored(&store, &root()).await;
+        let child = GraphReport::from_events(&events).node("work").unwrap().child.clone().unwrap();
+        let below = stored(&store, &child).await;
+        (events, child, below)
+    });
+    // The process died before it could say that it was the one who cancelled.
+    let begun = above.iter().position(|event| event.event.kind() == "node_started").unwrap() + 1;
+    process(async {
+        let store = with(&above[..begun]).await;
+        put(&store, SessionRecord::child(child, root(), "node", below[0].at), &below).await;
+        let hand = Hand::new("hand");
+        let run = runtime_on(&store).session_with_id(root()).resume(&build(&hand));
+        assert_eq!(run.outcome().await.unwrap().text, "work done");
+        let report = GraphReport::from_events(&stored(&store, &root()).await);
+        assert_eq!((report.nodes[0].attempts, report.nodes[0].state()), (2, NodeState::Completed));
+    });
 }

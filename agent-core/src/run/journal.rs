@@ -5,20 +5,23 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
-use tokio::sync::Mutex as AsyncMutex;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
 use uuid::Uuid;
 
-use super::{Emitter, Env, Outcome, Script, bus::Undelivered, fold::Fold};
+use super::{Emitter, Env, Outcome, Script, fold::Fold};
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     event::{Checkpoint, Envelope, Event, Origin},
     session::{
-        Batch, Lease, ReadRange, Row, SessionFilter, SessionHead, SessionRecord, SessionState, SharedStore,
+        Batch, Lease, ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore,
     },
 };
 
@@ -32,7 +35,8 @@ pub(crate) struct Journal {
     owner: u64,
     /// Events from one checkpoint to the next, at least.
     checkpoint_every: u64,
-    committing: AsyncMutex<()>,
+    /// Held while a commit begins or comes to its end: what is stored is shown in its order.
+    turn: Mutex<()>,
     inner: Mutex<Inner>,
 }
 
@@ -44,8 +48,8 @@ struct Inner {
     spare: VecDeque<Envelope>,
     /// Number of the newest event that the store has.
     committed: u64,
-    /// A commit whose answer was never seen, since its future was dropped: exactly these rows are sent again.
-    attempt: Option<Attempt>,
+    /// The commit that is under way.
+    flight: Option<Flight>,
     broken: Option<ErrorRecord>,
     /// The events of the run that has no end, as found when the session was opened.
     recorded: Vec<Event>,
@@ -57,12 +61,14 @@ struct Inner {
     script: Option<Box<Script>>,
 }
 
-/// A commit that was begun.
-#[derive(Debug)]
-struct Attempt {
-    count: usize,
-    /// The head after these rows; kept once a later event changes the state's own.
-    head: Option<Box<SessionHead>>,
+/// A commit that is under way. Whoever commits drives it on: the future that began it may be dropped, or wait for
+/// something that has to commit itself.
+#[derive(Clone)]
+enum Flight {
+    /// The store is at it.
+    Append { expected: u64, count: usize, stored: Shared<BoxFuture<'static, Result<(), ErrorRecord>>> },
+    /// It is stored, and a slow subscriber is waited for.
+    Arrival(Shared<BoxFuture<'static, ()>>),
 }
 
 impl Journal {
@@ -124,14 +130,14 @@ impl Journal {
             writer: Uuid::new_v4().as_u64_pair().0,
             owner: env.owner,
             checkpoint_every: env.checkpoint_every,
-            committing: AsyncMutex::new(()),
+            turn: Mutex::default(),
             // Made in its place: the state is most of a journal, and would be copied once more.
             inner: Mutex::new(Inner {
                 state,
                 staged: VecDeque::new(),
                 spare: VecDeque::new(),
                 committed,
-                attempt: None,
+                flight: None,
                 broken: None,
                 recorded,
                 lease,
@@ -304,80 +310,104 @@ impl Journal {
 
     /// Stores what is staged, then shows it to whoever watches.
     ///
-    /// Cancel-safe: a commit whose future is dropped is sent again, unchanged, by the next one.
+    /// Cancel-safe: a commit whose future is dropped, or not polled any more, is gone on with by the next one.
     pub(crate) async fn commit(&self, emitter: &Emitter) -> Result<()> {
-        // As a wait for the lock does it: a run whose model and tools are always ready lets others have their turn.
+        // A run whose model, tools and store are always ready lets others have their turn.
         tokio::task::consume_budget().await;
-        // Hardly ever is another commit under way, and to wait for one is a future of its own.
-        let _one_at_a_time = match self.committing.try_lock() {
-            Ok(free) => free,
-            Err(_) => Box::pin(self.committing.lock()).await,
-        };
-        let Some(store) = &self.store else {
-            self.show(usize::MAX, emitter).await;
-            return Ok(());
-        };
-        loop {
-            let Some((expected, count, batch)) = self.next_batch()? else { return Ok(()) };
-            let stored = store.append(&self.record.id, expected, batch).await;
-            {
-                let mut inner = self.lock();
-                inner.attempt = None;
-                if let Err(error) = stored {
-                    inner.broken = Some(error.record());
-                    return Err(error);
+        while let Some(flight) = self.take_off(emitter)? {
+            match flight {
+                Flight::Append { expected, count, stored } => {
+                    let stored = stored.await;
+                    self.land(expected, count, stored, emitter)?;
                 }
-                inner.committed = expected.saturating_add(count as u64);
+                Flight::Arrival(arrival) => {
+                    arrival.clone().await;
+                    let _turn = self.turn();
+                    let mut inner = self.lock();
+                    inner.flight.take_if(|it| matches!(it, Flight::Arrival(other) if other.ptr_eq(&arrival)));
+                }
             }
-            self.show(count, emitter).await;
         }
+        Ok(())
     }
 
-    /// Shows the oldest `count` staged events to whoever watches.
-    async fn show(&self, count: usize, emitter: &Emitter) {
-        if let Some(left) = self.hand_over(count, emitter) {
-            Box::pin(left.arrive()).await;
-        }
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hand_over(&self, count: usize, emitter: &Emitter) -> Option<Box<Undelivered>> {
+    /// The commit that is under way, or a new one of what is staged; `None` when there is nothing to wait for.
+    fn take_off(&self, emitter: &Emitter) -> Result<Option<Flight>> {
+        let _turn = self.turn();
         let mut inner = self.lock();
-        let count = count.min(inner.staged.len());
-        let mut events = std::mem::take(&mut inner.spare);
-        if count == inner.staged.len() {
-            // As a rule all of them go: the empty buffer takes the place of the full one.
-            std::mem::swap(&mut events, &mut inner.staged);
-        } else {
-            events.extend(inner.staged.drain(..count));
+        if let Some(flight) = &inner.flight {
+            return Ok(Some(flight.clone()));
         }
-        drop(inner);
-        let left = emitter.emit(&mut events);
-        events.clear();
-        self.lock().spare = events;
-        left
-    }
-
-    fn next_batch(&self) -> Result<Option<(u64, usize, Batch)>> {
-        let mut inner = self.lock();
+        let Some(store) = &self.store else {
+            let events = inner.take_staged(usize::MAX);
+            drop(inner);
+            return Ok(self.show(events, emitter));
+        };
         if let Some(error) = &inner.broken {
             return Err(error.to_error());
         }
         if inner.staged.is_empty() {
             return Ok(None);
         }
-        let attempt = inner.attempt.get_or_insert(Attempt { count: usize::MAX, head: None });
-        let head = attempt.head.as_deref().cloned();
-        let count = attempt.count.min(inner.staged.len());
-        if let Some(attempt) = &mut inner.attempt {
-            attempt.count = count;
-        }
-        let head = head.unwrap_or_else(|| inner.state.head().clone());
-        let rows = inner.staged.iter().take(count).cloned().map(Row::live).collect();
+        let (expected, count) = (inner.committed, inner.staged.len());
+        let (batch, store, session) = (self.batch(&mut inner), Arc::clone(store), self.record.id.clone());
+        let append = async move {
+            let stored = store.append(&session, expected, batch).await;
+            stored.map(drop).map_err(|error| error.record())
+        };
+        let flight = Flight::Append { expected, count, stored: append.boxed().shared() };
+        inner.flight = Some(flight.clone());
+        Ok(Some(flight))
+    }
+
+    fn batch(&self, inner: &mut Inner) -> Batch {
+        let head = inner.state.head().clone();
+        let rows = inner.staged.iter().cloned().map(Row::live).collect();
         let now = head.updated;
         let mut batch = Batch::new(self.writer, rows, head);
         batch.lease = inner.next_lease(self.owner, now);
-        let batch = if inner.committed == 0 { batch.creating(self.record.clone()) } else { batch };
-        Ok(Some((inner.committed, count, batch)))
+        if inner.committed == 0 { batch.creating(self.record.clone()) } else { batch }
+    }
+
+    /// The store has answered. Of several who waited for it the first one to come here shows what is stored.
+    fn land(
+        &self,
+        expected: u64,
+        count: usize,
+        stored: Result<(), ErrorRecord>,
+        emitter: &Emitter,
+    ) -> Result<()> {
+        let _turn = self.turn();
+        let mut inner = self.lock();
+        let landed = |it: &mut Flight| matches!(it, Flight::Append { expected: it, .. } if *it == expected);
+        let first = inner.flight.take_if(landed).is_some();
+        if let Err(error) = stored {
+            let failed = error.to_error();
+            inner.broken = Some(error);
+            return Err(failed);
+        }
+        if first {
+            inner.committed = expected.saturating_add(count as u64);
+            let events = inner.take_staged(count);
+            drop(inner);
+            self.show(events, emitter);
+        }
+        Ok(())
+    }
+
+    /// Shows events to whoever watches. What a subscriber has no room for is waited for by the next look at the flight.
+    fn show(&self, mut events: VecDeque<Envelope>, emitter: &Emitter) -> Option<Flight> {
+        let left = emitter.emit(&mut events);
+        events.clear();
+        let mut inner = self.lock();
+        inner.spare = events;
+        let left = left?;
+        inner.flight = Some(Flight::Arrival(async move { left.arrive().await }.boxed().shared()));
+        inner.flight.clone()
     }
 }
 
@@ -390,7 +420,6 @@ impl Inner {
     fn stage(&mut self, origin: Arc<Origin>, at: Timestamp, event: Event) -> u64 {
         let seq = self.state.head().seq + 1;
         let envelope = Envelope::new(origin, seq, at, event);
-        self.keep_attempted_head();
         self.state.apply(&envelope);
         self.staged.push_back(envelope);
         seq
@@ -418,9 +447,24 @@ impl Inner {
         self.lease
     }
 
-    fn keep_attempted_head(&mut self) {
-        if let Some(Attempt { head: head @ None, .. }) = &mut self.attempt {
-            *head = Some(Box::new(self.state.head().clone()));
+    /// Takes out the oldest `count` staged events.
+    fn take_staged(&mut self, count: usize) -> VecDeque<Envelope> {
+        let mut events = std::mem::take(&mut self.spare);
+        if count >= self.staged.len() {
+            // As a rule all of them go: the empty buffer takes the place of the full one.
+            std::mem::swap(&mut events, &mut self.staged);
+        } else {
+            events.extend(self.staged.drain(..count));
         }
+        events
+    }
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Append { .. } => "Append",
+            Self::Arrival(_) => "Arrival",
+        })
     }
 }

@@ -11,5 +11,6 @@ mod pool;
 mod pool_ends;
 mod records;
 mod restart;
+mod slow_store;
 mod tool;
 mod workers;

@@ -1,0 +1,87 @@
+//! A store that takes its time: whoever waits for a commit drives it, also when the future that began it is not polled.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Result, SessionId,
+    agent::{AgentTool, ReactAgent},
+    event::Event,
+    session::{
+        Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore,
+    },
+    team::TodoTool,
+    testkit::{FakeTool, ScriptedProvider},
+    tool::Access,
+};
+use serde_json::{Value, json};
+
+use crate::common::{agent, runtime_on, stored};
+
+/// Waits before each append, as a store does that asks a thread or a server.
+#[derive(Debug, Default)]
+struct Slow(MemoryStore);
+
+#[async_trait]
+impl SessionStore for Slow {
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        self.0.append(session, expected, batch).await
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        self.0.read(session, range).await
+    }
+
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        self.0.query(filter).await
+    }
+
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        self.0.lease(session, lease).await
+    }
+
+    async fn delete(&self, session: &SessionId) -> Result<u64> {
+        self.0.delete(session).await
+    }
+}
+
+async fn ends(calls: Vec<(&str, Value)>) -> Vec<&'static str> {
+    let store: SharedStore = Arc::new(Slow::default());
+    let below = ScriptedProvider::by_history().text("Looked.");
+    let sub = ReactAgent::builder("sub", below.model()).build().unwrap();
+    let provider = ScriptedProvider::by_history().calls(calls).text("Done.");
+    let lead = agent(provider.model())
+        .tool(AgentTool::new(sub))
+        .tool(FakeTool::new("look").access(Access::READ))
+        .tool(TodoTool::new())
+        .build()
+        .unwrap();
+    let id = SessionId::new("work").unwrap();
+    let run = runtime_on(&store).session_with_id(id.clone()).start(&lead, "Go");
+    let outcome = tokio::time::timeout(Duration::from_secs(60), run.outcome()).await;
+    assert!(outcome.expect("the run hangs").unwrap().is_completed());
+    let events = stored(&store, &id).await;
+    let numbers: Vec<_> = events.iter().map(|it| it.seq).collect();
+    assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>(), "each once, in order");
+    let results = events.iter().filter(|it| matches!(it.event, Event::ToolFinished(_)));
+    results.map(|it| it.event.kind()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn design_3_a_commit_that_nobody_polls_any_more_holds_nobody_up() {
+    let (look, ask) = (("look", json!({})), ("agent", json!({"prompt": "Look."})));
+    let todos = ("todos", json!({"todos": [{"content": "Look", "status": "pending"}]}));
+    for calls in [
+        vec![look.clone(), ask.clone()],
+        vec![ask.clone(), look.clone()],
+        vec![look.clone(), ask.clone(), ask.clone(), look.clone(), ask.clone()],
+        vec![todos.clone(), look.clone(), ask.clone()],
+        vec![look, todos, ask.clone(), ask],
+    ] {
+        let made = calls.len();
+        assert_eq!(ends(calls).await.len(), made);
+    }
+}

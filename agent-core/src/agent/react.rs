@@ -210,7 +210,7 @@ impl ReactAgent {
                 Next::Tools(Box::new(ToolCalls { message, calls, offered, limits: self.limits() }))
             }
             Action::Finish(outcome) if overflowed(&outcome) => Next::Overflow,
-            Action::Finish(outcome) => Next::Finish(outcome),
+            Action::Finish(outcome) => Next::Finish(Box::new(outcome)),
         }
     }
 }
@@ -283,7 +283,7 @@ impl Agent for ReactAgent {
                         return Ok(outcome);
                     }
                 }
-                Next::Finish(outcome) => return Ok(outcome),
+                Next::Finish(outcome) => return Ok(*outcome),
             }
         }
     }
@@ -295,7 +295,7 @@ enum Next {
     Tools(Box<ToolCalls>),
     /// The run has ended, but for the conversation's length.
     Overflow,
-    Finish(Outcome),
+    Finish(Box<Outcome>),
 }
 
 fn overflowed(outcome: &Outcome) -> bool {

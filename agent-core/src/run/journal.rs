@@ -20,9 +20,7 @@ use super::{Emitter, Env, Outcome, Script, fold::Fold};
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     event::{Checkpoint, Envelope, Event, Origin},
-    session::{
-        Batch, Lease, ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore,
-    },
+    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore},
 };
 
 #[derive(Debug)]

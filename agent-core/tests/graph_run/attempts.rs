@@ -115,6 +115,23 @@ async fn lo04_the_largest_is_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lo04_the_next_attempt_counts_to_the_limit_of_the_next_larger_agent() {
+    let log = Log::default();
+    let mut hands = [Hand::logging("small", &log), Hand::logging("medium", &log)];
+    for node in ["n0", "n1", "n2"] {
+        hands[0] = hands[0].clone().on(node, [Act::Fail("too small")]);
+        hands[1] = hands[1].clone().on(node, [Act::Sleep(secs(1))]);
+    }
+    let graph = TaskGraph::builder("limits").agent_limit("small", 3);
+    for node in ["n0", "n1", "n2"] {
+        let sizes = [(Size::S, hands[0].clone()), (Size::M, hands[1].clone())];
+        graph.agent(node, &hands[0], node).escalate(sizes);
+    }
+    assert_eq!(graph.build().unwrap().run("Go").await.unwrap().outcome.status, Status::Completed);
+    assert_eq!(hands[1].most(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn lo04_a_denial_and_a_cancel_never_escalate() {
     for (end, state) in [
         (Status::Stopped(StopReason::Denied("shell".into())), NodeState::Failed),

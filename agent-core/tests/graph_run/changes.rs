@@ -176,6 +176,27 @@ async fn lo13_a_task_goes_to_another_agent_before_it_begins_and_while_it_runs() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn lo13_a_task_that_waits_for_somebody_goes_on_with_another_agent() {
+    let scene = Scene::new();
+    let hold = Gate::new();
+    drop(scene.other.clone().on("hold", [Act::Wait(hold.clone())]));
+    drop(scene.hand.clone().on("second", [Act::Signal("never")]));
+    let (run, control) = scene.start();
+    scene.gate.arrived(1).await;
+    control.add(PlanTask::new("hold", "other", "hold on")).await.unwrap();
+    scene.gate.open();
+    hold.arrived(1).await;
+    while scene.log.count("second starts") == 0 || scene.hand.running() > 0 {
+        tokio::task::yield_now().await;
+    }
+    control.reassign("second", "other").await.unwrap();
+    hold.open();
+    let outcome = run.outcome().await.unwrap();
+    assert_eq!(outcome.status, Status::Completed, "nobody sent the signal");
+    assert!(scene.log.all().iter().any(|it| it.starts_with("other is asked: second")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn lo13_tasks_are_added_behind_what_is_over_what_runs_and_what_is_new() {
     let scene = Scene::new();
     let (run, control) = scene.start();
@@ -215,7 +236,12 @@ async fn lo13_what_failed_is_tried_again_and_what_was_skipped_for_it_is_pending_
         ErrorKind::InvalidInput,
         "second comes first"
     );
+    let again = Gate::new();
+    drop(scene.hand.clone().on("second", [Act::Wait(again.clone())]));
     control.retry("second").await.unwrap();
+    let report = GraphReport::from_events(&stored(&scene.store, &root()).await);
+    assert_eq!(report.node("third").unwrap().state(), NodeState::Pending, "whoever reads the record knows");
+    again.open();
     hold.open();
     assert_eq!(run.outcome().await.unwrap().status, Status::Completed);
     assert_eq!((log.count("second starts"), log.count("third starts")), (2, 1));

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    ErrorKind,
+    Error, ErrorKind,
     graph::{NodeEnd, NodeState, OnFailure, TaskGraph, TaskGraphBuilder},
     run::{Status, StopReason},
     testkit::Gate,
 };
 
 use crate::{
-    common::{memory, runtime_on},
+    common::{Fault, FaultyStore, memory, runtime_on},
     crew::{Act, Hand, Log, not_done, root, secs, stored_ends},
 };
 
@@ -115,6 +115,38 @@ async fn lo07_fail_fast_stops_what_runs_and_starts_nothing_else() {
     assert_eq!(not_done(&run.outcome), (vec!["bad".into()], vec!["slow".into(), "later".into()], vec![]));
     assert_eq!((log.count("slow is cancelled"), log.count("later starts")), (1, 0));
     assert_eq!(slow.running(), 0, "it waits for what unwinds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_fail_fast_stops_what_was_to_begin_in_the_same_moment() {
+    let late = Hand::new("late").on("late", [Act::Hang]);
+    let graph = TaskGraph::builder("fast").on_failure(OnFailure::FailFast);
+    graph.step("bad", (), |()| async { Err::<(), _>(Error::new(ErrorKind::Tool, "no")) });
+    graph.agent("late", &late, "late");
+    let run = graph.build().unwrap().run("Go").await.unwrap();
+    assert_eq!(not_done(&run.outcome), (vec!["bad".into()], vec!["late".into()], vec![]));
+    assert_eq!(late.log.count("late starts"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_ends_the_run_and_all_that_it_began() {
+    let mut failed = 0;
+    for at in 0..40 {
+        let login = Login::new();
+        let graph = login.builder().build().unwrap();
+        let store = FaultyStore::new(&memory(), at, Fault::Fail);
+        let ended = runtime_on(&(store as _)).session_with_id(root()).start(&graph, "Go").outcome().await;
+        let hands = [&login.architect, &login.coder, &login.tester, &login.writer];
+        assert!(hands.iter().all(|hand| hand.running() == 0), "at append {at}");
+        match ended {
+            Ok(outcome) => assert_eq!(outcome.status, Status::Completed),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Store, "at append {at}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(failed > 10, "{failed}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ use entourage_core::{
     event::Event,
     graph::{GraphReport, NodeState, PlanTask, SkipAs, TaskGraph},
     permission::{Decision, Policy},
+    provider::Size,
     run::{Outcome, Pause, Status},
     session::{SessionFilter, SharedStore},
     testkit::{self, FakeTool, Gate, ScriptedProvider},
@@ -220,6 +221,31 @@ fn a_changed_graph_refuses_to_resume_and_says_what_differs() {
             assert!(error.message().contains(told), "{error}");
         }
         assert_eq!(resume_on(&store, &build("v1", &open, false)).await.unwrap().text, "one done");
+    });
+}
+
+#[test]
+fn another_agent_for_an_attempt_in_flight_refuses_to_resume() {
+    let store = memory();
+    let build = |larger: &str, gate: &Gate| {
+        let small = Hand::new("small").on("work", [Act::Fail("too small")]);
+        let larger = Hand::new(larger).on("work", [Act::Wait(gate.clone())]);
+        let graph = TaskGraph::builder("sizes");
+        graph.agent("work", &small, "work").escalate([(Size::S, small.clone()), (Size::M, larger)]);
+        graph.build().unwrap()
+    };
+    process(async {
+        let gate = Gate::new();
+        runtime_on(&store).session_with_id(root()).start(&build("medium", &gate), "Go").detach();
+        gate.arrived(1).await;
+    });
+    process(async {
+        let open = Gate::new();
+        open.open();
+        let error = resume_on(&store, &build("other", &open)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Diverged);
+        assert!(error.message().contains("another agent works on `work`, where `medium` did"), "{error}");
+        assert_eq!(resume_on(&store, &build("medium", &open)).await.unwrap().text, "work done");
     });
 }
 

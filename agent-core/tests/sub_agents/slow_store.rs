@@ -62,7 +62,7 @@ async fn ends(calls: Vec<(&str, Value)>) -> Vec<&'static str> {
     let id = SessionId::new("work").unwrap();
     let run = runtime_on(&store).session_with_id(id.clone()).start(&lead, "Go");
     let outcome = tokio::time::timeout(Duration::from_secs(60), run.outcome()).await;
-    assert!(outcome.expect("the run hangs").unwrap().is_completed());
+    assert!(outcome.is_ok_and(|outcome| outcome.unwrap().is_completed()), "the run hangs");
     let events = stored(&store, &id).await;
     let numbers: Vec<_> = events.iter().map(|it| it.seq).collect();
     assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>(), "each once, in order");

@@ -25,7 +25,7 @@ use crate::{
 const CENT: u64 = 10_000_000_000;
 
 fn runtime(store: &SharedStore) -> Runtime {
-    testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(store)).build()
+    testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(store)).sub_agents(20).build()
 }
 
 async fn file(path: &Path) -> SharedStore {

@@ -150,6 +150,30 @@ async fn a_store_that_fails_ends_the_run_and_all_that_it_began() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn design_3_nothing_begins_before_what_came_before_is_stored() {
+    for at in 0..=5 {
+        let log = Log::default();
+        let graph = TaskGraph::builder("chain");
+        let step = |id: &'static str| {
+            let log = log.clone();
+            graph.step(id, (), move |()| {
+                log.note(id);
+                async { Ok(()) }
+            })
+        };
+        let mut last = step("n0");
+        for id in ["n1", "n2", "n3", "n4"] {
+            last = step(id).after(&last);
+        }
+        let graph = graph.build().unwrap();
+        let store = FaultyStore::new(&memory(), at, Fault::Fail);
+        let ended = runtime_on(&(store as _)).session_with_id(root()).start(&graph, "Go").outcome().await;
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::Store);
+        assert_eq!(log.all().len(), at.min(5), "one of them for each append that succeeded");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn lo07_with_continue_dependents_do_without_and_the_outcome_tells() {
     let bad = Hand::new("bad").on("bad", [Act::Fail("no")]);
     let good = Hand::new("good");

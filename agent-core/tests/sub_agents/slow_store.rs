@@ -7,6 +7,7 @@ use entourage_core::{
     Result, SessionId,
     agent::{AgentTool, ReactAgent},
     event::Event,
+    graph::TaskGraph,
     session::{
         Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore,
     },
@@ -84,4 +85,22 @@ async fn design_3_a_commit_that_nobody_polls_any_more_holds_nobody_up() {
         let made = calls.len();
         assert_eq!(ends(calls).await.len(), made);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn design_3_agents_side_by_side_in_a_graph_hold_each_other_up_neither() {
+    let store: SharedStore = Arc::new(Slow::default());
+    let graph = TaskGraph::builder("wide").limit_each_agent(3);
+    let below = ScriptedProvider::by_history().text("Looked.");
+    let sub = ReactAgent::builder("sub", below.model()).build().unwrap();
+    let first = graph.step("first", (), |()| async { Ok(1_u32) });
+    for id in ["a", "b", "c"] {
+        graph.agent(id, &sub, "Look.").after(&first);
+        graph.step(format!("{id}2"), (), |()| async { Ok(2_u32) });
+        graph.agent(format!("{id}3"), &sub, "Look.");
+    }
+    let graph = graph.build().unwrap();
+    let run = runtime_on(&store).session().start(&graph, "Go");
+    let outcome = tokio::time::timeout(Duration::from_secs(60), run.outcome()).await;
+    assert!(outcome.is_ok_and(|outcome| outcome.unwrap().is_completed()), "the run hangs");
 }

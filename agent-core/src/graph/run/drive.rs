@@ -1,7 +1,7 @@
 //! The loop of a run: it starts what can be started, waits for whatever comes first, and records what came of it before
 //! anything acts on it. Everything that the run does happens in its futures: nothing is joined behind its back.
 
-use std::{collections::HashMap, pin::pin, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::{mpsc, oneshot};
@@ -25,8 +25,6 @@ pub(super) struct Drive<'a> {
     pub(super) machine: Machine,
     commands: mpsc::Receiver<Command>,
     waiting: FuturesUnordered<BoxFuture<'a, Woken>>,
-    /// What came while something was being stored.
-    early: Vec<Woken>,
     /// What stops the attempts that are waited for.
     stops: HashMap<usize, CancellationToken>,
     /// What was started and is not polled yet, since its start is not stored.
@@ -62,7 +60,6 @@ impl<'a> Drive<'a> {
             machine,
             commands,
             waiting: FuturesUnordered::new(),
-            early: Vec::new(),
             stops: HashMap::new(),
             wave: Vec::new(),
             answers: Vec::new(),
@@ -102,7 +99,7 @@ impl<'a> Drive<'a> {
 
     /// Whether nothing is left to wait for, and how the run ends then.
     fn is_done(&mut self) -> Option<Result<()>> {
-        if !self.stops.is_empty() || !self.wave.is_empty() || !self.early.is_empty() {
+        if !self.stops.is_empty() || !self.wave.is_empty() {
             return None;
         }
         if let Some(error) = self.over.take() {
@@ -243,7 +240,7 @@ impl<'a> Drive<'a> {
         // A run that was cancelled is pressed for time: its last events are stored with its end.
         if self.staged && self.over.is_none() {
             self.staged = false;
-            if let Err(error) = self.store().await {
+            if let Err(error) = self.cx.journal().commit(self.cx.emitter()).await {
                 let told = error.record();
                 self.answers.iter_mut().for_each(|(_, answer)| *answer = Err(told.to_error()));
                 self.give_up(error);
@@ -252,19 +249,6 @@ impl<'a> Drive<'a> {
         for (tell, answer) in self.answers.drain(..) {
             // Who asked may have gone away.
             drop(tell.send(answer));
-        }
-    }
-
-    /// An attempt that is under way may be storing something of this run itself, and who waits for it without polling it
-    /// waits for ever.
-    async fn store(&mut self) -> Result<()> {
-        let mut stored = pin!(self.cx.journal().commit(self.cx.emitter()));
-        loop {
-            tokio::select! {
-                biased;
-                stored = &mut stored => return stored,
-                Some(woken) = self.waiting.next(), if !self.waiting.is_empty() => self.early.push(woken),
-            }
         }
     }
 
@@ -322,12 +306,6 @@ impl<'a> Drive<'a> {
 
     /// Waits for whatever comes first, and takes note of all that came with it.
     async fn wait(&mut self) {
-        if !self.early.is_empty() {
-            for woken in std::mem::take(&mut self.early) {
-                self.woken(woken);
-            }
-            return;
-        }
         let cancelled = self.cx.cancellation();
         let going_on = self.over.is_none();
         tokio::select! {

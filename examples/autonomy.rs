@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use entourage::{
-    agent::Autonomy,
     message::Role,
     prelude::*,
     provider::{DeltaStream, FinishReason, Request},

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
-use entourage::{agent::DualAgent, prelude::*, testkit::ScriptedProvider};
+use entourage::{prelude::*, testkit::ScriptedProvider};
 use serde_json::json;
 
 const TASK: &str = "How many lines has Cargo.toml, and how many of them are empty?";

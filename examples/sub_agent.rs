@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use entourage::{
     Prices,
-    agent::AgentTool,
     prelude::*,
     provider::{FinishReason, Profile},
     telemetry::Telemetry,
@@ -62,11 +61,12 @@ async fn print_tree(runtime: &Runtime, root: &SessionId) -> Result<()> {
     for session in sessions {
         let id = session.record.id.as_str();
         let trace = telemetry.trace(id).await?;
-        let status = trace.exchanges.last().and_then(|run| run.status.as_ref());
-        let status = status.map_or_else(|| "under way".into(), ToString::to_string);
+        let Some(run) = trace.exchanges.last() else { continue };
+        let status = run.status.as_ref().map_or_else(|| "under way".into(), ToString::to_string);
         let indent = "  ".repeat(id.matches("$$").count());
         let head = session.head;
-        println!("{indent}{}: {} [{status}; {}, {}]", head.agent, head.title, head.usage, shown(head.cost));
+        let task = run.prompt.text();
+        println!("{indent}{}: {task} [{status}; {}, {}]", head.agent, head.usage, shown(head.cost));
     }
     let stats = telemetry.session_stats(root.as_str()).await?;
     println!("the lead itself: {}", shown(stats.own.cost));

@@ -46,7 +46,7 @@ pub use entourage_store as store;
 pub mod prelude {
     pub use entourage_core::{
         Error, ErrorKind, Money, Result, Runtime, Session, SessionId, Usage,
-        agent::{Agent, ReactAgent},
+        agent::{Agent, AgentTool, Autonomy, AutonomyLevel, DualAgent, ReactAgent},
         event::{Envelope, Event},
         graph::TaskGraph,
         layers::Retry,

@@ -24,11 +24,6 @@ impl Digest {
         }
         Self(short)
     }
-
-    /// As a number, for ids that follow from what they name.
-    pub(crate) fn as_u128(self) -> u128 {
-        u128::from_be_bytes(self.0)
-    }
 }
 
 impl fmt::Display for Digest {

@@ -32,6 +32,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os().skip(1).any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let done = match Args::parse(std::env::args_os().skip(1)) {
         Ok(Args { generate: Some(folder), .. }) => generate(&folder),
         Ok(args) => measure(&args),
@@ -74,8 +78,9 @@ fn ratio(took: u64, of: f64) -> f64 {
 
 fn read(file: &Path) -> Result<Stg, String> {
     let said = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let text = fs::read_to_string(file).map_err(|error| said(&error))?;
-    Stg::parse(&text).map_err(|error| said(&error))
+    let bytes = fs::read(file).map_err(|error| said(&error))?;
+    // Remarks may be in any encoding.
+    Stg::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| said(&error))
 }
 
 fn sample() -> Result<Vec<PathBuf>, String> {

@@ -1,7 +1,12 @@
 //! Standard Task Graph files: the number of tasks, then for each task, and for an entry and an exit that take no time, its
 //! number, its processing time, how many tasks come before it, and which.
 
-use std::{collections::HashMap, fmt, ops::RangeInclusive};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    iter::Peekable,
+    ops::RangeInclusive,
+};
 
 /// A task graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +28,14 @@ pub(crate) enum StgError {
     /// A word that is no number, or one too large.
     Number { line: usize, word: String },
     /// The file ends within a task, or before its first.
-    Short { expected: &'static str },
+    Short { line: usize, expected: &'static str },
+    /// A line goes on after what it is for: a task, or the number of tasks, that began on the line `began`.
+    Long { line: usize, began: usize },
     /// It holds neither the number of tasks that it says nor two more.
     Count { said: u64, found: usize },
     /// A number has two tasks.
     Twice { line: usize, task: u64 },
-    /// What comes before a task is no task, or named twice.
+    /// What comes before a task is no task.
     Before { line: usize, task: u64, before: u64 },
     /// Some tasks come before each other.
     Cycle { task: u64 },
@@ -40,7 +47,18 @@ impl fmt::Display for StgError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number { line, word } => write!(f, "line {line}: `{word}` is no number of a task graph"),
-            Self::Short { expected } => write!(f, "the file ends where {expected} is expected"),
+            Self::Short { line, expected } => {
+                write!(f, "line {line}: the file ends where {expected} is expected")
+            }
+            Self::Long { line, began } if line == began => {
+                write!(f, "line {line}: it goes on after what it says; is a number in it wrong?")
+            }
+            Self::Long { line, began } => {
+                write!(
+                    f,
+                    "line {began}: it says less than it is to; what it lacks was looked for up to line {line}"
+                )
+            }
             Self::Count { said, found } => {
                 write!(
                     f,
@@ -49,7 +67,7 @@ impl fmt::Display for StgError {
             }
             Self::Twice { line, task } => write!(f, "line {line}: there is a task {task} already"),
             Self::Before { line, task, before } => {
-                write!(f, "line {line}: what comes before task {task} is {before}: no task, or named twice")
+                write!(f, "line {line}: {before} comes before task {task}, and there is no such task")
             }
             Self::Cycle { task } => write!(f, "task {task} comes before itself"),
             Self::Time => write!(f, "the processing times add up to more than {MOST_TIME}"),
@@ -71,23 +89,23 @@ struct Said {
 }
 
 impl Stg {
-    /// Reads a file. What comes after a `#` is a remark; a task may take several lines.
+    /// Reads a file. What comes after a `#` is a remark. Each task begins a line, and may take several; what comes before
+    /// it may be named in any order, and more than once.
     pub(crate) fn parse(text: &str) -> Result<Self, StgError> {
-        let mut words = text.lines().zip(1..).flat_map(|(text, line)| {
+        let text = text.trim_start_matches('\u{feff}');
+        let words = text.lines().zip(1..).flat_map(|(text, line)| {
             let text = text.split_once('#').map_or(text, |(text, _)| text);
             text.split_whitespace().map(move |word| (line, word))
         });
-        let (_, count) = next(&mut words)?.ok_or(StgError::Short { expected: "the number of tasks" })?;
+        let mut numbers = Numbers { words: words.peekable(), line: 1 };
+        let count = numbers.next("the number of tasks")?;
+        numbers.end_of(1)?;
         let mut said = Vec::new();
-        while let Some((line, number)) = next(&mut words)? {
-            let (_, time) = next(&mut words)?.ok_or(StgError::Short { expected: "a processing time" })?;
-            let (_, before) =
-                next(&mut words)?.ok_or(StgError::Short { expected: "a number of tasks before" })?;
-            let mut after = Vec::new();
-            for _ in 0..before {
-                let (_, task) = next(&mut words)?.ok_or(StgError::Short { expected: "a task before" })?;
-                after.push(task);
-            }
+        while let Some(line) = numbers.next_line() {
+            let (number, time) = (numbers.next("a task")?, numbers.next("a processing time")?);
+            let before = numbers.next("a number of tasks before")?;
+            let after = (0..before).map(|_| numbers.next("a task before")).collect::<Result<_, _>>()?;
+            numbers.end_of(line)?;
             said.push(Said { line, number, time, after });
         }
         let found = said.len();
@@ -157,12 +175,29 @@ fn line(task: usize, time: u64, after: &[usize]) -> String {
     format!("{task:5} {time:5} {:4}{after}\n", after.split_whitespace().count())
 }
 
-/// The next number, and its line.
-fn next<'a>(words: &mut impl Iterator<Item = (usize, &'a str)>) -> Result<Option<(usize, u64)>, StgError> {
-    let Some((line, word)) = words.next() else { return Ok(None) };
-    match word.parse() {
-        Ok(number) => Ok(Some((line, number))),
-        Err(_) => Err(StgError::Number { line, word: word.to_owned() }),
+/// The numbers of a file, each with its line.
+struct Numbers<'a, W: Iterator<Item = (usize, &'a str)>> {
+    words: Peekable<W>,
+    /// Where the newest one was.
+    line: usize,
+}
+
+impl<'a, W: Iterator<Item = (usize, &'a str)>> Numbers<'a, W> {
+    fn next(&mut self, expected: &'static str) -> Result<u64, StgError> {
+        let (line, word) = self.words.next().ok_or(StgError::Short { line: self.line, expected })?;
+        self.line = line;
+        word.parse().map_err(|_| StgError::Number { line, word: word.chars().take(40).collect() })
+    }
+
+    /// The line that the next one is on.
+    fn next_line(&mut self) -> Option<usize> {
+        self.words.peek().map(|(line, _)| *line)
+    }
+
+    /// What began on the line `began` is all said: the next number is on another line.
+    fn end_of(&mut self, began: usize) -> Result<(), StgError> {
+        let line = self.line;
+        if self.next_line() == Some(line) { Err(StgError::Long { line, began }) } else { Ok(()) }
     }
 }
 
@@ -177,15 +212,12 @@ fn sorted(said: &[Said]) -> Result<Stg, StgError> {
     let mut dependents = vec![Vec::new(); said.len()];
     let mut missing = Vec::with_capacity(said.len());
     for (place, task) in said.iter().enumerate() {
-        let mut before: Vec<_> = task.after.iter().map(|number| (places.get(number), *number)).collect();
-        before.sort_unstable();
-        let twice = before.windows(2).find_map(|pair| (pair.first() == pair.last()).then(|| pair.first()));
-        let unknown = before.iter().find(|(place, _)| place.is_none());
-        if let Some((_, before)) = unknown.or(twice.flatten()) {
+        if let Some(before) = task.after.iter().find(|before| !places.contains_key(before)) {
             return Err(StgError::Before { line: task.line, task: task.number, before: *before });
         }
-        for from in before.iter().filter_map(|(from, _)| *from) {
-            if let Some(dependents) = dependents.get_mut(*from) {
+        let before: BTreeSet<_> = task.after.iter().filter_map(|before| places.get(before)).collect();
+        for from in &before {
+            if let Some(dependents) = dependents.get_mut(**from) {
                 dependents.push(place);
             }
         }
@@ -196,8 +228,9 @@ fn sorted(said: &[Said]) -> Result<Stg, StgError> {
     let moved: HashMap<_, _> = order.iter().zip(0..).map(|(place, new)| (*place, new)).collect();
     let task = |place: &usize| {
         let task = said.get(*place)?;
-        let after = task.after.iter().filter_map(|number| moved.get(places.get(number)?).copied());
-        Some(StgTask { time: task.time, after: after.collect() })
+        let after: BTreeSet<_> =
+            task.after.iter().filter_map(|number| moved.get(places.get(number)?).copied()).collect();
+        Some(StgTask { time: task.time, after: after.into_iter().collect() })
     };
     Ok(Stg { tasks: order.iter().filter_map(task).collect() })
 }

@@ -25,6 +25,8 @@ use crate::{
 /// below it, `<id>$$executor` and `<id>$$discriminator`, and goes on there with the next prompt. Nothing but summaries
 /// and feedback crosses; the list of what is to be done is one for both. What the discriminator's tools showed is kept with
 /// its verdict, in the event [`PhaseFinished`](crate::event::PhaseFinished).
+/// Another pair that is started in the same session goes on in the same two conversations; a task that the first one left
+/// open is then given up.
 ///
 /// # How it ends
 /// - Completed: the discriminator said so. The text is the executor's summary of its last turn.
@@ -75,6 +77,7 @@ impl DualAgent {
             discriminator,
             iterations: ITERATIONS,
             read_only: false,
+            requires_evidence: false,
             cancel_ends: false,
         }
     }
@@ -142,6 +145,7 @@ pub struct DualBuilder {
     discriminator: ReactAgent,
     iterations: u32,
     read_only: bool,
+    requires_evidence: bool,
     cancel_ends: bool,
 }
 
@@ -158,6 +162,18 @@ impl DualBuilder {
         self
     }
 
+    /// The discriminator can call the task complete only in a turn in which it looked: another of its tools must have given
+    /// it a result that is no error; that of the list of what is to be done is no look. A claim without one is answered with
+    /// an error result, and it can look then. So [`Verdict::evidence`](crate::agent::Verdict::evidence) of what was accepted
+    /// is never empty.
+    ///
+    /// Default: its word is enough, since not all work can be looked at with tools; an empty
+    /// [`Verdict::evidence`](crate::agent::Verdict::evidence) then says that nothing was looked at.
+    pub fn requires_evidence(mut self) -> Self {
+        self.requires_evidence = true;
+        self
+    }
+
     /// A cancelled run is over, and the next prompt a new task. Default: the run is paused.
     pub fn cancel_ends(mut self) -> Self {
         self.cancel_ends = true;
@@ -167,8 +183,9 @@ impl DualBuilder {
     /// The agent.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a name that is none, no rounds, a tool called `task_complete` in one of the agents, or a
-    /// discriminator whose scope does not admit that tool, which it is given here.
+    /// [`ErrorKind::Config`] for a name that is none, no rounds, a tool called `task_complete` in one of the agents, a
+    /// discriminator whose scope does not admit that tool, which it is given here, or one that is to look and has no tool to
+    /// look with.
     pub fn build(self) -> Result<DualAgent> {
         check_agent_name(&self.name)?;
         if self.iterations == 0 {
@@ -178,8 +195,9 @@ impl DualBuilder {
             let text = "the executor has a tool `task_complete`, which is the checker's alone; rename it";
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let discriminator = Discriminator::new(&self.discriminator)?;
-        let discriminator = Arc::new(if self.read_only { discriminator.read_only() } else { discriminator });
+        let discriminator = Discriminator::new(&self.discriminator, self.requires_evidence)?;
+        let discriminator = if self.read_only { discriminator.read_only() } else { discriminator };
+        let discriminator = Arc::new(discriminator.able()?);
         let rounds = Rounds::new(self.executor.clone(), Some(Arc::clone(&discriminator) as _))
             .iterations(self.iterations)
             .cancel_ends(self.cancel_ends);

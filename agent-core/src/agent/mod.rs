@@ -7,7 +7,7 @@ mod sub;
 
 pub use autonomy::{
     Autonomy, AutonomyBuilder, AutonomyLevel, ConfigChoice, ConfigKind, ConfigOption, CurrentModeUpdate,
-    Evidence, Mode, ModeState, Phase, Progress, StopKind, Verdict,
+    Evidence, Mode, ModeState, Phase, CheckedTask, StopKind, Verdict,
 };
 pub use dual::{DualAgent, DualBuilder};
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};

@@ -1,23 +1,26 @@
 //! The agent that reasons and acts: it calls a model, runs the tools that the model asks for, and calls it again.
 
 mod offer;
+mod prepare;
 mod variant;
 
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
+pub use prepare::{Prepare, Prepared, Step};
+
 use super::{Agent, check_agent_name};
 use crate::{
     Error, ErrorKind, Result,
     context::{Compaction, CompactionCause, Instructions, shown_to},
     event::Event,
-    message::{History, Message},
+    message::History,
     permission::Scope,
     provider::{Model, ModelSlot, Params, ToolChoice},
     run::{
-        Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, Status, StopWhen,
-        Task, ToolCalls, Turn,
+        Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, StopWhen, Task,
+        ToolCalls, Turn,
         compaction::{self, Ended},
     },
     runtime::Session,
@@ -201,6 +204,9 @@ impl ReactAgent {
     /// What the turn asks for. Apart from [`Agent::run`], so that nothing of an action is kept over a wait: what is kept
     /// is a part of the future, and a small one is allocated faster.
     fn next(&self, turn: &Turn, cx: &RunContext, offered: &mut Option<Tools>) -> Next {
+        if turn.is_over() {
+            return if turn.overflowed() { Next::Overflow } else { Next::Finish };
+        }
         match turn.action() {
             Action::CallModel(step) => Next::Model(step),
             Action::CallTools { message, calls } => {
@@ -209,8 +215,7 @@ impl ReactAgent {
                 let offered = offered.get_or_insert_with(now).clone();
                 Next::Tools(Box::new(ToolCalls { message, calls, offered, limits: self.limits() }))
             }
-            Action::Finish(outcome) if overflowed(&outcome) => Next::Overflow,
-            Action::Finish(outcome) => Next::Finish(Box::new(outcome)),
+            Action::Finish(_) => Next::Finish,
         }
     }
 }
@@ -277,13 +282,11 @@ impl Agent for ReactAgent {
                 },
                 // A process died between the refusal and what it would have done about it.
                 Next::Overflow => {
-                    if !Box::pin(self.make_room(cx, &mut turn)).await?
-                        && let Action::Finish(outcome) = turn.action()
-                    {
-                        return Ok(outcome);
+                    if !Box::pin(self.make_room(cx, &mut turn)).await? {
+                        return finished(&turn);
                     }
                 }
-                Next::Finish(outcome) => return Ok(*outcome),
+                Next::Finish => return finished(&turn),
             }
         }
     }
@@ -295,11 +298,16 @@ enum Next {
     Tools(Box<ToolCalls>),
     /// The run has ended, but for the conversation's length.
     Overflow,
-    Finish(Box<Outcome>),
+    Finish,
 }
 
-fn overflowed(outcome: &Outcome) -> bool {
-    matches!(&outcome.status, Status::Failed(error) if error.kind == ErrorKind::ContextOverflow)
+fn finished(turn: &Turn) -> Result<Outcome> {
+    match turn.action() {
+        Action::Finish(outcome) => Ok(outcome),
+        Action::CallModel(_) | Action::CallTools { .. } => {
+            Err(Error::new(ErrorKind::Internal, "a turn that is over goes on"))
+        }
+    }
 }
 
 fn wrong_observation() -> Error {
@@ -452,48 +460,5 @@ impl ReactBuilder {
 impl fmt::Debug for ReactBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReactBuilder").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// A step that is about to be made.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct Step {
-    /// Its number in the run, from 1.
-    pub number: u32,
-}
-
-/// What will be sent in a step. A [`Prepare`] hook changes it.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Prepared {
-    /// The model.
-    pub model: Model,
-    /// System instructions. Another text has no template, and none is recorded for the step.
-    pub instructions: Instructions,
-    /// The conversation. What is added here is sent, and not stored.
-    pub messages: History,
-    /// The tools; `Tools::none()` disables them, [`Tools::keep`] picks some.
-    pub tools: Tools,
-    /// Whether the model may, must or must not call one.
-    pub tool_choice: ToolChoice,
-}
-
-impl Prepared {
-    /// Adds a message for this step only.
-    pub fn push(&mut self, message: Message) {
-        self.messages.push(message);
-    }
-}
-
-/// Changes what is sent, step by step. Must follow from its arguments, so that a resumed run sends the same.
-pub trait Prepare: Send + Sync {
-    /// Changes `plan` for `step`.
-    fn prepare(&self, step: &Step, plan: &mut Prepared);
-}
-
-impl<F: Fn(&Step, &mut Prepared) + Send + Sync> Prepare for F {
-    fn prepare(&self, step: &Step, plan: &mut Prepared) {
-        self(step, plan);
     }
 }

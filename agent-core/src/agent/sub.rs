@@ -15,12 +15,12 @@ use crate::{
 };
 
 /// How long one call may take unless the tool says otherwise: an agent works longer than other tools do.
-const AT_MOST: Duration = Duration::from_secs(60 * 60);
+const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// An agent as a tool: the model of another agent hands it a part of the work, and gets its answer.
 ///
-/// Each call has a session of its own below the one that asks, and its prompt is all that the agent is told: nothing of
-/// the conversation above reaches it. What it uses is charged to the budgets above it, and what it may do is narrowed by
+/// Each call has a session of its own below the one that asks, called `Sub-agent` and the agent's name (CA01). Its prompt is
+/// all that the agent is told: nothing of the conversation above reaches it. What it uses is charged to the budgets above it, and what it may do is narrowed by
 /// their scopes. Calls of one step run together, as far as [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents)
 /// lets them; the time that a call waits for its turn is part of the call's.
 ///
@@ -90,7 +90,7 @@ impl AgentTool {
         let spec = ToolSpec::new("agent", description, schema)
             .with_access(Access::DELEGATE)
             .with_repeat(Repeat::Resume)
-            .with_timeout(AT_MOST);
+            .with_timeout(TIMEOUT);
         Self { agent, spec, scope: Scope::all() }
     }
 
@@ -115,11 +115,11 @@ impl AgentTool {
         self
     }
 
-    /// The same tool, whose calls may take at most `time`; an agent that takes longer is cancelled, and the model is
+    /// The same tool, whose calls may take at most `limit`; an agent that takes longer is cancelled, and the model is
     /// told so. Default: one hour.
     #[must_use]
-    pub fn at_most(mut self, time: Duration) -> Self {
-        self.spec = self.spec.with_timeout(time);
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.spec = self.spec.with_timeout(limit);
         self
     }
 

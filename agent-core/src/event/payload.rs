@@ -48,6 +48,9 @@ payload! {
         /// When it is stopped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
+        /// What the session is called when it has no title yet; `None` for the prompt's first words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<Arc<str>>,
     }
 }
 
@@ -450,6 +453,6 @@ fn is_first(attempt: &u32) -> bool {
 
 impl RunStarted {
     pub(crate) fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
-        Self { format: FORMAT, agent, prompt, queued: None, budget: None, deadline: None }
+        Self { format: FORMAT, agent, prompt, queued: None, budget: None, deadline: None, title: None }
     }
 }

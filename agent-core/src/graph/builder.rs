@@ -9,8 +9,8 @@ use std::{
 };
 
 use super::{
-    Durations, Edge, GraphInput, GraphLimits, Handle, Inner, Live, Needs, Node, OnFailure, Output, Problem,
-    ReadFn, Retries, Shape, TaskGraph,
+    Durations, Edge, GraphInput, GraphLimits, GraphMessage, Handle, Inner, Live, Needs, Node, OnFailure,
+    Output, Problem, ReadFn, Retries, Shape, TaskGraph,
     draft::{Ask, Draft, DraftAgent, DraftEdge, DraftNode, DraftWork, Links},
     needs::{
         Wiring,
@@ -91,6 +91,12 @@ impl<O> TaskGraphBuilder<O> {
         GraphInput(())
     }
 
+    /// The message that the graph is given when it is run: its text, and the images and documents that come with it.
+    #[must_use]
+    pub fn message(&self) -> GraphMessage {
+        GraphMessage(())
+    }
+
     /// A step of the program itself: `run` is given what `needs` states and what it returns is what its dependents get.
     ///
     /// It sees nothing but its inputs, so a resumed run can begin it again: one that was under way when its process died
@@ -107,7 +113,8 @@ impl<O> TaskGraphBuilder<O> {
     }
 
     /// An agent. It is asked `text`, and told what the nodes before it gave, each under its id: add them with
-    /// [`Handle::after`]. One that depends on nothing is told what the graph was given.
+    /// [`Handle::after`]. One that depends on nothing is told what the graph was given, and sees the images and documents
+    /// that came with it; any other one is and does when it comes after [`TaskGraphBuilder::input`].
     pub fn agent(
         &self,
         id: impl AsRef<str>,
@@ -118,7 +125,8 @@ impl<O> TaskGraphBuilder<O> {
         self.add(id.as_ref(), |_| DraftWork::Agent(work))
     }
 
-    /// An agent whose task the program makes of what other nodes gave.
+    /// An agent whose task the program makes of what other nodes gave. It sees that task and nothing else: images and
+    /// documents that the graph was given are in [`TaskGraphBuilder::message`].
     pub fn agent_with<N, K, F>(
         &self,
         id: impl AsRef<str>,
@@ -136,7 +144,7 @@ impl<O> TaskGraphBuilder<O> {
         })
     }
 
-    /// Another graph, which is given `text` as agents are. What it comes to is what the node returns.
+    /// Another graph, which is given `text` as agents are, images and documents included. What it comes to is what the node returns.
     pub fn graph<P: Output>(
         &self,
         id: impl AsRef<str>,
@@ -182,7 +190,7 @@ impl<O> TaskGraphBuilder<O> {
     }
 
     /// An agent for each item of a list that another node returns; `task` says what it is asked. The answers come in the
-    /// order of the items. An agent works on one item at a time, unless it has a higher limit: see
+    /// order of the items, as text unless [`Handle::returns`](Handle::<Vec<String>>::returns) says otherwise. An agent works on one item at a time, unless it has a higher limit: see
     /// [`TaskGraphBuilder::agent_limit`].
     pub fn map_agent<T, K, F>(
         &self,
@@ -212,7 +220,10 @@ impl<O> TaskGraphBuilder<O> {
         self
     }
 
-    /// How many nodes each agent works on at once, at most. Default 1. Agents are told apart by their names.
+    /// How many nodes each agent works on at once, at most. Default 1.
+    ///
+    /// Agents are told apart by their names alone: two of one name count as one here, and where a node is added for
+    /// the name or given to it, the one that was named first works on it. Name them differently if they are not the same.
     #[must_use]
     pub fn limit_each_agent(mut self, nodes: usize) -> Self {
         self.parts.limits.each_agent = nodes;

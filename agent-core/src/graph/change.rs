@@ -31,6 +31,9 @@ pub enum Change {
         node: Box<NodeSignature>,
         /// What its agent is told to do, before what the nodes that it depends on gave.
         task: String,
+        /// About how many seconds it will take, if that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expected_seconds: Option<u32>,
     },
     /// A node that failed, or was skipped or cancelled, is tried again.
     Retry {

@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::{GraphReport, NodeState};
+
 /// How long each node of a graph took on average. Kept by the program between runs: it serializes.
 ///
 /// ```
@@ -42,6 +44,33 @@ impl Durations {
         match self.0.get_mut(id) {
             Some(mean) => mean.take_in(micros),
             None => drop(self.0.insert(id.into(), Mean { micros, count: 1 })),
+        }
+    }
+
+    /// Takes in a run: how long each node took that was done, all its attempts together. What else it holds (nodes that
+    /// were not done, items of a map) is left out.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use entourage_core::graph::{Durations, TaskGraph};
+    ///
+    /// let build = |durations: &Durations| {
+    ///     let graph = TaskGraph::builder("report").durations(durations);
+    ///     graph.step("sales", (), |()| async { Ok(3_u32) });
+    ///     graph.build().unwrap()
+    /// };
+    /// let mut durations = Durations::new();
+    /// let first = build(&durations).run("Go").await.unwrap();
+    /// durations.learn_from(&first.report());
+    /// assert!(durations.expected("sales").is_some());
+    /// let _next = build(&durations);
+    /// # });
+    /// ```
+    pub fn learn_from(&mut self, run: &GraphReport) {
+        let done = run.nodes.iter().filter(|node| node.state() == NodeState::Completed);
+        // An item is called `map[0]`, as no node can be.
+        for node in done.filter(|node| !node.id.ends_with(']')) {
+            self.learn(&node.id, node.time);
         }
     }
 

@@ -102,6 +102,9 @@ impl<T: Output> Handle<T> {
     }
 
     /// How long one attempt may take. An attempt that is stopped counts as failed. Default: no limit.
+    ///
+    /// It counts anew when the attempt is gone on with after a restart or a pause: how long nobody was there to work on
+    /// it, or somebody was waited for, says nothing about the attempt.
     pub fn timeout(self, limit: Duration) -> Self {
         self.edit(|node| node.timeout = Some(limit))
     }
@@ -137,7 +140,8 @@ impl<T: Output> Handle<T> {
     }
 
     /// Other agents for it, by the size of their models (LO04): the smallest begins, and an attempt that fails is repeated
-    /// one size up, with the reason in the prompt. They take the place of the agent that it was made with, which goes on
+    /// one size up, with the reason in the prompt. An agent that finds a task too large for it ends with an error that says
+    /// why; a denial and a cancel are no reasons for a larger one. They take the place of the agent that it was made with, which goes on
     /// to give the node its name in signatures.
     pub fn escalate<A: Agent + 'static>(self, sizes: impl IntoIterator<Item = (Size, A)>) -> Self {
         let mut agents: Vec<(Option<Size>, Arc<dyn Agent>)> = Vec::new();
@@ -169,6 +173,41 @@ impl Handle<String> {
             });
             node.retype(TypeId::of::<String>(), TypeId::of::<T>());
             node.output = Some(schema::digest(&schema));
+        });
+        self.retyped()
+    }
+}
+
+impl Handle<Vec<String>> {
+    /// Reads each answer of an agent that works on a list as a value, as [`Handle::returns`](Handle::<String>::returns)
+    /// does: an answer that does not follow the schema is a failed attempt at its item. Use the handle that comes back.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// # #[cfg(feature = "testkit")] {
+    /// use entourage_core::{agent::ReactAgent, graph::TaskGraph, testkit::ScriptedProvider};
+    ///
+    /// let provider = ScriptedProvider::new().text("7").text("9");
+    /// let critic = ReactAgent::builder("critic", provider.model()).build().unwrap();
+    /// let graph = TaskGraph::builder("marks");
+    /// let essays = graph.step("essays", (), |()| async { Ok(vec!["one".to_owned(), "two".to_owned()]) });
+    /// let marks = graph.map_agent("marks", &essays, &critic, |essay| essay.clone()).returns::<u32>();
+    /// let best = graph.step("best", &marks, |marks| async move { Ok(marks.iter().max().copied()) });
+    /// let graph = graph.returning(&best).build().unwrap();
+    /// assert_eq!(*graph.ask("Who is best?").await.unwrap(), Some(9));
+    /// # }
+    /// # });
+    /// ```
+    pub fn returns<T: Output + Clone + JsonSchema>(self) -> Handle<Vec<T>> {
+        let schema = schema_of::<T>();
+        self.draft.edit(self.place, |node| {
+            node.agent("returns", |agent| {
+                agent.read = work::read_answer::<T>();
+                agent.form = Some(answer_rule(&schema).into());
+            });
+            node.map("returns", |map| map.gather = work::gather_all::<T>());
+            node.retype(TypeId::of::<Vec<String>>(), TypeId::of::<Vec<T>>());
+            node.output = Some(schema::digest(&schema_of::<Vec<T>>()));
         });
         self.retyped()
     }

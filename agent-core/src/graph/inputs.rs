@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::NodeValue;
+use crate::message::Message;
 
 /// What a node is given: what each node that it depends on gave, in the order of its edges.
 #[derive(Clone)]
@@ -20,7 +21,8 @@ pub(crate) struct Inputs {
 /// What the nodes of one run gave.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// The text that the graph itself was given.
+    /// What the graph itself was given, and its text.
+    message: Arc<Message>,
     input: NodeValue,
     fixed: Box<[OnceLock<NodeValue>]>,
     /// Of nodes that were added while the graph ran.
@@ -28,10 +30,11 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// For a run of a graph of so many nodes that was given this text.
-    pub(crate) fn new(nodes: usize, input: String) -> Self {
+    /// For a run of a graph of so many nodes that was given this message.
+    pub(crate) fn new(nodes: usize, message: Arc<Message>) -> Self {
         Self {
-            input: NodeValue::new(input),
+            input: NodeValue::new(message.text()),
+            message,
             fixed: (0..nodes).map(|_| OnceLock::new()).collect(),
             added: Mutex::default(),
         }
@@ -63,6 +66,11 @@ impl Inputs {
     /// The text that the graph itself was given.
     pub(crate) fn input(&self) -> &NodeValue {
         &self.slots.input
+    }
+
+    /// What the graph itself was given, media included.
+    pub(crate) fn message(&self) -> &Arc<Message> {
+        &self.slots.message
     }
 
     /// As [`Inputs::get`], without sharing it; `None` also for a node that was added while the graph ran.

@@ -32,7 +32,7 @@ pub use durations::Durations;
 pub use end::{NodeEnd, SkipCause};
 pub use handle::Handle;
 pub(crate) use inputs::{EdgeNumbers, Inputs, Slots};
-pub use needs::{Each, GraphInput, Needs, Optional, Output};
+pub use needs::{Each, GraphInput, GraphMessage, Needs, Optional, Output};
 pub(crate) use node::{
     AgentWork, Condition, Edge, GatherFn, MapWork, Node, ReadFn, Retries, StepFn, TaskFn, Work,
 };

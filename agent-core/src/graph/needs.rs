@@ -8,7 +8,7 @@ use super::{
     EdgeNumbers, Handle, Inputs, NodeValue, Problem,
     draft::{Draft, Links},
 };
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, message::Message};
 
 /// What a node can return. Implemented for all types that do what it asks for.
 #[diagnostic::on_unimplemented(
@@ -27,6 +27,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
 /// | `&a`, a [`Handle`] of a node that returns `T` | `Arc<T>`, shared with all who take it |
 /// | `a.optional()` | `Option<Arc<T>>`: `None` when the node was skipped, failed or gave nothing else |
 /// | `graph.input()` | `Arc<String>`: the text that the graph was given |
+/// | `graph.message()` | `Arc<Message>`: the same with the images and documents that came with it |
 /// | a slice, array or `Vec` of handles, all of nodes that return `T` | [`Each<T>`](Each): as a list, in that order |
 /// | a tuple of up to eight of these | a tuple of what they give |
 ///
@@ -111,6 +112,11 @@ impl<W: Wire> Needs for W {}
 /// The text that a graph is given when it is run: see [`TaskGraphBuilder::input`](super::TaskGraphBuilder::input).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GraphInput(pub(super) ());
+
+/// The message that a graph is given when it is run, with its images and documents: see
+/// [`TaskGraphBuilder::message`](super::TaskGraphBuilder::message).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GraphMessage(pub(super) ());
 
 /// What a node gives, if it gives something: see [`Handle::optional`].
 #[derive(Debug, Clone)]
@@ -200,7 +206,7 @@ pub(super) mod sealed {
     /// What stands behind `Needs`.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is nothing that a node can take from others",
-        note = "give the handle of a node, `handle.optional()`, `graph.input()`, a slice of handles, or a tuple of up to eight of these"
+        note = "give the handle of a node, `handle.optional()`, `graph.input()`, `graph.message()`, a slice of handles, or a tuple of up to eight of these"
     )]
     pub trait Wire {
         /// What the node's function is given.
@@ -390,6 +396,29 @@ impl Read for Given {
 
     fn read(&self, inputs: &Inputs) -> Result<Arc<String>> {
         NodeValue::get(inputs.input())
+    }
+}
+
+/// Reads the message that the graph was given.
+#[derive(Debug)]
+pub struct GivenMessage(());
+
+impl Wire for GraphMessage {
+    type Given = Arc<Message>;
+    type Reader = GivenMessage;
+
+    fn wire(&self, wiring: &mut Wiring<'_>) -> GivenMessage {
+        wiring.links.input = true;
+        GivenMessage(())
+    }
+}
+
+#[allow(private_interfaces, reason = "nobody outside can name this trait")]
+impl Read for GivenMessage {
+    type Given = Arc<Message>;
+
+    fn read(&self, inputs: &Inputs) -> Result<Arc<Message>> {
+        Ok(Arc::clone(inputs.message()))
     }
 }
 

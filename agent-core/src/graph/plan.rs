@@ -94,7 +94,8 @@ impl PlanTask {
             version: Box::default(),
             output: None,
         };
-        Change::Add { node: Box::new(node), task: self.task.clone() }
+        let (task, expected_seconds) = (self.task.clone(), self.expected_seconds);
+        Change::Add { node: Box::new(node), task, expected_seconds }
     }
 
     /// What is wrong with it by itself.

@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use super::Inputs;
+use crate::message::{Message, Part};
 
 /// How the prompt of a node is made.
 #[derive(Debug, Clone)]
@@ -10,7 +11,7 @@ pub(super) struct Prompt {
     text: Arc<str>,
     /// The nodes that it depends on, in the order of its edges.
     names: Vec<Arc<str>>,
-    /// Whether it holds the text that the graph was given.
+    /// Whether it holds what the graph was given.
     input: bool,
     /// What is said of the form of the answer.
     form: Option<Arc<str>>,
@@ -23,8 +24,15 @@ impl Prompt {
         Self { text, names, input, form }
     }
 
-    /// The prompt of one run. A node that gave nothing is left out.
-    pub(super) fn text(&self, inputs: &Inputs) -> String {
+    /// The prompt of one run. Media that came with the graph's own task go with it.
+    pub(super) fn message(&self, inputs: &Inputs) -> Message {
+        let given = if self.input { inputs.message().parts() } else { &[] };
+        let media = given.iter().filter(|part| matches!(part, Part::Media(_)));
+        media.cloned().fold(Message::user(self.text(inputs)), Message::with)
+    }
+
+    /// Its text. A node that gave nothing is left out.
+    fn text(&self, inputs: &Inputs) -> String {
         let mut prompt = self.text.trim_end().to_owned();
         if self.input {
             section(&mut prompt, "task", "", &inputs.input().to_text());
@@ -63,7 +71,7 @@ mod tests {
     use crate::graph::{NodeValue, Slots};
 
     fn prompt(names: &[&str], values: &[Option<&str>], input: bool) -> String {
-        let slots = Slots::new(names.len(), "Build it".to_owned());
+        let slots = Slots::new(names.len(), Message::user("Build it").into());
         for (place, value) in values.iter().enumerate() {
             if let Some(value) = value {
                 slots.set(place, NodeValue::new((*value).to_owned()));

@@ -49,6 +49,8 @@ pub(crate) struct PlannedEdge {
 pub(crate) struct Limits {
     /// Of all nodes; `None`: as many as there are.
     pub(crate) overall: Option<usize>,
+    /// Of all nodes that an agent works on; `None`: as many as there are.
+    pub(crate) all_agents: Option<usize>,
     /// Of each agent that has no limit of its own. 1 by default.
     pub(crate) each_agent: usize,
     /// Of single agents.
@@ -59,7 +61,13 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { overall: None, each_agent: 1, agents: BTreeMap::new(), providers: BTreeMap::new() }
+        Self {
+            overall: None,
+            all_agents: None,
+            each_agent: 1,
+            agents: BTreeMap::new(),
+            providers: BTreeMap::new(),
+        }
     }
 }
 

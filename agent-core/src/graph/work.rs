@@ -152,7 +152,7 @@ impl DraftAgent {
         let task: TaskFn = match ask {
             Ask::Text(text) => {
                 let prompt = Prompt::new(text, names, input, form);
-                Arc::new(move |inputs| Ok(Task::new(prompt.text(inputs))))
+                Arc::new(move |inputs| Ok(Task::new(prompt.message(inputs))))
             }
             Ask::Made(task) => match form {
                 None => task,

@@ -1,19 +1,22 @@
 //! An agent in a session below another one.
 
 use std::{
-    collections::HashMap,
+    future::Future,
     sync::{Arc, Mutex},
 };
 
+use futures_util::FutureExt;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    Admission, Env, Journal, Outcome, RunContext, Spawn, Status, Within, execute,
+    Admission, Delegate, Env, Journal, Outcome, RunContext, Status, Task, Within, execute,
     local::lock,
     pool::{Number, Seat},
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
+    agent::Agent,
     message::Message,
     session::{EndedRun, ReadRange, SessionRecord, SessionState},
 };
@@ -21,11 +24,11 @@ use crate::{
 /// How a child's run ended.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildEnd {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Box<Outcome>,
     /// What was said in the run, its prompt aside.
     pub(crate) work: Vec<Arc<Message>>,
     /// Why its session could not be opened or written: then that is no end which the session knows of.
-    pub(crate) lost: Option<ErrorRecord>,
+    pub(crate) lost: Option<Box<ErrorRecord>>,
 }
 
 /// A child that was started, and whose end nobody took note of.
@@ -39,21 +42,24 @@ pub(super) struct Below {
 pub(super) type Ending = watch::Receiver<Option<ChildEnd>>;
 
 /// Sessions that have one run after the other, open between two.
-pub(super) type Kept = Arc<Mutex<HashMap<SessionId, Arc<Journal>>>>;
+pub(super) type Kept = Arc<Mutex<Vec<Arc<Journal>>>>;
 
 impl ChildEnd {
-    fn new(outcome: Outcome) -> Self {
+    fn new(outcome: Box<Outcome>) -> Self {
         Self { outcome, work: Vec::new(), lost: None }
     }
 
     pub(crate) fn lost(error: &Error) -> Self {
-        Self { lost: Some(error.record()), ..Self::new(Outcome::new(Status::of(error))) }
+        Self { lost: Some(Box::new(error.record())), ..Self::new(Box::new(Outcome::new(Status::of(error)))) }
     }
 
     fn of(journal: &Journal, ended: &EndedRun) -> Self {
-        let work = journal.read(|state| state.messages_after(ended.messages_before));
-        Self { work, ..Self::new(ended.end.outcome.clone()) }
+        Self { work: work_of(journal, ended), ..Self::new(Box::new(ended.end.outcome.clone())) }
     }
+}
+
+fn work_of(journal: &Journal, ended: &EndedRun) -> Vec<Arc<Message>> {
+    journal.read(|state| state.messages_after(ended.messages_before))
 }
 
 /// Which run of a child's session is meant.
@@ -77,39 +83,37 @@ impl Turn {
 
 /// The seat, once there is a place for it; `None` for a child that was cancelled before: that is recorded, and takes no
 /// place.
-pub(super) async fn seated(seat: Option<Seat>, within: &mut Within) -> Option<Seat> {
-    let seat = seat?;
+pub(super) async fn seated(seat: Seat, cancel: &CancellationToken) -> Option<Seat> {
     tokio::select! {
         biased;
         () = seat.placed() => {}
-        () = within.cancel.cancelled() => {}
+        () = cancel.cancelled() => {}
     }
-    within.unseated = within.cancel.is_cancelled();
-    Some(seat).filter(|_| !within.unseated)
+    Some(seat).filter(|_| !cancel.is_cancelled())
 }
 
-/// Runs the child, and keeps its session open for the run after this one.
+/// The child's session, as an earlier run of it left it open, and kept open for the next one.
 ///
 /// # Errors
-/// Why its session could not be opened or written.
-pub(super) async fn run_kept(
-    parent: &RunContext,
-    child: SessionId,
-    spawn: Spawn,
-    turn: Turn,
-    within: Within,
-    kept: Option<Kept>,
-) -> Result<ChildEnd> {
-    let env = parent.env();
-    let open = kept.as_ref().and_then(|kept| lock(kept).get(&child).cloned());
-    let journal = match open.filter(|journal| !journal.is_broken()) {
-        Some(journal) => journal,
-        None => open_child(env, parent.session(), child.clone(), spawn.role.clone()).await?,
-    };
-    if let Some(kept) = kept {
-        lock(&kept).insert(child, Arc::clone(&journal));
+/// Those of [`open_child`].
+pub(super) async fn open_kept(
+    cx: &RunContext,
+    delegate: &Delegate,
+    kept: Option<&Kept>,
+) -> Result<Arc<Journal>> {
+    let child = &delegate.child;
+    let of_child = |journal: &Arc<Journal>| journal.session() == child;
+    let open = kept.and_then(|kept| lock(kept).iter().find(|journal| of_child(journal)).cloned());
+    if let Some(journal) = open.filter(|journal| !journal.is_broken()) {
+        return Ok(journal);
     }
-    run_child(env, &journal, spawn, turn, within).await
+    let journal = open_child(cx.env(), cx.session(), child.clone(), delegate.spawn.role.clone()).await?;
+    if let Some(kept) = kept {
+        let mut kept = lock(kept);
+        kept.retain(|journal| !of_child(journal));
+        kept.push(Arc::clone(&journal));
+    }
+    Ok(journal)
 }
 
 /// The child's session: as the store has it, or a new one.
@@ -125,45 +129,44 @@ pub(crate) async fn open_child(
             "a session of this id exists and is not this one's child; choose other ids for your sessions",
         )
         .with("session", child.as_str())),
-        Some(journal) => Ok(Arc::new(journal)),
-        None => {
-            let record = SessionRecord::child(child, parent.clone(), role, env.clock.now());
-            Ok(Arc::new(Journal::create(env, record)))
-        }
+        Some(journal) => Ok(journal),
+        None => Ok(Journal::create(env, SessionRecord::child(child, parent.clone(), role, env.clock.now()))),
     }
 }
 
-/// Runs a child in its session: from its start, or on from where a dead process left it. A run that ended gives its
-/// outcome again.
-pub(crate) async fn run_child(
+/// Runs a child in its session: from its start, or on from where a dead process left it. One that has ended does not run
+/// again: see [`known_end`].
+pub(crate) fn run_child(
     env: &Arc<Env>,
     journal: &Arc<Journal>,
-    spawn: Spawn,
+    agent: Arc<dyn Agent>,
+    task: Task,
     turn: Turn,
-    mut within: Within,
-) -> Result<ChildEnd> {
-    if let Some(end) = known_end(journal, turn).await? {
-        return Ok(end);
-    }
+    within: Box<Within>,
+) -> impl Future<Output = Result<ChildEnd>> + Send + use<> {
     let open = journal.read(|state| state.run().map(|run| run.id));
     let admission = match open {
         Some(run) if turn.is(run) => Admission::Resume,
-        _ => Admission::Start(spawn.task),
+        _ => Admission::Start(task),
     };
-    if let Turn::Of(run) = turn {
-        within.run = Some(run);
-    }
-    let run = Box::pin(execute(Arc::clone(env), Arc::clone(journal), spawn.agent, admission, within));
-    let outcome = run.await;
-    let recorded = journal.read(|state| state.ended().filter(|ended| turn.is(ended.id)).cloned());
-    match (outcome, recorded) {
-        // A failure too is handed on as it was recorded: with what it had spent by then.
-        (Ok(_) | Err(_), Some(ended)) if !journal.is_broken() => Ok(ChildEnd::of(journal, &ended)),
-        (Ok(outcome), _) => Ok(ChildEnd::new(outcome)),
-        // It was not admitted.
-        (Err(error), _) if !journal.is_broken() => Ok(ChildEnd::new(Outcome::new(Status::of(&error)))),
-        (Err(error), _) => Err(error),
-    }
+    let run = execute(Arc::clone(env), Arc::clone(journal), agent, admission, within);
+    let journal = Arc::clone(journal);
+    run.map(move |outcome| {
+        let recorded = journal.read(|state| state.ended().filter(|ended| turn.is(ended.id)).cloned());
+        match (outcome, recorded) {
+            (Ok(outcome), Some(ended)) if !journal.is_broken() => {
+                Ok(ChildEnd { work: work_of(&journal, &ended), ..ChildEnd::new(outcome) })
+            }
+            // A failure too is handed on as it was recorded: with what it had spent by then.
+            (Err(_), Some(ended)) if !journal.is_broken() => Ok(ChildEnd::of(&journal, &ended)),
+            (Ok(outcome), _) => Ok(ChildEnd::new(outcome)),
+            // It was not admitted.
+            (Err(error), _) if !journal.is_broken() => {
+                Ok(ChildEnd::new(Box::new(Outcome::new(Status::of(&error)))))
+            }
+            (Err(error), _) => Err(error),
+        }
+    })
 }
 
 /// The child's end, once it was told.
@@ -180,21 +183,24 @@ pub(crate) async fn recorded_end(env: &Env, child: &SessionId, turn: Turn) -> Re
     let (Turn::Of(run), Some(store)) = (turn, &env.store) else {
         let Some(journal) = Journal::find(env, child).await? else { return Ok(None) };
         let outcome = journal.last_outcome().await?;
-        return Ok(outcome.map(ChildEnd::new));
+        return Ok(outcome.map(|outcome| ChildEnd::new(Box::new(outcome))));
     };
     let mut state = SessionState::default();
     for row in store.read(child, ReadRange::all()).await? {
         state.apply(&row.into_envelope(child)?);
         if let Some(ended) = state.ended().filter(|ended| ended.id == run) {
             let work = state.messages_after(ended.messages_before);
-            return Ok(Some(ChildEnd { work, ..ChildEnd::new(ended.end.outcome.clone()) }));
+            return Ok(Some(ChildEnd { work, ..ChildEnd::new(Box::new(ended.end.outcome.clone())) }));
         }
     }
     Ok(None)
 }
 
 /// How the run ended, if it has.
-async fn known_end(journal: &Journal, turn: Turn) -> Result<Option<ChildEnd>> {
+///
+/// # Errors
+/// Those of the store.
+pub(crate) async fn known_end(journal: &Journal, turn: Turn) -> Result<Option<ChildEnd>> {
     let (open, ended) = journal.read(|state| {
         let open = state.run().is_some_and(|run| turn.is(run.id));
         (open, state.ended().filter(|ended| turn.is(ended.id)).cloned())
@@ -204,8 +210,8 @@ async fn known_end(journal: &Journal, turn: Turn) -> Result<Option<ChildEnd>> {
         Some(ended) => Ok(Some(ChildEnd::of(journal, &ended))),
         // A session that was stored before states knew of ends.
         None if matches!(turn, Turn::Only) && journal.seq() > 0 => {
-            let outcome = journal.last_outcome().await?;
-            Ok(outcome.map(ChildEnd::new))
+            let outcome = Box::pin(journal.last_outcome()).await?;
+            Ok(outcome.map(|outcome| ChildEnd::new(Box::new(outcome))))
         }
         None => Ok(None),
     }

@@ -195,7 +195,7 @@ async fn write(
             return Err(Error::cancelled());
         }
         match observed? {
-            Observation::Child { outcome: Some(outcome), .. } => Ok(outcome),
+            Observation::Child { outcome: Some(outcome), .. } => Ok(*outcome),
             _ => Err(Error::new(ErrorKind::Internal, "a summary's session ended without an outcome")),
         }
     };

@@ -364,7 +364,7 @@ impl RunContext {
             Observation::Child { child: Some(child), outcome: Some(outcome), .. } => {
                 let place = children.iter().position(|it| it.0 == child);
                 let index = place.ok_or_else(|| Error::new(ErrorKind::Internal, "an unknown child ended"))?;
-                Ok(Waited::Ended { index, outcome })
+                Ok(Waited::Ended { index, outcome: *outcome })
             }
             Observation::Child { .. } => Ok(Waited::TimedOut),
             other => Err(unexpected(&other)),
@@ -450,7 +450,7 @@ pub enum Waited {
     TimedOut,
 }
 
-fn unexpected(observation: &Observation) -> Error {
+pub(super) fn unexpected(observation: &Observation) -> Error {
     Error::new(ErrorKind::Internal, "the effects answered with an observation of another kind")
         .with("observation", format!("{observation:?}"))
 }

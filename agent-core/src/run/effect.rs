@@ -171,6 +171,8 @@ pub struct Spawn {
     pub scope: Scope,
     /// What its session is for: `child`, `summary` and the like.
     pub role: Cow<'static, str>,
+    /// What its session is called; `None`: by the first words of what it is given.
+    pub title: Option<Arc<str>>,
     /// Whether it works on this run's list of what is to be done, instead of one of its own.
     pub shares_todos: bool,
     /// Whether it is refused when it could not begin at once (AI04), instead of waiting for its turn.
@@ -185,6 +187,7 @@ impl Spawn {
             task: task.into(),
             scope: Scope::all(),
             role: Cow::Borrowed("child"),
+            title: None,
             shares_todos: false,
             at_once: false,
         }
@@ -194,6 +197,13 @@ impl Spawn {
     #[must_use]
     pub fn role(mut self, role: impl Into<Cow<'static, str>>) -> Self {
         self.role = role.into();
+        self
+    }
+
+    /// The same, in a session of this title, unless it has one. One line of at most 80 characters.
+    #[must_use]
+    pub fn titled(mut self, title: impl Into<Arc<str>>) -> Self {
+        self.title = Some(title.into());
         self
     }
 
@@ -247,7 +257,7 @@ pub enum Observation {
         /// Its session; `None` when the wait timed out.
         child: Option<SessionId>,
         /// What it ended with.
-        outcome: Option<Outcome>,
+        outcome: Option<Box<Outcome>>,
         /// What was said in the run that ended, its prompt aside, as far as a compaction left it. Known for an
         /// [`Effect::Delegate`] alone.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

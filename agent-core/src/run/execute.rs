@@ -1,12 +1,24 @@
 //! A run from admission to its end: whatever happens in between, the session is left in order.
 
-use std::{any::Any, future::Future, panic::AssertUnwindSafe, sync::Arc, task::Poll, time::Duration};
+use std::{
+    any::Any,
+    future::{Future, ready},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
-use futures_util::{FutureExt, future::BoxFuture};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Either},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Emitter, Journal, Outcome, RunContext, Status, Task, TodoList, budget,
+    Emitter, Journal, Outcome, RunContext, Status, Task, TodoList,
+    admit::{admit, opening, recorded},
+    budget,
     context::{Env, Given},
     local::LocalEffects,
     pool::Pool,
@@ -14,13 +26,13 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
-    agent::{Agent, check_agent_name},
-    event::{Event, MessageAdded, Origin, RunFinished, RunPaused, RunResumed, RunStarted, ToolFinished},
+    agent::Agent,
+    event::{Event, MessageAdded, Origin, RunFinished, RunPaused, ToolFinished},
     layers::{Budget, BudgetState},
-    message::{Message, Part, Role, ToolResult},
+    message::{Message, ToolResult},
     permission::Scope,
     runtime::begin_title,
-    session::{Closing, ReadRange, SessionState},
+    session::{Closing, SessionState},
 };
 
 /// How long a run that was cancelled may take to unwind, and its last writes after that (CM14).
@@ -53,6 +65,8 @@ pub(crate) struct Within {
     pub(crate) run: Option<RunId>,
     /// What joins the conversation before the prompt of a new run.
     pub(crate) opening: Vec<Arc<Message>>,
+    /// What its session is called, unless it has a title.
+    pub(crate) title: Option<Arc<str>>,
     /// What its children are seated in; `None` for a root, which has its own.
     pub(crate) pool: Option<Pool>,
     /// It was cancelled before there was a place for it: its agent does not begin.
@@ -60,236 +74,194 @@ pub(crate) struct Within {
 }
 
 /// Runs `agent` to its outcome. A failure is an `Err`, after it was recorded.
-pub(crate) async fn execute(
+///
+/// The run is admitted, and its beginning staged, before this returns; the rest happens as the future is polled. What the
+/// future keeps is little: it is a part of the task of every run.
+pub(crate) fn execute(
     env: Arc<Env>,
     journal: Arc<Journal>,
     agent: Arc<dyn Agent>,
     admission: Admission,
-    mut within: Within,
-) -> Result<Outcome> {
-    let now = env.clock.now();
-    let admission = budget::bounded(admission, &env, within.path.is_none());
-    let (origin, task, event) = admit(&journal, &*agent, admission, &within, now)?;
-    if within.path.is_some() {
-        within.emitter = within.emitter.below();
-    }
-    within.emitter.settle_run(origin.run);
-    let resumed = matches!(event, Event::RunResumed(_));
-    journal.hold_lease(env.lease);
-    if !resumed {
-        for message in opening(&journal, std::mem::take(&mut within.opening)) {
-            let added = MessageAdded { message, queued: None };
-            journal.stage(&origin, now, Event::MessageAdded(Arc::new(added)));
-        }
-    }
-    journal.stage(&origin, now, event);
-    if resumed {
-        // Of two processes that resume the same run one is admitted: the other's append conflicts here.
-        Box::pin(journal.commit(&within.emitter)).await?;
-    }
-    let recorded = if resumed { Box::pin(recorded(&journal, &env)).await? } else { Vec::new() };
-    journal.forget_recorded();
-    let spent = match task.budget {
-        Some(_) if resumed => Box::pin(budget::spent(&env, &journal, &origin)).await?,
-        _ => BudgetState::default(),
-    };
-    let budget = budget::open(task.budget, spent, within.budget, &origin.agent);
-    begin_title(&env, &journal, &origin, &task.prompt, &within.emitter);
-    let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), recorded).seated(within.pool.take()));
-    let cx = RunContext::new(
-        Arc::clone(&env),
-        Arc::clone(&origin),
-        Given {
-            scope: within.scope,
-            cancel: within.cancel.clone(),
-            emitter: within.emitter.clone(),
-            todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),
-            budget: budget.clone(),
-        },
-        Arc::clone(&effects) as _,
-        Arc::clone(&journal),
-    );
-    let (result, cut) = match within.unseated {
-        true => (Err(Error::cancelled()), None),
-        false => run_agent(&*agent, task, &cx, &journal).await,
-    };
-    drop(cx);
-    let result = match cut {
-        Some(Cut::Fenced(ref error)) => Err(error.record().to_error()),
-        _ => result,
-    };
-    // No child outlives its parent's run: a pause waits for what is under way, any other end cancels it.
-    if effects.has_children() {
-        if !matches!(&result, Err(error) if error.pause().is_some() || error.kind() == ErrorKind::Diverged) {
-            within.cancel.cancel();
-        }
-        Box::pin(effects.join_children()).await;
-    }
-    drop(effects);
-    // The run stays open: with the code that started it, it can still be resumed.
-    if let Err(error) = &result
-        && resumed
-        && error.kind() == ErrorKind::Diverged
-    {
-        return result;
-    }
-    let status = match &result {
-        Ok(outcome) => outcome.status.clone(),
-        Err(_) if matches!(cut, Some(Cut::Late)) => Status::Stopped(budget::late(budget.as_ref())),
-        Err(error) => Status::of(error),
-    };
-    let outcome = match result {
-        Ok(outcome) => Ok(outcome),
-        Err(error) => {
-            let mut outcome = journal.spent();
-            outcome.status = status.clone();
-            if matches!(status, Status::Failed(_)) { Err((outcome, error)) } else { Ok(outcome) }
-        }
-    };
-    let (outcome, error) = match outcome {
-        Ok(outcome) => (outcome, None),
-        Err((outcome, error)) => (outcome, Some(error)),
-    };
-    close(&journal, &origin, &env, &outcome);
-    // Between two prompts that were accepted here nobody else is to step in.
-    let awaited = || within.emitter.desk().is_some_and(|desk| desk.is_awaited());
-    if matches!(outcome.status, Status::Paused(_)) || !awaited() {
-        journal.release_lease();
-    }
-    // Only a cancelled run is pressed for time: others wait for their store.
-    let committed = if within.cancel.is_cancelled() {
-        Box::pin(tokio::time::timeout(CLEAN_UP, journal.commit(&within.emitter))).await
-    } else {
-        Ok(journal.commit(&within.emitter).await)
-    };
-    match (error, committed) {
-        (Some(error), _) => Err(error),
-        (None, Ok(Ok(()))) => match &outcome.status {
-            Status::Failed(error) => Err(error.to_error()),
-            _ => Ok(outcome),
-        },
-        (None, Ok(Err(error))) => Err(error),
-        (None, Err(_)) => {
-            Err(Error::new(ErrorKind::Timeout, "the store did not take the run's last events in time")
-                .during("store.append"))
-        }
+    within: Box<Within>,
+) -> impl Future<Output = Result<Box<Outcome>>> + Send {
+    match Admitted::new(env, journal, agent, admission, within) {
+        Err(error) => Either::Left(ready(Err(error))),
+        Ok(run) if run.resumed => Either::Right(Either::Left(run.go_on().boxed())),
+        Ok(run) => Either::Right(Either::Right(run.begin(Vec::new(), BudgetState::default()).drive())),
     }
 }
 
-/// What joins the conversation before the prompt. An answer at its beginning is for a message that was left without one.
-fn opening(journal: &Journal, messages: Vec<Arc<Message>>) -> impl Iterator<Item = Arc<Message>> {
-    let waits = |state: &SessionState| state.history().last().is_some_and(|it| it.role() == Role::User);
-    let answers = messages.first().is_some_and(|first| first.role() == Role::Assistant);
-    let skipped = usize::from(answers && !journal.read(waits));
-    messages.into_iter().skip(skipped)
-}
-
-/// What the run recorded up to now: as found when the session was opened, else read from the store, since the run was
-/// paused in this process.
-async fn recorded(journal: &Journal, env: &Env) -> Result<Vec<Event>> {
-    let found = journal.recorded();
-    let Some(store) = env.store.as_ref().filter(|_| found.is_empty()) else { return Ok(found) };
-    let from = journal.read(SessionState::run_window);
-    let rows = store.read(journal.session(), ReadRange::after(from.saturating_sub(1))).await?;
-    rows.into_iter().map(|row| Ok(row.into_envelope(journal.session())?.event)).collect()
-}
-
-fn admit(
-    journal: &Journal,
-    agent: &dyn Agent,
-    admission: Admission,
-    within: &Within,
-    now: Timestamp,
-) -> Result<(Arc<Origin>, Task, Event)> {
-    let name: Arc<str> = agent.name().into();
-    check_agent_name(&name)?;
-    let path: Arc<str> = match &within.path {
-        Some(above) => format!("{above}/{name}").into(),
-        None => Arc::clone(&name),
-    };
-    let session = journal.session().clone();
-    match admission {
-        Admission::Start(task) => start(journal, name, path, task, None, within, now),
-        Admission::Queued(task, queued) => start(journal, name, path, task, queued, within, now),
-        Admission::Resume | Admission::Recover => {
-            if matches!(admission, Admission::Recover) {
-                check_lease(journal, now)?;
-            }
-            let run = journal.read(|state| state.run().cloned());
-            let run = run.ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, "the session has no unfinished run; start one")
-                    .with("session", session.as_str())
-            })?;
-            if run.agent != name {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    format!(
-                        "the run was started by the agent `{}`; resume it with that one, not with `{name}`",
-                        run.agent
-                    ),
-                )
-                .with("session", session.as_str()));
-            }
-            let task = Task { prompt: run.prompt, budget: run.budget, deadline: run.deadline };
-            let resumed = RunResumed { count: run.resumed + 1 };
-            Ok((Arc::new(Origin::new(session, run.id, path)), task, Event::RunResumed(resumed)))
-        }
-    }
-}
-
-fn start(
-    journal: &Journal,
-    name: Arc<str>,
-    path: Arc<str>,
+/// A run whose beginning is staged.
+struct Admitted {
+    env: Arc<Env>,
+    journal: Arc<Journal>,
+    agent: Arc<dyn Agent>,
+    origin: Arc<Origin>,
     task: Task,
-    queued: Option<u64>,
-    within: &Within,
-    now: Timestamp,
-) -> Result<(Arc<Origin>, Task, Event)> {
-    check_prompt(&task)?;
-    check_lease(journal, now)?;
-    let session = journal.session().clone();
-    let waits = |seq| journal.read(|state| state.queue().iter().any(|queued| queued.seq == seq));
-    if queued.is_some_and(|seq| !waits(seq)) {
-        return Err(Error::new(
-            ErrorKind::Conflict,
-            "another process took the session over, and this queued prompt with it; open it again",
-        )
-        .with("session", session.as_str()));
-    }
-    let run = within.run.unwrap_or_else(RunId::generate);
-    let mut started = RunStarted::new(name, Arc::clone(&task.prompt));
-    (started.queued, started.budget, started.deadline) = (queued, task.budget, task.deadline);
-    Ok((Arc::new(Origin::new(session, run, path)), task, Event::RunStarted(Arc::new(started))))
+    resumed: bool,
+    within: Box<Within>,
 }
 
-/// Nobody else runs an agent in the session, as far as its lease tells.
-pub(crate) fn check_lease(journal: &Journal, now: Timestamp) -> Result<()> {
-    let Some(until) = journal.leased_elsewhere(now) else { return Ok(()) };
-    let left = until.since(now).as_secs() + 1;
-    Err(Error::new(
-        ErrorKind::Busy,
-        format!(
-            "another process runs an agent in the session; its lease ends in {left} s unless it is renewed"
-        ),
-    )
-    .with("session", journal.session().as_str()))
+impl Admitted {
+    fn new(
+        env: Arc<Env>,
+        journal: Arc<Journal>,
+        agent: Arc<dyn Agent>,
+        admission: Admission,
+        mut within: Box<Within>,
+    ) -> Result<Self> {
+        let now = env.clock.now();
+        let admission = budget::bounded(admission, &env, within.path.is_none());
+        let (origin, task, event) = admit(&journal, &*agent, admission, &within, now)?;
+        if within.path.is_some() {
+            within.emitter = within.emitter.below();
+        }
+        within.emitter.settle_run(origin.run);
+        let resumed = matches!(event, Event::RunResumed(_));
+        journal.hold_lease(env.lease);
+        if !resumed {
+            for message in opening(&journal, std::mem::take(&mut within.opening)) {
+                let added = MessageAdded { message, queued: None };
+                journal.stage(&origin, now, Event::MessageAdded(Arc::new(added)));
+            }
+        }
+        journal.stage(&origin, now, event);
+        Ok(Self { env, journal, agent, origin, task, resumed, within })
+    }
+
+    /// Takes up what earlier lives of the run left.
+    async fn go_on(self) -> Result<Box<Outcome>> {
+        // Of two processes that resume the same run one is admitted: the other's append conflicts here.
+        self.journal.commit(&self.within.emitter).await?;
+        let recorded = recorded(&self.journal, &self.env).await?;
+        let spent = match self.task.budget {
+            Some(_) => budget::spent(&self.env, &self.journal, &self.origin).await?,
+            None => BudgetState::default(),
+        };
+        self.begin(recorded, spent).drive().await
+    }
+
+    fn begin(self, recorded: Vec<Event>, spent: BudgetState) -> Run {
+        let Self { env, journal, agent, origin, task, resumed, within } = self;
+        journal.forget_recorded();
+        begin_title(&env, &journal, &origin, &task.prompt, &within.emitter);
+        let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), recorded).seated(within.pool));
+        let given = Given {
+            scope: within.scope,
+            cancel: within.cancel,
+            emitter: within.emitter,
+            todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),
+            budget: budget::open(task.budget, spent, within.budget, &origin.agent),
+        };
+        let cx = RunContext::new(env, origin, given, Arc::clone(&effects) as _, journal);
+        Run { agent, task: Some(task), cx, effects, resumed, unseated: within.unseated }
+    }
 }
 
-/// CM01: nothing is stored for a prompt that says nothing.
-pub(crate) fn check_prompt(task: &Task) -> Result<()> {
-    let says = |part: &Part| match part {
-        Part::Text(text) => !text.trim().is_empty(),
-        Part::Media(media) => media.mime.starts_with("text/"),
-        _ => false,
-    };
-    if task.prompt.role() != Role::User {
-        return Err(Error::new(ErrorKind::InvalidInput, "a prompt is a user message"));
+/// A run whose agent has its turn.
+struct Run {
+    agent: Arc<dyn Agent>,
+    /// `None` once the agent was given it.
+    task: Option<Task>,
+    cx: RunContext,
+    effects: Arc<LocalEffects>,
+    resumed: bool,
+    unseated: bool,
+}
+
+impl Run {
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn keeps what it is given twice, and every run pays for it"
+    )]
+    fn drive(mut self) -> impl Future<Output = Result<Box<Outcome>>> + Send {
+        async move {
+            let (outcome, error) = {
+                let (result, cut) = match self.task.take().filter(|_| !self.unseated) {
+                    None => (Err(Error::cancelled()), None),
+                    Some(task) => {
+                        let deadline = task.deadline;
+                        run_agent((*self.agent).run(task, &self.cx), deadline, &self.cx).await
+                    }
+                };
+                // No child outlives its parent's run.
+                if self.effects.has_children() {
+                    self.stop_children(&result);
+                    Box::pin(self.effects.join_children()).await;
+                }
+                self.conclude(result, cut)?
+            };
+            match (error, self.commit().await) {
+                (Some(error), _) | (None, Err(error)) => Err(error),
+                (None, Ok(())) => match outcome.status {
+                    Status::Failed(ref error) => Err(error.to_error()),
+                    _ => Ok(outcome),
+                },
+            }
+        }
     }
-    if task.prompt.parts().iter().any(says) {
-        return Ok(());
+
+    /// Stores the run's end. Only a cancelled run is pressed for time: others wait for their store.
+    async fn commit(&self) -> Result<()> {
+        let commit = self.cx.journal().commit(self.cx.emitter());
+        if !self.cx.cancellation().is_cancelled() {
+            return commit.await;
+        }
+        Box::pin(tokio::time::timeout(CLEAN_UP, commit)).await.unwrap_or_else(|_| {
+            let text = "the store did not take the run's last events in time";
+            Err(Error::new(ErrorKind::Timeout, text).during("store.append"))
+        })
     }
-    Err(Error::new(ErrorKind::EmptyPrompt, "the prompt is empty; say what the agent should do"))
+
+    /// A pause waits for what is under way; any other end cancels it.
+    fn stop_children(&self, result: &Result<Box<Outcome>>) {
+        let waits = |error: &Error| error.pause().is_some() || error.kind() == ErrorKind::Diverged;
+        if !matches!(result, Err(error) if waits(error)) {
+            self.cx.cancellation().cancel();
+        }
+    }
+
+    /// Stages the run's end, and says what it is: an outcome, and the error if it failed.
+    ///
+    /// # Errors
+    /// Why it has none: it stays open, and with the code that started it can still be resumed.
+    fn conclude(
+        &self,
+        result: Result<Box<Outcome>>,
+        cut: Option<Cut>,
+    ) -> Result<(Box<Outcome>, Option<Error>)> {
+        let (cx, journal) = (&self.cx, self.cx.journal());
+        let late = matches!(cut, Some(Cut::Late));
+        let result = match cut {
+            Some(Cut::Fenced(error)) => Err(error),
+            _ => result,
+        };
+        let (outcome, error) = match result {
+            Ok(mut outcome) => {
+                if outcome.steps == 0 {
+                    journal.read(|state| state.run().into_iter().for_each(|run| run.count(&mut outcome)));
+                }
+                (outcome, None)
+            }
+            Err(error) if self.resumed && error.kind() == ErrorKind::Diverged => return Err(error),
+            Err(error) => {
+                let mut outcome = Box::new(journal.spent());
+                outcome.status = match late {
+                    true => Status::Stopped(budget::late(cx.budget())),
+                    false => Status::of(&error),
+                };
+                let failed = matches!(outcome.status, Status::Failed(_));
+                (outcome, failed.then_some(error))
+            }
+        };
+        close(journal, cx.origin(), cx.env(), &outcome);
+        // Between two prompts that were accepted here nobody else is to step in.
+        let awaited = || cx.emitter().desk().is_some_and(|desk| desk.is_awaited());
+        if matches!(outcome.status, Status::Paused(_)) || !awaited() {
+            journal.release_lease();
+        }
+        Ok((outcome, error))
+    }
 }
 
 /// What cut a run short from outside.
@@ -302,26 +274,27 @@ enum Cut {
     Stuck,
 }
 
-/// Runs the agent, keeps its session's lease meanwhile, and cancels it when something cuts it short.
+/// Polls the agent, keeps its session's lease meanwhile, and cancels it when something cuts it short.
 async fn run_agent(
-    agent: &dyn Agent,
-    task: Task,
+    work: BoxFuture<'_, Result<Outcome>>,
+    deadline: Option<Timestamp>,
     cx: &RunContext,
-    journal: &Journal,
-) -> (Result<Outcome>, Option<Cut>) {
-    let deadline = task.deadline;
-    let mut run = std::pin::pin!(AssertUnwindSafe(agent.run(task, cx)).catch_unwind());
+) -> (Result<Box<Outcome>>, Option<Cut>) {
+    let mut work = AssertUnwindSafe(work).catch_unwind();
     let mut cut = None;
     let mut watch: Option<BoxFuture<'_, Cut>> = None;
     let ended = std::future::poll_fn(|task| {
         loop {
-            if let Poll::Ready(ended) = run.as_mut().poll(task) {
-                return Poll::Ready(Some(ended));
+            // Boxed where it comes out: an outcome is large, and is handed on through many hands.
+            match work.poll_unpin(task) {
+                Poll::Ready(Ok(ended)) => return Poll::Ready(ended.map(Box::new)),
+                Poll::Ready(Err(panic)) => return Poll::Ready(Err(panicked(&*panic, cx.agent()))),
+                Poll::Pending => {}
             }
             // Made only once there is something to wait for: a run that never waits needs no timers.
-            let watching = watch.get_or_insert_with(|| Box::pin(watch_over(cx, journal, deadline)));
+            let watching = watch.get_or_insert_with(|| Box::pin(watch_over(cx, deadline)));
             match std::task::ready!(watching.as_mut().poll(task)) {
-                Cut::Stuck => return Poll::Ready(None),
+                Cut::Stuck => return Poll::Ready(Err(Error::cancelled())),
                 reason => {
                     cut = Some(reason);
                     cx.cancellation().cancel();
@@ -334,8 +307,7 @@ async fn run_agent(
         }
     })
     .await;
-    let result = ended.unwrap_or_else(|| Ok(Err(Error::cancelled())));
-    (result.unwrap_or_else(|panic| Err(panicked(&*panic, cx.agent()))), cut)
+    (ended, cut)
 }
 
 pub(super) fn panicked(panic: &(dyn Any + Send), agent: &str) -> Error {
@@ -349,7 +321,7 @@ pub(super) async fn stuck(cx: &RunContext) {
     tokio::time::sleep(CLEAN_UP).await;
 }
 
-async fn watch_over(cx: &RunContext, journal: &Journal, deadline: Option<Timestamp>) -> Cut {
+async fn watch_over(cx: &RunContext, deadline: Option<Timestamp>) -> Cut {
     let over = async {
         let left = deadline.map(|deadline| deadline.since(cx.clock()));
         match left.into_iter().chain(budget::time_left(cx.budget())).min() {
@@ -360,13 +332,13 @@ async fn watch_over(cx: &RunContext, journal: &Journal, deadline: Option<Timesta
     tokio::select! {
         biased;
         () = over => Cut::Late,
-        error = keep_lease(cx, journal) => Cut::Fenced(error),
+        error = keep_lease(cx) => Cut::Fenced(error),
         () = stuck(cx) => Cut::Stuck,
     }
 }
 
 /// Renews the lease whenever a third of its time went by without a commit; ends when another process has it.
-async fn keep_lease(cx: &RunContext, journal: &Journal) -> Error {
+async fn keep_lease(cx: &RunContext) -> Error {
     let time = cx.env().lease;
     if cx.env().store.is_none() {
         return std::future::pending().await;
@@ -374,7 +346,7 @@ async fn keep_lease(cx: &RunContext, journal: &Journal) -> Error {
     loop {
         tokio::time::sleep((time / 3).max(Duration::from_millis(1))).await;
         // A store that fails now may be back before the lease ends.
-        if let Err(error) = journal.renew_lease(cx.clock(), time).await
+        if let Err(error) = cx.journal().renew_lease(cx.clock(), time).await
             && error.kind() == ErrorKind::Conflict
         {
             return error;

@@ -40,7 +40,8 @@ pub(crate) struct Journal {
 
 #[derive(Debug)]
 struct Inner {
-    state: SessionState,
+    /// In a box, as is its open run: the allocator is quickest with pieces of less than a kilobyte.
+    state: Box<SessionState>,
     staged: VecDeque<Envelope>,
     /// An empty buffer, kept between commits.
     spare: VecDeque<Envelope>,
@@ -71,26 +72,32 @@ enum Flight {
 
 impl Journal {
     /// A session that the store does not know yet; the first commit creates it.
-    pub(crate) fn create(env: &Env, record: SessionRecord) -> Self {
+    pub(crate) fn create(env: &Env, record: SessionRecord) -> Arc<Self> {
         Self::with(env, record, SessionState::default(), Vec::new(), None)
     }
 
     /// A session that the store knows, read from its newest checkpoint on.
-    ///
-    /// In a box of its own: it takes kilobytes, which would otherwise be a part of every run's task and be moved with it.
-    pub(crate) fn find<'a>(env: &'a Env, id: &'a SessionId) -> BoxFuture<'a, Result<Option<Self>>> {
-        let Some(store) = &env.store else { return Box::pin(std::future::ready(Ok(None))) };
-        Box::pin(async move {
+    pub(crate) async fn find(env: &Env, id: &SessionId) -> Result<Option<Arc<Self>>> {
+        let Some(store) = &env.store else { return Ok(None) };
+        // In a box of its own: it takes kilobytes, which would otherwise be a part of every run's task and be moved with
+        // it.
+        let read = async {
             let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else {
                 return Ok(None);
             };
             let fold = Fold::newest(store, id, info.head.checkpoint, |_| true).await?;
             Ok(Some(Self::with(env, info.record, fold.state, fold.recorded, info.lease)))
-        })
+        };
+        Box::pin(read).await
     }
 
     /// A session as it was in `state`, which goes on as `script` says. Nothing of it is stored: `env` has no store.
-    pub(crate) fn replaying(env: &Env, record: SessionRecord, state: SessionState, script: Script) -> Self {
+    pub(crate) fn replaying(
+        env: &Env,
+        record: SessionRecord,
+        state: SessionState,
+        script: Script,
+    ) -> Arc<Self> {
         let journal = Self::with(env, record, state, Vec::new(), None);
         journal.lock().script = Some(Box::new(script));
         journal
@@ -120,18 +127,17 @@ impl Journal {
         state: SessionState,
         recorded: Vec<Event>,
         lease: Option<Lease>,
-    ) -> Self {
+    ) -> Arc<Self> {
         let committed = state.head().seq;
-        Self {
+        Arc::new(Self {
             store: env.store.clone(),
             record,
             writer: Uuid::new_v4().as_u64_pair().0,
             owner: env.owner,
             checkpoint_every: env.checkpoint_every,
             turn: Mutex::default(),
-            // Made in its place: the state is most of a journal, and would be copied once more.
             inner: Mutex::new(Inner {
-                state,
+                state: Box::new(state),
                 staged: VecDeque::new(),
                 spare: VecDeque::new(),
                 committed,
@@ -142,7 +148,7 @@ impl Journal {
                 held: None,
                 script: None,
             }),
-        }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -274,7 +280,7 @@ impl Journal {
             return script.made(state, &event);
         }
         if self.store.is_some() && begins_something(&event) && inner.needs_checkpoint(self.checkpoint_every) {
-            let state = inner.state.clone();
+            let state = (*inner.state).clone();
             let checkpoint = Event::Checkpoint(Arc::new(Checkpoint { state, forked: None }));
             inner.stage(Arc::clone(origin), at, checkpoint);
         }
@@ -341,6 +347,9 @@ impl Journal {
             return Ok(Some(flight.clone()));
         }
         let Some(store) = &self.store else {
+            if inner.staged.is_empty() {
+                return Ok(None);
+            }
             let events = inner.take_staged(usize::MAX);
             drop(inner);
             return Ok(self.show(events, emitter));

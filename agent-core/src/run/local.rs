@@ -11,12 +11,11 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
-use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::{
-    Delegate, Effect, Effects, Journal, Observation, Pause, RunContext, Spawn, Status, Within,
-    child::{Below, ChildEnd, Kept, Turn, ended, run_kept, seated},
+    Delegate, Effect, Effects, Journal, Observation, Pause, RunContext, Spawn, Status,
+    child::{Below, ChildEnd, Kept, ended},
     model_call,
     pool::{Pool, Seat, refusal, too_many},
     tool_call,
@@ -33,7 +32,8 @@ pub(crate) struct LocalEffects {
     recorded: Vec<Event>,
     replay: Mutex<HashMap<u64, Recorded>>,
     children: Mutex<HashMap<SessionId, Below>>,
-    kept: Kept,
+    /// The sessions of parts that follow each other, once there are any.
+    pub(super) kept: OnceLock<Kept>,
     /// What bounds the children: the tree's, or this run's own when it is the root and has any.
     pool: OnceLock<Pool>,
 }
@@ -59,7 +59,7 @@ impl LocalEffects {
             recorded,
             replay: Mutex::new(replay),
             children: Mutex::default(),
-            kept: Kept::default(),
+            kept: OnceLock::new(),
             pool: OnceLock::new(),
         }
     }
@@ -70,7 +70,7 @@ impl LocalEffects {
         self
     }
 
-    fn pool(&self, cx: &RunContext) -> &Pool {
+    pub(super) fn pool(&self, cx: &RunContext) -> &Pool {
         self.pool.get_or_init(|| Pool::new(cx.env().sub_agents))
     }
 
@@ -86,7 +86,7 @@ impl LocalEffects {
         self.journal.commit(cx.emitter())
     }
 
-    fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Below>> {
+    pub(super) fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Below>> {
         lock(&self.children)
     }
 
@@ -160,13 +160,13 @@ impl LocalEffects {
         }
         if seat.is_some() {
             let cancel = cx.cancellation().child_token();
-            self.start_child(cx, Delegate::new(child.clone(), spawn).cancelled_by(cancel), seat);
+            self.start_child(cx, Box::new(Delegate::new(child.clone(), spawn).cancelled_by(cancel)), seat);
         }
         Ok(Observation::Spawned(child))
     }
 
     /// A seat for a child; what is recorded in its stead when there is none and it may not wait.
-    fn seat(&self, cx: &RunContext, at_once: bool) -> Result<Seat, Value> {
+    pub(super) fn seat(&self, cx: &RunContext, at_once: bool) -> Result<Seat, Value> {
         let pool = self.pool(cx);
         if at_once {
             return pool.try_enter().ok_or_else(|| refusal(cx.env().sub_agents));
@@ -182,63 +182,6 @@ impl LocalEffects {
         })
     }
 
-    fn start_child(&self, cx: &RunContext, delegate: Delegate, seat: Option<Seat>) {
-        let Delegate { child, spawn, run, opening, cancel, .. } = delegate;
-        let (tell, outcome) = watch::channel(None);
-        let below = Below { outcome, seat: seat.as_ref().and_then(Seat::number) };
-        self.children().insert(child.clone(), below);
-        let parent = cx.clone();
-        let mut within = Within {
-            path: Some(cx.agent().into()),
-            scope: cx.scope().narrow(&spawn.scope),
-            cancel: cancel.unwrap_or_else(|| cx.cancellation().child_token()),
-            emitter: cx.emitter().clone(),
-            todos: spawn.shares_todos.then(|| cx.todo_list().clone()),
-            budget: cx.budget().cloned(),
-            run: None,
-            opening,
-            pool: Some(seat.as_ref().map_or_else(|| self.pool(cx), Seat::pool).clone()),
-            unseated: false,
-        };
-        let turn = run.map_or(Turn::Only, Turn::Of);
-        let kept = run.map(|_| Arc::clone(&self.kept));
-        // A large future is moved several times on its way into a task; a box is moved cheaply.
-        cx.env().tasks.spawn(Box::pin(async move {
-            let seat = seated(seat, &mut within).await;
-            let end = run_kept(&parent, child, spawn, turn, within, kept).await;
-            let end = end.unwrap_or_else(|error| ChildEnd::lost(&error));
-            match seat {
-                Some(seat) if matches!(end.outcome.status, Status::Paused(_)) => seat.leave_unfinished(),
-                // The place is handed on before anybody goes on.
-                seat => drop(seat),
-            }
-            tell.send_replace(Some(end));
-        }));
-    }
-
-    /// The child ends with whoever waits for it: dropping the future cancels it, and the run's end waits for it.
-    async fn delegate(&self, cx: &RunContext, mut delegate: Delegate) -> Result<Observation> {
-        let child = delegate.child.clone();
-        if self.children().contains_key(&child) {
-            return Err(Error::new(ErrorKind::InvalidInput, "an agent runs in this child session already")
-                .with("child", child.as_str()));
-        }
-        let seat = match delegate.part_of_run {
-            true => None,
-            false => Some(self.seat(cx, delegate.spawn.at_once).map_err(|refused| too_many(&refused))?),
-        };
-        self.commit(cx).await?;
-        let cancel = delegate.cancel.get_or_insert_with(|| cx.cancellation().child_token());
-        let until_dropped = cancel.clone().drop_guard();
-        self.start_child(cx, delegate, seat);
-        let (child, end) = self.first_ended(cx, vec![child]).await?;
-        until_dropped.disarm();
-        if let Some(error) = end.lost {
-            return Err(error.to_error());
-        }
-        Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
-    }
-
     async fn wait_any(
         &self,
         cx: &RunContext,
@@ -251,7 +194,7 @@ impl LocalEffects {
             if let Event::ChildFinished(end) = event {
                 return Ok(Observation::Child {
                     child: end.child.clone(),
-                    outcome: end.outcome.clone(),
+                    outcome: end.outcome.clone().map(Box::new),
                     work: Vec::new(),
                 });
             }
@@ -266,7 +209,7 @@ impl LocalEffects {
         };
         let (child, outcome) = ended.map(|(child, end)| (child, end.outcome)).unzip();
         if let Some(key) = key {
-            let end = ChildFinished { child: child.clone(), outcome: outcome.clone(), key };
+            let end = ChildFinished { child: child.clone(), outcome: outcome.as_deref().cloned(), key };
             self.stage(cx, Event::ChildFinished(Arc::new(end)));
         }
         Ok(Observation::Child { child, outcome, work: Vec::new() })
@@ -274,7 +217,11 @@ impl LocalEffects {
 
     /// The first child to end; ties go to the order given. Children that are paused are passed over, and when only
     /// such are left their pause is the error.
-    async fn first_ended(&self, cx: &RunContext, children: Vec<SessionId>) -> Result<(SessionId, ChildEnd)> {
+    pub(super) async fn first_ended(
+        &self,
+        cx: &RunContext,
+        children: Vec<SessionId>,
+    ) -> Result<(SessionId, ChildEnd)> {
         let mut waiting = FuturesUnordered::new();
         let mut seats = Vec::new();
         for child in children {
@@ -408,11 +355,10 @@ impl LocalEffects {
         effect: Effect,
     ) -> Result<Observation> {
         match effect {
-            Effect::Model(_) | Effect::Tools(_) => {
+            Effect::Model(_) | Effect::Tools(_) | Effect::Delegate(_) => {
                 Err(Error::new(ErrorKind::Internal, "this effect has its own future"))
             }
             Effect::Spawn(spawn) => self.spawn(cx, key, &recorded, *spawn).await,
-            Effect::Delegate(delegate) => self.delegate(cx, *delegate).await,
             Effect::WaitAny { children, timeout } => {
                 self.wait_any(cx, key, &recorded, children, timeout).await
             }
@@ -447,8 +393,12 @@ impl Effects for LocalEffects {
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
         match effect {
-            Effect::Model(call) => Box::pin(model_call::perform(self, cx, key, recorded, call)),
+            Effect::Model(call) => match model_call::recalled(recorded) {
+                Some(answer) => Box::pin(std::future::ready(answer)),
+                None => Box::pin(model_call::perform(self, cx, key, call)),
+            },
             Effect::Tools(calls) => Box::pin(tool_call::perform(self, cx, key, recorded, calls)),
+            Effect::Delegate(delegate) => Box::pin(self.delegate(cx, delegate)),
             other => Box::pin(self.perform_other(cx, key, recorded, other)),
         }
     }

@@ -1,11 +1,13 @@
 //! One prompt to one outcome: the pure [`Turn`], the effects that it asks for, and what performs and records them.
 
+mod admit;
 mod batch;
 mod budget;
 mod bus;
 mod child;
 pub(crate) mod compaction;
 mod context;
+mod delegate;
 mod effect;
 mod emit;
 mod execute;
@@ -19,6 +21,7 @@ mod pool;
 mod queue;
 mod replay;
 mod stop;
+mod talk;
 mod todos;
 mod tool_call;
 mod tool_run;
@@ -34,11 +37,12 @@ pub use outcome::{FailedTask, Outcome, Pause, Status, StopReason};
 pub use stop::LoopDetection;
 pub use turn::{Action, StopWhen, Turn};
 
+pub(crate) use admit::{check_lease, check_prompt};
 pub(crate) use bus::Bus;
-pub(crate) use child::{Turn as ChildTurn, open_child, run_child};
+pub(crate) use child::{Turn as ChildTurn, known_end, open_child, run_child};
 pub(crate) use context::Env;
 pub(crate) use emit::{Emitter, Sink};
-pub(crate) use execute::{Admission, CLEAN_UP, Within, check_lease, check_prompt, close, execute};
+pub(crate) use execute::{Admission, CLEAN_UP, Within, close, execute};
 pub(crate) use fold::Fold;
 pub(crate) use journal::Journal;
 pub(crate) use queue::{Active, Desk, Line, Running, Ticket};

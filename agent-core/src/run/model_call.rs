@@ -28,101 +28,82 @@ const BURST: usize = 128;
 /// Where the numbers of calls that are effects begin.
 const EFFECTS: u64 = 1 << 32;
 
-pub(crate) async fn perform(
-    local: &LocalEffects,
-    cx: &RunContext,
-    key: Option<EffectKey>,
-    recorded: Vec<Event>,
-    call: Box<ModelCall>,
-) -> Result<Observation> {
-    for event in recorded {
-        if let Event::ModelFinished(reply) = event {
-            return match &reply.error {
-                Some(error) => Err(error.to_error()),
-                None => Ok(Observation::Model(reply)),
-            };
-        }
-    }
-    let reserved = cx.reserve(|| Charge::of_request(&call.request))?;
-    let started = cx.clock();
-    let step = call.step;
-    let model = call.model.clone();
-    // Steps and effects are counted apart; no run has so many steps that the two meet.
-    let number = key.map_or(u64::from(step), |key| EFFECTS.saturating_add(key.ordinal));
-    let request = RequestId::of(cx.run(), number);
-    let start = ModelStarted {
-        step,
-        provider: Arc::clone(model.provider_name()),
-        model: Arc::clone(model.name()),
-        request: Some(request),
-        template: call.template.clone(),
-        reserved: reserved.as_ref().map(Reservation::charge),
-        key,
-    };
-    let seq = local.stage_at(cx, started, Event::ModelStarted(Arc::new(start)));
-    local.commit(cx).await?;
-
-    let mut assembler = Assembler::default();
-    let offered = call.offered.clone();
-    let repair = call.repair.clone();
-    let notes = Notes { local, key, step, request };
-    let streamed = reply(cx, call, seq, started, &mut assembler, &notes).await;
-    let (reply, error) = match streamed {
-        Ok(()) if assembler.is_finished() => (assembler.finish()?, None),
-        Ok(()) => (assembler.abort(FinishReason::Error), Some(Assembler::cut_off())),
-        Err(error) if error.kind() == ErrorKind::Cancelled => {
-            (assembler.abort(FinishReason::Cancelled), Some(error))
-        }
-        Err(error) => (assembler.abort(FinishReason::Error), Some(error)),
-    };
-    report_losses(local, cx, &reply, request);
-    let (usage, wasted, finish) = (reply.usage, reply.wasted, reply.finish.clone());
-    let cost = reply.cost(&model);
-    let (info, attempt) = (reply.info.clone(), reply.restarts.last().map_or(1, |restart| restart.attempt));
-    let cut_off = error.is_some();
-    let ended = cx.clock();
-    let message = reply.into_message_with(|mut raw| {
-        // CM14: a call that was cut off has no arguments, and is never run.
-        if cut_off {
-            raw.arguments.clear();
-        }
-        check_call(raw, repair.as_deref().filter(|_| !cut_off).map(|hook| (hook, &offered)))
-    });
-    let finished = ModelFinished {
-        step,
-        message: Arc::new(message),
-        cost,
-        finish,
-        usage,
-        wasted,
-        model: info.model,
-        response: info.id,
-        service_request: info.request,
-        request: Some(request),
-        attempt,
-        micros: u64::try_from(ended.since(started).as_micros()).unwrap_or(u64::MAX),
-        error: error.as_ref().map(Error::record),
-        key,
-    };
-    if let Some(reserved) = reserved {
-        let charge = reply_charge(&reserved.charge(), &finished);
-        reserved.settle(charge);
-    }
-    let finished = Arc::new(finished);
-    local.stage_at(cx, ended, Event::ModelFinished(Arc::clone(&finished)));
-    error.map_or(Ok(Observation::Model(finished)), Err)
+/// What an earlier life of the run was answered, if it was.
+pub(crate) fn recalled(recorded: Vec<Event>) -> Option<Result<Observation>> {
+    recorded.into_iter().find_map(|event| match event {
+        Event::ModelFinished(reply) => Some(match &reply.error {
+            Some(error) => Err(error.to_error()),
+            None => Ok(Observation::Model(reply)),
+        }),
+        _ => None,
+    })
 }
 
-fn report_losses(local: &LocalEffects, cx: &RunContext, reply: &Assembled, request: RequestId) {
-    let warn = |warning: Unhonoured| {
-        let Unhonoured { kind, subject, text, .. } = warning;
-        local.stage(cx, Event::Warning(Arc::new(Warning { kind, subject, text, request: Some(request) })));
-    };
-    reply.warnings.iter().cloned().for_each(warn);
-    if reply.dropped_calls > 0 {
-        let text =
-            format!("the model made too many tool calls at once; {} were left out", reply.dropped_calls);
-        warn(Unhonoured::new(WarningKind::Reply, "tool_calls", text));
+/// Calls the model and puts down what it answers. Written out, so that what it is given is kept once.
+pub(crate) fn perform<'a>(
+    local: &'a LocalEffects,
+    cx: &'a RunContext,
+    key: Option<EffectKey>,
+    call: Box<ModelCall>,
+) -> impl Future<Output = Result<Observation>> + Send + 'a {
+    // Steps and effects are counted apart; no run has so many steps that the two meet.
+    let number = key.map_or(u64::from(call.step), |key| EFFECTS.saturating_add(key.ordinal));
+    let notes = Notes { local, key, step: call.step, request: RequestId::of(cx.run(), number) };
+    async move {
+        let reserved = cx.reserve(|| Charge::of_request(&call.request))?;
+        let started = cx.clock();
+        let model = call.model.clone();
+        let seq = notes.started(cx, &call, started, reserved.as_ref());
+        local.commit(cx).await?;
+
+        let (offered, repair) = (call.offered.clone(), call.repair.clone());
+        let mut assembler = Assembler::default();
+        let streamed = reply(cx, call, seq, started, &mut assembler, &notes).await;
+        let (reply, error) = match streamed {
+            Ok(()) if assembler.is_finished() => (assembler.finish()?, None),
+            Ok(()) => (assembler.abort(FinishReason::Error), Some(Assembler::cut_off())),
+            Err(error) if error.kind() == ErrorKind::Cancelled => {
+                (assembler.abort(FinishReason::Cancelled), Some(error))
+            }
+            Err(error) => (assembler.abort(FinishReason::Error), Some(error)),
+        };
+        notes.losses(cx, &reply);
+        let (usage, wasted, finish) = (reply.usage, reply.wasted, reply.finish.clone());
+        let cost = reply.cost(&model);
+        let attempt = reply.restarts.last().map_or(1, |restart| restart.attempt);
+        let info = reply.info.clone();
+        let cut_off = error.is_some();
+        let ended = cx.clock();
+        let message = reply.into_message_with(|mut raw| {
+            // CM14: a call that was cut off has no arguments, and is never run.
+            if cut_off {
+                raw.arguments.clear();
+            }
+            check_call(raw, repair.as_deref().filter(|_| !cut_off).map(|hook| (hook, &offered)))
+        });
+        let finished = ModelFinished {
+            step: notes.step,
+            message: Arc::new(message),
+            cost,
+            finish,
+            usage,
+            wasted,
+            model: info.model,
+            response: info.id,
+            service_request: info.request,
+            request: Some(notes.request),
+            attempt,
+            micros: u64::try_from(ended.since(started).as_micros()).unwrap_or(u64::MAX),
+            error: error.as_ref().map(Error::record),
+            key,
+        };
+        if let Some(reserved) = reserved {
+            let charge = reply_charge(&reserved.charge(), &finished);
+            reserved.settle(charge);
+        }
+        let finished = Arc::new(finished);
+        local.stage_at(cx, ended, Event::ModelFinished(Arc::clone(&finished)));
+        error.map_or(Ok(Observation::Model(finished)), Err)
     }
 }
 
@@ -135,10 +116,44 @@ struct Notes<'a> {
 }
 
 impl Notes<'_> {
+    /// Stages the call's beginning; gives the event's number.
+    fn started(
+        &self,
+        cx: &RunContext,
+        call: &ModelCall,
+        at: Timestamp,
+        reserved: Option<&Reservation>,
+    ) -> u64 {
+        let started = ModelStarted {
+            step: self.step,
+            provider: Arc::clone(call.model.provider_name()),
+            model: Arc::clone(call.model.name()),
+            request: Some(self.request),
+            template: call.template.clone(),
+            reserved: reserved.map(Reservation::charge),
+            key: self.key,
+        };
+        self.local.stage_at(cx, at, Event::ModelStarted(Arc::new(started)))
+    }
+
     fn restarted(&self, cx: &RunContext, restart: &Restart) {
         let Self { local, key, step, request } = *self;
         let restart = restart.clone();
         local.stage(cx, Event::ModelRestarted(Arc::new(ModelRestarted { step, request, restart, key })));
+    }
+
+    fn losses(&self, cx: &RunContext, reply: &Assembled) {
+        let warn = |warning: Unhonoured| {
+            let Unhonoured { kind, subject, text, .. } = warning;
+            let warning = Warning { kind, subject, text, request: Some(self.request) };
+            self.local.stage(cx, Event::Warning(Arc::new(warning)));
+        };
+        reply.warnings.iter().cloned().for_each(warn);
+        if reply.dropped_calls > 0 {
+            let text =
+                format!("the model made too many tool calls at once; {} were left out", reply.dropped_calls);
+            warn(Unhonoured::new(WarningKind::Reply, "tool_calls", text));
+        }
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Outcome {
     pub status: Status,
     /// The answer: the first text of the newest step that has any (CM08).
     pub text: String,
-    /// Tokens of the run's own model calls.
+    /// Tokens of the run's own model calls, not of those of agents below it. Where an agent tells of no steps they, the
+    /// cost and the steps are counted for it.
     /// Its own `cost` is `None`: see `cost`.
     pub usage: Usage,
     /// Their cost; `None` when the cost of any is unknown.
@@ -53,7 +54,11 @@ impl Outcome {
 }
 
 impl fmt::Display for Outcome {
+    /// How the run ended and what its own model calls came to; the first alone when it made none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.steps == 0 && self.usage == Usage::default() && self.cost == Some(Money::default()) {
+            return self.status.fmt(f);
+        }
         write!(f, "{}; {} steps, {}, ", self.status, self.steps, self.usage)?;
         match self.cost {
             Some(cost) => write!(f, "{cost}"),
@@ -244,7 +249,7 @@ impl fmt::Display for Pause {
             Self::Signal { name, .. } => {
                 write!(f, "waits for the signal `{name}`; send it and resume the session")
             }
-            Self::Asked => f.write_str("paused on request; resume the session to go on"),
+            Self::Asked => f.write_str("waits because somebody asked it to; resume the session to go on"),
         }
     }
 }

@@ -108,7 +108,7 @@ impl ReplayEffects {
                 }
                 Observation::Child {
                     child: end.child.clone(),
-                    outcome: end.outcome.clone(),
+                    outcome: end.outcome.clone().map(Box::new),
                     work: Vec::new(),
                 }
             }
@@ -399,7 +399,7 @@ pub(crate) struct Recording {
 /// [`ErrorKind::Diverged`], [`ErrorKind::Unfinished`], the store's.
 pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Result<Outcome> {
     let Recording { record, before, events, live, offline, time } = recording;
-    let journal = Arc::new(Journal::replaying(&offline, record, before, Script::new(events, time)));
+    let journal = Journal::replaying(&offline, record, before, Script::new(events, time));
     let first = journal.follow(|script, _| script.started().cloned())?;
     let Some(Envelope { origin, seq, event: Event::RunStarted(started), .. }) = first else {
         return Err(Error::new(ErrorKind::Internal, "a recorded run does not begin with its start"));
@@ -462,7 +462,10 @@ fn judge(
     }
     if let Some(ended) = ended {
         let made = match ended {
-            Ok(outcome) => outcome,
+            Ok(mut outcome) => {
+                state.run().into_iter().for_each(|run| run.count(&mut outcome));
+                outcome
+            }
             Err(error) => Outcome { status: Status::of(&error), ..state.spent() },
         };
         if let Some((place, recorded)) = script.ending(state) {

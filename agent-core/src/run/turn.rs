@@ -228,7 +228,17 @@ impl Turn {
         outcome
     }
 
-    fn overflowed(&self) -> bool {
+    /// Whether nothing is left to do.
+    pub(crate) fn is_over(&self) -> bool {
+        match &self.phase {
+            Phase::Model => self.step >= self.max_steps,
+            Phase::Tools { .. } => false,
+            Phase::Done(_) => true,
+        }
+    }
+
+    /// Whether it ended since the conversation was too long for the model.
+    pub(crate) fn overflowed(&self) -> bool {
         matches!(&self.phase, Phase::Done(Status::Failed(error)) if error.kind == ErrorKind::ContextOverflow)
     }
 

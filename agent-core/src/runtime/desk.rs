@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -137,10 +138,9 @@ impl Shared {
         };
         let stored = if known_new { None } else { Journal::find(&self.env, &self.id).await? };
         let journal = match stored {
-            Some(journal) => Arc::new(journal),
+            Some(journal) => journal,
             None if create => {
-                let record = SessionRecord::root(self.id.clone(), self.env.clock.now());
-                Arc::new(Journal::create(&self.env, record))
+                Journal::create(&self.env, SessionRecord::root(self.id.clone(), self.env.clock.now()))
             }
             None => return Err(Error::no_session(&self.id).during("session.open")),
         };
@@ -234,45 +234,52 @@ impl Shared {
         tokio: &Handle,
     ) -> JoinHandle<Result<Outcome>> {
         let active = Active::new(Arc::clone(self) as _, Arc::clone(&entry.sink), None);
-        let run = Arc::clone(self).run(active, entry, admission, agents);
+        // A large future is moved several times on its way into a task; a box is moved cheaply.
+        let run = Box::pin(Arc::clone(self).run(active, entry, admission, agents));
         self.env.tasks.spawn_on(run, tokio)
     }
 
-    pub(super) async fn run(
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async fn keeps what it is given twice, and every run pays for it"
+    )]
+    pub(super) fn run(
         self: Arc<Self>,
         mut active: Active,
         entry: Entry,
         admission: Admission,
         agents: Option<Agents>,
-    ) -> Result<Outcome> {
-        let create = matches!(admission, Admission::Start(_) | Admission::Queued(..));
-        if !matches!(admission, Admission::Queued(..)) {
-            self.forget_child();
+    ) -> impl Future<Output = Result<Outcome>> + Send {
+        async move {
+            let create = matches!(admission, Admission::Start(_) | Admission::Queued(..));
+            if !matches!(admission, Admission::Queued(..)) {
+                self.forget_child();
+            }
+            if matches!(admission, Admission::Start(_)) {
+                self.forget_leased();
+            }
+            let journal = self.journal(create).await?;
+            self.adopt(&journal, &entry.agent, &admission, agents.as_ref());
+            let within = Box::new(Within {
+                path: None,
+                scope: Scope::all(),
+                cancel: entry.cancel,
+                emitter: Emitter::new(Some(entry.sink), &self.env).at(Arc::clone(&self) as _, entry.run),
+                todos: None,
+                budget: None,
+                run: Some(entry.run),
+                opening: Vec::new(),
+                title: None,
+                pool: None,
+                unseated: false,
+            });
+            let env = Arc::clone(&self.env);
+            let outcome = execute(env, Arc::clone(&journal), entry.agent, admission, within).await;
+            active.hold = is_open(&outcome) && journal.read(|state| state.run().is_some());
+            drop(active);
+            self.rest(&journal).await;
+            outcome.map(|outcome| *outcome)
         }
-        if matches!(admission, Admission::Start(_)) {
-            self.forget_leased();
-        }
-        let journal = self.journal(create).await?;
-        self.adopt(&journal, &entry.agent, &admission, agents.as_ref());
-        let Entry { run, agent, cancel, sink } = entry;
-        let within = Within {
-            path: None,
-            scope: Scope::all(),
-            cancel,
-            emitter: Emitter::new(Some(sink), &self.env).at(Arc::clone(&self) as _, run),
-            todos: None,
-            budget: None,
-            run: Some(run),
-            opening: Vec::new(),
-            pool: None,
-            unseated: false,
-        };
-        let env = Arc::clone(&self.env);
-        let outcome = Box::pin(execute(env, Arc::clone(&journal), agent, admission, within)).await;
-        active.hold = is_open(&outcome) && journal.read(|state| state.run().is_some());
-        drop(active);
-        self.rest(&journal).await;
-        outcome
     }
 
     /// Gives the lease back that was kept for those who waited, when nobody does any more.
@@ -330,7 +337,7 @@ impl Desk for Shared {
 }
 
 /// Whether the run can be resumed, so that what waits must not give it up.
-fn is_open(outcome: &Result<Outcome>) -> bool {
+fn is_open(outcome: &Result<Box<Outcome>>) -> bool {
     match outcome {
         Ok(outcome) => matches!(outcome.status, Status::Paused(_)),
         Err(error) => error.kind() == ErrorKind::Diverged,

@@ -14,7 +14,8 @@ use crate::{
     permission::Scope,
     provider::{FinishReason, Model, Request},
     run::{
-        ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, open_child, run_child,
+        ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, known_end, open_child,
+        run_child,
     },
 };
 
@@ -77,7 +78,7 @@ async fn entitle(
 ) -> Result<()> {
     // The session that the title's own belongs to must be there.
     journal.commit(emitter).await?;
-    let within = Within {
+    let within = Box::new(Within {
         path: Some(Arc::clone(&origin.agent)),
         scope: Scope::none(),
         cancel: CancellationToken::new(),
@@ -88,15 +89,20 @@ async fn entitle(
         budget: None,
         run: None,
         opening: Vec::new(),
+        title: None,
         pool: None,
         unseated: false,
-    };
+    });
     let child = journal.session().child(PLACE.0, PLACE.1)?;
     let mut task = Task::new("");
     task.prompt = prompt;
     let spawn = Spawn::new(Arc::new(Titler(titles)), task).role("title");
     let below = open_child(env, journal.session(), child, spawn.role.clone()).await?;
-    let outcome = run_child(env, &below, spawn, ChildTurn::Only, within).await?.outcome;
+    let end = match known_end(&below, ChildTurn::Only).await? {
+        Some(end) => end,
+        None => run_child(env, &below, spawn.agent, spawn.task, ChildTurn::Only, within).await?,
+    };
+    let outcome = end.outcome;
     if outcome.is_completed() && !journal.read(|state| state.is_titled()) {
         let titled = Event::Titled(Arc::new(Titled { title: outcome.text.into() }));
         journal.stage(origin, env.clock.now(), titled);

@@ -9,6 +9,7 @@ use crate::{
     event::{PromptQueued, RunFinished, RunStarted},
     layers::{BudgetLimits, Spend},
     message::{Message, ToolResult},
+    run::Outcome,
 };
 
 /// A prompt that waits.
@@ -77,7 +78,7 @@ pub(crate) struct OpenStep {
     pub(crate) message: Arc<Message>,
     /// Number of the event that holds the message.
     pub(crate) seq: u64,
-    pub(super) results: Vec<Option<Arc<ToolResult>>>,
+    pub(crate) results: Vec<Option<Arc<ToolResult>>>,
     pub(super) started: Vec<bool>,
 }
 
@@ -91,6 +92,13 @@ pub(crate) enum Closing<'a> {
 }
 
 impl OpenRun {
+    /// Tells the outcome what the run's own calls came to, when its agent did not: one written by hand need not count.
+    pub(crate) fn count(&self, outcome: &mut Outcome) {
+        if outcome.steps == 0 && self.steps > 0 {
+            (outcome.usage, outcome.cost, outcome.steps) = (self.usage, self.cost, self.steps);
+        }
+    }
+
     pub(super) fn new(id: RunId, seq: u64, at: Timestamp, started: &RunStarted) -> Self {
         Self {
             id,

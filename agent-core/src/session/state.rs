@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Money, Usage,
-    agent::Progress,
+    agent::CheckedTask,
     context::{ContextUsage, Gauge, estimate_tokens, is_counted},
     digest::Digest,
     event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
@@ -41,7 +41,7 @@ pub struct SessionState {
     tokens: u64,
     context: ContextUsage,
     estimated: bool,
-    run: Option<OpenRun>,
+    run: Option<Box<OpenRun>>,
     /// The newest run that has an end.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<EndedRun>,
@@ -56,7 +56,7 @@ pub struct SessionState {
     todos: Vec<Todo>,
     /// How far the checked task has come that has no end yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<Progress>,
+    progress: Option<CheckedTask>,
     /// What its next run works in.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<Arc<str>>,
@@ -126,7 +126,7 @@ impl SessionState {
 
     /// How far the task has come that is being worked on and checked; `None` when there is none, or it is over.
     #[must_use]
-    pub fn progress(&self) -> Option<&Progress> {
+    pub fn progress(&self) -> Option<&CheckedTask> {
         self.progress.as_ref()
     }
 
@@ -149,7 +149,7 @@ impl SessionState {
     }
 
     pub(crate) fn run(&self) -> Option<&OpenRun> {
-        self.run.as_ref()
+        self.run.as_deref()
     }
 
     /// Number of the first event that is needed to go on with the open run; 0 for none.
@@ -318,7 +318,7 @@ impl SessionState {
             }
             Event::PhaseStarted(started) => {
                 if let Some(run) = &self.run {
-                    self.progress = Some(Progress::begun(self.progress.take(), &run.prompt, started));
+                    self.progress = Some(CheckedTask::begun(self.progress.take(), &run.prompt, started));
                 }
             }
             Event::PhaseFinished(finished) => {
@@ -371,7 +371,8 @@ impl SessionState {
         self.end();
         self.gauge.run_started();
         if self.head.title.is_empty() {
-            self.head.title = title(&started.prompt);
+            self.titled = started.title.is_some();
+            self.head.title = started.title.clone().unwrap_or_else(|| title(&started.prompt));
         }
         self.head.status = SessionStatus::Running;
         self.head.run = Some(envelope.origin.run);
@@ -386,7 +387,7 @@ impl SessionState {
         let mut run = OpenRun::new(envelope.origin.run, envelope.seq, envelope.at, started);
         run.spent_before = self.account.spent();
         run.mode.clone_from(&self.mode);
-        self.run = Some(run);
+        self.run = Some(Box::new(run));
         if let Some(queued) = started.queued {
             self.unqueue(queued);
         }

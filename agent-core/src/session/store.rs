@@ -146,8 +146,8 @@ impl Error {
     /// There is no such session.
     #[must_use]
     pub fn no_session(session: &SessionId) -> Self {
-        Self::new(ErrorKind::NotFound, "there is no such session; list the sessions to see their ids")
-            .with("session", session.as_str())
+        let text = "there is no such session; list the sessions to see their ids, or open the store that it was made in";
+        Self::new(ErrorKind::NotFound, text).with("session", session.as_str())
     }
 }
 

@@ -160,7 +160,7 @@ impl Spans {
         let Some(span) = span.flatten() else { return };
         shape::replied(&span, reply);
         if let Some(error) = &reply.error {
-            shape::failed(&span, shape::kind(error.kind), self.content.then_some(&*error.message));
+            shape::failed(&span, &shape::kind(error.kind), self.content.then_some(&*error.message));
         }
         if self.content {
             let reason = shape::finish_reason(&reply.finish);
@@ -204,7 +204,7 @@ impl Spans {
         }
         if let Some(kind) = shape::tool_error(call, ran) {
             let text = call.fatal.as_ref().filter(|_| self.content).map(|error| &*error.message);
-            shape::failed(&span, kind, text);
+            shape::failed(&span, &kind, text);
         }
     }
 
@@ -212,12 +212,12 @@ impl Spans {
         let Some(run) = self.lock().remove(event.origin.run) else { return };
         let error = match status {
             Status::Failed(error) => Some((shape::kind(error.kind), self.content.then_some(&*error.message))),
-            Status::Cancelled => Some(("cancelled", None)),
+            Status::Cancelled => Some(("cancelled".into(), None)),
             _ => None,
         };
         // What is still open was cut off by the run's end.
         for span in run.chats.values().chain(run.tools.values()) {
-            match error {
+            match &error {
                 Some((kind, _)) => shape::failed(span, kind, None),
                 None => drop(span.record("entourage.status", "open")),
             }
@@ -228,7 +228,7 @@ impl Spans {
             run.span.record("gen_ai.output.messages", content::output(&text, "stop"));
         }
         if let Some((kind, text)) = error {
-            shape::failed(&run.span, kind, text);
+            shape::failed(&run.span, &kind, text);
         }
     }
 }

@@ -153,7 +153,7 @@ impl ToolContext<'_> {
 
     /// Runs another agent below this call, in a session of its own, to its end; a failure is an outcome with that status.
     ///
-    /// The session's id follows from the call. So a tool that declares [`Repeat::Resume`] goes on with the same child
+    /// The session's id follows from the call, and its title from the agent's name. So a tool that declares [`Repeat::Resume`] goes on with the same child
     /// after a restart, and one that is paused in it is resumed there. One agent a call: use a hand-written agent for more.
     ///
     /// # Errors
@@ -173,10 +173,12 @@ impl ToolContext<'_> {
             let error = Error::new(ErrorKind::InvalidInput, text).with("tool_call", self.call_id());
             return Err(ToolError::Fatal(error));
         }
-        let delegate = Delegate::new(child, Spawn::new(agent, task).within(scope));
+        // The first words of a prompt would be a model's.
+        let title = format!("Sub-agent {}", agent.name());
+        let delegate = Delegate::new(child, Spawn::new(agent, task).within(scope).titled(title));
         let effects = self.run.effects();
         match effects.perform(self.run, None, Effect::Delegate(Box::new(delegate))).await {
-            Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(outcome),
+            Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(*outcome),
             Ok(_) => Err(ToolError::Fatal(Error::new(ErrorKind::Internal, "a child gave no outcome"))),
             Err(error) => Err(ToolError::Fatal(error)),
         }

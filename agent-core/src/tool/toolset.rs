@@ -52,7 +52,10 @@ impl Tools {
             if sorted.insert(name.clone(), tool).is_some() {
                 return Err(Error::new(
                     ErrorKind::Config,
-                    format!("two tools are named `{name}`; rename or prefix one of the sets"),
+                    format!(
+                        "two tools are named `{name}`; give one of them another name (`AgentTool::named` for an agent), \
+                         or prefix one of the sets"
+                    ),
                 ));
             }
         }

@@ -78,7 +78,7 @@ async fn cw15_what_the_user_says_after_a_cancel_goes_to_the_executor_in_the_same
         let outcome = work.start(&agent, "Not like this.").outcome().await.unwrap();
         assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Summary."));
         let told_to = told(&conversation(&runtime, "executor").await);
-        let expected = "U: The user stopped the work and says:Not like this.".to_owned();
+        let expected = "U: The user stopped the work and says:\nNot like this.".to_owned();
         assert!(told_to.contains(&expected), "{told_to:?}");
         assert_eq!(told_to.iter().filter(|line| *line == "U: Write it.").count(), 1);
         let rounds = phases(&store).await;

@@ -16,6 +16,7 @@ mod cancel;
 mod common;
 mod flip;
 mod gate;
+mod hard;
 mod pair;
 mod resume;
 mod rounds;

@@ -204,7 +204,7 @@ fn cw16_a_new_prompt_after_a_death_goes_on_with_the_task() {
         assert_eq!(outcome.text, "Summary.");
         let heard = told(&works.requests()[0].messages);
         // Whether the request arrived in the life that died is not known here: it is said again.
-        let said = "U: Write it.The user stopped the work and says:In Rust, please.";
+        let said = "U: Write it.\n\nThe user stopped the work and says:\nIn Rust, please.";
         assert_eq!(heard.last().unwrap(), said);
         let transcript = told(&checks.requests()[0].messages);
         assert_eq!(
@@ -253,7 +253,7 @@ fn cw16_a_checkpoint_holds_the_progress() {
             ("Write it.", Some("Test it."))
         );
         let json = serde_json::to_string(&progress).unwrap();
-        assert_eq!(serde_json::from_str::<entourage_core::agent::Progress>(&json).unwrap(), progress);
+        assert_eq!(serde_json::from_str::<entourage_core::agent::CheckedTask>(&json).unwrap(), progress);
     });
 }
 

@@ -53,6 +53,8 @@ pub(crate) enum Act {
     Panic,
     Wait(Gate),
     Hang,
+    /// Waits, and does not hear of a cancel.
+    Deaf(Gate),
     Sleep(Duration),
     /// Waits for a signal, and answers with it.
     Signal(&'static str),
@@ -142,6 +144,7 @@ impl Agent for Hand {
                     self.log.note(format!("{node} is cancelled"));
                     return Err(Error::cancelled());
                 }
+                Act::Deaf(gate) => gate.pass().await,
                 Act::Sleep(time) => cx.sleep(time).await?,
                 Act::Signal(name) => answer = cx.signal(name).await?.to_string(),
             }

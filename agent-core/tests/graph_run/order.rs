@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use entourage_core::{
     Error, ErrorKind,
-    graph::{NodeEnd, NodeState, OnFailure, TaskGraph, TaskGraphBuilder},
+    graph::{Durations, GraphReport, NodeEnd, NodeState, OnFailure, TaskGraph, TaskGraphBuilder},
     run::{Status, StopReason},
     testkit::Gate,
 };
 
 use crate::{
-    common::{Fault, FaultyStore, memory, runtime_on},
+    common::{Fault, FaultyStore, memory, runtime_on, stored},
     crew::{Act, Hand, Log, not_done, root, secs, stored_ends},
 };
 
@@ -278,6 +278,37 @@ async fn when_slots_are_scarce_the_critical_path_goes_first() {
     step("other").expected(secs(7));
     graph.build().unwrap().run("Go").await.unwrap();
     assert_eq!(log.all(), ["long", "other", "link", "short", "end"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lo07_what_an_earlier_run_took_says_which_path_is_the_critical_one() {
+    let log = Log::default();
+    let build = |durations: &Durations| {
+        let hand = Hand::logging("hand", &log)
+            .on("long", [Act::Sleep(secs(5))])
+            .on("short", [Act::Sleep(secs(1))])
+            .on("bad", [Act::Sleep(secs(9)), Act::Fail("no")]);
+        let graph = TaskGraph::builder("learns").durations(durations);
+        for id in ["bad", "short", "long"] {
+            graph.agent(id, &hand, id);
+        }
+        let list = graph.step("list", (), |()| async { Ok(vec![1_u32]) });
+        graph.map("each", &list, |item| async move { Ok(item) });
+        graph.build().unwrap()
+    };
+    let mut durations = Durations::new();
+    let store = memory();
+    runtime_on(&store).session_with_id(root()).start(&build(&durations), "Go").outcome().await.unwrap();
+    durations.learn_from(&GraphReport::from_events(&stored(&store, &root()).await));
+    let learned =
+        ["long", "short", "bad", "each", "each[0]"].map(|id| durations.expected(id).map(|it| it.as_secs()));
+    assert_eq!(learned, [Some(5), Some(1), None, Some(0), None]);
+    log.assert_order("short starts", "long starts");
+    let before = log.all().len();
+    build(&durations).run("Go").await.unwrap();
+    let order: Vec<_> = log.all().drain(before..).filter(|it| it.ends_with("starts")).collect();
+    // Of what nobody knows a second is expected; then the first of the graph goes first.
+    assert_eq!(order, ["long starts", "bad starts", "short starts"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -159,10 +159,16 @@ async fn cc02_the_calls_of_a_hand_written_agent_are_no_part_of_the_conversation(
     });
     let store = memory();
     let session = runtime_on(&store).session();
-    session.start(&doer, "What is there?").outcome().await.unwrap();
+    let outcome = session.start(&doer, "What is there?").outcome().await.unwrap();
     let state = fold(&stored(&store, session.id()).await);
     assert_eq!(state.context_usage(), ContextUsage::default());
     assert_eq!(state.head().usage, Usage::new(10, 5));
+    let counted = (outcome.steps, outcome.usage, outcome.cost);
+    assert_eq!(
+        counted,
+        (1, Usage::new(10, 5), None),
+        "counted for it; a model without prices costs nobody knows what"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Autonomy levels, modes and how turns end, through the public API: rows CW01, CW02, CW11, CW12, CW13.
+//! Autonomy levels, modes and how turns end, through the public API: rows CW01, CW02, CW11, CW12, CW13 and R14.
 
 #![cfg(feature = "testkit")]
 #![allow(
@@ -14,7 +14,9 @@
 #[allow(dead_code, reason = "shared with the other tests, which use all of it")]
 mod common;
 mod endings;
+mod hard;
 mod ladder;
 mod modes;
+mod options;
 mod roles;
 mod switch;

@@ -33,7 +33,7 @@ fn approve() -> String {
 }
 
 /// What the user and the others said to the executor, up to this request.
-fn told(request: &Request) -> Vec<String> {
+pub(crate) fn told(request: &Request) -> Vec<String> {
     let messages = request.messages.iter().filter(|message| message.role() == Role::User);
     messages.map(|message| message.text()).collect()
 }
@@ -186,7 +186,7 @@ fn resumable(level: AutonomyLevel) -> Autonomy {
         .unwrap()
 }
 
-fn work() -> SessionId {
+pub(crate) fn work() -> SessionId {
     SessionId::new("work").unwrap()
 }
 

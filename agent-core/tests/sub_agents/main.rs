@@ -6,11 +6,13 @@
 #[path = "../it/common.rs"]
 #[allow(dead_code)]
 mod common;
+mod depth;
 mod offered;
 mod pool;
 mod pool_ends;
 mod records;
 mod restart;
 mod slow_store;
+mod talk;
 mod tool;
 mod workers;

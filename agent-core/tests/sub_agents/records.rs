@@ -176,7 +176,7 @@ async fn ai01_a_sub_agents_record_says_who_what_when_how_and_how_much() {
         let trace = telemetry.trace(info.record.id.as_str()).await.unwrap();
         let [task] = &trace.exchanges[..] else { panic!("{trace:?}") };
         assert_eq!(info.record.parent, Some(root()));
-        assert_eq!((&*info.head.agent, &*info.head.title), ("sub", task.prompt.text().as_str()));
+        assert_eq!((&*info.head.agent, &*info.head.title), ("sub", "Sub-agent sub"));
         assert!(info.record.created <= task.started && task.ended.is_some_and(|ended| ended >= task.started));
         found.push((task.prompt.text(), task.status.clone().unwrap(), task.answer.clone(), info.head.cost));
     }

@@ -278,7 +278,7 @@ async fn ca06_a_sub_agent_is_not_titled_and_its_time_is_bounded() {
     let hang = FakeTool::new("hang").hanging();
     let below = ScriptedProvider::new().call("hang", json!({}));
     let able = ReactAgent::builder("sub", below.model()).tool(hang.clone()).build().unwrap();
-    let tool = AgentTool::new(able).at_most(Duration::from_secs(3));
+    let tool = AgentTool::new(able).timeout(Duration::from_secs(3));
     let lead = parent(tool, json!({"prompt": "Wait!"}));
     let runtime = testkit::runtime()
         .policy(Policy::allow_all())

@@ -6,52 +6,11 @@
 use entourage_core::{SessionId, session::SessionRecord};
 use sqlx::{PgConnection, Row};
 
-use super::{
-    error::lacks_parent,
-    rows::{Encoded, bind_lease},
-    text::escape,
+use super::{error::lacks_parent, rows::Encoded, text::escape};
+use crate::sql::{
+    Failure, LeaseColumns, unsigned,
+    write::{Appended, Leased, TAKE_LEASE, bind_lease, insert_session, update_head},
 };
-use crate::sql::{Failure, LeaseColumns, unsigned};
-
-/// What an append came to. Each number is the newest event's, but for `Fenced`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Appended {
-    Stored(u64),
-    /// The same batch had been stored before.
-    Before(u64),
-    TooLate(u64),
-    /// The stored lease is of this generation, and the batch's does not replace it.
-    Fenced(u64),
-    NoSession,
-    NoParent,
-    /// Nothing speaks against the batch any more: what did is gone since.
-    Changed,
-}
-
-/// What asking for a lease came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leased {
-    Taken,
-    Fenced(u64),
-    NoSession,
-    /// Nothing speaks against it any more.
-    Changed,
-}
-
-/// Whether the lease of these parameters replaces the stored one: see `Lease::replaces`, and [`fence`].
-macro_rules! replaces {
-    ($owner:literal, $generation:literal) => {
-        concat!(
-            "(lease_generation IS NULL OR lease_generation < ",
-            $generation,
-            " OR (lease_generation = ",
-            $generation,
-            " AND lease_owner = ",
-            $owner,
-            "))"
-        )
-    };
-}
 
 /// The events of parameters 19 to 25, for the session that the statement before them named `written`.
 macro_rules! events {
@@ -64,32 +23,23 @@ macro_rules! events {
 }
 
 /// A row lock makes the second of two writers wait, and what it compares with then is what the first one left.
-const APPEND: &str = concat!(
-    "WITH written AS (UPDATE sessions SET seq = $2, status = $3, run = $4, agent = $5, title = $6, messages = $7, \
-     input_tokens = $8, output_tokens = $9, cache_read_tokens = $10, cache_write_tokens = $11, \
-     reasoning_tokens = $12, cost_pico = $13, updated = $14, checkpoint = $15, \
-     lease_owner = coalesce($16, lease_owner), lease_generation = coalesce($17, lease_generation), \
-     lease_until = coalesce($18, lease_until) WHERE id = $1 AND seq = $19 AND ($17 IS NULL OR ",
-    replaces!("$16", "$17"),
-    ") RETURNING id)",
-    events!()
-);
+const APPEND: &str = concat!("WITH written AS (", update_head!(), " RETURNING id)", events!());
 
 const CREATE: &str = concat!(
-    "WITH written AS (INSERT INTO sessions (id, seq, status, run, agent, title, messages, input_tokens, \
-     output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_pico, updated, checkpoint, \
-     lease_owner, lease_generation, lease_until, parent, role, created) \
-     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $26, $27, $28 \
+    "WITH written AS (",
+    insert_session!(),
+    "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $26, $27, $28 \
      WHERE $26 IS NULL OR EXISTS (SELECT 1 FROM sessions WHERE id = $26) \
      ON CONFLICT (id) DO NOTHING RETURNING id)",
     events!()
 );
 
+/// `None` when nothing was stored and nothing speaks against the batch any more: what did is gone since.
 pub(super) async fn append(
     db: &mut PgConnection,
     session: &SessionId,
     batch: &Encoded,
-) -> Result<Appended, Failure> {
+) -> Result<Option<Appended>, Failure> {
     let stored = match &batch.create {
         None => {
             let statement = batch.bind_head(sqlx::query(APPEND), session);
@@ -97,12 +47,12 @@ pub(super) async fn append(
         }
         Some(record) => match create(db, record, batch).await {
             // The parent was deleted while its child was written.
-            Err(failure) if lacks_parent(&failure) => return Ok(Appended::NoParent),
+            Err(failure) if lacks_parent(&failure) => return Ok(Some(Appended::NoParent)),
             written => written?,
         },
     };
     match stored {
-        Some(_) => Ok(Appended::Stored(unsigned("seq", batch.seq())?)),
+        Some(_) => Ok(Some(Appended::Stored(unsigned("seq", batch.seq())?))),
         None => explain(db, session, batch).await,
     }
 }
@@ -121,8 +71,12 @@ async fn create(
     Ok(statement.fetch_optional(db).await?)
 }
 
-/// Why nothing was stored.
-async fn explain(db: &mut PgConnection, session: &SessionId, batch: &Encoded) -> Result<Appended, Failure> {
+/// Why nothing was stored, if there still is a reason.
+async fn explain(
+    db: &mut PgConnection,
+    session: &SessionId,
+    batch: &Encoded,
+) -> Result<Option<Appended>, Failure> {
     let parent = batch.create.as_ref().and_then(|record| record.parent.as_ref());
     let found = sqlx::query(
         "SELECT seq, lease_owner, lease_generation, (SELECT count(*) FROM events \
@@ -139,39 +93,34 @@ async fn explain(db: &mut PgConnection, session: &SessionId, batch: &Encoded) ->
     .await?;
     let (seq, held): (Option<i64>, _) = (found.try_get(0)?, (found.try_get(1)?, found.try_get(2)?));
     let (known, parented): (i64, bool) = (found.try_get(3)?, found.try_get(4)?);
-    match (seq, &batch.create) {
+    Ok(match (seq, &batch.create) {
         (Some(seq), _) if seq != batch.expected => {
             let seq = unsigned("seq", seq)?;
-            Ok(if known == batch.len() { Appended::Before(seq) } else { Appended::TooLate(seq) })
+            Some(if known == batch.len() { Appended::Before(seq) } else { Appended::TooLate(seq) })
         }
-        (Some(_), _) => match fence(batch.lease, held)? {
-            Some(generation) => Ok(Appended::Fenced(generation)),
-            None => Ok(Appended::Changed),
-        },
-        (None, None) => Ok(Appended::NoSession),
-        (None, Some(_)) => Ok(if parented { Appended::Changed } else { Appended::NoParent }),
-    }
+        (Some(_), _) => fence(batch.lease, held)?.map(Appended::Fenced),
+        (None, None) => Some(Appended::NoSession),
+        (None, Some(_)) if parented => None,
+        (None, Some(_)) => Some(Appended::NoParent),
+    })
 }
 
+/// `None` when it was not stored and nothing speaks against it any more.
 pub(super) async fn take_lease(
     db: &mut PgConnection,
     session: &SessionId,
     lease: LeaseColumns,
-) -> Result<Leased, Failure> {
-    let statement = sqlx::query(concat!(
-        "UPDATE sessions SET lease_owner = $2, lease_generation = $3, lease_until = $4 WHERE id = $1 AND ",
-        replaces!("$2", "$3")
-    ));
-    let statement = bind_lease(Some(lease), statement.bind(session.as_str()));
+) -> Result<Option<Leased>, Failure> {
+    let statement = bind_lease(Some(lease), sqlx::query(TAKE_LEASE).bind(session.as_str()));
     if statement.execute(&mut *db).await?.rows_affected() == 1 {
-        return Ok(Leased::Taken);
+        return Ok(Some(Leased::Taken));
     }
     let held = sqlx::query_as("SELECT lease_owner, lease_generation FROM sessions WHERE id = $1")
         .bind(session.as_str())
         .fetch_optional(db)
         .await?;
-    let Some(held) = held else { return Ok(Leased::NoSession) };
-    Ok(fence(Some(lease), held)?.map_or(Leased::Changed, Leased::Fenced))
+    let Some(held) = held else { return Ok(Some(Leased::NoSession)) };
+    Ok(fence(Some(lease), held)?.map(Leased::Fenced))
 }
 
 /// The generation of the lease that is held by owner and generation, when `lease` does not replace it.

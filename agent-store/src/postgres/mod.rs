@@ -23,7 +23,6 @@ use entourage_core::{
 use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection};
 use tokio::time;
 
-use append::{Appended, Leased};
 use error::{Remedy, from_driver, no_answer};
 use rows::Encoded;
 
@@ -202,17 +201,9 @@ impl SessionStore for PostgresStore {
                 .attempt(&batch, |db, (session, batch)| Box::pin(append::append(db, session, batch)))
                 .await
                 .map_err(|failure| self.explain(failure, OPERATION).with("session", session.as_str()))?;
-            return match appended {
-                Appended::Stored(seq) | Appended::Before(seq) => Ok(seq),
-                Appended::TooLate(actual) => Err(Error::append_conflict(session, expected, actual)),
-                Appended::Fenced(held) => Err(Error::fenced(session, held)),
-                Appended::NoSession => Err(Error::no_session(session).during(OPERATION)),
-                Appended::NoParent => Err(of_session(Error::new(
-                    ErrorKind::NotFound,
-                    "the parent session does not exist; create it first, or start the session as a root",
-                ))),
-                Appended::Changed => continue,
-            };
+            if let Some(appended) = appended {
+                return appended.told(OPERATION, session, expected);
+            }
         }
         Err(of_session(unsteady()))
     }
@@ -243,12 +234,9 @@ impl SessionStore for PostgresStore {
                 .attempt(&asked, |db, (session, lease)| Box::pin(append::take_lease(db, session, *lease)))
                 .await
                 .map_err(|failure| self.explain(failure, OPERATION).with("session", session.as_str()))?;
-            return match leased {
-                Leased::Taken => Ok(()),
-                Leased::Fenced(held) => Err(Error::fenced(session, held).during(OPERATION)),
-                Leased::NoSession => Err(Error::no_session(session).during(OPERATION)),
-                Leased::Changed => continue,
-            };
+            if let Some(leased) = leased {
+                return leased.told(OPERATION, session);
+            }
         }
         Err(of_session(unsteady()))
     }

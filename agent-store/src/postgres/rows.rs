@@ -4,16 +4,12 @@ use entourage_core::{
     Error, Result, SessionId, Timestamp,
     session::{Batch, Columns, Row, SessionRecord},
 };
-use sqlx::{
-    Postgres, Row as _,
-    postgres::{PgArguments, PgRow},
-    query::Query,
-};
+use sqlx::{Postgres, Row as _, postgres::PgRow};
 
 use super::text::{check_body, escape, unescape};
-use crate::sql::{Failure, HeadColumns, LeaseColumns, clamped, run, signed, unsigned};
+use crate::sql::{Failure, HeadColumns, LeaseColumns, clamped, run, signed, unsigned, write};
 
-type Statement<'q> = Query<'q, Postgres, PgArguments>;
+type Statement<'q> = write::Statement<'q, Postgres>;
 
 /// A batch as the tables take it. Making one is where a batch that does not fit is refused, before anything is written.
 #[derive(Debug)]
@@ -59,28 +55,9 @@ impl Encoded {
         clamped(self.events.at.len())
     }
 
-    /// Parameters 1 to 18: the session, its head and the writer's lease.
+    /// Parameters 1 to 18: see [`HeadColumns::bind`].
     pub(super) fn bind_head<'q>(&'q self, statement: Statement<'q>, session: &'q SessionId) -> Statement<'q> {
-        let HeadColumns { seq, status, run, agent, title, messages, usage, cost, updated, checkpoint } =
-            &self.head;
-        let [input, output, cache_read, cache_write, reasoning] = *usage;
-        let statement = statement
-            .bind(session.as_str())
-            .bind(*seq)
-            .bind(*status)
-            .bind(run.as_deref())
-            .bind(escape(agent))
-            .bind(escape(title))
-            .bind(*messages)
-            .bind(input)
-            .bind(output)
-            .bind(cache_read)
-            .bind(cache_write)
-            .bind(reasoning)
-            .bind(*cost)
-            .bind(*updated)
-            .bind(*checkpoint);
-        bind_lease(self.lease, statement)
+        self.head.bind(statement, session, self.lease, escape)
     }
 
     /// Seven parameters: the number before the first event, the writer, and the columns of the events.
@@ -112,14 +89,6 @@ impl Events {
         }
         Ok(events)
     }
-}
-
-/// Three parameters: the owner, the generation, the end; all `NULL` without a lease.
-pub(super) fn bind_lease(lease: Option<LeaseColumns>, statement: Statement<'_>) -> Statement<'_> {
-    statement
-        .bind(lease.map(|lease| lease.owner))
-        .bind(lease.map(|lease| lease.generation))
-        .bind(lease.map(|lease| lease.until))
 }
 
 /// Reads `seq, at, kind, run, agent, body`.

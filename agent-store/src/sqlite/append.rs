@@ -3,49 +3,18 @@
 use entourage_core::{SessionId, session::SessionRecord};
 use sqlx::SqliteConnection;
 
-use super::rows::{Encoded, bind_lease};
-use crate::sql::{Failure, LeaseColumns, clamped, unsigned};
-
-/// What an append came to. Each number is the newest event's.
-pub(super) enum Appended {
-    Stored(u64),
-    /// The same batch had been stored before.
-    Before(u64),
-    TooLate(u64),
-    /// The stored lease is of this generation, and the batch's does not replace it.
-    Fenced(u64),
-    NoSession,
-    NoParent,
-}
-
-/// What asking for a lease came to.
-pub(super) enum Leased {
-    Taken,
-    Fenced(u64),
-    NoSession,
-}
-
-/// What a lease of owner `?n` and generation `?m` replaces: see `Lease::replaces`.
-macro_rules! replaces {
-    ($owner:literal, $generation:literal) => {
-        concat!(
-            "(lease_generation IS NULL OR lease_generation < ",
-            $generation,
-            " OR (lease_generation = ",
-            $generation,
-            " AND lease_owner = ",
-            $owner,
-            "))"
-        )
-    };
-}
+use super::rows::Encoded;
+use crate::sql::{
+    Failure, LeaseColumns, clamped, unsigned,
+    write::{Appended, Leased, TAKE_LEASE, bind_lease, insert_session, update_head},
+};
 
 pub(super) async fn append(
     db: &mut SqliteConnection,
     session: &SessionId,
     batch: Encoded,
 ) -> Result<Appended, Failure> {
-    if batch.create.is_none() && update_head(db, session, &batch).await? {
+    if batch.create.is_none() && replace_head(db, session, &batch).await? {
         return insert_events(db, session, batch).await;
     }
     match (at(db, session).await?, &batch.create) {
@@ -78,11 +47,7 @@ pub(super) async fn take_lease(
     session: &SessionId,
     lease: LeaseColumns,
 ) -> Result<Leased, Failure> {
-    let statement = sqlx::query(concat!(
-        "UPDATE sessions SET lease_owner = ?2, lease_generation = ?3, lease_until = ?4 WHERE id = ?1 AND ",
-        replaces!("?2", "?3")
-    ));
-    let statement = bind_lease(Some(lease), statement.bind(session.as_str()));
+    let statement = bind_lease(Some(lease), sqlx::query(TAKE_LEASE).bind(session.as_str()));
     if statement.execute(&mut *db).await?.rows_affected() == 1 {
         return Ok(Leased::Taken);
     }
@@ -98,23 +63,14 @@ async fn at(db: &mut SqliteConnection, session: &SessionId) -> Result<Option<(i6
     Ok(statement.bind(session.as_str()).fetch_optional(db).await?)
 }
 
-/// Replaces the head if the session is where the batch expects it to be and the batch's lease, if any, may be stored.
-async fn update_head(
+/// Whether the session was where the batch expects it to be.
+async fn replace_head(
     db: &mut SqliteConnection,
     session: &SessionId,
     batch: &Encoded,
 ) -> Result<bool, Failure> {
-    let statement = sqlx::query(concat!(
-        "UPDATE sessions SET seq = ?2, status = ?3, run = ?4, agent = ?5, title = ?6, messages = ?7, \
-         input_tokens = ?8, output_tokens = ?9, cache_read_tokens = ?10, cache_write_tokens = ?11, \
-         reasoning_tokens = ?12, cost_pico = ?13, updated = ?14, checkpoint = ?15, \
-         lease_owner = coalesce(?16, lease_owner), lease_generation = coalesce(?17, lease_generation), \
-         lease_until = coalesce(?18, lease_until) WHERE id = ?1 AND seq = ?19 AND (?17 IS NULL OR ",
-        replaces!("?16", "?17"),
-        ")"
-    ));
-    let updated = batch.bind_head(statement, session).bind(batch.expected).execute(db).await?;
-    Ok(updated.rows_affected() == 1)
+    let statement = batch.bind_head(sqlx::query(update_head!()), session);
+    Ok(statement.bind(batch.expected).execute(db).await?.rows_affected() == 1)
 }
 
 async fn insert_session(
@@ -122,12 +78,10 @@ async fn insert_session(
     record: &SessionRecord,
     batch: &Encoded,
 ) -> Result<(), Failure> {
-    let statement = sqlx::query(
-        "INSERT INTO sessions (id, seq, status, run, agent, title, messages, input_tokens, output_tokens, \
-         cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_pico, updated, checkpoint, \
-         lease_owner, lease_generation, lease_until, parent, role, created) VALUES \
-         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
-    );
+    let statement = sqlx::query(concat!(
+        insert_session!(),
+        "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"
+    ));
     batch
         .bind_head(statement, &record.id)
         .bind(record.parent.as_ref().map(SessionId::as_str))

@@ -19,20 +19,23 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, SessionId,
+    Error, Result, SessionId,
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
 };
 use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection, SqlitePool, sqlite::SqliteRow};
 
-use crate::sql::{self, Failure, LeaseColumns, SESSION_COLUMNS, clamped, unsigned};
-use append::{Appended, Leased, append, take_lease};
+use crate::sql::{
+    self, Failure, LeaseColumns, SESSION_COLUMNS, clamped, unsigned,
+    write::{Appended, Leased},
+};
+use append::{append, take_lease};
 use error::Explain;
 use rows::Encoded;
 
 /// Keeps sessions in an SQLite database.
 ///
 /// Several stores, in one process or in several, may use the same file: of writers that race, one wins, the others get
-/// [`ErrorKind::Conflict`]. Readers see whole batches and never wait for a writer.
+/// [`ErrorKind::Conflict`](entourage_core::ErrorKind::Conflict). Readers see whole batches and never wait for a writer.
 ///
 /// # Cancel safety
 /// An operation whose future is dropped happened completely or not at all, and the store stays usable.
@@ -188,16 +191,7 @@ impl SessionStore for SqliteStore {
         let batch = Encoded::new(expected, batch)
             .map_err(|error| error.during(OPERATION).with("session", session.as_str()))?;
         match self.write(session, batch).await {
-            Ok(Appended::Stored(seq) | Appended::Before(seq)) => Ok(seq),
-            Ok(Appended::TooLate(actual)) => Err(Error::append_conflict(session, expected, actual)),
-            Ok(Appended::Fenced(held)) => Err(Error::fenced(session, held)),
-            Ok(Appended::NoSession) => Err(Error::no_session(session).during(OPERATION)),
-            Ok(Appended::NoParent) => Err(Error::new(
-                ErrorKind::NotFound,
-                "the parent session does not exist; create it first, or start the session as a root",
-            )
-            .during(OPERATION)
-            .with("session", session.as_str())),
+            Ok(appended) => appended.told(OPERATION, session, expected),
             Err(failure) => Err(failure.explain_session(OPERATION, &self.path, session)),
         }
     }
@@ -217,11 +211,10 @@ impl SessionStore for SqliteStore {
 
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
         const OPERATION: &str = "store.lease";
-        let lease = LeaseColumns::new(lease).map_err(|error| error.with("session", session.as_str()))?;
+        let lease = LeaseColumns::new(lease)
+            .map_err(|error| error.during(OPERATION).with("session", session.as_str()))?;
         match self.take(session, lease).await {
-            Ok(Leased::Taken) => Ok(()),
-            Ok(Leased::Fenced(held)) => Err(Error::fenced(session, held).during(OPERATION)),
-            Ok(Leased::NoSession) => Err(Error::no_session(session).during(OPERATION)),
+            Ok(leased) => leased.told(OPERATION, session),
             Err(failure) => Err(failure.explain_session(OPERATION, &self.path, session)),
         }
     }

@@ -4,15 +4,11 @@ use entourage_core::{
     Result, SessionId, Timestamp,
     session::{Batch, Columns, Row, SessionRecord},
 };
-use sqlx::{
-    Row as _, Sqlite,
-    query::Query,
-    sqlite::{SqliteArguments, SqliteRow},
-};
+use sqlx::{Row as _, Sqlite, sqlite::SqliteRow};
 
-use crate::sql::{Failure, HeadColumns, LeaseColumns, run, signed, unsigned};
+use crate::sql::{Failure, HeadColumns, LeaseColumns, run, signed, unsigned, write};
 
-type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
+type Statement<'q> = write::Statement<'q, Sqlite>;
 
 /// A batch as the tables take it. Making one is where a batch that does not fit is refused, before anything is written.
 #[derive(Debug)]
@@ -54,37 +50,10 @@ impl Encoded {
         self.head.seq
     }
 
-    /// Parameters 1 to 18: the session, its head and the writer's lease.
+    /// Parameters 1 to 18: see [`HeadColumns::bind`].
     pub(super) fn bind_head<'q>(&'q self, statement: Statement<'q>, session: &'q SessionId) -> Statement<'q> {
-        let HeadColumns { seq, status, run, agent, title, messages, usage, cost, updated, checkpoint } =
-            &self.head;
-        let [input, output, cache_read, cache_write, reasoning] = *usage;
-        let statement = statement
-            .bind(session.as_str())
-            .bind(*seq)
-            .bind(*status)
-            .bind(run.as_deref())
-            .bind(&**agent)
-            .bind(&**title)
-            .bind(*messages)
-            .bind(input)
-            .bind(output)
-            .bind(cache_read)
-            .bind(cache_write)
-            .bind(reasoning)
-            .bind(*cost)
-            .bind(*updated)
-            .bind(*checkpoint);
-        bind_lease(self.lease, statement)
+        self.head.bind(statement, session, self.lease, |text| text.into())
     }
-}
-
-/// Three parameters: the owner, the generation, the end; all `NULL` without a lease.
-pub(super) fn bind_lease(lease: Option<LeaseColumns>, statement: Statement<'_>) -> Statement<'_> {
-    statement
-        .bind(lease.map(|lease| lease.owner))
-        .bind(lease.map(|lease| lease.generation))
-        .bind(lease.map(|lease| lease.until))
 }
 
 impl EncodedEvent {

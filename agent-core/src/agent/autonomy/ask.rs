@@ -1,25 +1,91 @@
 //! A value from a model within a check: each call recorded, with the template of its instructions.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::{
     Error, ErrorKind, Result,
     context::Instructions,
-    provider::{Generate, Generation, Model},
+    message::{History, Message},
+    provider::{Generate, Generated, Generation, Model},
     run::{Effect, Limits, ModelCall, Observation, RunContext},
 };
+
+/// A model's answer to whether something is done.
+pub(super) trait Ruling: DeserializeOwned + JsonSchema {
+    /// The field that says so.
+    const FIELD: &'static str;
+
+    /// Whether it says yes.
+    fn grants(&self) -> bool;
+}
+
+/// What a model rules; `None` when it says yes and the reply holds more than one answer: several values, or one that
+/// says both. Which of them is meant nobody knows, and one of them is not a yes.
+///
+/// # Errors
+/// Those of [`value`].
+pub(super) async fn ruling<T: Ruling>(
+    cx: &RunContext,
+    model: &Model,
+    question: Question,
+    instructions: &Instructions,
+) -> Result<Option<T>> {
+    let made = value::<T>(cx, model, question, instructions).await?;
+    Ok((!made.value.grants() || answers_once(&made.message, T::FIELD)).then_some(made.value))
+}
+
+/// What a model is asked.
+pub(super) struct Question {
+    whole: Generate,
+    less: Option<Generate>,
+}
+
+impl Question {
+    /// A question at the end of a conversation that is needed to answer it.
+    pub(super) fn within(conversation: Generate) -> Self {
+        Self { whole: conversation, less: None }
+    }
+
+    /// The newest message of the context's conversation, which holds all that is needed: what was said before helps, and is
+    /// left out when it is too long for the model.
+    pub(super) fn whole(cx: &RunContext, newest: Arc<Message>) -> Self {
+        let history = cx.history();
+        let less = (history.len() > 1).then(|| History::from_iter([newest]).into());
+        Self { whole: history.into(), less }
+    }
+}
 
 /// Like [`RunContext::generate`], under `instructions` whose template is recorded (CW17).
 ///
 /// # Errors
 /// Those of [`RunContext::generate`].
-pub(super) async fn generate<T>(
+pub(super) async fn value<T>(
+    cx: &RunContext,
+    model: &Model,
+    question: Question,
+    instructions: &Instructions,
+) -> Result<Generated<T>>
+where
+    T: DeserializeOwned + JsonSchema,
+{
+    let Question { whole, less } = question;
+    match (generate(cx, model, whole, instructions).await, less) {
+        (Err(error), Some(less)) if error.kind() == ErrorKind::ContextOverflow => {
+            generate(cx, model, less, instructions).await
+        }
+        (generated, _) => generated,
+    }
+}
+
+async fn generate<T>(
     cx: &RunContext,
     model: &Model,
     ask: Generate,
     instructions: &Instructions,
-) -> Result<T>
+) -> Result<Generated<T>>
 where
     T: DeserializeOwned + JsonSchema,
 {
@@ -41,7 +107,68 @@ where
         };
         let (usage, cost) = (reply.usage + reply.wasted, reply.cost);
         if let Some(made) = generation.read(&reply.message, reply.finish.reason, usage, cost)? {
-            return Ok(made.value);
+            return Ok(made);
         }
+    }
+}
+
+/// What is said after thinking aloud. A thought without an end is no answer.
+pub(super) fn said(answer: &str) -> &str {
+    let answer = answer.trim();
+    match answer.rsplit_once("</think>") {
+        Some((_, said)) => said.trim(),
+        None if answer.starts_with("<think>") => "",
+        None => answer,
+    }
+}
+
+/// Whether the field is in the reply once. A model that leaves the quotes out wrote it as a word.
+fn answers_once(reply: &Message, field: &str) -> bool {
+    let text = reply.text();
+    let calls = reply.tool_calls().map(|call| call.arguments.as_str());
+    let (mut quoted, mut words) = (0, 0);
+    for piece in std::iter::once(said(&text)).chain(calls) {
+        for quote in ['"', '\''] {
+            quoted += piece.matches(&format!("{quote}{field}{quote}")).count();
+        }
+        words += piece.matches(field).count();
+    }
+    if quoted == 0 { words == 1 } else { quoted == 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Arguments, Part, Role, ToolCall};
+
+    fn calls<const N: usize>(texts: [&str; N]) -> Message {
+        let arguments = |text| serde_json::from_str::<Arguments>(text).unwrap();
+        let calls = texts.map(|text| Part::ToolCall(ToolCall::new("c", "Ruling", arguments(text))));
+        Message::new(Role::Assistant, calls.into())
+    }
+
+    #[test]
+    fn cw01_a_reply_with_more_than_one_answer_answers_nothing() {
+        let yes = r#"{"done": true, "reason": "\"done\": yes, it is done"}"#;
+        let no = r#"{"done": false, "reason": "x"}"#;
+        for (text, once) in [
+            (yes.to_owned(), true),
+            (format!("Here it is:\n```json\n{yes}\n```"), true),
+            (format!("<think>{no}, or {yes}?</think>{yes}"), true),
+            ("{done: true, reason: 'seen'}".to_owned(), true),
+            ("{'done': true, 'reason': 'seen'}".to_owned(), true),
+            (format!("{yes} {no}"), false),
+            (format!("{no}\n{yes}"), false),
+            (format!("{yes} {yes}"), false),
+            (r#"{"done": false, "done": true, "reason": "x"}"#.to_owned(), false),
+            (r#"{"done": true, 'done': false}"#.to_owned(), false),
+            ("{done: true} or {done: false}".to_owned(), false),
+            (format!("<think>{yes}"), false),
+        ] {
+            assert_eq!(answers_once(&Message::assistant(&*text), "done"), once, "{text}");
+        }
+        assert!(answers_once(&calls([yes]), "done"));
+        assert!(!answers_once(&calls([yes, no]), "done"));
+        assert!(!answers_once(&calls([yes]).with(Part::Text(no.to_owned())), "done"));
     }
 }

@@ -1,18 +1,32 @@
-//! The tool with which a checker calls a task complete, the only way to do so (CW04).
+//! The tool that calls a task complete, the only way to do so for whoever is given it (CW04, R14).
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::tool::{Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec};
+use crate::{
+    message::{Message, Role, ToolCall, ToolResult},
+    run::Outcome,
+    session::SessionState,
+    team::TodoTool,
+    tool::{Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+};
 
 /// The tool's name.
 pub(crate) const TASK_COMPLETE: &str = "task_complete";
 
-/// `task_complete`: its success ends the checker's turn, and calls after it in the same message are not run.
+/// What a claim is answered with that was made blindly.
+const LOOK_FIRST: &str = "you have looked at nothing since you got this report, and a report is no evidence; look for \
+    yourself with your tools, and call this again once you have seen that all of it is done";
+
+/// `task_complete`: its success ends the turn, and calls after it in the same message are not run.
 #[derive(Debug)]
 pub(super) struct TaskComplete {
     spec: ToolSpec,
+    /// Whether it is refused in a turn in which no other tool gave anything.
+    looks: bool,
 }
 
 #[derive(Deserialize)]
@@ -34,9 +48,13 @@ impl TaskComplete {
             },
             "required": ["summary"]
         });
-        Self {
-            spec: ToolSpec::new(TASK_COMPLETE, description, schema).with_repeat(Repeat::Idempotent).alone(),
-        }
+        let spec = ToolSpec::new(TASK_COMPLETE, description, schema);
+        Self { spec: spec.with_repeat(Repeat::Idempotent).alone(), looks: false }
+    }
+
+    /// The same, refused to whoever looked at nothing in the turn.
+    pub(super) fn after_a_look(self) -> Self {
+        Self { looks: true, ..self }
     }
 }
 
@@ -46,11 +64,75 @@ impl Tool for TaskComplete {
         &self.spec
     }
 
-    async fn call(&self, input: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let Claim { summary } = input.parse()?;
         if summary.trim().is_empty() {
             return Err(ToolError::tell("the summary is empty; say what was done and how you know that"));
         }
+        if self.looks && !cx.run().journal().read(has_looked) {
+            return Err(ToolError::tell(LOOK_FIRST));
+        }
         Ok(ToolOutput::text("The task is complete.").stopping())
+    }
+}
+
+/// Whether a tool that shows something did so in the open run, up to now.
+fn has_looked(state: &SessionState) -> bool {
+    let Some(run) = state.run() else { return false };
+    let work = state.messages_after(run.messages_before);
+    let now = state.step().into_iter().flat_map(|step| step.results.iter().flatten());
+    let before = work.iter().flat_map(|message| message.tool_results());
+    before.chain(now.map(|result| &**result)).any(|result| !result.is_error && is_look(&result.name))
+}
+
+/// Whether a tool of this name shows whoever calls it something of the work.
+pub(super) fn is_look(tool: &str) -> bool {
+    tool != TASK_COMPLETE && tool != TodoTool::NAME
+}
+
+/// The calls of a turn that have a result.
+pub(super) fn answered(work: &[Arc<Message>]) -> impl DoubleEndedIterator<Item = (&ToolCall, &ToolResult)> {
+    let pairs = work.iter().zip(work.iter().skip(1)).filter(|(_, next)| next.role() == Role::Tool);
+    let calls = pairs.map(|(asked, next)| asked.tool_calls().zip(next.tool_results()).collect::<Vec<_>>());
+    calls.flatten()
+}
+
+/// What whoever called the task complete in this turn said about it; `None` when nobody did, and for a turn that came to no
+/// end of its own.
+pub(super) fn claim(outcome: &Outcome, work: &[Arc<Message>]) -> Option<String> {
+    if !outcome.is_completed() {
+        return None;
+    }
+    let (call, _) = answered(work).find(|(call, result)| *call.name == *TASK_COMPLETE && !result.is_error)?;
+    let arguments = call.arguments.to_value();
+    Some(arguments.get("summary").and_then(|it| it.as_str()).unwrap_or_default().trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        message::{Arguments, Part},
+        provider::FinishReason,
+        run::{Status, StopReason},
+    };
+
+    #[test]
+    fn cw04_a_claim_counts_in_a_turn_that_came_to_its_end_and_with_a_result_that_is_no_error() {
+        let arguments = Arguments::from(&json!({"summary": " I saw it. "}));
+        let call = ToolCall::new("c", TASK_COMPLETE, arguments);
+        let asked = Message::new(Role::Assistant, vec![Part::ToolCall(call.clone())]);
+        let turn = |result| [asked.clone(), Message::tool([result])].map(Arc::new);
+        let done = turn(ToolResult::text(&call, "The task is complete."));
+        let refused = turn(ToolResult::error(&call, "the summary is empty"));
+        let said = Some("I saw it.".to_owned());
+        assert_eq!(claim(&Outcome::new(Status::Completed), &done), said);
+        assert_eq!(claim(&Outcome::new(Status::Completed), &refused), None);
+        assert_eq!(claim(&Outcome::new(Status::Completed), &done[..1]), None, "it has no result");
+        for reason in
+            [StopReason::Steps(3), StopReason::LoopDetected, StopReason::Reply(FinishReason::Length)]
+        {
+            assert_eq!(claim(&Outcome::new(Status::Stopped(reason)), &done), None);
+        }
     }
 }

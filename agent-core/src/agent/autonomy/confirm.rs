@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Verdict, ask,
+    Verdict,
+    ask::{self, Question, Ruling, said},
     check::{Asked, Check},
 };
 use crate::{
@@ -64,7 +65,7 @@ impl Check for Confirm {
         Message::user(QUESTION)
     }
 
-    fn read(&self, outcome: &Outcome, _: &[Arc<Message>]) -> Verdict {
+    fn read(&self, _: &Asked, outcome: &Outcome, _: &[Arc<Message>]) -> Verdict {
         if outcome.is_completed() { verdict(&outcome.text) } else { Verdict::rejected(UNCLEAR) }
     }
 
@@ -92,6 +93,14 @@ struct Confirmation {
     reason: String,
 }
 
+impl Ruling for Confirmation {
+    const FIELD: &'static str = "done";
+
+    fn grants(&self) -> bool {
+        self.done
+    }
+}
+
 /// The executor's model, made to answer in a form.
 #[derive(Debug)]
 struct Structured {
@@ -109,14 +118,14 @@ impl Agent for Structured {
 
     async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
         let model = self.model.model();
-        let question = Generate::from(cx.history()).with_strategy(self.strategy);
-        match ask::generate::<Confirmation>(cx, &model, question, &self.instructions).await {
-            Ok(Confirmation { done, reason }) => {
+        let question = Question::within(Generate::from(cx.history()).with_strategy(self.strategy));
+        match ask::ruling::<Confirmation>(cx, &model, question, &self.instructions).await {
+            Ok(Some(Confirmation { done, reason })) => {
                 let word = if done { "Yes." } else { "No." };
                 Ok(Outcome::completed(format!("{word} {}", reason.trim()).trim_end()))
             }
-            Err(error) if is_no_answer(&error) => Ok(Outcome::completed("I cannot say.")),
-            Err(error) => Err(error),
+            Err(error) if !is_no_answer(&error) => Err(error),
+            Ok(None) | Err(_) => Ok(Outcome::completed("I cannot say.")),
         }
     }
 }
@@ -155,16 +164,6 @@ fn clause(text: &str) -> &str {
     text.split(CLAUSE_ENDS).next().unwrap_or_default()
 }
 
-/// What is said after thinking aloud. A thought without an end is no answer.
-fn said(answer: &str) -> &str {
-    let answer = answer.trim();
-    match answer.rsplit_once("</think>") {
-        Some((_, said)) => said.trim(),
-        None if answer.starts_with("<think>") => "",
-        None => answer,
-    }
-}
-
 /// What comes after the leading word, without the signs between.
 fn rest<'a>(answer: &'a str, word: &str) -> &'a str {
     let from_word = answer.trim_start_matches(|c: char| !c.is_alphanumeric());
@@ -175,6 +174,10 @@ fn rest<'a>(answer: &'a str, word: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        provider::FinishReason,
+        run::{Status, StopReason},
+    };
 
     #[test]
     fn cw02_answers_in_words_are_read_by_their_first_word_and_what_is_unclear_is_not_done() {
@@ -233,6 +236,22 @@ mod tests {
             (None, None, None),
         ] {
             assert_eq!(strategy(&facts(tools, structured)), expected, "{tools:?} {structured:?}");
+        }
+    }
+
+    #[test]
+    fn cw02_a_yes_of_a_turn_that_was_cut_short_is_none() {
+        let asked = Asked {
+            request: Arc::new(Message::user("Plant.")),
+            said: Vec::new(),
+            iteration: 1,
+            criteria: None,
+        };
+        let cut = Status::Stopped(StopReason::Reply(FinishReason::Length));
+        for (status, accepted) in [(Status::Completed, true), (cut, false)] {
+            let mut outcome = Outcome::new(status);
+            outcome.text = "Yes, all of it".to_owned();
+            assert_eq!(Confirm.read(&asked, &outcome, &[]).accepted, accepted, "{outcome}");
         }
     }
 }

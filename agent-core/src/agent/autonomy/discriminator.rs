@@ -9,16 +9,17 @@ use std::sync::Arc;
 use super::{
     Evidence, Verdict,
     check::{Asked, Check},
-    complete::{TASK_COMPLETE, TaskComplete},
+    complete::{TASK_COMPLETE, TaskComplete, answered, claim, is_look},
     digest::{cut, digest},
 };
 use crate::{
     Error, ErrorKind, Result,
     agent::{Agent, ReactAgent},
     context::Instructions,
-    message::{Content, Message, Part, Role, ToolCall, ToolResult},
+    message::{Content, Message, Part, Role},
     permission::Scope,
     run::Outcome,
+    tool::Tool,
 };
 
 /// Version of the instructions; counted up whenever their words change.
@@ -57,26 +58,46 @@ pub(crate) struct Discriminator {
     agent: ReactAgent,
     role: &'static str,
     scope: Scope,
+    looks: bool,
 }
 
 impl Discriminator {
-    /// L5: `agent` may do whatever the whole may.
+    /// L5: `agent` may do whatever the whole may. When it `looks`, it can call the task complete only in a turn in which
+    /// another of its tools showed it something.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when `agent` has a tool `task_complete` of its own, or a scope that does not admit it.
-    pub(crate) fn new(agent: &ReactAgent) -> Result<Self> {
+    pub(crate) fn new(agent: &ReactAgent, looks: bool) -> Result<Self> {
         if !agent.scope().has_tool(TASK_COMPLETE) {
             return Err(Error::new(
                 ErrorKind::Config,
                 "the checker's scope does not admit the tool `task_complete`, without which no task ends; add its name",
             ));
         }
-        let agent = agent.with_tool(Arc::new(TaskComplete::new()))?.instructed(&Instructions::built_in(
+        let claims = if looks { TaskComplete::new().after_a_look() } else { TaskComplete::new() };
+        let agent = agent.with_tool(Arc::new(claims))?.instructed(&Instructions::built_in(
             "entourage/discriminator",
             VERSION,
             INSTRUCTIONS,
         ));
-        Ok(Self { agent, role: "discriminator", scope: Scope::all() })
+        Ok(Self { agent, role: "discriminator", scope: Scope::all(), looks })
+    }
+
+    /// That it can look, if it has to.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when none of its tools could ever show it anything.
+    pub(crate) fn able(self) -> Result<Self> {
+        let own = self.agent.scope();
+        let shows = |tool: &Arc<dyn Tool>| {
+            let spec = tool.spec();
+            is_look(spec.name()) && own.offers(spec) && self.scope.offers(spec)
+        };
+        if self.looks && self.agent.fixed_tools().is_some_and(|tools| !tools.iter().any(shows)) {
+            let text = "evidence is required, and the checker has no tool to look with; give it one that its scope admits";
+            return Err(Error::new(ErrorKind::Config, text).with("role", self.role));
+        }
+        Ok(self)
     }
 
     /// L4: the same, and `agent` may only read.
@@ -86,7 +107,8 @@ impl Discriminator {
 
     /// The same on another model.
     pub(crate) fn with_model(&self, model: impl Into<crate::provider::ModelSlot>) -> Self {
-        Self { agent: self.agent.with_model(model), role: self.role, scope: self.scope.clone() }
+        let (role, scope, looks) = (self.role, self.scope.clone(), self.looks);
+        Self { agent: self.agent.with_model(model), role, scope, looks }
     }
 }
 
@@ -112,12 +134,11 @@ impl Check for Discriminator {
         Message::user(if summary.trim().is_empty() { NO_REPORT } else { summary })
     }
 
-    fn read(&self, outcome: &Outcome, work: &[Arc<Message>]) -> Verdict {
-        let claim = answered(work).find(|(call, result)| *call.name == *TASK_COMPLETE && !result.is_error);
-        let mut verdict = match claim {
-            Some((call, _)) if outcome.is_completed() => Verdict::accepted(claimed(call)),
-            _ if !outcome.text.trim().is_empty() => Verdict::rejected(outcome.text.trim()),
-            _ => Verdict::rejected(digest(work)),
+    fn read(&self, _: &Asked, outcome: &Outcome, work: &[Arc<Message>]) -> Verdict {
+        let mut verdict = match claim(outcome, work) {
+            Some(summary) => Verdict::accepted(summary),
+            None if !outcome.text.trim().is_empty() => Verdict::rejected(outcome.text.trim()),
+            None => Verdict::rejected(digest(work)),
         };
         verdict.evidence = evidence(work);
         verdict
@@ -143,20 +164,8 @@ fn spoken(said: &Message) -> Message {
     Message::new(Role::Assistant, parts.collect())
 }
 
-/// The calls of a turn that have a result.
-fn answered(work: &[Arc<Message>]) -> impl DoubleEndedIterator<Item = (&ToolCall, &ToolResult)> {
-    let pairs = work.iter().zip(work.iter().skip(1)).filter(|(_, next)| next.role() == Role::Tool);
-    let calls = pairs.map(|(asked, next)| asked.tool_calls().zip(next.tool_results()).collect::<Vec<_>>());
-    calls.flatten()
-}
-
-fn claimed(call: &ToolCall) -> String {
-    let arguments = call.arguments.to_value();
-    arguments.get("summary").and_then(|it| it.as_str()).unwrap_or_default().trim().to_owned()
-}
-
 fn evidence(work: &[Arc<Message>]) -> Vec<Evidence> {
-    let looked = answered(work).filter(|(call, _)| *call.name != *TASK_COMPLETE);
+    let looked = answered(work).filter(|(call, _)| is_look(&call.name));
     let mut newest: Vec<_> = looked
         .rev()
         .take(PIECES)

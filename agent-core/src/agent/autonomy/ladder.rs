@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     AutonomyLevel, CurrentModeUpdate, Discriminator, EXECUTOR, ITERATIONS, Mode, ModeState, Rounds,
-    TASK_COMPLETE, check::Check, confirm::Confirm, judge::Judge,
+    TASK_COMPLETE, check::Check, claim::Claimed, complete::TaskComplete, confirm::Confirm, judge::Judge,
 };
 use crate::{
     Error, ErrorKind, Result,
@@ -33,6 +33,9 @@ use crate::{
 /// | `judge` | a model without tools, on the executor's summary | 1, and 1 for the summary |
 /// | `verified` | an agent that only reads | its own, and 1 for the summary |
 /// | `dual` | an agent with tools of its own | its own, and 1 for the summary |
+///
+/// Some levels can be asked for more: [`AutonomyBuilder::until_task_complete`] at `prompted`,
+/// [`AutonomyBuilder::acceptance_criteria`] at `judge`, [`AutonomyBuilder::requires_evidence`] at the two above it.
 ///
 /// An answer that had to be in a form and was not is asked for once more, which makes a call more.
 ///
@@ -83,6 +86,8 @@ struct Inner {
 #[derive(Clone)]
 struct Crew {
     executor: ReactAgent,
+    /// Whether the executor says at level `prompted` that it is done by calling a tool, instead of when it is asked.
+    claims: bool,
     judge: Option<Arc<Judge>>,
     verifier: Option<Arc<Discriminator>>,
     discriminator: Option<Arc<Discriminator>>,
@@ -93,10 +98,19 @@ impl Crew {
     fn check(&self, level: AutonomyLevel) -> Option<Option<Arc<dyn Check>>> {
         match level {
             AutonomyLevel::React => Some(None),
+            AutonomyLevel::Prompted if self.claims => Some(Some(Arc::new(Claimed))),
             AutonomyLevel::Prompted => Some(Some(Arc::new(Confirm))),
             AutonomyLevel::Judge => self.judge.clone().map(|judge| Some(judge as _)),
             AutonomyLevel::Verified => self.verifier.clone().map(|verifier| Some(verifier as _)),
             AutonomyLevel::Dual => self.discriminator.clone().map(|it| Some(it as _)),
+        }
+    }
+
+    /// Who works at a level.
+    fn worker(&self, level: AutonomyLevel) -> Result<ReactAgent> {
+        match level {
+            AutonomyLevel::Prompted if self.claims => self.executor.with_tool(Arc::new(TaskComplete::new())),
+            _ => Ok(self.executor.clone()),
         }
     }
 
@@ -136,13 +150,18 @@ impl Crew {
 
 impl Inner {
     /// Makes the rounds anew, after its crew changed.
-    fn arrange(&mut self) {
-        let rounds = AutonomyLevel::ALL.into_iter().filter_map(|level| {
-            let check = self.crew.check(level)?;
-            let rounds = Rounds::new(self.crew.executor.clone(), check);
-            Some((level, rounds.iterations(self.iterations).cancel_ends(self.cancel_ends)))
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when the executor has a tool of its own where it is to be given one of that name.
+    fn arrange(&mut self) -> Result<()> {
+        let checks =
+            AutonomyLevel::ALL.into_iter().filter_map(|level| Some((level, self.crew.check(level)?)));
+        let rounds = checks.map(|(level, check)| {
+            let rounds = Rounds::new(self.crew.worker(level)?, check);
+            Ok((level, rounds.iterations(self.iterations).cancel_ends(self.cancel_ends)))
         });
-        self.rounds = rounds.collect();
+        self.rounds = rounds.collect::<Result<_>>()?;
+        Ok(())
     }
 
     fn rounds(&self, level: AutonomyLevel) -> Result<&Rounds> {
@@ -186,6 +205,7 @@ impl Autonomy {
             judge_instructions: None,
             verifier: None,
             discriminator: None,
+            options: Options::default(),
             iterations: ITERATIONS,
             cancel_ends: false,
         }
@@ -219,7 +239,7 @@ impl Autonomy {
     pub fn with_model(&self, role: &str, model: impl Into<ModelSlot>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         inner.crew.set_model(role, model.into())?;
-        inner.arrange();
+        inner.arrange()?;
         Ok(Self(Arc::new(inner)))
     }
 
@@ -296,8 +316,17 @@ pub struct AutonomyBuilder {
     judge_instructions: Option<Instructions>,
     verifier: Option<ReactAgent>,
     discriminator: Option<ReactAgent>,
+    options: Options,
     iterations: u32,
     cancel_ends: bool,
+}
+
+/// What is more than a level asks for, each at a level of its own.
+#[derive(Debug, Clone, Copy, Default)]
+struct Options {
+    claims: bool,
+    criteria: bool,
+    evidence: bool,
 }
 
 impl AutonomyBuilder {
@@ -331,6 +360,31 @@ impl AutonomyBuilder {
         self
     }
 
+    /// At level `prompted` the executor is not asked whether it is done: it is given the tool `task_complete`, and a turn that
+    /// ends without a call of it is followed by another one, for as many rounds as there may be (R14). The round makes no call
+    /// more than the executor's own; its answer is the summary that it calls the tool with. Default: it is asked.
+    pub fn until_task_complete(mut self) -> Self {
+        self.options.claims = true;
+        self
+    }
+
+    /// At level `judge` the judge's model first writes down what counts as done, from the request alone and before the work
+    /// begins: at most 12 criteria, which the executor is told (R14). It then judges criterion by criterion, and what does
+    /// not meet each of them is rejected, whatever else it says. That is one call more a task, made once: they are kept with
+    /// [`CheckedTask`](crate::agent::CheckedTask). A judge that writes none fails the run before anything was done. Default: it
+    /// judges by the request.
+    pub fn acceptance_criteria(mut self) -> Self {
+        self.options.criteria = true;
+        self
+    }
+
+    /// At the levels `verified` and `dual` whoever checks must have looked before it calls the task complete: see
+    /// [`DualBuilder::requires_evidence`](crate::agent::DualBuilder::requires_evidence). Default: its word is enough.
+    pub fn requires_evidence(mut self) -> Self {
+        self.options.evidence = true;
+        self
+    }
+
     /// Rounds of work and check, at least 1. Default 10. A turn of each agent has that agent's own limit of steps.
     pub fn iterations(mut self, iterations: u32) -> Self {
         self.iterations = iterations;
@@ -346,37 +400,54 @@ impl AutonomyBuilder {
     /// The agent. It has each level that somebody was named for, whichever it is built at.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a name that is none, no rounds, a level that nobody was named for, instructions for a
-    /// judge that there is not, a tool called `task_complete` in an agent, or a checker whose scope does not admit that tool.
+    /// [`ErrorKind::Config`] for a name that is none, no rounds, a level that nobody was named for, instructions or criteria
+    /// for a judge that there is not, evidence required of a checker that there is not or that has no tool to look with, a tool
+    /// called `task_complete` in an agent, or one that is to call that tool and whose scope does not admit it.
     pub fn build(self) -> Result<Autonomy> {
-        check_agent_name(&self.name)?;
-        let refuse = |text| Err(Error::new(ErrorKind::Config, text));
-        if self.iterations == 0 {
-            return refuse("a checked task needs at least one round");
-        }
-        if self.judge.is_none() && self.judge_instructions.is_some() {
-            return refuse("there are instructions for a judge, and no judge; add its model with `judge`");
-        }
+        self.is_sound()?;
+        let Options { claims, criteria, evidence } = self.options;
         let verifier = self.verifier.as_ref().or(self.discriminator.as_ref());
-        if verifier.is_some() && self.executor.tool_set().get(TASK_COMPLETE).is_some() {
-            return refuse(
-                "the executor has a tool `task_complete`, which is the checker's alone; rename it",
-            );
-        }
-        let verifier = verifier.map(Discriminator::new).transpose()?;
-        let discriminator = self.discriminator.as_ref().map(Discriminator::new).transpose()?;
+        let verifier = verifier.map(|agent| Discriminator::new(agent, evidence)?.read_only().able());
+        let discriminator = self.discriminator.as_ref();
+        let discriminator = discriminator.map(|agent| Discriminator::new(agent, evidence)?.able());
         let instructions = self.judge_instructions;
+        let judge = |model| Arc::new(Judge::new(model, instructions).by_criteria(criteria));
         let crew = Crew {
             executor: self.executor,
-            judge: self.judge.map(|model| Arc::new(Judge::new(model, instructions))),
-            verifier: verifier.map(|verifier| Arc::new(verifier.read_only())),
-            discriminator: discriminator.map(Arc::new),
+            claims,
+            judge: self.judge.map(judge),
+            verifier: verifier.transpose()?.map(Arc::new),
+            discriminator: discriminator.transpose()?.map(Arc::new),
         };
         let (level, iterations, cancel_ends) = (self.level, self.iterations, self.cancel_ends);
         let mut inner =
             Inner { name: self.name.into(), level, rounds: Vec::new(), crew, iterations, cancel_ends };
-        inner.arrange();
+        inner.arrange()?;
         inner.rounds(level)?;
         Ok(Autonomy(Arc::new(inner)))
+    }
+
+    /// What can be said before anything is made of it.
+    fn is_sound(&self) -> Result<()> {
+        check_agent_name(&self.name)?;
+        let Options { claims, criteria, evidence } = self.options;
+        let checked = self.verifier.is_some() || self.discriminator.is_some();
+        let own = self.executor.tool_set().get(TASK_COMPLETE).is_some();
+        let problem = if self.iterations == 0 {
+            "a checked task needs at least one round"
+        } else if self.judge.is_none() && self.judge_instructions.is_some() {
+            "there are instructions for a judge, and no judge; add its model with `judge`"
+        } else if self.judge.is_none() && criteria {
+            "there is no judge to write down criteria; add its model with `judge`"
+        } else if !checked && evidence {
+            "evidence is required, and nobody checks; add one with `verifier` or `discriminator`"
+        } else if (checked || claims) && own {
+            "the executor has a tool of its own called `task_complete`; rename it"
+        } else if claims && !self.executor.scope().has_tool(TASK_COMPLETE) {
+            "the executor's scope does not admit the tool `task_complete`; add its name"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Config, problem))
     }
 }

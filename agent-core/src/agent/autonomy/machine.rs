@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::{Phase, Progress};
+use super::{Phase, CheckedTask};
 use crate::{
-    event::PhaseStarted,
+    event::{PhaseFinished, PhaseStarted},
     message::Message,
     provider::FinishReason,
     run::{Outcome, Status, StopReason},
@@ -22,6 +22,10 @@ pub(crate) struct Plan {
     pub(crate) checks: bool,
     /// Whether the executor sums up before it.
     pub(crate) sums_up: bool,
+    /// Whether what counts as done is written down before the work begins.
+    pub(crate) criteria: bool,
+    /// Whether the executor's own turn has the verdict.
+    pub(crate) claims: bool,
 }
 
 /// What is next.
@@ -42,20 +46,35 @@ pub(crate) enum Next {
 
 impl Plan {
     /// What is next; `progress` is `None` for a task that nothing was done about, `prompt` its prompt.
-    pub(crate) fn next(&self, progress: Option<&Progress>, prompt: &Arc<Message>) -> Next {
+    pub(crate) fn next(&self, progress: Option<&CheckedTask>, prompt: &Arc<Message>) -> Next {
         let begin = |iteration, phase, prompt| Next::Begin { iteration, phase, prompt };
-        let Some(progress) = progress else { return begin(1, Phase::Execute, Some(Arc::clone(prompt))) };
+        let Some(progress) = progress else {
+            return match self.criteria {
+                true => begin(1, Phase::Criteria, None),
+                false => begin(1, Phase::Execute, Some(Arc::clone(prompt))),
+            };
+        };
         let iteration = progress.iteration();
         if progress.has_news() {
             // The user's words are not lost, even after the last round: each brings at most one more turn.
             let rejected = progress.finished.as_ref().is_some_and(|end| end.verdict.is_some());
             let iteration = if rejected { (iteration + 1).min(self.iterations) } else { iteration };
+            if self.criteria && progress.criteria().is_none() {
+                return begin(iteration, Phase::Criteria, None);
+            }
+            return begin(iteration, Phase::Execute, Some(progress.next_prompt()));
+        }
+        if progress.phase() == Phase::Criteria && !self.criteria {
+            // Whoever goes on has no use for them.
             return begin(iteration, Phase::Execute, Some(progress.next_prompt()));
         }
         let Some(end) = &progress.finished else { return Next::GoOn(Arc::clone(&progress.started)) };
         match (end.phase, fate(&end.outcome.status)) {
             (phase, Fate::Again) => begin(iteration, phase, Some(Arc::clone(&progress.started.prompt))),
             (Phase::Execute, _) if !self.checks => Next::End(ended(progress, end.outcome.status.clone())),
+            (Phase::Criteria, Fate::Done) => begin(iteration, Phase::Execute, Some(progress.next_prompt())),
+            (Phase::Criteria, _) => Next::End(ended(progress, end.outcome.status.clone())),
+            (Phase::Execute, Fate::Done | Fate::Cut) if self.claims => self.judged(progress, end),
             // A turn without a summary has a digest.
             (Phase::Summarize, _) | (Phase::Execute, Fate::Cut) => begin(iteration, Phase::Check, None),
             (_, Fate::Over) => Next::End(ended(progress, end.outcome.status.clone())),
@@ -63,23 +82,30 @@ impl Plan {
                 let phase = if self.sums_up { Phase::Summarize } else { Phase::Check };
                 begin(iteration, phase, None)
             }
-            (Phase::Check, Fate::Done | Fate::Cut) => match &end.verdict {
-                Some(verdict) if verdict.accepted => Next::End(ended(progress, Status::Completed)),
-                _ if iteration < self.iterations => {
-                    begin(iteration + 1, Phase::Execute, Some(progress.next_prompt()))
-                }
-                _ => Next::End(ended(progress, incomplete(iteration, progress))),
-            },
+            (Phase::Check, Fate::Done | Fate::Cut) => self.judged(progress, end),
+        }
+    }
+
+    /// What follows a phase that was to have a verdict. One without any is rejected.
+    fn judged(&self, progress: &CheckedTask, end: &PhaseFinished) -> Next {
+        let iteration = progress.iteration();
+        match &end.verdict {
+            Some(verdict) if verdict.accepted => Next::End(ended(progress, Status::Completed)),
+            _ if iteration < self.iterations => {
+                let prompt = Some(progress.next_prompt());
+                Next::Begin { iteration: iteration + 1, phase: Phase::Execute, prompt }
+            }
+            _ => Next::End(ended(progress, incomplete(iteration, progress))),
         }
     }
 }
 
-fn incomplete(iterations: u32, progress: &Progress) -> Status {
+fn incomplete(iterations: u32, progress: &CheckedTask) -> Status {
     let feedback = progress.feedback().unwrap_or_default().into();
     Status::Stopped(StopReason::Incomplete { iterations, feedback })
 }
 
-fn ended(progress: &Progress, status: Status) -> Box<Outcome> {
+fn ended(progress: &CheckedTask, status: Status) -> Box<Outcome> {
     let mut outcome = Outcome::new(status);
     progress.answer().clone_into(&mut outcome.text);
     Box::new(outcome)

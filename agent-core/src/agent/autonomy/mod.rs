@@ -2,8 +2,10 @@
 
 mod ask;
 pub(crate) mod check;
+mod claim;
 mod complete;
 mod confirm;
+mod criteria;
 mod digest;
 mod discriminator;
 mod ending;
@@ -22,6 +24,6 @@ pub use ending::StopKind;
 pub use ladder::{Autonomy, AutonomyBuilder};
 pub use levels::AutonomyLevel;
 pub use modes::{ConfigChoice, ConfigKind, ConfigOption, CurrentModeUpdate, Mode, ModeState};
-pub use progress::Progress;
+pub use progress::CheckedTask;
 pub(crate) use rounds::{EXECUTOR, ITERATIONS, Rounds};
 pub use verdict::{Evidence, Phase, Verdict};

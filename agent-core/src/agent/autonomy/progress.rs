@@ -17,15 +17,19 @@ use crate::{
 /// What stands before the user's words when they come after a cancel.
 const FROM_USER: &str = "The user stopped the work and says:";
 
+/// What stands before the criteria that the work is to be judged by.
+const COUNTS_AS_DONE: &str = "It counts as done when all of this is true:";
+
 /// What the executor hears of a check that gave no reason.
 const NO_REASON: &str =
     "The work was not accepted, and no reason was given. Compare it with what was asked, and complete it.";
 
 /// How far a task has come whose result is checked before it counts as done. A session has one from the first phase of
-/// the task to the end of its run; a run that is paused or cut off keeps it.
+/// the task to the end of its run; a run that is paused or cut off keeps it. It is read from
+/// [`SessionState::progress`](crate::session::SessionState::progress).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct CheckedTask {
     /// What the task began with.
     pub(crate) request: Arc<Message>,
     /// What the user said since, oldest first.
@@ -51,9 +55,12 @@ pub struct Progress {
     /// Why the newest check did not accept the work.
     #[serde(default)]
     pub(crate) feedback: Option<Arc<str>>,
+    /// What counts as done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) criteria: Option<Arc<str>>,
 }
 
-impl Progress {
+impl CheckedTask {
     /// Which round of work and check it is in, from 1.
     #[must_use]
     pub fn iteration(&self) -> u32 {
@@ -72,7 +79,13 @@ impl Progress {
         &self.request
     }
 
-    /// What the executor said last when it was asked to sum up.
+    /// What counts as done, a numbered line each: written down before the work began, if that was asked for.
+    #[must_use]
+    pub fn criteria(&self) -> Option<&str> {
+        self.criteria.as_deref()
+    }
+
+    /// What the executor said last when it was asked to sum up, or when it called its task complete itself.
     #[must_use]
     pub fn summary(&self) -> Option<&str> {
         self.summary.as_deref()
@@ -96,10 +109,11 @@ impl Progress {
             worked: None,
             summary: None,
             feedback: None,
+            criteria: None,
         });
         progress.started = Arc::clone(started);
         progress.finished = None;
-        if started.phase == Phase::Execute {
+        if matches!(started.phase, Phase::Execute | Phase::Criteria) {
             progress.given = progress.said.len();
         }
         progress
@@ -115,13 +129,15 @@ impl Progress {
             Phase::Execute if finished.outcome.status == Status::Cancelled => {}
             Phase::Execute => {
                 self.worked = Some(Arc::clone(finished));
-                self.summary = None;
+                let claim = finished.verdict.as_ref().filter(|verdict| verdict.accepted);
+                self.summary = claim.map(|verdict| verdict.reason.as_str().into());
             }
+            Phase::Criteria if is_summary(finished) => self.criteria = Some(Arc::clone(&finished.text)),
             Phase::Summarize if is_summary(finished) => self.summary = Some(Arc::clone(&finished.text)),
-            Phase::Check if finished.verdict.as_ref().is_some_and(|verdict| !verdict.accepted) => {
-                self.feedback = Some(Arc::clone(&finished.text));
-            }
-            Phase::Summarize | Phase::Check => {}
+            Phase::Criteria | Phase::Summarize | Phase::Check => {}
+        }
+        if let Some(verdict) = finished.verdict.as_ref().filter(|verdict| !verdict.accepted) {
+            self.feedback = Some(verdict.reason.as_str().into());
         }
         self.finished = Some(Arc::clone(finished));
     }
@@ -163,23 +179,35 @@ impl Progress {
     /// What the executor is to be given next: what it may not have got, or the newest check's feedback if that is due, and
     /// what the user said.
     pub(crate) fn next_prompt(&self) -> Arc<Message> {
-        let mut parts: Vec<Part> = match &self.finished {
-            None if self.started.phase == Phase::Execute => self.started.prompt.parts().to_vec(),
-            Some(end) if end.verdict.as_ref().is_some_and(|verdict| !verdict.accepted) => {
-                let reason = end.text.trim();
+        let rejected = self.finished.as_ref().and_then(|end| end.verdict.as_ref()).filter(|it| !it.accepted);
+        // Criteria come before all work: what the user wants was not given to anybody.
+        let first = self.started.phase == Phase::Criteria;
+        let mut parts: Vec<Part> = match (&self.finished, rejected) {
+            _ if first => self.request.parts().to_vec(),
+            (None, _) if self.started.phase == Phase::Execute => self.started.prompt.parts().to_vec(),
+            (_, Some(verdict)) => {
+                let reason = verdict.reason.trim();
                 vec![Part::Text(if reason.is_empty() { NO_REASON } else { reason }.to_owned())]
             }
             _ => Vec::new(),
         };
-        for said in self.said.iter().skip(self.given) {
-            parts.push(Part::Text(FROM_USER.to_owned()));
+        for said in self.said.iter().skip(if first { 0 } else { self.given }) {
+            parts.push(paragraph(&parts, format!("{FROM_USER}\n")));
             parts.extend(said.parts().iter().cloned());
+        }
+        if let Some(criteria) = self.criteria.as_ref().filter(|_| first) {
+            parts.push(paragraph(&parts, format!("{COUNTS_AS_DONE}\n{criteria}")));
         }
         if parts.is_empty() {
             return Arc::clone(&self.request);
         }
         Arc::new(Message::new(Role::User, parts))
     }
+}
+
+/// A text that is to stand apart from what is before it: texts of one message follow each other without anything between.
+fn paragraph(before: &[Part], text: String) -> Part {
+    Part::Text(if before.is_empty() { text } else { format!("\n\n{text}") })
 }
 
 /// Whether the executor summed up; otherwise the text is a digest.

@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    Phase, Progress, Verdict,
+    Phase, CheckedTask, Verdict,
     check::{Asked, Check},
     digest::digest,
     machine::{Fate, Next, Plan, fate},
@@ -17,6 +17,7 @@ use crate::{
     message::Message,
     permission::Scope,
     run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
+    session::SessionState,
 };
 
 /// The role of the session in which the work is done.
@@ -72,8 +73,14 @@ impl Rounds {
     /// # Errors
     /// A pause, which a cancel is too unless it is the end; a store's error.
     pub(crate) async fn run(&self, task: &Task, cx: &RunContext) -> Result<Outcome> {
-        let sums_up = self.check.as_ref().is_some_and(|check| check.needs_summary());
-        let plan = Plan { iterations: self.iterations, checks: self.check.is_some(), sums_up };
+        let check = self.check.as_ref();
+        let plan = Plan {
+            iterations: self.iterations,
+            checks: check.is_some(),
+            sums_up: check.is_some_and(|check| check.needs_summary()),
+            criteria: check.is_some_and(|check| check.criteria().is_some()),
+            claims: check.is_some_and(|check| check.is_claimed()),
+        };
         loop {
             let (started, fresh) = match cx.journal().read(|state| plan.next(state.progress(), &task.prompt))
             {
@@ -114,7 +121,7 @@ impl Rounds {
         let mut begun = None;
         cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
             let run = cx.run().started_at(state.head().seq.saturating_add(1));
-            let prompt = prompt.unwrap_or_else(|| self.prompt(phase, &child, state.progress()));
+            let prompt = prompt.unwrap_or_else(|| self.prompt(phase, &child, state));
             let started = Arc::new(PhaseStarted { iteration, phase, child, run, prompt });
             begun = Some(Arc::clone(&started));
             Ok(Event::PhaseStarted(started))
@@ -124,15 +131,21 @@ impl Rounds {
 
     fn role(&self, phase: Phase) -> &'static str {
         match (phase, &self.check) {
-            (Phase::Check, Some(check)) => check.role(),
+            (Phase::Check | Phase::Criteria, Some(check)) => check.role(),
             _ => EXECUTOR,
         }
     }
 
-    fn prompt(&self, phase: Phase, child: &SessionId, progress: Option<&Progress>) -> Arc<Message> {
+    fn prompt(&self, phase: Phase, child: &SessionId, state: &SessionState) -> Arc<Message> {
+        let progress = state.progress();
         let asking = match (phase, &self.check, progress) {
             (Phase::Check, Some(check), Some(progress)) => {
                 check.prompt(&asked(progress, child), progress.report())
+            }
+            (Phase::Criteria, Some(check), Some(progress)) => check.criteria_prompt(&asked(progress, child)),
+            (Phase::Criteria, Some(check), None) if let Some(run) = state.run() => {
+                let request = Arc::clone(&run.prompt);
+                check.criteria_prompt(&Asked { request, said: Vec::new(), iteration: 1, criteria: None })
             }
             (_, _, Some(progress)) if phase == Phase::Execute => return progress.next_prompt(),
             _ => Message::user(SUM_UP),
@@ -150,14 +163,21 @@ impl Rounds {
             verdict: None,
         };
         match started.phase {
-            Phase::Execute => finished.text = digest(&work).into(),
+            Phase::Criteria => finished.text = finished.outcome.text.as_str().into(),
+            Phase::Execute => {
+                finished.text = digest(&work).into();
+                let claimed = self.check.as_ref().is_some_and(|check| check.is_claimed());
+                if claimed && has_result(&finished.outcome.status) {
+                    finished.verdict = Some(self.verdict(cx, started, &finished.outcome, &work));
+                }
+            }
             Phase::Summarize if is_summary(&finished) => finished.text = finished.outcome.text.trim().into(),
             Phase::Summarize => {
-                let digest = |progress: &Progress| Arc::from(progress.report());
+                let digest = |progress: &CheckedTask| Arc::from(progress.report());
                 finished.text = cx.journal().read(|state| state.progress().map(digest)).unwrap_or_default();
             }
-            Phase::Check if matches!(fate(&finished.outcome.status), Fate::Done | Fate::Cut) => {
-                let verdict = self.verdict(&finished.outcome, &work);
+            Phase::Check if has_result(&finished.outcome.status) => {
+                let verdict = self.verdict(cx, started, &finished.outcome, &work);
                 finished.text = verdict.reason.as_str().into();
                 finished.verdict = Some(verdict);
             }
@@ -166,10 +186,17 @@ impl Rounds {
         Ok(finished)
     }
 
-    fn verdict(&self, outcome: &Outcome, work: &[Arc<Message>]) -> Verdict {
-        match &self.check {
-            Some(check) => check.read(outcome, work),
-            None => Verdict::rejected(""),
+    fn verdict(
+        &self,
+        cx: &RunContext,
+        started: &PhaseStarted,
+        outcome: &Outcome,
+        work: &[Arc<Message>],
+    ) -> Verdict {
+        let asked = cx.journal().read(|state| state.progress().map(|it| asked(it, &started.child)));
+        match (&self.check, asked) {
+            (Some(check), Some(asked)) => check.read(&asked, outcome, work),
+            _ => Verdict::rejected(""),
         }
     }
 
@@ -186,14 +213,21 @@ impl Rounds {
                 opening = asked.map(|asked| check.opening(&asked)).unwrap_or_default();
                 check.agent(&self.executor)
             }
+            (Phase::Criteria, Some(check)) => {
+                scope = check.scope();
+                let no_longer =
+                    || Error::new(ErrorKind::Diverged, "the agent has nobody who writes down criteria");
+                check.criteria().ok_or_else(no_longer)?
+            }
             (Phase::Summarize, _) => Arc::new(self.speaker.clone()),
             _ => Arc::new(self.executor.clone()),
         };
         let task = Task { prompt: Arc::clone(&started.prompt), budget: None, deadline: None };
         let spawn = Spawn::new(agent, task).role(self.role(started.phase)).within(scope).sharing_todos();
-        let delegate = Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening);
+        let delegate =
+            Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening).part_of_run();
         match cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await {
-            Ok(Observation::Child { outcome: Some(outcome), work, .. }) => Ok((outcome, work)),
+            Ok(Observation::Child { outcome: Some(outcome), work, .. }) => Ok((*outcome, work)),
             Ok(_) => Err(Error::new(ErrorKind::Internal, "a child gave no outcome")),
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(self.cancelled(cx)),
             Err(error) => Err(error),
@@ -201,11 +235,17 @@ impl Rounds {
     }
 }
 
-fn asked(progress: &Progress, checker: &SessionId) -> Asked {
+/// Whether a phase ended with something that a verdict can be about.
+fn has_result(status: &Status) -> bool {
+    matches!(fate(status), Fate::Done | Fate::Cut)
+}
+
+fn asked(progress: &CheckedTask, checker: &SessionId) -> Asked {
     Asked {
         request: Arc::clone(&progress.request),
         said: progress.unheard(checker),
         iteration: progress.iteration(),
+        criteria: progress.criteria.clone(),
     }
 }
 

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
+    /// What counts as done is written down, before the work begins: an option of the level `judge`.
+    Criteria,
     /// The executor works.
     Execute,
     /// The executor sums up what it did: nothing else crosses to who checks it.
@@ -20,6 +22,7 @@ pub enum Phase {
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Criteria => "sets criteria",
             Self::Execute => "works",
             Self::Summarize => "sums up",
             Self::Check => "checks",
@@ -35,7 +38,8 @@ pub struct Verdict {
     pub accepted: bool,
     /// Why; for a rejection what is left to do.
     pub reason: String,
-    /// What whoever checked looked at: the results of its tools.
+    /// What whoever checked looked at: the results of its tools, the newest ones. Empty when it looked at nothing, as a judge
+    /// never does, and an agent need not unless [`requires_evidence`](crate::agent::DualBuilder::requires_evidence) is set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
 }

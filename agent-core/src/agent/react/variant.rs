@@ -35,6 +35,14 @@ impl ReactAgent {
         self.tools()
     }
 
+    /// Its tools, unless they come from a set that may change.
+    pub(crate) fn fixed_tools(&self) -> Option<&Tools> {
+        match &self.0.tools {
+            ToolSource::Fixed(tools) => Some(tools),
+            ToolSource::Dynamic(_) => None,
+        }
+    }
+
     /// The same agent for a run of one step in which it calls no tool. Its requests still carry the tools, so that what
     /// services keep of the conversation stays good.
     pub(crate) fn speaking(&self) -> Self {

@@ -9,10 +9,12 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use futures_util::{
     FutureExt,
     future::{BoxFuture, CatchUnwind},
 };
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -23,7 +25,9 @@ use super::{
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId,
     agent::Agent,
-    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, check_prompt},
+    run::{
+        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task, check_prompt,
+    },
 };
 
 /// What the sessions of nodes are for.
@@ -108,7 +112,12 @@ impl Worker {
             }
             None => task,
         };
-        let spawn = Spawn::new(Arc::clone(&self.agent), task).within(self.work.scope.clone()).role(ROLE);
+        let began = Arc::new(Notify::new());
+        let agent = match self.limit {
+            None => Arc::clone(&self.agent),
+            Some(_) => Arc::new(Timed { agent: Arc::clone(&self.agent), began: Arc::clone(&began) }),
+        };
+        let spawn = Spawn::new(agent, task).within(self.work.scope.clone()).role(ROLE);
         let delegate = Delegate::new(self.child.clone(), spawn).cancelled_by(self.stop.clone());
         let effect = Effect::Delegate(Box::new(delegate));
         let mut working = pin!(cx.effects().perform(cx, None, effect));
@@ -118,7 +127,7 @@ impl Worker {
             Some(limit) => tokio::select! {
                 biased;
                 observed = &mut working => observed,
-                () = tokio::time::sleep(limit) => {
+                () = began.notified().then(|()| tokio::time::sleep(limit)) => {
                     late = true;
                     self.stop.cancel();
                     working.await
@@ -154,6 +163,24 @@ impl Worker {
             Status::Stopped(reason) => Attempt::Failed(stopped(reason)),
         };
         Ended { result, spent }
+    }
+}
+
+/// An agent whose time begins when it does: until then it may wait for a place among the agents that work.
+struct Timed {
+    agent: Arc<dyn Agent>,
+    began: Arc<Notify>,
+}
+
+#[async_trait]
+impl Agent for Timed {
+    fn name(&self) -> &str {
+        self.agent.name()
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        self.began.notify_one();
+        self.agent.run(task, cx).await
     }
 }
 

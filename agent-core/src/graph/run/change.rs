@@ -1,6 +1,6 @@
 //! What somebody changes of a graph while it runs (LO13). Each change is made whole, or refused and not made at all.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     super::{
@@ -22,7 +22,10 @@ impl Machine {
         match change {
             Change::Skip { node, dependents } => self.skip(node, *dependents)?,
             Change::Reassign { node, agent } => self.reassign(node, agent)?,
-            Change::Add { node, task } => self.add(node, task)?,
+            Change::Add { node, task, expected_seconds } => {
+                let expected = expected_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+                self.add(node, task, expected)?;
+            }
             Change::Retry { node } => self.retry(node)?,
             Change::Cancel { node } => {
                 let place = self.known(node)?;
@@ -84,7 +87,10 @@ impl Machine {
         self.schedule.reassign(place, number).map_err(|refusal| self.refused(&refusal))?;
         let Some(track) = self.track(place) else { return Ok(()) };
         track.failures = 0;
-        track.more().agent = Some(agent);
+        let more = track.more();
+        more.agent = Some(agent);
+        // The other one does not go on with what this one began.
+        more.goes_on = false;
         // What it waited for is nothing that the other one waits for.
         if track.more().pause.take().is_some() {
             self.schedule.ready_again(place);
@@ -110,8 +116,9 @@ impl Machine {
         Ok(())
     }
 
-    fn add(&mut self, signature: &NodeSignature, task: &str) -> Result<()> {
+    fn add(&mut self, signature: &NodeSignature, task: &str, expected: Option<Duration>) -> Result<()> {
         let node = self.graph.added(signature, task, |id| self.place(id))?;
+        let node = Node { expected, ..node };
         let mut planned = self.names().planned(&node);
         planned.edges.extend(node.edges.iter().map(|edge| PlannedEdge {
             from: edge.from,

@@ -12,7 +12,7 @@ use std::{
 use super::{
     super::{
         Inner, Inputs, Node, NodeEnd, NodeValue, SkipCause, Slots, Work,
-        schedule::{Cause, Consequence, How, Refused, Schedule, State},
+        schedule::{Cause, Consequence, How, Limits, Refused, Schedule, State},
     },
     refused,
     topology::{Names, Topology},
@@ -49,16 +49,19 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(graph: &Arc<Inner>, task: &Task) -> Result<Self> {
+    /// A run that has not begun. At most `agents` of its agents have a place to work at once: of those that could, it is
+    /// to be the most urgent ones, not those that came first.
+    pub(super) fn new(graph: &Arc<Inner>, task: &Task, agents: usize) -> Result<Self> {
         let topology = graph.shape.of(graph)?;
-        let schedule = Schedule::new(Arc::clone(&topology.plan), topology.limits.clone(), topology.policy)
+        let limits = Limits { all_agents: Some(agents), ..topology.limits.clone() };
+        let schedule = Schedule::new(Arc::clone(&topology.plan), limits, topology.policy)
             .map_err(|refusal| refused(graph, &refusal))?;
         let count = graph.nodes.len();
         Ok(Self {
             graph: Arc::clone(graph),
             topology,
             schedule,
-            slots: Arc::new(Slots::new(count, task.prompt.text())),
+            slots: Arc::new(Slots::new(count, Arc::clone(&task.prompt))),
             tracks: vec![Track::default(); count],
             extra: Vec::new(),
             extra_by_id: HashMap::new(),
@@ -253,8 +256,10 @@ impl Machine {
             (State::Failed, Err(error)) => {
                 self.tell_end(place, NodeEnd::Failed(error.record()), spent, now, None);
             }
-            // Somebody gave it to another agent.
-            (State::Pending, _) => self.tell_end(place, NodeEnd::Cancelled, spent, now, Some(now)),
+            // Somebody gave it to another agent; what it needs may have come to nothing meanwhile.
+            (State::Pending | State::Skipped(Cause::Blocked(_) | Cause::Condition(_)), _) => {
+                self.tell_end(place, NodeEnd::Cancelled, spent, now, Some(now));
+            }
             (state, _) => {
                 let end = self.end_of(state);
                 self.tell_end(place, end, spent, now, None);
@@ -323,6 +328,10 @@ impl Machine {
         while let Some(consequence) = self.schedule.consequence() {
             match consequence {
                 Consequence::Ended { node, state } => {
+                    // Should it be tried again, that is a new attempt.
+                    if let Some(more) = self.track(node).and_then(|track| track.more.as_mut()) {
+                        more.goes_on = false;
+                    }
                     let end = self.end_of(state);
                     self.tell(node, end, &Spent::default(), 0, None);
                 }

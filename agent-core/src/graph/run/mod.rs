@@ -152,7 +152,7 @@ impl Agent for Kept {
 
 /// Runs the graph from its start, or on from where its record ends. The outer error is of a run that did not begin.
 async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result<Outcome>, Machine)> {
-    let mut machine = Machine::new(graph, task)?;
+    let mut machine = Machine::new(graph, task, cx.env().sub_agents)?;
     if cx.journal().is_replaying() {
         return Ok((replay(&mut machine, cx).await, machine));
     }

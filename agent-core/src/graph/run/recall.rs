@@ -100,6 +100,8 @@ impl Machine {
         }
         if let Some(track) = self.track(place) {
             track.attempt = started.attempt;
+            // What was spent before this process is in no event. A map has no other beginning here.
+            track.started = now;
             if let Some(child) = &started.child {
                 track.more().child = Some(child.clone());
             }
@@ -172,10 +174,9 @@ impl Machine {
         for place in 0..self.tracks.len() {
             match self.schedule.state(place) {
                 Some(State::Running) => {
-                    if self.schedule.retry_later(place).is_ok() {
-                        self.schedule.ready_again(place);
-                    }
-                    if let Some(track) = self.track(place) {
+                    if self.schedule.go_on(place).is_ok()
+                        && let Some(track) = self.track(place)
+                    {
                         track.more().goes_on = true;
                     }
                 }

@@ -139,6 +139,7 @@ fn shared_sources(nodes: &[Node]) -> Vec<Arc<[usize]>> {
 fn limits(given: &GraphLimits, names: &mut Names) -> Limits {
     Limits {
         overall: Some(given.overall),
+        all_agents: None,
         each_agent: given.each_agent,
         agents: given.agents.iter().map(|(name, limit)| (names.agent(name), *limit)).collect(),
         providers: given.providers.iter().map(|(name, limit)| (names.provider(name), *limit)).collect(),

@@ -81,6 +81,10 @@ impl Schedule {
             State::Stopping => drop(self.stops.insert(number, Stop::Restart(class))),
             _ => self.move_to(number, class),
         }
+        if self.in_flight.remove(&number) {
+            self.pend(number);
+            self.spread(|_, _| false);
+        }
         Ok(self.state(node).unwrap_or_default())
     }
 
@@ -176,7 +180,8 @@ impl Schedule {
             return false;
         };
         of.priority = priority;
-        if of.state == State::Pending && self.missing.get(node as usize) == Some(&0) {
+        let due = self.missing.get(node as usize) == Some(&0) || self.in_flight.contains(&node);
+        if of.state == State::Pending && due {
             self.ready.push(node, priority, of.class);
         }
         true

@@ -31,6 +31,8 @@ pub(crate) struct Schedule {
     pub(super) stops: BTreeMap<u32, Stop>,
     /// Who works on nodes that were reassigned.
     pub(super) reassigned: BTreeMap<u32, u32>,
+    /// Nodes that are pending with an attempt in flight: that one goes on, whatever became of what they need.
+    pub(super) in_flight: BTreeSet<u32>,
     /// Of the nodes that have items.
     pub(super) groups: BTreeMap<u32, Group>,
     pub(super) consequences: VecDeque<Consequence>,
@@ -106,6 +108,7 @@ impl Schedule {
             unheld: BTreeSet::new(),
             stops: BTreeMap::new(),
             reassigned: BTreeMap::new(),
+            in_flight: BTreeSet::new(),
             groups: BTreeMap::new(),
             consequences: VecDeque::new(),
             wave: VecDeque::new(),
@@ -121,13 +124,14 @@ impl Schedule {
     /// time included; then the one that was added first.
     #[inline]
     pub(crate) fn start(&mut self) -> Option<usize> {
-        let (nodes, missing) = (&self.nodes, &self.missing);
+        let (nodes, missing, in_flight) = (&self.nodes, &self.missing, &self.in_flight);
         let node = self.ready.pop(|node, class| {
-            missing.get(node as usize) == Some(&0)
+            (missing.get(node as usize) == Some(&0) || in_flight.contains(&node))
                 && nodes
                     .get(node as usize)
                     .is_some_and(|node| node.state == State::Pending && node.class == class)
         })?;
+        self.in_flight.remove(&node);
         self.set(node, State::Running);
         Some(node as usize)
     }
@@ -200,6 +204,23 @@ impl Schedule {
         true
     }
 
+    /// The attempt at `node` was begun by an earlier process: it waits for its slots, and goes on as soon as it has
+    /// them. What became of its dependencies since it began is nothing to it, as it was nothing to the process before.
+    ///
+    /// # Errors
+    /// [`Refused::State`] when no attempt at it runs.
+    pub(crate) fn go_on(&mut self, node: usize) -> Result<(), Refused> {
+        let (number, of) = self.node(node)?;
+        if of.state != State::Running {
+            return Err(Refused::State { node, state: of.state });
+        }
+        self.ready.release(of.class);
+        self.set(number, State::Pending);
+        self.in_flight.insert(number);
+        self.ready.push(number, of.priority, of.class);
+        Ok(())
+    }
+
     fn restarted(&mut self, node: u32, class: u32) -> State {
         if let Some(node) = self.nodes.get_mut(node as usize) {
             node.class = class;
@@ -237,6 +258,7 @@ impl Schedule {
 
     /// Ends a node; its dependents learn of it by [`spread`](Self::spread).
     pub(super) fn end(&mut self, node: u32, state: State) {
+        self.in_flight.remove(&node);
         self.set(node, state);
         self.wave.push_back(node);
     }
@@ -319,7 +341,7 @@ impl Schedule {
     fn block(&mut self, node: u32, cause: Cause) {
         let Some(of) = self.nodes.get_mut(node as usize) else { return };
         of.blocked += 1;
-        if of.state == State::Pending {
+        if of.state == State::Pending && !self.in_flight.contains(&node) {
             self.end_told(node, State::Skipped(cause));
         }
     }

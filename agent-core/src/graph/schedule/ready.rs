@@ -23,13 +23,15 @@ struct Token {
     class: u32,
 }
 
+/// The limits that a class counts to.
+type Needs = [u32; 4];
+
 /// The class of nodes that count to the overall limit only.
 const FREE: u32 = 0;
 
 #[derive(Debug, Default)]
 struct Class {
-    /// The limits that it counts to.
-    needs: [u32; 3],
+    needs: Needs,
     nodes: BinaryHeap<Key>,
     /// The first of `nodes`, which a token stands for.
     shown: Option<Key>,
@@ -50,14 +52,16 @@ pub(super) struct Ready {
     most: usize,
     used: usize,
     rules: Limits,
+    /// The limit of all nodes that an agent works on, once there is one.
+    all_agents: u32,
     agents: BTreeMap<u32, u32>,
     providers: BTreeMap<u32, u32>,
-    numbers: BTreeMap<[u32; 3], u32>,
+    numbers: BTreeMap<Needs, u32>,
 }
 
 impl Ready {
     pub(super) fn new(rules: Limits) -> Self {
-        let free = Class { needs: [NONE; 3], ..Class::default() };
+        let free = Class { needs: [NONE; 4], ..Class::default() };
         Self {
             queue: BinaryHeap::new(),
             classes: vec![free],
@@ -65,9 +69,10 @@ impl Ready {
             most: rules.overall.unwrap_or(usize::MAX),
             used: 0,
             rules,
+            all_agents: NONE,
             agents: BTreeMap::new(),
             providers: BTreeMap::new(),
-            numbers: BTreeMap::from([([NONE; 3], FREE)]),
+            numbers: BTreeMap::from([([NONE; 4], FREE)]),
         }
     }
 
@@ -76,7 +81,8 @@ impl Ready {
         if wants.agent == NONE && wants.provider == NONE && group == NONE {
             return Ok(FREE);
         }
-        let needs = [self.agent(wants.agent)?, self.provider(wants.provider)?, group];
+        let all = self.any_agent(wants.agent)?;
+        let needs = [self.agent(wants.agent)?, self.provider(wants.provider)?, group, all];
         if let Some(class) = self.numbers.get(&needs) {
             return Ok(*class);
         }
@@ -92,6 +98,14 @@ impl Ready {
         // A limit of nothing would leave the graph without an end.
         self.limits.push(Limit { most: most.max(1), used: 0, parked: BinaryHeap::new() });
         Ok(number)
+    }
+
+    fn any_agent(&mut self, agent: u32) -> Result<u32, Refused> {
+        let Some(most) = self.rules.all_agents.filter(|_| agent != NONE) else { return Ok(NONE) };
+        if self.all_agents == NONE {
+            self.all_agents = self.limit(most)?;
+        }
+        Ok(self.all_agents)
     }
 
     fn agent(&mut self, agent: u32) -> Result<u32, Refused> {
@@ -200,13 +214,13 @@ impl Ready {
         self.used = self.used.saturating_sub(1);
         if class != FREE {
             self.each_limit(class, |limit| limit.used = limit.used.saturating_sub(1));
-            let needs = self.classes.get(class as usize).map_or([NONE; 3], |class| class.needs);
+            let needs = self.classes.get(class as usize).map_or([NONE; 4], |class| class.needs);
             needs.into_iter().for_each(|limit| self.wake(limit));
         }
     }
 
     fn each_limit(&mut self, class: u32, mut change: impl FnMut(&mut Limit)) {
-        let needs = self.classes.get(class as usize).map_or([NONE; 3], |class| class.needs);
+        let needs = self.classes.get(class as usize).map_or([NONE; 4], |class| class.needs);
         for limit in needs {
             if let Some(limit) = self.limits.get_mut(limit as usize) {
                 change(limit);

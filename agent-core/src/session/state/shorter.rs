@@ -52,7 +52,7 @@ impl SessionState {
 pub(super) fn title(prompt: &Message) -> Arc<str> {
     const MOST: usize = 80;
     let text = prompt.first_text().unwrap_or_default().trim();
-    if text.len() <= MOST && !text.contains(['\n', '\r', '\t']) {
+    if text.len() <= MOST && !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t')) {
         return text.into();
     }
     let mut words = text.split_whitespace();

@@ -2,6 +2,8 @@
 //!
 //! Numbers are signed: OpenTelemetry has no others, and what is unsigned would reach it as text.
 
+use std::borrow::Cow;
+
 use tracing::{Level, Span, field::Empty};
 
 use super::{below, content};
@@ -12,31 +14,44 @@ use crate::{
     run::{Outcome, Status, StopReason},
 };
 
-pub(super) fn run(parent: Option<&Span>, origin: &Origin, agent: &str, resumed: u32) -> Span {
-    let make = |parent: Option<tracing::Id>| {
+/// A span of this operation on something: what all of them carry, and these fields.
+macro_rules! span {
+    ($parent:expr, $operation:literal, $on:expr, $kind:literal, $($fields:tt)*) => {
         tracing::span!(
             target: "entourage",
-            parent: parent,
+            parent: $parent,
             Level::INFO,
-            "invoke_agent",
-            "otel.name" = format!("invoke_agent {agent}"),
-            "otel.kind" = "internal",
+            $operation,
+            "otel.name" = format!("{} {}", $operation, $on),
+            "otel.kind" = $kind,
             "otel.status_code" = Empty,
             "otel.status_description" = Empty,
-            "gen_ai.operation.name" = "invoke_agent",
+            "gen_ai.operation.name" = $operation,
+            "entourage.status" = Empty,
+            "error.type" = Empty,
+            $($fields)*
+        )
+    };
+}
+
+pub(super) fn run(parent: Option<&Span>, origin: &Origin, agent: &str, resumed: u32) -> Span {
+    let make = |parent: Option<tracing::Id>| {
+        span!(
+            parent,
+            "invoke_agent",
+            agent,
+            "internal",
             "gen_ai.agent.name" = agent,
             "gen_ai.conversation.id" = origin.session.as_str(),
             "entourage.run.id" = %origin.run,
             "entourage.agent.path" = &*origin.agent,
             "entourage.resumed" = (resumed > 0).then(|| i64::from(resumed)),
-            "entourage.status" = Empty,
             "entourage.stop_reason" = Empty,
             "entourage.steps" = Empty,
             "gen_ai.usage.input_tokens" = Empty,
             "gen_ai.usage.output_tokens" = Empty,
             "gen_ai.input.messages" = Empty,
             "gen_ai.output.messages" = Empty,
-            "error.type" = Empty,
         )
     };
     match parent {
@@ -47,16 +62,11 @@ pub(super) fn run(parent: Option<&Span>, origin: &Origin, agent: &str, resumed: 
 
 pub(super) fn chat(parent: &Span, origin: &Origin, call: &ModelStarted, compacted: bool) -> Span {
     below(parent, |parent| {
-        tracing::span!(
-            target: "entourage",
-            parent: parent,
-            Level::INFO,
+        span!(
+            parent,
             "chat",
-            "otel.name" = format!("chat {}", call.model),
-            "otel.kind" = "client",
-            "otel.status_code" = Empty,
-            "otel.status_description" = Empty,
-            "gen_ai.operation.name" = "chat",
+            call.model,
+            "client",
             "gen_ai.provider.name" = &*call.provider,
             "gen_ai.request.model" = &*call.model,
             "gen_ai.request.stream" = true,
@@ -73,39 +83,31 @@ pub(super) fn chat(parent: &Span, origin: &Origin, call: &ModelStarted, compacte
             "gen_ai.usage.reasoning.output_tokens" = Empty,
             "entourage.step" = i64::from(call.step),
             "entourage.attempts" = Empty,
-            "entourage.status" = Empty,
             "gen_ai.input.messages" = Empty,
             "gen_ai.output.messages" = Empty,
-            "error.type" = Empty,
         )
     })
 }
 
 pub(super) fn tool(parent: &Span, tool: &str, call: &str, ran: bool) -> Span {
     below(parent, |parent| {
-        tracing::span!(
-            target: "entourage",
-            parent: parent,
-            Level::INFO,
+        span!(
+            parent,
             "execute_tool",
-            "otel.name" = format!("execute_tool {tool}"),
-            "otel.kind" = "internal",
-            "otel.status_code" = Empty,
-            "otel.status_description" = Empty,
-            "gen_ai.operation.name" = "execute_tool",
+            tool,
+            "internal",
             "gen_ai.tool.name" = tool,
             "gen_ai.tool.call.id" = call,
             "gen_ai.tool.type" = "function",
             "entourage.not_run" = (!ran).then_some(true),
-            "entourage.status" = Empty,
             "gen_ai.tool.call.arguments" = Empty,
             "gen_ai.tool.call.result" = Empty,
-            "error.type" = Empty,
         )
     })
 }
 
 pub(super) fn restarted(span: &Span, restart: &Restart) {
+    let kind = kind(restart.error.kind);
     span.with_subscriber(|(id, subscriber)| {
         tracing::dispatcher::with_default(subscriber, || {
             tracing::event!(
@@ -115,7 +117,7 @@ pub(super) fn restarted(span: &Span, restart: &Restart) {
                 Level::INFO,
                 message = "restart",
                 "entourage.attempt" = i64::from(restart.attempt),
-                "error.type" = kind(restart.error.kind),
+                "error.type" = &*kind,
                 "gen_ai.provider.name" = restart.provider.as_deref(),
                 "gen_ai.request.model" = restart.model.as_deref(),
             );
@@ -155,12 +157,12 @@ pub(super) fn finish_reason(finish: &Finish) -> &'static str {
 }
 
 /// Why a call did not go well, if it did not.
-pub(super) fn tool_error(call: &ToolFinished, ran: bool) -> Option<&'static str> {
+pub(super) fn tool_error(call: &ToolFinished, ran: bool) -> Option<Cow<'static, str>> {
     match &call.fatal {
         Some(error) => Some(kind(error.kind)),
         None if call.denied => Some(kind(ErrorKind::PermissionDenied)),
         None if !call.result.is_error => None,
-        None => Some(if ran { "tool_error" } else { "not_run" }),
+        None => Some(if ran { "tool_error" } else { "not_run" }.into()),
     }
 }
 
@@ -195,27 +197,32 @@ fn stop_reason(reason: &StopReason) -> &'static str {
 }
 
 /// Marks a span as failed. Texts of errors may quote what was said: they come only with content.
-pub(super) fn failed(span: &Span, kind: &'static str, text: Option<&str>) {
+pub(super) fn failed(span: &Span, kind: &str, text: Option<&str>) {
     span.record("error.type", kind).record("otel.status_code", "ERROR");
     if let Some(text) = text {
         span.record("otel.status_description", content::cut(text));
     }
 }
 
-/// The kind of an error as an attribute spells it.
-pub(super) fn kind(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::InvalidInput => "invalid_input",
-        ErrorKind::EmptyPrompt => "empty_prompt",
-        ErrorKind::NotFound => "not_found",
-        ErrorKind::PermissionDenied => "permission_denied",
-        ErrorKind::RateLimited => "rate_limited",
-        ErrorKind::ContentFiltered => "content_filtered",
-        ErrorKind::ContextOverflow => "context_overflow",
-        ErrorKind::TooLarge => "too_large",
-        ErrorKind::BudgetExceeded => "budget_exceeded",
-        ErrorKind::NewerVersion => "newer_version",
-        // One word each.
-        other => other.as_str(),
+/// The kind of an error as an attribute spells it: in one word.
+pub(super) fn kind(kind: ErrorKind) -> Cow<'static, str> {
+    let name = kind.as_str();
+    if name.contains(' ') { name.replace(' ', "_").into() } else { name.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_one_word() {
+        for (of, word) in [
+            (ErrorKind::Busy, "busy"),
+            (ErrorKind::InvalidInput, "invalid_input"),
+            (ErrorKind::NewerVersion, "newer_version"),
+            (ErrorKind::TooMany, "too_many"),
+        ] {
+            assert_eq!(kind(of), word);
+        }
     }
 }

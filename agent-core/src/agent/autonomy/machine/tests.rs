@@ -52,7 +52,7 @@ fn turns() -> impl Strategy<Value = Turn> {
 /// The loop of CW03 as one would write it down, a line for each phase.
 fn model(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>) {
     let (mut lines, mut turns) = (Vec::new(), turns.iter());
-    let (mut round, mut phase) = (1, Phase::Execute);
+    let (mut round, mut phase) = (1, if plan.criteria { Phase::Criteria } else { Phase::Execute });
     let mut feedback = String::new();
     loop {
         lines.push(format!("{round} {phase}"));
@@ -62,7 +62,8 @@ fn model(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>) {
                 Some(Turn::Die) => {}
                 Some(Turn::Cancel) => lines.push(format!("{round} {phase}")),
                 Some(Turn::CancelAndSay | Turn::DieAndSay) => {
-                    phase = Phase::Execute;
+                    // What counts as done is written down first, with the words in mind.
+                    phase = if phase == Phase::Criteria { phase } else { Phase::Execute };
                     lines.push(format!("{round} {phase}"));
                 }
                 Some(Turn::End(status, accepted)) => break (status, *accepted),
@@ -72,12 +73,13 @@ fn model(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>) {
         let bounded = matches!(status, Status::Stopped(StopReason::Steps(_) | StopReason::LoopDetected));
         let fine = *status == Status::Completed || bounded;
         phase = match phase {
+            Phase::Criteria if *status == Status::Completed => Phase::Execute,
+            Phase::Criteria => return (lines, Some(status.clone())),
             Phase::Execute if !fine => return (lines, Some(status.clone())),
-            Phase::Execute if plan.sums_up && !bounded => Phase::Summarize,
-            Phase::Execute | Phase::Summarize => Phase::Check,
+            Phase::Execute if plan.claims && accepted => return (lines, Some(Status::Completed)),
             Phase::Check if !fine => return (lines, Some(status.clone())),
             Phase::Check if accepted => return (lines, Some(Status::Completed)),
-            Phase::Check => {
+            Phase::Execute | Phase::Check if plan.claims || phase == Phase::Check => {
                 feedback.clear();
                 feedback.push_str(&format!("rejected in {round}"));
                 if round == plan.iterations {
@@ -87,16 +89,18 @@ fn model(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>) {
                 round += 1;
                 Phase::Execute
             }
+            Phase::Execute if plan.sums_up && !bounded => Phase::Summarize,
+            _ => Phase::Check,
         };
     }
 }
 
 /// The machine, driven by the same turns; `None` as in the model when they are used up.
-fn machine(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>, Option<Progress>) {
+fn machine(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>, Option<CheckedTask>) {
     let (mut lines, mut turns) = (Vec::new(), turns.iter());
     let prompt = Arc::new(Message::user("Do it"));
     let words = Arc::new(Message::user("Otherwise!"));
-    let mut progress: Option<Progress> = None;
+    let mut progress: Option<CheckedTask> = None;
     loop {
         match plan.next(progress.as_ref(), &prompt) {
             Next::End(outcome) => return (lines, Some(outcome.status), progress),
@@ -104,7 +108,7 @@ fn machine(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>, Option<P
                 lines.push(format!("{iteration} {phase}"));
                 let asked = asked.unwrap_or_else(|| Arc::clone(&prompt));
                 assert!(asked.first_text().is_some(), "a phase is asked something");
-                progress = Some(Progress::begun(progress.take(), &prompt, &started(iteration, phase, asked)));
+                progress = Some(CheckedTask::begun(progress.take(), &prompt, &started(iteration, phase, asked)));
             }
             Next::GoOn(phase) => {
                 let Some(turn) = turns.next() else { return (lines, None, progress) };
@@ -122,7 +126,8 @@ fn machine(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>, Option<P
                         now.told(&words);
                     }
                     Turn::End(status, accepted) => {
-                        let judged = phase.phase == Phase::Check && fate(status) != Fate::Over;
+                        let verdict_in = if plan.claims { Phase::Execute } else { Phase::Check };
+                        let judged = phase.phase == verdict_in && fate(status) != Fate::Over;
                         let verdict = judged.then(|| match accepted {
                             true => Verdict::accepted("fine"),
                             false => Verdict::rejected(format!("rejected in {}", phase.iteration)),
@@ -141,8 +146,10 @@ proptest! {
         turns in prop::collection::vec(turns(), 0..40),
         iterations in 1u32..5,
         sums_up in any::<bool>(),
+        criteria in any::<bool>(),
+        claims in any::<bool>(),
     ) {
-        let plan = Plan { iterations, checks: true, sums_up };
+        let plan = Plan { iterations, checks: true, sums_up, criteria, claims };
         let (expected, end) = model(plan, &turns);
         let (lines, ended, progress) = machine(plan, &turns);
         prop_assert_eq!(&lines, &expected);
@@ -150,7 +157,8 @@ proptest! {
         // Fail closed: only an accepted check of a turn that ended well is complete.
         if ended == Some(Status::Completed) {
             let last = progress.unwrap().finished.unwrap();
-            prop_assert!(last.phase == Phase::Check && last.verdict.as_ref().unwrap().accepted);
+            let verdict_in = if claims { Phase::Execute } else { Phase::Check };
+            prop_assert!(last.phase == verdict_in && last.verdict.as_ref().unwrap().accepted);
         }
         prop_assert!(lines.iter().all(|line| line.split(' ').next().unwrap().parse::<u32>().unwrap() <= iterations));
     }
@@ -183,13 +191,44 @@ fn cw03_each_end_of_a_turn_has_its_fate() {
 
 #[test]
 fn cw12_without_a_check_the_executors_end_is_the_end() {
-    let plan = Plan { iterations: 1, checks: false, sums_up: false };
+    let plan = Plan { iterations: 1, checks: false, sums_up: false, criteria: false, claims: false };
     let prompt = Arc::new(Message::user("Do it"));
     let begun = started(1, Phase::Execute, Arc::clone(&prompt));
     for status in [Status::Completed, Status::Stopped(StopReason::Steps(3))] {
-        let mut progress = Progress::begun(None, &prompt, &begun);
+        let mut progress = CheckedTask::begun(None, &prompt, &begun);
         progress.ended(&finished(&begun, status.clone(), None));
         let Next::End(outcome) = plan.next(Some(&progress), &prompt) else { panic!("it goes on") };
         assert_eq!((outcome.status, outcome.text.as_str()), (status, "said in 1 works"));
     }
+}
+
+#[test]
+fn r14_what_the_user_said_and_the_criteria_are_in_the_executors_first_prompt() {
+    let plan = Plan { iterations: 3, checks: true, sums_up: true, criteria: true, claims: false };
+    let prompt = Arc::new(Message::user("Do it"));
+    let begun = started(1, Phase::Criteria, Arc::new(Message::user("What counts?")));
+    let mut progress = CheckedTask::begun(None, &prompt, &begun);
+    progress.ended(&finished(&begun, Status::Cancelled, None));
+    progress.told(&Arc::new(Message::user("Quickly!")));
+    let Next::Begin { phase, prompt: None, .. } = plan.next(Some(&progress), &prompt) else { panic!() };
+    assert_eq!(phase, Phase::Criteria);
+    let mut progress = CheckedTask::begun(Some(progress), &prompt, &begun);
+    assert_eq!(plan.next(Some(&progress), &prompt), Next::GoOn(Arc::clone(&begun)), "it is not begun twice");
+    progress.ended(&finished(&begun, Status::Completed, None));
+    let Next::Begin { iteration: 1, phase: Phase::Execute, prompt: Some(first) } =
+        plan.next(Some(&progress), &prompt)
+    else {
+        panic!("it does not begin")
+    };
+    let said = ["Do it", "The user stopped the work and says:\nQuickly!", "It counts as done when all of this is true:"];
+    let text = format!("{}\ndigest", said.join("\n\n"));
+    assert_eq!(first.text(), text);
+    // An agent that was built without them goes on without them.
+    let without = Plan { criteria: false, ..plan };
+    let mut progress = CheckedTask::begun(None, &prompt, &begun);
+    let expected = Next::Begin { iteration: 1, phase: Phase::Execute, prompt: Some(Arc::clone(&prompt)) };
+    assert_eq!(without.next(Some(&progress), &prompt), expected);
+    // What stopped while it was written is no list.
+    progress.ended(&finished(&begun, Status::Stopped(StopReason::Steps(1)), None));
+    assert!(matches!(plan.next(Some(&progress), &prompt), Next::End(outcome) if !outcome.is_completed()));
 }

@@ -47,23 +47,39 @@ impl Both {
         let Some(node) = expected else { return Ok(false) };
         let of = &mut self.naive.nodes[node];
         of.state = State::Running;
-        of.attempts += 1;
-        of.expanded = false;
         self.told[node] = State::Running;
-        self.record.push(Recorded::State(node, State::Running));
+        // An attempt that goes on began before, and is recorded.
+        if !std::mem::take(&mut of.in_flight) {
+            of.attempts += 1;
+            of.expanded = false;
+            self.record.push(Recorded::State(node, State::Running));
+        }
         self.check()?;
         Ok(true)
     }
 
     pub(super) fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
-        let count = self.naive.nodes.len();
-        let at = |pick: usize| pick % count;
         let closed = self.naive.closed;
+        let naive = self.naive.clone();
+        // Three times of four it is a node that the step is meant for, if there is one.
+        let among = |pick: usize, fits: &dyn Fn(State) -> bool| {
+            let fitting: Vec<_> =
+                (0..naive.nodes.len()).filter(|node| fits(naive.nodes[*node].state)).collect();
+            match fitting.len() {
+                0 => pick % naive.nodes.len(),
+                _ if pick.is_multiple_of(4) => pick % naive.nodes.len(),
+                count => fitting[pick % count],
+            }
+        };
+        let at = |pick: usize| among(pick, &|state| !state.is_terminal());
+        let running = |pick: usize| {
+            among(pick, &|state| matches!(state, State::Running | State::Stopping | State::Suspended))
+        };
         match step {
             Step::Start => drop(self.start()?),
-            Step::Finish(pick, how) => self.finish(at(*pick), *how)?,
+            Step::Finish(pick, how) => self.finish(running(*pick), *how)?,
             Step::RetryLater(pick) => {
-                let node = at(*pick);
+                let node = running(*pick);
                 if self.naive.nodes[node].state == State::Running {
                     self.naive.nodes[node].state = State::Waiting;
                     prop_assert_eq!(self.real.retry_later(node), Ok(State::Waiting));
@@ -72,13 +88,8 @@ impl Both {
                 }
             }
             Step::ReadyAgain(pick) => {
-                let node = at(*pick);
-                let waits = self.naive.nodes[node].state == State::Waiting;
-                if waits {
-                    (self.naive.nodes[node].state, self.told[node]) = (State::Pending, State::Pending);
-                    self.naive.settle();
-                }
-                prop_assert_eq!(self.real.ready_again(node), waits);
+                let node = among(*pick, &|state| state == State::Waiting);
+                self.ready_again(node)?;
             }
             Step::Skip(pick, dependents) => {
                 let node = at(*pick);
@@ -99,14 +110,14 @@ impl Both {
                 self.changed(node, step, done);
             }
             Step::Retry(pick) => {
-                let node = at(*pick);
+                let node = among(*pick, &|state| state.is_terminal() && state != State::Completed);
                 let done = !closed && self.naive.retry(node);
                 prop_assert_eq!(self.real.retry(node).is_ok(), done, "retry {}", node);
                 self.changed(node, step, done);
                 self.told[node] = self.naive.nodes[node].state;
             }
             Step::Add(edges, agent) => self.add(edges, *agent, step)?,
-            Step::Expand(pick, items, at_once) => self.expand(at(*pick), items, *at_once, step)?,
+            Step::Expand(pick, items, at_once) => self.expand(running(*pick), items, *at_once, step)?,
             Step::CancelAll => {
                 self.naive.cancel_all();
                 self.real.cancel_all();
@@ -114,6 +125,39 @@ impl Both {
             }
         }
         self.check()
+    }
+
+    /// A process dies, and the next one goes on from the record with `fresh`.
+    pub(super) fn dies(&mut self, fresh: Schedule) -> Result<(), TestCaseError> {
+        self.real = replayed(fresh, &self.record);
+        for node in 0..self.naive.nodes.len() {
+            let of = &mut self.naive.nodes[node];
+            match (self.real.state(node).unwrap(), of.state) {
+                (State::Running, _) => {
+                    prop_assert_eq!(self.real.go_on(node), Ok(()));
+                    (of.state, of.in_flight, self.told[node]) = (State::Pending, true, State::Pending);
+                }
+                // It was given to somebody else while its attempt waited to go on.
+                (State::Stopping, State::Pending) => {
+                    self.real.finish(node, How::Cancelled, holds).unwrap();
+                    self.record.push(Recorded::State(node, State::Cancelled));
+                }
+                // That a wait was over is not recorded: whoever waits is asked again.
+                (State::Waiting, State::Pending) => prop_assert!(self.real.ready_again(node)),
+                _ => {}
+            }
+        }
+        self.check()
+    }
+
+    fn ready_again(&mut self, node: usize) -> Result<(), TestCaseError> {
+        let waits = self.naive.nodes[node].state == State::Waiting;
+        if waits {
+            (self.naive.nodes[node].state, self.told[node]) = (State::Pending, State::Pending);
+            self.naive.settle();
+        }
+        prop_assert_eq!(self.real.ready_again(node), waits);
+        Ok(())
     }
 
     pub(super) fn changed(&mut self, node: usize, step: &Step, done: bool) {
@@ -250,8 +294,10 @@ impl Both {
             while self.start()? {}
             let before = self.naive.nodes.iter().filter(|n| !n.state.is_terminal()).count();
             for node in 0..self.naive.nodes.len() {
-                self.step(&Step::ReadyAgain(node))?;
-                self.step(&Step::Finish(node, How::Completed))?;
+                self.ready_again(node)?;
+                self.check()?;
+                self.finish(node, How::Completed)?;
+                self.check()?;
             }
             if before == 0 {
                 break;

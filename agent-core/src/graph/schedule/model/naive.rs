@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Cause, How, Limits, Planned, Policy, State};
+use super::super::{Cause, How, Limits, Planned, PlannedEdge, Policy, State};
 use crate::graph::SkipAs;
 
 #[derive(Debug, Clone)]
@@ -30,6 +30,8 @@ pub(super) struct NaiveNode {
     /// Whether its present attempt has become items.
     pub(super) expanded: bool,
     pub(super) attempts: u32,
+    /// It is pending, and an attempt that an earlier process began goes on as soon as it has a slot.
+    pub(super) in_flight: bool,
 }
 
 /// Whether a condition holds: anything that is always the same will do.
@@ -103,12 +105,15 @@ impl Naive {
         let provider = provider.is_none_or(|most| below(*most, &|n| n.planned.provider == p.provider));
         let group = node.item_of.and_then(|parent| self.at_once.get(&parent));
         let group = group.is_none_or(|most| below(*most, &|n| n.item_of == node.item_of));
+        let all = self.limits.all_agents.filter(|_| p.agent.is_some());
+        let agent = agent && all.is_none_or(|most| below(most, &|n| n.planned.agent.is_some()));
         below(self.limits.overall.unwrap_or(usize::MAX), &|_| true) && agent && provider && group
     }
 
     pub(super) fn is_ready(&self, node: usize) -> bool {
         let of = &self.nodes[node];
-        of.state == State::Pending && of.planned.edges.iter().all(|e| self.nodes[e.from].state.is_terminal())
+        let over = |edge: &PlannedEdge| self.nodes[edge.from].state.is_terminal();
+        of.state == State::Pending && (of.in_flight || of.planned.edges.iter().all(over))
     }
 
     pub(super) fn next(&self) -> Option<usize> {
@@ -121,7 +126,7 @@ impl Naive {
     pub(super) fn settle(&mut self) {
         loop {
             let blocked = (0..self.nodes.len())
-                .filter(|node| self.nodes[*node].state == State::Pending)
+                .filter(|node| self.nodes[*node].state == State::Pending && !self.nodes[*node].in_flight)
                 .find_map(|node| Some((node, *self.obstacles(node).first()?)));
             let emptied = (0..self.nodes.len()).find(|node| {
                 let mut items = self.nodes.iter().filter(|n| n.item_of == Some(*node));
@@ -141,7 +146,7 @@ impl Naive {
     }
 
     pub(super) fn end(&mut self, node: usize, state: State) {
-        self.nodes[node].state = state;
+        (self.nodes[node].state, self.nodes[node].in_flight) = (state, false);
         for to in 0..self.nodes.len() {
             for number in 0..self.nodes[to].planned.edges.len() {
                 let edge = self.nodes[to].planned.edges[number];
@@ -207,7 +212,7 @@ impl Naive {
         // Nothing is skipped for want of what is cancelled with it.
         for node in 0..self.nodes.len() {
             if matches!(self.nodes[node].state, State::Pending | State::Waiting) {
-                self.nodes[node].state = State::Cancelled;
+                (self.nodes[node].state, self.nodes[node].in_flight) = (State::Cancelled, false);
             }
         }
         for node in 0..self.nodes.len() {
@@ -257,8 +262,12 @@ impl Naive {
                 self.stopping(node, State::Pending);
             }
             (State::Stopping, _) => return false,
-            _ => (of.planned.agent, of.next_agent) = (Some(agent), Some(agent)),
+            _ => {
+                of.in_flight = false;
+                (of.planned.agent, of.next_agent) = (Some(agent), Some(agent));
+            }
         }
+        self.settle();
         true
     }
 }
@@ -276,6 +285,7 @@ impl NaiveNode {
             of_attempt: 0,
             expanded: false,
             attempts: 0,
+            in_flight: false,
         }
     }
 }

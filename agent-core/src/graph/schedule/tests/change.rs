@@ -233,3 +233,58 @@ fn a_node_that_waited_when_what_it_needs_failed_after_all_is_restored_as_skipped
     restore(&mut s, 1, State::Skipped(Cause::Blocked(0))).unwrap();
     assert!(s.is_over());
 }
+
+/// The second node was at work, and the first one to be tried again, when a process died.
+fn overtaken(limits: Limits, policy: Policy) -> Schedule {
+    let mut s = schedule(vec![node(&[]), by(0, &[0]), node(&[1])], limits, policy);
+    s.skip(0, SkipAs::Satisfied).unwrap();
+    restore(&mut s, 1, State::Running).unwrap();
+    s.retry(0).unwrap();
+    told(&mut s);
+    s.go_on(1).unwrap();
+    s
+}
+
+#[test]
+fn lo13_an_attempt_in_flight_goes_on_whatever_becomes_of_what_it_needs() {
+    let mut s = overtaken(Limits::default(), Policy::default());
+    assert_eq!(s.go_on(0), Err(Refused::State { node: 0, state: State::Pending }));
+    assert_eq!(started(&mut s), [0, 1], "it waits for nothing");
+    let mut s = overtaken(overall(1), Policy::default());
+    assert_eq!(started(&mut s), [0]);
+    finish(&mut s, 0, How::Failed);
+    assert_eq!(told(&mut s), [], "it began, and is not skipped");
+    assert_eq!(started(&mut s), [1]);
+    finish(&mut s, 1, How::Completed);
+    assert_eq!(started(&mut s), [2]);
+    // What comes after that attempt is as ever.
+    let mut s = overtaken(overall(1), Policy::default());
+    started(&mut s);
+    finish(&mut s, 0, How::Failed);
+    started(&mut s);
+    s.retry_later(1).unwrap();
+    assert!(s.ready_again(1));
+    assert_eq!(told(&mut s), [skipped(1, Cause::Blocked(0)), skipped(2, Cause::Blocked(1))]);
+}
+
+#[test]
+fn lo13_an_attempt_in_flight_that_waits_for_a_slot_is_changed_like_any_other() {
+    let mut s = overtaken(overall(1), Policy::default());
+    assert_eq!(s.skip(1, SkipAs::Satisfied), Ok(State::Skipped(Cause::Asked(SkipAs::Satisfied))));
+    s.retry(1).unwrap();
+    assert_eq!(started(&mut s), [0]);
+    finish(&mut s, 0, How::Completed);
+    assert_eq!(started(&mut s), [1], "a new attempt waits like any other");
+    let mut s = overtaken(overall(1), Policy::default());
+    assert_eq!(s.reassign(1, 5), Ok(State::Pending));
+    assert_eq!(started(&mut s), [0]);
+    finish(&mut s, 0, How::Failed);
+    assert_eq!(s.state(1), Some(State::Skipped(Cause::Blocked(0))), "the other agent began nothing yet");
+    let mut s = overtaken(overall(1), Policy::default());
+    s.cancel_all();
+    assert_eq!((started(&mut s), s.is_over()), (vec![], true));
+    let mut s = overtaken(overall(1), Policy::FailFast);
+    started(&mut s);
+    finish(&mut s, 0, How::Failed);
+    assert_eq!(s.state(1), Some(State::Cancelled));
+}

@@ -1,0 +1,129 @@
+//! What a run begins with: whether it is admitted, and what its session holds for it.
+
+use std::sync::Arc;
+
+use super::{Admission, Env, Journal, Task, Within};
+use crate::{
+    Error, ErrorKind, Result, RunId, Timestamp,
+    agent::{Agent, check_agent_name},
+    event::{Event, Origin, RunResumed, RunStarted},
+    message::{Message, Part, Role},
+    session::{ReadRange, SessionState},
+};
+
+/// What joins the conversation before the prompt. An answer at its beginning is for a message that was left without one.
+pub(super) fn opening(journal: &Journal, messages: Vec<Arc<Message>>) -> impl Iterator<Item = Arc<Message>> {
+    let waits = |state: &SessionState| state.history().last().is_some_and(|it| it.role() == Role::User);
+    let answers = messages.first().is_some_and(|first| first.role() == Role::Assistant);
+    let skipped = usize::from(answers && !journal.read(waits));
+    messages.into_iter().skip(skipped)
+}
+
+/// What the run recorded up to now: as found when the session was opened, else read from the store, since the run was
+/// paused in this process.
+pub(super) async fn recorded(journal: &Journal, env: &Env) -> Result<Vec<Event>> {
+    let found = journal.recorded();
+    let Some(store) = env.store.as_ref().filter(|_| found.is_empty()) else { return Ok(found) };
+    let from = journal.read(SessionState::run_window);
+    let rows = store.read(journal.session(), ReadRange::after(from.saturating_sub(1))).await?;
+    rows.into_iter().map(|row| Ok(row.into_envelope(journal.session())?.event)).collect()
+}
+
+pub(super) fn admit(
+    journal: &Journal,
+    agent: &dyn Agent,
+    admission: Admission,
+    within: &Within,
+    now: Timestamp,
+) -> Result<(Arc<Origin>, Task, Event)> {
+    let name: Arc<str> = agent.name().into();
+    check_agent_name(&name)?;
+    let path: Arc<str> = match &within.path {
+        Some(above) => [&**above, "/", &*name].concat().into(),
+        None => Arc::clone(&name),
+    };
+    let session = journal.session().clone();
+    match admission {
+        Admission::Start(task) => start(journal, name, path, task, None, within, now),
+        Admission::Queued(task, queued) => start(journal, name, path, task, queued, within, now),
+        Admission::Resume | Admission::Recover => {
+            if matches!(admission, Admission::Recover) {
+                check_lease(journal, now)?;
+            }
+            let run = journal.read(|state| state.run().cloned());
+            let run = run.ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, "the session has no unfinished run; start one")
+                    .with("session", session.as_str())
+            })?;
+            if run.agent != name {
+                return Err(Error::new(
+                    ErrorKind::Config,
+                    format!(
+                        "the run was started by the agent `{}`; resume it with that one, not with `{name}`",
+                        run.agent
+                    ),
+                )
+                .with("session", session.as_str()));
+            }
+            let task = Task { prompt: run.prompt, budget: run.budget, deadline: run.deadline };
+            let resumed = RunResumed { count: run.resumed + 1 };
+            Ok((Arc::new(Origin::new(session, run.id, path)), task, Event::RunResumed(resumed)))
+        }
+    }
+}
+
+fn start(
+    journal: &Journal,
+    name: Arc<str>,
+    path: Arc<str>,
+    task: Task,
+    queued: Option<u64>,
+    within: &Within,
+    now: Timestamp,
+) -> Result<(Arc<Origin>, Task, Event)> {
+    check_prompt(&task)?;
+    check_lease(journal, now)?;
+    let session = journal.session().clone();
+    let waits = |seq| journal.read(|state| state.queue().iter().any(|queued| queued.seq == seq));
+    if queued.is_some_and(|seq| !waits(seq)) {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            "another process took the session over, and this queued prompt with it; open it again",
+        )
+        .with("session", session.as_str()));
+    }
+    let run = within.run.unwrap_or_else(RunId::generate);
+    let mut started = RunStarted::new(name, Arc::clone(&task.prompt));
+    (started.queued, started.budget, started.deadline) = (queued, task.budget, task.deadline);
+    started.title.clone_from(&within.title);
+    Ok((Arc::new(Origin::new(session, run, path)), task, Event::RunStarted(Arc::new(started))))
+}
+
+/// Nobody else runs an agent in the session, as far as its lease tells.
+pub(crate) fn check_lease(journal: &Journal, now: Timestamp) -> Result<()> {
+    let Some(until) = journal.leased_elsewhere(now) else { return Ok(()) };
+    let left = until.since(now).as_secs() + 1;
+    Err(Error::new(
+        ErrorKind::Busy,
+        format!(
+            "another process runs an agent in the session; its lease ends in {left} s unless it is renewed"
+        ),
+    )
+    .with("session", journal.session().as_str()))
+}
+
+/// CM01: nothing is stored for a prompt that says nothing.
+pub(crate) fn check_prompt(task: &Task) -> Result<()> {
+    let says = |part: &Part| match part {
+        Part::Text(text) => !text.trim().is_empty(),
+        Part::Media(media) => media.mime.starts_with("text/"),
+        _ => false,
+    };
+    if task.prompt.role() != Role::User {
+        return Err(Error::new(ErrorKind::InvalidInput, "a prompt is a user message"));
+    }
+    if task.prompt.parts().iter().any(says) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::EmptyPrompt, "the prompt is empty; say what the agent should do"))
+}

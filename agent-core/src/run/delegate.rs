@@ -1,0 +1,175 @@
+//! Agents in sessions below a run's own: beside it, in tasks of their own, or as parts of it, which it polls itself.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::{runtime::Handle, sync::watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Delegate, Journal, Observation, RunContext, Status, Within,
+    child::{Below, ChildEnd, Kept, Turn, known_end, open_kept, run_child, seated},
+    local::LocalEffects,
+    pool::{Number, Pool, Seat, too_many},
+};
+use crate::{Error, ErrorKind, Result, SessionId};
+
+impl LocalEffects {
+    /// The child ends with whoever waits for it: dropping the future cancels it, and the run's end waits for it.
+    pub(super) async fn delegate(&self, cx: &RunContext, mut delegate: Box<Delegate>) -> Result<Observation> {
+        if self.children().contains_key(&delegate.child) {
+            return Err(Error::new(ErrorKind::InvalidInput, "an agent runs in this child session already")
+                .with("child", delegate.child.as_str()));
+        }
+        let seat = match delegate.part_of_run {
+            true => None,
+            false => Some(self.seat(cx, delegate.spawn.at_once).map_err(|refused| too_many(&refused))?),
+        };
+        self.commit(cx).await?;
+        let child = delegate.child.clone();
+        let cancel = delegate.cancel.get_or_insert_with(|| cx.cancellation().child_token()).clone();
+        let end = match seat {
+            Some(seat) => {
+                let until_dropped = cancel.drop_guard();
+                self.start_child(cx, delegate, Some(seat));
+                let (_, end) = self.first_ended(cx, vec![child.clone()]).await?;
+                until_dropped.disarm();
+                end
+            }
+            None => {
+                let work = Some(Box::pin(self.work(cx, delegate, None)) as _);
+                let end = Part { local: self, cx, child: &child, cancel, work }.await;
+                match end.outcome.status {
+                    Status::Paused(ref reason) => return Err(Error::paused(reason.clone())),
+                    _ => end,
+                }
+            }
+        };
+        if let Some(error) = end.lost {
+            return Err(error.to_error());
+        }
+        Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
+    }
+
+    /// Starts the child beside this run.
+    pub(super) fn start_child(&self, cx: &RunContext, delegate: Box<Delegate>, seat: Option<Seat>) {
+        let (child, number) = (delegate.child.clone(), seat.as_ref().and_then(Seat::number));
+        // A large future is moved several times on its way into a task; a box is moved cheaply.
+        let work = Box::pin(self.work(cx, delegate, seat));
+        self.go_on_beside(cx, child, number, work);
+    }
+
+    /// Lets the child's work go on in a task of its own.
+    fn go_on_beside(&self, cx: &RunContext, child: SessionId, seat: Option<Number>, work: Work) {
+        let (tell, outcome) = watch::channel(None);
+        self.children().insert(child, Below { outcome, seat });
+        cx.env().tasks.spawn(async move {
+            let end = work.await;
+            tell.send_replace(Some(end));
+        });
+    }
+
+    /// What the child does, from its beginning to its end. It takes no place when it has no seat.
+    fn work(
+        &self,
+        cx: &RunContext,
+        delegate: Box<Delegate>,
+        seat: Option<Seat>,
+    ) -> impl Future<Output = ChildEnd> + Send + use<> {
+        let pool = seat.as_ref().map_or_else(|| self.pool(cx), Seat::pool).clone();
+        let kept = delegate.run.map(|_| Arc::clone(self.kept.get_or_init(Kept::default)));
+        let cancel = delegate.cancel.clone().unwrap_or_else(|| cx.cancellation().child_token());
+        let cx = cx.clone();
+        async move {
+            let (seat, seats) = match seat {
+                Some(seat) => (seated(seat, &cancel).await, true),
+                None => (None, false),
+            };
+            let unseated = seats && seat.is_none();
+            let end = match open_kept(&cx, &delegate, kept.as_ref()).await {
+                Ok(journal) => {
+                    let turn = delegate.run.map_or(Turn::Only, Turn::Of);
+                    match known_end(&journal, turn).await {
+                        Ok(Some(end)) => Ok(end),
+                        Ok(None) => begin(&cx, &journal, *delegate, cancel, pool, unseated).await,
+                        Err(error) => Err(error),
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            let end = end.unwrap_or_else(|error| ChildEnd::lost(&error));
+            match seat {
+                Some(seat) if matches!(end.outcome.status, Status::Paused(_)) => seat.leave_unfinished(),
+                // The place is handed on before anybody goes on.
+                seat => drop(seat),
+            }
+            end
+        }
+    }
+}
+
+/// Begins the child's run in its session.
+fn begin(
+    cx: &RunContext,
+    journal: &Arc<Journal>,
+    delegate: Delegate,
+    cancel: CancellationToken,
+    pool: Pool,
+    unseated: bool,
+) -> impl Future<Output = Result<ChildEnd>> + Send + use<> {
+    let Delegate { spawn, run, opening, .. } = delegate;
+    let within = Box::new(Within {
+        path: Some(Arc::clone(&cx.origin().agent)),
+        scope: cx.scope().narrow(&spawn.scope),
+        cancel,
+        emitter: cx.emitter().clone(),
+        todos: spawn.shares_todos.then(|| cx.todo_list().clone()),
+        budget: cx.budget().cloned(),
+        run,
+        opening,
+        title: spawn.title,
+        pool: Some(pool),
+        unseated,
+    });
+    run_child(cx.env(), journal, spawn.agent, spawn.task, run.map_or(Turn::Only, Turn::Of), within)
+}
+
+/// What a child does.
+type Work = Pin<Box<dyn Future<Output = ChildEnd> + Send>>;
+
+/// A child that the run polls itself, since it would do nothing else meanwhile. When nobody waits for it any more it is
+/// cancelled, and comes to its end in a task, which the run's end waits for.
+struct Part<'a> {
+    local: &'a LocalEffects,
+    cx: &'a RunContext,
+    child: &'a SessionId,
+    cancel: CancellationToken,
+    /// `None` once it has ended.
+    work: Option<Work>,
+}
+
+impl Future for Part<'_> {
+    type Output = ChildEnd;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<ChildEnd> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let end = std::task::ready!(work.as_mut().poll(task));
+        self.work = None;
+        Poll::Ready(end)
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        self.cancel.cancel();
+        // Without a runtime everything is over.
+        if Handle::try_current().is_ok() {
+            self.local.go_on_beside(self.cx, self.child.clone(), None, work);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A conversation with another agent, over several turns: what an agent written by hand says to it one after the other.
+
+use std::sync::Arc;
+
+use super::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task, context::unexpected};
+use crate::{Result, RunId, agent::Agent};
+
+impl RunContext {
+    /// Gives another agent a task in the session below this one that has this role, and waits for its end. Asked again
+    /// under the same role it knows what was said before: each call is one more run of that session, which outlives this
+    /// run as well. Other roles are other conversations.
+    ///
+    /// It has at most this context's scope: `cx.narrowed(&scope).ask(..)` gives it less. A failure is an outcome with that
+    /// status, and what a cancelled run had under way ends as cancelled.
+    ///
+    /// A run that is resumed is answered from its journal for each turn that it took note of, and goes on with the one
+    /// that was under way. Turns follow each other, and so do those with agents of different roles: for agents side by
+    /// side there is [`RunContext::spawn`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a role that is none (see
+    /// [`SessionId::in_role`](crate::SessionId::in_role)); [`ErrorKind::Paused`](crate::ErrorKind::Paused), to be passed on
+    /// with `?`, when the other agent waits for somebody; [`ErrorKind::Diverged`](crate::ErrorKind::Diverged) when
+    /// something else is recorded at this place; a store's error.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// # #[cfg(feature = "testkit")] {
+    /// use std::sync::Arc;
+    ///
+    /// use async_trait::async_trait;
+    /// use entourage_core::{
+    ///     Result,
+    ///     agent::{Agent, AgentExt, ReactAgent},
+    ///     run::{Outcome, RunContext, Task},
+    ///     testkit::ScriptedProvider,
+    /// };
+    ///
+    /// /// Has the work done, and asks once more.
+    /// #[derive(Clone)]
+    /// struct Insists {
+    ///     worker: Arc<dyn Agent>,
+    /// }
+    ///
+    /// #[async_trait]
+    /// impl Agent for Insists {
+    ///     fn name(&self) -> &str {
+    ///         "insists"
+    ///     }
+    ///
+    ///     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+    ///         let first = cx.ask("worker", Arc::clone(&self.worker), task).await?;
+    ///         if !first.is_completed() {
+    ///             return Ok(first);
+    ///         }
+    ///         cx.ask("worker", Arc::clone(&self.worker), "Are you sure? Look again.").await
+    ///     }
+    /// }
+    ///
+    /// let provider = ScriptedProvider::new().text("Seven.").text("No: eight.");
+    /// let worker = ReactAgent::builder("worker", provider.model()).build().unwrap();
+    /// let agent = Insists { worker: Arc::new(worker) };
+    /// assert_eq!(agent.ask("How many crates are there?").await.unwrap(), "No: eight.");
+    /// assert_eq!(provider.requests()[1].messages.len(), 3); // it knows what it was asked before
+    /// # }
+    /// # });
+    /// ```
+    pub async fn ask(&self, role: &str, agent: Arc<dyn Agent>, task: impl Into<Task>) -> Result<Outcome> {
+        let child = self.session().in_role(role)?;
+        // Which run of that session it is must be known before it begins, and again after a restart.
+        let run = RunId::parse(&self.new_id().await?)?;
+        let spawn = Spawn::new(agent, task).role(role.to_owned());
+        match self.perform(Effect::Delegate(Box::new(Delegate::new(child, spawn).run(run)))).await? {
+            Observation::Child { outcome: Some(outcome), .. } => Ok(*outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+}

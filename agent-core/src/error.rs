@@ -306,7 +306,11 @@ impl fmt::Debug for Error {
         writeln!(f, "  retry: {:?}, after: {:?}", self.0.retry, self.0.retry_after)?;
         let mut source = StdError::source(self);
         while let Some(cause) = source {
-            writeln!(f, "  caused by: {cause}")?;
+            let text = cause.to_string();
+            // A cause that holds the parts of what the message says has the same text.
+            if text != self.0.message {
+                writeln!(f, "  caused by: {text}")?;
+            }
             source = cause.source();
         }
         Ok(())

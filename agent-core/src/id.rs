@@ -81,7 +81,8 @@ impl SessionId {
     /// deep that the id grows over 240 bytes.
     pub fn in_role(&self, role: &str) -> Result<Self> {
         let rest = role.strip_prefix(|c: char| c.is_ascii_alphabetic());
-        if !rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))) {
+        if !rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
+        {
             let shown: String = role.chars().take(60).collect();
             let text = "a role is a letter followed by letters, digits, _ and -; this one is not";
             return Err(Error::new(ErrorKind::InvalidInput, text).with("role", format!("{shown:?}")));

@@ -298,7 +298,8 @@ impl RuntimeBuilder {
     /// How many agents run at once below one run of a root session; at least 1. Default 10 (AI04).
     ///
     /// Further ones begin in the order in which they were started. An agent that waits for others below it does not
-    /// count meanwhile, so no depth of nesting comes to a halt. Titles and summaries do not count.
+    /// count meanwhile, so no depth of nesting comes to a halt. What is a part of a run does not count beside it: titles,
+    /// summaries, and the phases of a [`DualAgent`](crate::agent::DualAgent).
     pub fn sub_agents(mut self, at_once: usize) -> Self {
         self.sub_agents = at_once;
         self

@@ -10,7 +10,6 @@ use std::{
 
 use entourage_core::{
     layers::{Recorder, Replay},
-    message::Message,
     provider::{CallContext, Model, ProviderExt},
 };
 use entourage_providers::openai_chat::{Decoder, Dialect, OpenAiChat};
@@ -65,7 +64,7 @@ async fn a_call_is_recorded_as_it_crossed_the_wire_without_credentials() {
     let (url, server) = serve(http("200 OK", headers, STREAM));
     let recorder = Recorder::new();
     let model = model(&url, &recorder);
-    let request = model.request([Message::user("Hi")].into_iter().collect());
+    let request = model.request("Hi");
     let reply = model.provider().complete(request.clone(), &CallContext::new()).await.unwrap();
     assert_eq!(reply.into_message().text(), "Hello");
     assert!(server.join().unwrap().contains(KEY), "the key went to the service");
@@ -100,7 +99,7 @@ async fn a_refusal_is_recorded_with_its_status_and_body() {
     let (url, server) = serve(http("401 Unauthorized", "content-type: application/json\r\n", &body));
     let recorder = Recorder::new().secret(KEY);
     let model = model(&url, &recorder);
-    let request = model.request([Message::user("Hi")].into_iter().collect());
+    let request = model.request("Hi");
     let error = model.provider().complete(request, &CallContext::new()).await.unwrap_err();
     assert!(!format!("{error:?}").contains(KEY));
     server.join().unwrap();

@@ -6,8 +6,8 @@ mod react;
 mod sub;
 
 pub use autonomy::{
-    Autonomy, AutonomyBuilder, AutonomyLevel, ConfigChoice, ConfigKind, ConfigOption, CurrentModeUpdate,
-    Evidence, Mode, ModeState, Phase, CheckedTask, StopKind, Verdict,
+    Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, ConfigChoice, ConfigKind, ConfigOption,
+    CurrentModeUpdate, Evidence, Mode, ModeState, Phase, StopKind, Verdict,
 };
 pub use dual::{DualAgent, DualBuilder};
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};

@@ -209,6 +209,9 @@ payload! {
         child: SessionId,
         /// The child's name.
         agent: String,
+        /// Which run of that session it is, when there are several that follow each other.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
         /// Which effect it was.
         key: EffectKey,
     }

@@ -213,6 +213,13 @@ impl<O> TaskGraphBuilder<O> {
         })
     }
 
+    /// A handle on the node of this id, to make its settings or take from it; `None` when there is none that returns `T`.
+    /// For nodes that somebody else added: those of a [`Plan`](super::Plan) return `String`.
+    #[must_use]
+    pub fn node<T: Output>(&self, id: &str) -> Option<Handle<T>> {
+        Handle::find(&self.parts.draft, id)
+    }
+
     /// How many nodes run at once, at most. Default 10.
     #[must_use]
     pub fn limit(mut self, nodes: usize) -> Self {

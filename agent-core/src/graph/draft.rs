@@ -32,6 +32,14 @@ impl Draft {
         }
     }
 
+    /// The node of this id that returns `gives`: its place, and its id.
+    pub(super) fn find(&self, id: &str, gives: TypeId) -> Option<(usize, Arc<str>)> {
+        let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = nodes.iter().position(|node| *node.links.id == *id)?;
+        let node = nodes.get(place).filter(|node| node.gives == gives)?;
+        Some((place, Arc::clone(&node.links.id)))
+    }
+
     pub(super) fn take(&self) -> Vec<DraftNode> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

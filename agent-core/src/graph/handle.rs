@@ -55,6 +55,11 @@ impl<T: Output> Handle<T> {
         Self { draft: Arc::clone(draft), place, id, gives: PhantomData }
     }
 
+    pub(super) fn find(draft: &Arc<Draft>, id: &str) -> Option<Self> {
+        let (place, id) = draft.find(id, TypeId::of::<T>())?;
+        Some(Self { draft: Arc::clone(draft), place, id, gives: PhantomData })
+    }
+
     /// The node's id.
     #[must_use]
     pub fn id(&self) -> &str {

@@ -44,6 +44,71 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 /// # }
 /// # });
 /// ```
+///
+/// # Plans that a model makes
+/// Asked again, a model makes another plan, and a stored run of one graph is not gone on with by another
+/// ([`ErrorKind::Diverged`]). So let an agent of your own make it: its model's reply is recorded like all that it does, and
+/// a run that is resumed goes on with the plan that it had.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// # #[cfg(feature = "testkit")] {
+/// use std::sync::Arc;
+///
+/// use async_trait::async_trait;
+/// use entourage_core::{
+///     Error, ErrorKind, Result, Runtime,
+///     agent::{Agent, ReactAgent},
+///     graph::Plan,
+///     provider::Model,
+///     run::{Outcome, RunContext, Task, Waited},
+///     testkit::ScriptedProvider,
+/// };
+///
+/// #[derive(Clone)]
+/// struct Planner {
+///     model: Model,
+///     roster: Vec<Arc<dyn Agent>>,
+/// }
+///
+/// #[async_trait]
+/// impl Agent for Planner {
+///     fn name(&self) -> &str {
+///         "planner"
+///     }
+///
+///     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+///         let mut ask = format!("Plan this for the agent coder: {}", task.prompt.text());
+///         for _ in 0..3 {
+///             let plan: Plan = cx.generate(&self.model, ask.as_str()).await?.value;
+///             let graph = match plan.graph("work", &self.roster) {
+///                 Ok(graph) => graph,
+///                 Err(error) => {
+///                     ask.push_str(&format!("\nNot like this: {}", error.message()));
+///                     continue;
+///                 }
+///             };
+///             let work = cx.spawn(Arc::new(graph), task).await?;
+///             return match cx.wait_any(&[work], None).await? {
+///                 Waited::Ended { outcome, .. } => Ok(outcome),
+///                 Waited::TimedOut => Err(Error::new(ErrorKind::Timeout, "the work took too long")),
+///             };
+///         }
+///         Err(Error::new(ErrorKind::InvalidInput, "the model wrote no plan that can run; say what is to be done in other words"))
+///     }
+/// }
+///
+/// let plans = ScriptedProvider::new()
+///     .text(r#"{"tasks": [{"id": "form", "task": "Write the form.", "agent": "designer"}]}"#)
+///     .text(r#"{"tasks": [{"id": "form", "task": "Write the form.", "agent": "coder"}]}"#);
+/// let works = ScriptedProvider::new().text("<form></form>");
+/// let coder = ReactAgent::builder("coder", works.model()).build().unwrap();
+/// let planner = Planner { model: plans.model(), roster: vec![Arc::new(coder)] };
+/// let session = Runtime::builder().build().session();
+/// assert_eq!(session.start(&planner, "A login form").outcome().await.unwrap().text, "<form></form>");
+/// # }
+/// # });
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// The tasks. Those that do not come after each other are done at the same time.
@@ -133,7 +198,21 @@ impl Plan {
         self.builder(name, roster)?.build()
     }
 
-    /// As [`Plan::graph`], for a graph with other limits or another failure policy.
+    /// As [`Plan::graph`], for a graph with other limits or another failure policy, and for settings of its nodes, which
+    /// [`TaskGraphBuilder::node`] finds.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Duration};
+    /// # use entourage_core::{Result, agent::{Agent, ReactAgent}, graph::{Plan, TaskGraph}, provider::Size};
+    /// # fn example(plan: &Plan, roster: &[Arc<dyn Agent>], small: &ReactAgent, large: &ReactAgent) -> Result<TaskGraph> {
+    /// let graph = plan.builder("work", roster)?.provider_limit("local", 2);
+    /// for node in plan.tasks.iter().filter_map(|task| graph.node::<String>(&task.id)) {
+    ///     let sizes = [(Size::S, small.clone()), (Size::L, large.clone())];
+    ///     node.timeout(Duration::from_secs(600)).provider("local").escalate(sizes);
+    /// }
+    /// graph.build()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when there are more than [`Plan::MAX_TASKS`] tasks, or one that has an id which is none, says

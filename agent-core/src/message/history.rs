@@ -23,6 +23,7 @@ type Chunk = Vec<Arc<Message>>;
 /// let snapshot = history.clone();
 /// history.push(Message::assistant("Hi!"));
 /// assert_eq!((snapshot.len(), history.len()), (1, 2));
+/// assert_eq!(History::from("Hello"), snapshot); // one message: the user's
 /// ```
 #[derive(Clone, Default)]
 pub struct History {
@@ -141,6 +142,13 @@ impl<M: Into<Arc<Message>>> FromIterator<M> for History {
         let mut history = Self::default();
         history.extend(messages);
         history
+    }
+}
+
+/// A conversation of one message; a text is the user's.
+impl<M: Into<Message>> From<M> for History {
+    fn from(message: M) -> Self {
+        Self::from_iter([message.into()])
     }
 }
 

@@ -97,11 +97,11 @@ impl Model {
         &self.0.params
     }
 
-    /// A request of `messages` to this model with its default parameters.
+    /// A request of `messages` to this model with its default parameters: a [`History`], or one message or text.
     #[must_use]
-    pub fn request(&self, messages: History) -> Request {
+    pub fn request(&self, messages: impl Into<History>) -> Request {
         let (params, profile) = (Arc::clone(&self.0.params), Arc::clone(&self.0.profile));
-        Request::with_shared(Arc::clone(&self.0.name), messages, params, profile)
+        Request::with_shared(Arc::clone(&self.0.name), messages.into(), params, profile)
     }
 
     /// Starts a call.

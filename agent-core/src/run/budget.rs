@@ -7,10 +7,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{Admission, Env, Journal, StopReason};
 use crate::{
-    Result, SessionId,
-    event::Origin,
-    layers::{Budget, BudgetLimits, BudgetState, Exhausted},
-    session::{SessionFilter, SessionInfo},
+    Result, RunId, SessionId,
+    event::{Event, Origin},
+    layers::{Budget, BudgetLimits, BudgetState, Exhausted, Spend},
+    session::{ReadRange, SessionFilter, SessionInfo, SessionState, SharedStore},
 };
 
 /// The admission of a run, with the runtime's bounds where a root's task has none.
@@ -46,11 +46,17 @@ pub(super) fn open(
 }
 
 /// What the open run of a session, and all that it started, used up to now: each session counted once, from its own
-/// events. Calls that were cut off count as they were reserved.
+/// events. Calls that were cut off count as they were reserved. A session that has one run after the other counts from the
+/// first one that this run began, as `recorded` tells.
 ///
 /// # Errors
 /// The store's. A session below that cannot be read is an error too: what it used is not known.
-pub(super) async fn spent(env: &Env, journal: &Journal, origin: &Origin) -> Result<BudgetState> {
+pub(super) async fn spent(
+    env: &Env,
+    journal: &Journal,
+    origin: &Origin,
+    recorded: &[Event],
+) -> Result<BudgetState> {
     let mut state = BudgetState::default();
     let run = journal.read(|state| {
         let run = state.run()?;
@@ -62,8 +68,15 @@ pub(super) async fn spent(env: &Env, journal: &Journal, origin: &Origin) -> Resu
     let Some(store) = &env.store else { return Ok(state) };
     let infos = store.query(&SessionFilter::tree(origin.session.clone())).await?;
     let tree: HashMap<_, _> = infos.iter().map(|info| (&info.record.id, info)).collect();
+    let mut begun = vec![(&origin.session, seq)];
+    for (child, first) in followed(recorded) {
+        if let (Some(info), Some((spent, seq))) = (tree.get(child), since(store, child, first).await?) {
+            state.add(path(&tree, origin, info).into(), &spent);
+            begun.push((child, seq));
+        }
+    }
     for info in &infos {
-        if !is_started_since(&origin.session, seq, &info.record.id) {
+        if !begun.iter().any(|(above, seq)| is_started_since(above, *seq, &info.record.id)) {
             continue;
         }
         if let Some(below) = Journal::find(env, &info.record.id).await? {
@@ -71,6 +84,35 @@ pub(super) async fn spent(env: &Env, journal: &Journal, origin: &Origin) -> Resu
         }
     }
     Ok(state)
+}
+
+/// The sessions below that have one run after the other, each with the first run that this one began there.
+fn followed(recorded: &[Event]) -> Vec<(&SessionId, RunId)> {
+    let mut found: Vec<(&SessionId, RunId)> = Vec::new();
+    for event in recorded {
+        let (child, run) = match event {
+            Event::PhaseStarted(started) => (&started.child, started.run),
+            Event::ChildStarted(started) if let Some(run) = started.run => (&started.child, run),
+            _ => continue,
+        };
+        if !found.iter().any(|(known, _)| *known == child) {
+            found.push((child, run));
+        }
+    }
+    found
+}
+
+/// What a session used from its run `first` on, and the number of that run's first event; `None` when it never began.
+async fn since(store: &SharedStore, session: &SessionId, first: RunId) -> Result<Option<(Spend, u64)>> {
+    let (mut state, mut before) = (SessionState::default(), None);
+    for row in store.read(session, ReadRange::all()).await? {
+        let envelope = row.into_envelope(session)?;
+        if matches!(envelope.event, Event::RunStarted(_)) && envelope.origin.run == first {
+            before = Some((state.charged(), envelope.seq));
+        }
+        state.apply(&envelope);
+    }
+    Ok(before.map(|(before, seq)| (state.charged().minus(&before), seq)))
 }
 
 /// Whether `below` was started by `session`, by an event from `seq` on, or by something that was.

@@ -18,7 +18,7 @@ use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
     agent::Agent,
     message::Message,
-    session::{EndedRun, ReadRange, SessionRecord, SessionState},
+    session::{ReadRange, SessionRecord, SessionState},
 };
 
 /// How a child's run ended.
@@ -52,14 +52,6 @@ impl ChildEnd {
     pub(crate) fn lost(error: &Error) -> Self {
         Self { lost: Some(Box::new(error.record())), ..Self::new(Box::new(Outcome::new(Status::of(error)))) }
     }
-
-    fn of(journal: &Journal, ended: &EndedRun) -> Self {
-        Self { work: work_of(journal, ended), ..Self::new(Box::new(ended.end.outcome.clone())) }
-    }
-}
-
-fn work_of(journal: &Journal, ended: &EndedRun) -> Vec<Arc<Message>> {
-    journal.read(|state| state.messages_after(ended.messages_before))
 }
 
 /// Which run of a child's session is meant.
@@ -152,20 +144,21 @@ pub(crate) fn run_child(
     let run = execute(Arc::clone(env), Arc::clone(journal), agent, admission, within);
     let journal = Arc::clone(journal);
     run.map(move |outcome| {
-        let recorded = journal.read(|state| state.ended().filter(|ended| turn.is(ended.id)).cloned());
-        match (outcome, recorded) {
-            (Ok(outcome), Some(ended)) if !journal.is_broken() => {
-                Ok(ChildEnd { work: work_of(&journal, &ended), ..ChildEnd::new(outcome) })
-            }
-            // A failure too is handed on as it was recorded: with what it had spent by then.
-            (Err(_), Some(ended)) if !journal.is_broken() => Ok(ChildEnd::of(&journal, &ended)),
-            (Ok(outcome), _) => Ok(ChildEnd::new(outcome)),
-            // It was not admitted.
-            (Err(error), _) if !journal.is_broken() => {
-                Ok(ChildEnd::new(Box::new(Outcome::new(Status::of(&error)))))
-            }
-            (Err(error), _) => Err(error),
+        if journal.is_broken() {
+            return outcome.map(ChildEnd::new);
         }
+        let recorded = journal.read(|state| {
+            let ended = state.ended().filter(|ended| turn.is(ended.id))?;
+            Some((Arc::clone(&ended.end), state.messages_after(ended.messages_before)))
+        });
+        Ok(match (outcome, recorded) {
+            (Ok(outcome), Some((_, work))) => ChildEnd { work, ..ChildEnd::new(outcome) },
+            // A failure too is handed on as it was recorded: with what it had spent by then.
+            (Err(_), Some((end, work))) => ChildEnd { work, ..ChildEnd::new(Box::new(end.outcome.clone())) },
+            (Ok(outcome), None) => ChildEnd::new(outcome),
+            // It was not admitted.
+            (Err(error), None) => ChildEnd::new(Box::new(Outcome::new(Status::of(&error)))),
+        })
     })
 }
 
@@ -201,18 +194,22 @@ pub(crate) async fn recorded_end(env: &Env, child: &SessionId, turn: Turn) -> Re
 /// # Errors
 /// Those of the store.
 pub(crate) async fn known_end(journal: &Journal, turn: Turn) -> Result<Option<ChildEnd>> {
-    let (open, ended) = journal.read(|state| {
-        let open = state.run().is_some_and(|run| turn.is(run.id));
-        (open, state.ended().filter(|ended| turn.is(ended.id)).cloned())
+    let ended = journal.read(|state| {
+        if state.run().is_some_and(|run| turn.is(run.id)) {
+            return None;
+        }
+        Some(state.ended().filter(|ended| turn.is(ended.id)).map(|ended| ChildEnd {
+            work: state.messages_after(ended.messages_before),
+            ..ChildEnd::new(Box::new(ended.end.outcome.clone()))
+        }))
     });
     match ended {
-        _ if open => Ok(None),
-        Some(ended) => Ok(Some(ChildEnd::of(journal, &ended))),
+        Some(Some(ended)) => Ok(Some(ended)),
         // A session that was stored before states knew of ends.
-        None if matches!(turn, Turn::Only) && journal.seq() > 0 => {
+        Some(None) if matches!(turn, Turn::Only) && journal.seq() > 0 => {
             let outcome = Box::pin(journal.last_outcome()).await?;
             Ok(outcome.map(|outcome| ChildEnd::new(Box::new(outcome))))
         }
-        None => Ok(None),
+        _ => Ok(None),
     }
 }

@@ -23,7 +23,6 @@ use super::{
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
     agent::Agent,
-    digest::Digest,
     event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
     layers::{Budget, BudgetLimits, Charge, Reservation},
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
@@ -74,6 +73,15 @@ pub(crate) struct Env {
 /// answered from the journal. That asks for one thing: what it does must follow from what it was given and observed,
 /// not from the clock, the environment, random numbers or the order of a hash map. Where it asks for something other
 /// than what is recorded, it gets [`ErrorKind::Diverged`].
+///
+/// | what it wants | how |
+/// |---|---|
+/// | a model's reply, or a value of a type | [`call_model`](Self::call_model), [`generate`](Self::generate) |
+/// | a tool's result | [`call_tool`](Self::call_tool) |
+/// | agents side by side | [`spawn`](Self::spawn), and [`wait_any`](Self::wait_any) for one of them |
+/// | a talk with another agent, turn by turn | [`ask`](Self::ask) |
+/// | to wait, for days too | [`sleep`](Self::sleep), [`signal`](Self::signal) |
+/// | the time, an id | [`now`](Self::now), [`new_id`](Self::new_id) |
 #[derive(Clone)]
 pub struct RunContext(Arc<Inner>);
 
@@ -233,11 +241,22 @@ impl RunContext {
     /// Those of [`Effects::perform`].
     pub async fn perform(&self, effect: Effect) -> Result<Observation> {
         let ordinal = self.ordinal().fetch_add(1, Ordering::Relaxed);
-        let key = EffectKey::new(ordinal, digest(&effect));
+        let key = EffectKey::new(ordinal, effect.digest());
         self.0.effects.perform(self, Some(key), effect).await
     }
 
-    /// Calls a model.
+    /// Calls a model, which is told nothing but what is in the request: [`Model::request`] makes one of a text, a message
+    /// or a [`History`].
+    ///
+    /// ```
+    /// # use entourage_core::{Result, provider::Model, run::RunContext};
+    /// # async fn example(cx: &RunContext, model: &Model) -> Result<String> {
+    /// let reply = cx.call_model(model, model.request("How many legs has a spider?")).await?;
+    /// # Ok(
+    /// reply.message.text()
+    /// # )
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The model's error, or [`ErrorKind::Cancelled`].
@@ -453,43 +472,4 @@ pub enum Waited {
 pub(super) fn unexpected(observation: &Observation) -> Error {
     Error::new(ErrorKind::Internal, "the effects answered with an observation of another kind")
         .with("observation", format!("{observation:?}"))
-}
-
-/// What a recorded effect is compared by: everything that decides what it does.
-fn digest(effect: &Effect) -> Digest {
-    let text = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
-    match effect {
-        Effect::Model(call) => Digest::of([
-            b"model".as_slice(),
-            call.model.provider().name().as_bytes(),
-            text(serde_json::to_string(&call.request)).as_bytes(),
-        ]),
-        Effect::Tools(calls) => {
-            let pieces = calls
-                .message
-                .tool_calls()
-                .flat_map(|call| [call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
-            Digest::of(std::iter::once(b"tools".as_slice()).chain(pieces))
-        }
-        Effect::Spawn(spawn) => Digest::of([
-            if spawn.at_once { b"try_spawn".as_slice() } else { b"spawn" },
-            spawn.agent.name().as_bytes(),
-            text(serde_json::to_string(&*spawn.task.prompt)).as_bytes(),
-            text(serde_json::to_string(&spawn.scope)).as_bytes(),
-        ]),
-        Effect::Delegate(delegate) => Digest::of([
-            b"delegate".as_slice(),
-            delegate.child.as_str().as_bytes(),
-            delegate.spawn.agent.name().as_bytes(),
-        ]),
-        Effect::WaitAny { children, timeout } => {
-            let timeout = format!("{timeout:?}");
-            let names = children.iter().map(|child| child.as_str().as_bytes());
-            Digest::of([b"wait".as_slice(), timeout.as_bytes()].into_iter().chain(names))
-        }
-        Effect::Signal { name } => Digest::of([b"signal".as_slice(), name.as_bytes()]),
-        Effect::Sleep(time) => Digest::of([b"sleep".as_slice(), format!("{time:?}").as_bytes()]),
-        Effect::Now => Digest::of([b"now".as_slice()]),
-        Effect::NewId => Digest::of([b"id".as_slice()]),
-    }
 }

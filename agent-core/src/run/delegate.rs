@@ -13,10 +13,13 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Delegate, Journal, Observation, RunContext, Status, Within,
     child::{Below, ChildEnd, Kept, Turn, known_end, open_kept, run_child, seated},
-    local::LocalEffects,
-    pool::{Number, Pool, Seat, too_many},
+    local::{LocalEffects, child_end, observed},
+    pool::{Number, Pool, Seat, refusal, too_many},
 };
-use crate::{Error, ErrorKind, Result, SessionId};
+use crate::{
+    Error, ErrorKind, Result, SessionId,
+    event::{ChildFinished, ChildStarted, EffectKey, Event},
+};
 
 impl LocalEffects {
     /// The child ends with whoever waits for it: dropping the future cancels it, and the run's end waits for it.
@@ -53,6 +56,44 @@ impl LocalEffects {
             return Err(error.to_error());
         }
         Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
+    }
+
+    /// The same for an agent written by hand: what came of it is recorded, and it is not begun again.
+    pub(super) async fn delegate_once(
+        &self,
+        cx: &RunContext,
+        key: EffectKey,
+        recorded: Vec<Event>,
+        mut delegate: Box<Delegate>,
+    ) -> Result<Observation> {
+        if let Some(known) = child_end(&recorded) {
+            return Ok(known);
+        }
+        if let Some(refused) = observed(&recorded) {
+            return Err(too_many(&refused));
+        }
+        if recorded.is_empty() {
+            let (child, agent) = (delegate.child.clone(), delegate.spawn.agent.name().to_owned());
+            self.stage(
+                cx,
+                Event::ChildStarted(Arc::new(ChildStarted { child, agent, run: delegate.run, key })),
+            );
+        }
+        // One that had a place before a restart waits for another.
+        delegate.spawn.at_once &= recorded.is_empty();
+        let at_once = delegate.spawn.at_once;
+        match self.delegate(cx, delegate).await {
+            Ok(Observation::Child { child, outcome, .. }) => {
+                let end = ChildFinished { child: child.clone(), outcome: outcome.as_deref().cloned(), key };
+                self.stage(cx, Event::ChildFinished(Arc::new(end)));
+                Ok(Observation::Child { child, outcome, work: Vec::new() })
+            }
+            Err(error) if at_once && error.kind() == ErrorKind::TooMany => {
+                self.observe(cx, Some(key), refusal(cx.env().sub_agents));
+                Err(error)
+            }
+            other => other,
+        }
     }
 
     /// Starts the child beside this run.

@@ -14,6 +14,7 @@ use super::{Limits, Outcome, RunContext, Task};
 use crate::{
     Result, RunId, SessionId, Timestamp,
     agent::Agent,
+    digest::Digest,
     event::{EffectKey, Event, ModelFinished, ToolFinished},
     message::{History, Message},
     permission::Scope,
@@ -51,6 +52,49 @@ pub enum Effect {
     Now,
     /// Make an id.
     NewId,
+}
+
+impl Effect {
+    /// What a recorded effect is compared by: everything that decides what it does.
+    pub(super) fn digest(&self) -> Digest {
+        let text = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
+        match self {
+            Self::Model(call) => Digest::of([
+                b"model".as_slice(),
+                call.model.provider().name().as_bytes(),
+                text(serde_json::to_string(&call.request)).as_bytes(),
+            ]),
+            Self::Tools(calls) => {
+                let pieces = calls
+                    .message
+                    .tool_calls()
+                    .flat_map(|call| [call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
+                Digest::of(std::iter::once(b"tools".as_slice()).chain(pieces))
+            }
+            Self::Spawn(spawn) => Digest::of([
+                if spawn.at_once { b"try_spawn".as_slice() } else { b"spawn" },
+                spawn.agent.name().as_bytes(),
+                text(serde_json::to_string(&*spawn.task.prompt)).as_bytes(),
+                text(serde_json::to_string(&spawn.scope)).as_bytes(),
+            ]),
+            Self::Delegate(delegate) => Digest::of([
+                b"delegate".as_slice(),
+                delegate.child.as_str().as_bytes(),
+                delegate.spawn.agent.name().as_bytes(),
+                text(serde_json::to_string(&*delegate.spawn.task.prompt)).as_bytes(),
+                text(serde_json::to_string(&delegate.spawn.scope)).as_bytes(),
+            ]),
+            Self::WaitAny { children, timeout } => {
+                let timeout = format!("{timeout:?}");
+                let names = children.iter().map(|child| child.as_str().as_bytes());
+                Digest::of([b"wait".as_slice(), timeout.as_bytes()].into_iter().chain(names))
+            }
+            Self::Signal { name } => Digest::of([b"signal".as_slice(), name.as_bytes()]),
+            Self::Sleep(time) => Digest::of([b"sleep".as_slice(), format!("{time:?}").as_bytes()]),
+            Self::Now => Digest::of([b"now".as_slice()]),
+            Self::NewId => Digest::of([b"id".as_slice()]),
+        }
+    }
 }
 
 /// A model call.
@@ -134,8 +178,9 @@ impl Delegate {
         self
     }
 
-    /// The same as one run of several that follow each other in the session: the conversation goes on. Performed again,
-    /// it gives what that run ended with, or goes on with it; the id is to be recorded before the first time.
+    /// The same as one run of several that follow each other in the session: the conversation goes on. Performed again
+    /// before the next one, it gives what that run ended with, or goes on with it; the id is to be recorded before the first
+    /// time. [`RunContext::ask`] does that, and is not answered by the session but by its own run's journal.
     #[must_use]
     pub fn run(mut self, run: RunId) -> Self {
         self.run = Some(run);
@@ -216,7 +261,7 @@ impl Spawn {
 
     /// The same, refused with [`ErrorKind::TooMany`](crate::ErrorKind::TooMany) when as many agents run below the root
     /// as may: see [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents). For an [`Effect::Spawn`] the refusal
-    /// is recorded; for an [`Effect::Delegate`] that is left to whoever asks.
+    /// is recorded; for an [`Effect::Delegate`] only when it has a key.
     #[must_use]
     pub fn at_once(mut self) -> Self {
         self.at_once = true;
@@ -259,7 +304,7 @@ pub enum Observation {
         /// What it ended with.
         outcome: Option<Box<Outcome>>,
         /// What was said in the run that ended, its prompt aside, as far as a compaction left it. Known for an
-        /// [`Effect::Delegate`] alone.
+        /// [`Effect::Delegate`] without a key alone: what is recorded of one with a key is its outcome.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         work: Vec<Arc<Message>>,
     },

@@ -135,7 +135,7 @@ impl Admitted {
         self.journal.commit(&self.within.emitter).await?;
         let recorded = recorded(&self.journal, &self.env).await?;
         let spent = match self.task.budget {
-            Some(_) => budget::spent(&self.env, &self.journal, &self.origin).await?,
+            Some(_) => budget::spent(&self.env, &self.journal, &self.origin, &recorded).await?,
             None => BudgetState::default(),
         };
         self.begin(recorded, spent).drive().await

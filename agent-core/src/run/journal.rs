@@ -73,7 +73,7 @@ enum Flight {
 impl Journal {
     /// A session that the store does not know yet; the first commit creates it.
     pub(crate) fn create(env: &Env, record: SessionRecord) -> Arc<Self> {
-        Self::with(env, record, SessionState::default(), Vec::new(), None)
+        Self::with(env, record, Box::default(), Vec::new(), None)
     }
 
     /// A session that the store knows, read from its newest checkpoint on.
@@ -86,7 +86,7 @@ impl Journal {
                 return Ok(None);
             };
             let fold = Fold::newest(store, id, info.head.checkpoint, |_| true).await?;
-            Ok(Some(Self::with(env, info.record, fold.state, fold.recorded, info.lease)))
+            Ok(Some(Self::with(env, info.record, Box::new(fold.state), fold.recorded, info.lease)))
         };
         Box::pin(read).await
     }
@@ -98,7 +98,7 @@ impl Journal {
         state: SessionState,
         script: Script,
     ) -> Arc<Self> {
-        let journal = Self::with(env, record, state, Vec::new(), None);
+        let journal = Self::with(env, record, Box::new(state), Vec::new(), None);
         journal.lock().script = Some(Box::new(script));
         journal
     }
@@ -124,7 +124,7 @@ impl Journal {
     fn with(
         env: &Env,
         record: SessionRecord,
-        state: SessionState,
+        state: Box<SessionState>,
         recorded: Vec<Event>,
         lease: Option<Lease>,
     ) -> Arc<Self> {
@@ -137,7 +137,7 @@ impl Journal {
             checkpoint_every: env.checkpoint_every,
             turn: Mutex::default(),
             inner: Mutex::new(Inner {
-                state: Box::new(state),
+                state,
                 staged: VecDeque::new(),
                 spare: VecDeque::new(),
                 committed,

@@ -122,7 +122,7 @@ impl LocalEffects {
         }
     }
 
-    fn observe(&self, cx: &RunContext, key: Option<EffectKey>, value: Value) {
+    pub(super) fn observe(&self, cx: &RunContext, key: Option<EffectKey>, value: Value) {
         if let Some(key) = key {
             self.stage(cx, Event::Observed(Arc::new(Observed { value, key })));
         }
@@ -153,7 +153,8 @@ impl LocalEffects {
             },
         };
         if recorded.is_empty() {
-            let started = ChildStarted { child: child.clone(), agent: spawn.agent.name().to_owned(), key };
+            let agent = spawn.agent.name().to_owned();
+            let started = ChildStarted { child: child.clone(), agent, run: None, key };
             self.stage(cx, Event::ChildStarted(Arc::new(started)));
             // The parent's row comes first: a child never exists without the parent knowing of it.
             self.commit(cx).await?;
@@ -190,14 +191,8 @@ impl LocalEffects {
         children: Vec<SessionId>,
         timeout: Option<Duration>,
     ) -> Result<Observation> {
-        for event in recorded {
-            if let Event::ChildFinished(end) = event {
-                return Ok(Observation::Child {
-                    child: end.child.clone(),
-                    outcome: end.outcome.clone().map(Box::new),
-                    work: Vec::new(),
-                });
-            }
+        if let Some(known) = child_end(recorded) {
+            return Ok(known);
         }
         self.commit(cx).await?;
         let until = self.wait_until(cx, key, recorded, timeout).await?;
@@ -398,7 +393,10 @@ impl Effects for LocalEffects {
                 None => Box::pin(model_call::perform(self, cx, key, call)),
             },
             Effect::Tools(calls) => Box::pin(tool_call::perform(self, cx, key, recorded, calls)),
-            Effect::Delegate(delegate) => Box::pin(self.delegate(cx, delegate)),
+            Effect::Delegate(delegate) => match key {
+                Some(key) => Box::pin(self.delegate_once(cx, key, recorded, delegate)),
+                None => Box::pin(self.delegate(cx, delegate)),
+            },
             other => Box::pin(self.perform_other(cx, key, recorded, other)),
         }
     }
@@ -429,7 +427,19 @@ async fn sleep_until(cx: &RunContext, until: Option<Timestamp>) {
     }
 }
 
-fn observed(recorded: &[Event]) -> Option<Value> {
+/// The end of a child that was taken note of.
+pub(super) fn child_end(recorded: &[Event]) -> Option<Observation> {
+    recorded.iter().find_map(|event| match event {
+        Event::ChildFinished(end) => Some(Observation::Child {
+            child: end.child.clone(),
+            outcome: end.outcome.clone().map(Box::new),
+            work: Vec::new(),
+        }),
+        _ => None,
+    })
+}
+
+pub(super) fn observed(recorded: &[Event]) -> Option<Value> {
     recorded.iter().find_map(|event| match event {
         Event::Observed(observed) => Some(observed.value.clone()),
         _ => None,

@@ -73,7 +73,8 @@ impl Task {
         Self { prompt: Arc::new(prompt.into()), budget: None, deadline: None }
     }
 
-    /// The same task with bounds on what its run, and all that it starts, may use.
+    /// The same task with bounds on what its run, and all that it starts, may use. What calls under way may still use is
+    /// set aside and counts as used until they end: see [`BudgetLimits`].
     #[must_use]
     pub fn within(mut self, budget: BudgetLimits) -> Self {
         self.budget = Some(budget);

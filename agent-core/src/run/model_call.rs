@@ -186,6 +186,8 @@ async fn reply(
         assembler,
         stream,
         burst: Vec::new(),
+        begun: false,
+        heard: false,
         at: started,
         has_text: false,
         moved: false,
@@ -249,6 +251,9 @@ struct Pump<'a> {
     assembler: &'a mut Assembler,
     stream: DeltaStream,
     burst: Vec<Delta>,
+    begun: bool,
+    /// Whether anybody hears of the burst; what nobody hears of is not kept for them.
+    heard: bool,
     /// When the burst began.
     at: Timestamp,
     has_text: bool,
@@ -288,8 +293,8 @@ impl Pump<'_> {
                 Poll::Pending => break Poll::Pending,
             }
         };
+        self.begun = false;
         if !self.burst.is_empty() {
-            self.moved = true;
             self.cx.emitter().emit_deltas(self.cx.origin(), self.seq, self.at, &mut self.burst);
         }
         end
@@ -302,7 +307,9 @@ impl Pump<'_> {
             self.notes.restarted(self.cx, restart);
         }
         let taken = self.assembler.push(&delta);
-        self.burst.push(delta);
+        if self.heard {
+            self.burst.push(delta);
+        }
         taken
     }
 
@@ -317,15 +324,21 @@ impl Pump<'_> {
             self.has_text = !text.is_empty();
         }
         let taken = self.assembler.push_text(&text);
-        // Made where it goes: a `push` would make it first and then copy what was just written.
-        self.burst.extend(std::iter::once_with(|| Delta::Text(text)));
+        if self.heard {
+            // Made where it goes: a `push` would make it first and then copy what was just written.
+            self.burst.extend(std::iter::once_with(|| Delta::Text(text)));
+        }
         taken
     }
 
     #[inline]
     fn begin_burst(&mut self) {
-        if self.burst.is_empty() {
-            self.at = self.cx.clock();
+        if !self.begun {
+            (self.begun, self.moved) = (true, true);
+            self.heard = self.cx.emitter().is_heard();
+            if self.heard {
+                self.at = self.cx.clock();
+            }
         }
     }
 }

@@ -5,9 +5,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, ErrorKind, ErrorRecord, Money, Timestamp, Usage,
-    layers::{BudgetLimits, Exhausted},
-    permission::ApprovalId,
+    Error, ErrorKind, ErrorRecord, Money, Timestamp, Usage, layers::Exhausted, permission::ApprovalId,
     provider::FinishReason,
 };
 
@@ -111,7 +109,7 @@ impl Status {
 
 impl From<Exhausted> for StopReason {
     fn from(exhausted: Exhausted) -> Self {
-        Self::Budget { bound: exhausted.bound, remaining: Box::new(exhausted.remaining) }
+        Self::Budget(Box::new(exhausted))
     }
 }
 
@@ -142,13 +140,8 @@ pub enum StopReason {
     Denied(String),
     /// The deadline passed.
     Deadline,
-    /// A budget was used up.
-    Budget {
-        /// The bound: `money`, `tokens`, `model_calls`, `tool_calls` or `time`.
-        bound: Box<str>,
-        /// What is left of each bound; `None` where nothing is bounded.
-        remaining: Box<BudgetLimits>,
-    },
+    /// A budget was used up, or did not cover a call.
+    Budget(Box<Exhausted>),
     /// The agent did the same over and over (CM16).
     LoopDetected,
     /// Whoever checks the work never called it complete (CW03).
@@ -214,7 +207,7 @@ impl fmt::Display for StopReason {
             Self::Reply(reason) => write!(f, "the model's reply ended with {reason:?}"),
             Self::Denied(tool) => write!(f, "leave to run `{tool}` was refused"),
             Self::Deadline => f.write_str("the deadline passed"),
-            Self::Budget { bound, remaining } => Exhausted::new(&**bound, **remaining).fmt(f),
+            Self::Budget(exhausted) => exhausted.fmt(f),
             Self::LoopDetected => f.write_str("it went in circles: the same calls with the same results"),
             Self::Incomplete { iterations, feedback } => {
                 write!(f, "not complete after {iterations} rounds of work and check: {feedback}")

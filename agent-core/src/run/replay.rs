@@ -247,8 +247,8 @@ impl ReplayEffects {
 
     async fn answer(&self, key: Option<EffectKey>, effect: &Effect) -> Answer {
         match (key, effect) {
-            (_, Effect::Delegate(delegate)) => Box::pin(self.delegate(delegate)).await,
             (Some(key), effect) => self.keyed(key, effect),
+            (None, Effect::Delegate(delegate)) => Box::pin(self.delegate(delegate)).await,
             (None, Effect::Model(call)) => self.model(call),
             (None, Effect::Tools(calls)) => self.tools(calls),
             (None, _) => Err(Stop::Told(Error::new(ErrorKind::Unsupported, "this needs a keyed effect"))),
@@ -320,7 +320,7 @@ fn is_answer(effect: &Effect, event: &Event) -> bool {
         Effect::Tools(_) => matches!(event, Event::ToolFinished(_)),
         Effect::Spawn(_) => matches!(event, Event::ChildStarted(_) | Event::Observed(_)),
         Effect::WaitAny { .. } => matches!(event, Event::ChildFinished(_)),
-        Effect::Delegate(_) => false,
+        Effect::Delegate(_) => matches!(event, Event::ChildFinished(_) | Event::Observed(_)),
         Effect::Signal { .. } | Effect::Sleep(_) | Effect::Now | Effect::NewId => {
             matches!(event, Event::Observed(_))
         }
@@ -339,7 +339,7 @@ fn read(effect: &Effect, value: Value) -> Result<Observation> {
         Effect::Now => Observation::Now(serde_json::from_value(value).map_err(broken)?),
         Effect::NewId => Observation::Id(serde_json::from_value(value).map_err(broken)?),
         Effect::Sleep(_) => Observation::Slept,
-        Effect::Spawn(_) => return Err(too_many(&value)),
+        Effect::Spawn(_) | Effect::Delegate(_) => return Err(too_many(&value)),
         _ => Observation::Signal(value),
     })
 }

@@ -30,8 +30,8 @@ impl RunContext {
     ///
     /// use async_trait::async_trait;
     /// use entourage_core::{
-    ///     Result,
-    ///     agent::{Agent, AgentExt, ReactAgent},
+    ///     Result, Runtime,
+    ///     agent::{Agent, ReactAgent},
     ///     run::{Outcome, RunContext, Task},
     ///     testkit::ScriptedProvider,
     /// };
@@ -60,7 +60,9 @@ impl RunContext {
     /// let provider = ScriptedProvider::new().text("Seven.").text("No: eight.");
     /// let worker = ReactAgent::builder("worker", provider.model()).build().unwrap();
     /// let agent = Insists { worker: Arc::new(worker) };
-    /// assert_eq!(agent.ask("How many crates are there?").await.unwrap(), "No: eight.");
+    /// let session = Runtime::builder().build().session();
+    /// let outcome = session.start(&agent, "How many crates are there?").outcome().await.unwrap();
+    /// assert_eq!(outcome.text, "No: eight.");
     /// assert_eq!(provider.requests()[1].messages.len(), 3); // it knows what it was asked before
     /// # }
     /// # });

@@ -116,7 +116,7 @@ struct Titler(Titles);
 
 impl Titler {
     fn request(model: &Model, prompt: &str) -> Request {
-        let mut request = model.request([Message::user(question(prompt))].into_iter().collect());
+        let mut request = model.request(question(prompt));
         request.instructions = INSTRUCTIONS.into();
         // A model that reasons needs room for that, and nobody knows how much.
         if model.profile().reasoning != Some(true) {

@@ -13,7 +13,7 @@ mod store;
 pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use open::QueuedPrompt;
-pub(crate) use open::{Closing, EndedRun, OpenRun};
+pub(crate) use open::{Closing, OpenRun};
 pub use record::{SessionHead, SessionInfo, SessionRecord, SessionStatus};
 pub use state::SessionState;
 pub use store::{Batch, Columns, ReadRange, Row, SessionFilter, SessionStore, SharedStore};

@@ -141,7 +141,10 @@ impl Script {
 /// A provider that plays scripts in order and records every request.
 ///
 /// The test fails when it is asked for more replies than scripted, and when replies are left over: this is checked
-/// when the value is dropped (or by [`ScriptedProvider::verify`]).
+/// when the value is dropped (or by [`ScriptedProvider::verify`]), whether or not models of it are still in use. So keep
+/// the value as long as its models: `ScriptedProvider::new().text("Hi").model()` drops it at once, and panics. Where a run
+/// is killed and resumed, replies are asked for again and others never: use [`ScriptedProvider::by_history`] there, which
+/// checks no left-overs.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

@@ -7,6 +7,8 @@
     reason = "a test may panic and print, in its helpers too"
 )]
 
+mod talk;
+
 use entourage_core::testkit::crash::{self, Medium, Scenario};
 
 fn memory() -> Medium {

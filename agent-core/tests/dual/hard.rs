@@ -101,8 +101,8 @@ async fn cw03_a_budget_that_is_used_up_in_the_check_is_never_completion() {
         let store = memory();
         let outcome =
             session(&runtime_on(&store)).start(&pair(&works, &checks), task).outcome().await.unwrap();
-        let Status::Stopped(StopReason::Budget { bound, .. }) = &outcome.status else { panic!("{outcome}") };
-        assert_eq!((&**bound, outcome.text.as_str()), ("model_calls", "Summary."));
+        let Status::Stopped(StopReason::Budget(exhausted)) = &outcome.status else { panic!("{outcome}") };
+        assert_eq!((&*exhausted.bound, outcome.text.as_str()), ("model_calls", "Summary."));
         assert!(checks.count() <= 1);
         assert!(!phases(&store).await.iter().any(|phase| phase.ends_with("accepted")));
     }
@@ -112,7 +112,7 @@ async fn cw03_a_budget_that_is_used_up_in_the_check_is_never_completion() {
     let task = Task::new("Write it.").within(BudgetLimits::none().with_tool_calls(1));
     let outcome =
         session(&runtime_on(&memory())).start(&pair(&works, &checks), task).outcome().await.unwrap();
-    assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget { .. })), "{outcome}");
+    assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget(_))), "{outcome}");
 }
 
 /// Cancels a run at the moment at which an event of its own session is told.

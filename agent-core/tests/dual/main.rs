@@ -10,6 +10,7 @@
     clippy::needless_pass_by_value
 )]
 
+mod budget;
 mod cancel;
 #[allow(dead_code)]
 #[path = "../it/common.rs"]

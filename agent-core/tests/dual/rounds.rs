@@ -198,8 +198,8 @@ async fn cw03_a_budget_that_is_used_up_ends_the_task_wherever_it_is() {
     let task = Task::new("Write it.").within(limits);
     let outcome =
         session(&runtime_on(&memory())).start(&pair(&works, &checks), task).outcome().await.unwrap();
-    let Status::Stopped(StopReason::Budget { bound, .. }) = &outcome.status else { panic!("{outcome}") };
-    assert_eq!((&**bound, outcome.text.as_str()), ("model_calls", "I wrote it."));
+    let Status::Stopped(StopReason::Budget(exhausted)) = &outcome.status else { panic!("{outcome}") };
+    assert_eq!((&*exhausted.bound, outcome.text.as_str()), ("model_calls", "I wrote it."));
 }
 
 #[tokio::test(start_paused = true)]

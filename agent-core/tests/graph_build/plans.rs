@@ -1,8 +1,12 @@
 //! LO06: plans that a model wrote. Nothing in them is trusted.
 
+use std::sync::Arc;
+
 use entourage_core::{
     ErrorKind,
+    agent::ReactAgent,
     graph::{GraphError, Plan, PlanTask, Problem, TaskGraph},
+    testkit::ScriptedProvider,
     tool::schema_of,
 };
 
@@ -40,6 +44,25 @@ fn lo06_the_six_tasks_of_the_login_example() {
     assert_eq!(after("review"), ["tests", "docs"]);
     assert_eq!(after("frontend"), ["design", "backend"]);
     assert_eq!(graph.signature().nodes[0].agent.as_deref(), Some("tester"));
+}
+
+/// Nodes that a plan made have the settings of any other one, and others can take from them.
+#[tokio::test]
+async fn lo06_the_nodes_of_a_plan_can_be_found_and_set() {
+    let provider = ScriptedProvider::new().fail(ErrorKind::Tool, "the line is dead").text("Written.");
+    let coder = ReactAgent::builder("coder", provider.model()).build().unwrap();
+    let plan = Plan { tasks: vec![task("backend")] };
+    let graph = plan.builder("work", &[Arc::new(coder)]).unwrap().provider_limit("far", 1);
+    assert!(graph.node::<u32>("backend").is_none(), "it returns text");
+    assert!(graph.node::<String>("ghost").is_none());
+    let backend = graph.node::<String>("backend").unwrap();
+    assert_eq!(backend.id(), "backend");
+    // Without the provider the limit would be for nobody, and without the attempts the failure the end.
+    let backend = backend.attempts(2).provider("far");
+    let length = graph.step("length", &backend, |text| async move { Ok(text.len()) });
+    assert!(graph.node::<usize>("length").is_some());
+    let graph = graph.returning(&length).build().unwrap();
+    assert_eq!(*graph.ask("Go").await.unwrap(), 8);
 }
 
 #[test]

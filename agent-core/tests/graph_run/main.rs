@@ -23,6 +23,7 @@ mod given;
 mod lives;
 mod order;
 mod places;
+mod planned;
 mod prefix;
 mod random;
 mod restart;

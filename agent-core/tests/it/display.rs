@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    ErrorKind, RunId, SessionId, Timestamp,
+    Error, ErrorKind, Money, RunId, SessionId, Timestamp, Usage,
     event::{Envelope, Event, Origin},
     provider::{Delta, FinishReason, Warning, WarningKind},
+    run::{Outcome, Pause, Status, StopReason},
     testkit::{FakeTool, Script, ScriptedProvider},
     tool::Access,
 };
@@ -105,4 +106,58 @@ fn attack_44_a_text_delta_keeps_its_layout_and_loses_its_commands() {
     };
     assert_eq!(delta("a\n\tb é 👩\u{200d}💻"), "a\n\tb é 👩\u{200d}💻");
     assert_eq!(delta("a\u{1b}[2J\u{9b}b\u{7}"), "a[2Jb");
+}
+
+/// An outcome shows what its run's own calls came to, and no figures of calls that were never made.
+#[test]
+fn an_outcome_without_calls_of_its_own_shows_no_figures() {
+    assert_eq!(Outcome::completed("Done.").to_string(), "completed");
+    assert_eq!(
+        Outcome::new(Status::Stopped(StopReason::LoopDetected)).to_string(),
+        "stopped: it went in circles: the same calls with the same results"
+    );
+    let mut counted = Outcome::completed("Done.");
+    (counted.steps, counted.cost) = (2, None);
+    assert_eq!(counted.to_string(), "completed; 2 steps, unknown in, unknown out, cost unknown");
+    // Calls without steps, as an agent by hand makes them, are calls.
+    let mut by_hand = Outcome::completed("Done.");
+    by_hand.usage = Usage::new(10, 5);
+    assert_eq!(by_hand.to_string(), "completed; 0 steps, 10 in, 5 out, $0");
+    let mut unpriced = Outcome::completed("Done.");
+    unpriced.cost = None;
+    assert!(unpriced.to_string().ends_with("cost unknown"), "{unpriced}");
+    assert_eq!(by_hand.cost, Some(Money::default()));
+}
+
+#[test]
+fn a_pause_is_told_once_and_with_what_ends_it() {
+    let told = "waits because somebody asked it to; resume the session to go on";
+    assert_eq!(Status::Paused(Pause::Asked).to_string(), format!("paused: {told}"));
+    assert_eq!(Error::paused(Pause::Asked).to_string(), format!("{told} (paused)"));
+}
+
+#[test]
+fn an_error_does_not_say_its_message_again_as_its_cause() {
+    let inner = Error::new(ErrorKind::Transport, "it broke");
+    let same = Error::new(ErrorKind::Config, inner.to_string()).caused_by(inner);
+    assert!(!format!("{same:?}").contains("caused by"), "{same:?}");
+    let low = std::io::Error::other("the line is dead");
+    let other = Error::new(ErrorKind::Config, "it broke")
+        .caused_by(Error::new(ErrorKind::Transport, "x").caused_by(low));
+    let told = format!("{other:?}");
+    assert!(
+        told.contains("caused by: x (transport)") && told.contains("caused by: the line is dead"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_session_that_is_nowhere_is_looked_for_in_another_store_next() {
+    let runtime = entourage_core::testkit::runtime().build();
+    let provider = ScriptedProvider::new();
+    let agent = agent(provider.model()).build().unwrap();
+    let gone = runtime.session_with_id(SessionId::new("gone").unwrap());
+    let error = gone.resume(&agent).outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.message().contains("or open the store that it was made in"), "{error}");
 }

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
     Error, ErrorKind, Result,
-    message::Message,
     provider::Model,
     run::{Outcome, Pause, Status},
     session::{SessionFilter, SharedStore},
@@ -33,7 +32,7 @@ fn asks(model: Model, text: &'static str) -> Do {
     act(move |cx| {
         let model = model.clone();
         Box::pin(async move {
-            let request = model.request([Message::user(text)].into_iter().collect());
+            let request = model.request(text);
             let reply = cx.call_model(&model, request).await?;
             cx.signal("go").await?;
             Ok(reply.message.text())
@@ -82,7 +81,7 @@ async fn design_3_a_failure_that_the_agent_handled_is_the_same_failure_after_a_r
         Box::pin(async move {
             let kind = |error: Error| format!("{:?}", error.kind());
             let tool = cx.call_tool(&tools, "fatal", &json!({})).await.map_or_else(kind, |_| "fine".into());
-            let request = model.request([Message::user("?")].into_iter().collect());
+            let request = model.request("?");
             let model = cx.call_model(&model, request).await.map_or_else(kind, |_| "fine".into());
             cx.signal("go").await?;
             Ok(format!("{tool} {model}"))

@@ -184,7 +184,7 @@ async fn design_3_a_hand_written_agent_replays_effect_by_effect() {
         act(move |cx: &RunContext| {
             let model = model.clone();
             Box::pin(async move {
-                let request = model.request([Message::user(ask)].into_iter().collect());
+                let request = model.request(ask);
                 let said = cx.call_model(&model, request).await?.message.text();
                 let (now, id) = (cx.now().await?, cx.new_id().await?);
                 cx.sleep(Duration::from_secs(5)).await?;
@@ -289,7 +289,7 @@ async fn design_3_runs_that_failed_were_cancelled_or_late_replay_too() {
     let mut limits = BudgetLimits::none();
     limits.tool_calls = Some(1);
     let outcome = goes_wrong(&calls(), put(), Task::new("Go").within(limits), None).await;
-    assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget { .. })), "{outcome:?}");
+    assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget(_))), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]

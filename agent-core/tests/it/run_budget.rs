@@ -60,7 +60,7 @@ fn looker(times: u64) -> (ScriptedProvider, FakeTool, ReactAgent) {
 #[track_caller]
 pub(crate) fn stopped_by(outcome: &Outcome) -> (String, BudgetLimits) {
     match &outcome.status {
-        Status::Stopped(StopReason::Budget { bound, remaining }) => (bound.to_string(), **remaining),
+        Status::Stopped(StopReason::Budget(exhausted)) => (exhausted.bound.to_string(), exhausted.remaining),
         other => panic!("not stopped by a budget: {other}"),
     }
 }
@@ -226,7 +226,7 @@ pub(crate) fn leader(
                 if let Waited::Ended { index, outcome } = cx.wait_any(&children, None).await? {
                     children.remove(index);
                     ended.push(match outcome.status {
-                        Status::Stopped(StopReason::Budget { bound, .. }) => bound.to_string(),
+                        Status::Stopped(StopReason::Budget(exhausted)) => exhausted.bound.to_string(),
                         other => other.to_string(),
                     });
                 }
@@ -267,6 +267,37 @@ async fn design_7_parallel_children_never_exceed_a_bound_together() {
 }
 
 #[tokio::test]
+async fn design_7_a_child_that_finds_no_room_says_what_calls_under_way_have_set_aside() {
+    let gate = Gate::new();
+    let provider = gated(&gate);
+    let scout = || -> Arc<dyn Agent> { Arc::new(agent(priced_model(&provider)).build().unwrap()) };
+    let seen = Arc::new(Mutex::new(String::new()));
+    let (told, opened) = (Arc::clone(&seen), gate.clone());
+    let (first, second) = (scout(), scout());
+    let lead = act(move |cx| {
+        let (first, second, told, opened) =
+            (Arc::clone(&first), Arc::clone(&second), Arc::clone(&told), opened.clone());
+        Box::pin(async move {
+            let first = cx.spawn(first, "Go").await?;
+            opened.arrived(1).await;
+            let second = cx.spawn(second, "Go").await?;
+            let Waited::Ended { outcome, .. } = cx.wait_any(&[second], None).await? else { panic!() };
+            *told.lock().unwrap() = outcome.to_string();
+            opened.open();
+            cx.wait_any(&[first], None).await.map(|_| String::new())
+        })
+    });
+    // A call is set aside at its prompt, 1 token, and an output of 20.
+    let session = open_runtime().session();
+    session.start(&lead, go(none().with_tokens(30))).outcome().await.unwrap();
+    assert_eq!(
+        *seen.lock().unwrap(),
+        "stopped: the budget's limit of tokens was reached; left: 9 tokens; set aside for calls under way: \
+         21 tokens; a smaller `max_output` sets less aside"
+    );
+}
+
+#[tokio::test]
 async fn design_7_a_child_has_at_most_what_is_left_above_and_the_parent_sees_how_it_ended() {
     let (narrow, wide) = (looker(9), looker(9));
     let task = |calls| go(none().with_model_calls(calls));
@@ -295,11 +326,7 @@ async fn design_7_the_report_per_agent_is_the_trees_totals() {
     let root = seen.agent(move |cx| {
         let (model, tools, middle) = (model.clone(), tools.clone(), middle.clone());
         Box::pin(async move {
-            cx.call_model(
-                &model,
-                model.request([entourage_core::message::Message::user("?")].into_iter().collect()),
-            )
-            .await?;
+            cx.call_model(&model, model.request("?")).await?;
             cx.call_tool(&tools, "measure", &json!({})).await?;
             leader(vec![(Arc::new(middle), go(none().with_model_calls(50)))])(cx).await
         })
@@ -376,7 +403,7 @@ async fn design_7_what_a_call_is_charged_follows_from_how_it_ended() {
             let model = model.clone();
             Box::pin(async move {
                 let prompt = entourage_core::message::Message::user("Go");
-                drop(cx.call_model(&model, model.request([prompt].into_iter().collect())).await);
+                drop(cx.call_model(&model, model.request(prompt)).await);
                 Ok("called".into())
             })
         });

@@ -7,7 +7,6 @@ use entourage_core::{
     agent::Agent,
     event::{Envelope, Event},
     layers::{BudgetLimits, Spend},
-    message::Message,
     provider::{FinishReason, Model, Request},
     run::{Outcome, Status, Task},
     session::{SessionFilter, SharedStore},
@@ -27,7 +26,7 @@ fn bounded(provider: &ScriptedProvider) -> Model {
 }
 
 fn asks(model: &Model) -> Request {
-    model.request([Message::user("Go")].into_iter().collect())
+    model.request("Go")
 }
 
 /// Everything that one process has: a captain who asks, sends two scouts out and asks again.

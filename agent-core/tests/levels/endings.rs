@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::StopKind,
-    layers::BudgetLimits,
+    layers::{BudgetLimits, Exhausted},
     permission::{ApprovalRequest, Approver, Decision},
     provider::FinishReason,
     run::{Outcome, Pause, Status, StopReason},
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::common::{agent, open_runtime};
 
 fn budget(bound: &str) -> StopReason {
-    StopReason::Budget { bound: bound.into(), remaining: Box::new(BudgetLimits::none()) }
+    Exhausted::new(bound, BudgetLimits::none()).into()
 }
 
 #[test]

@@ -236,7 +236,9 @@ async fn r14_what_the_user_says_while_criteria_are_written_is_in_them_and_with_t
     assert!(drafted.contains("Plant a tree") && drafted.contains("<user>\nA lime, please"), "{drafted}");
     let heard = told(&works.requests()[0]);
     let [first] = &heard[..] else { panic!("{heard:?}") };
-    for part in ["Plant a tree", "The user stopped the work and says:\nA lime, please\n\n", "1. A lime stands."] {
+    for part in
+        ["Plant a tree", "The user stopped the work and says:\nA lime, please\n\n", "1. A lime stands."]
+    {
         assert!(first.contains(part), "{first}");
     }
 }

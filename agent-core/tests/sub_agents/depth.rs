@@ -63,7 +63,7 @@ async fn ai04_an_agent_that_is_its_own_sub_agent_ends_by_a_budget() {
     let store = memory();
     let task = Task::new("Do it.").within(BudgetLimits::none().with_model_calls(5));
     let outcome = runtime_on(&store).session_with_id(root()).start(&agent, task).outcome().await.unwrap();
-    assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget { .. })), "{outcome}");
+    assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget(_))), "{outcome}");
     // The sixth one was refused its first call.
     assert_eq!(store.query(&SessionFilter::tree(root())).await.unwrap().len(), 6);
 }

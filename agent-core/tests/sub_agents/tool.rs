@@ -113,6 +113,7 @@ async fn ca01_several_agents_have_names_of_their_own() {
     let twice = AgentTool::new(sub(&first)).named("scout");
     let same = agent(provider.model()).tool(twice.clone()).tool(twice).build().unwrap_err();
     assert_eq!(same.kind(), ErrorKind::Config);
+    assert!(same.message().contains("`AgentTool::named`"), "{same}");
 }
 
 #[tokio::test(start_paused = true)]

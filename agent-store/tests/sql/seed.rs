@@ -98,8 +98,7 @@ impl Agent for Clerk {
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
-        let talk = [(*task.prompt).clone()].into_iter().collect();
-        let noted = cx.call_model(&self.0, self.0.request(talk)).await?;
+        let noted = cx.call_model(&self.0, self.0.request((*task.prompt).clone())).await?;
         Ok(Outcome::completed(format!("filed: {}", noted.message.text())))
     }
 }

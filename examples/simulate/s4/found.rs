@@ -62,7 +62,7 @@ impl Ended {
         let word = match status {
             Status::Stopped(StopReason::Steps(_)) => "stopped: steps",
             Status::Stopped(StopReason::LoopDetected) => "stopped: loop",
-            Status::Stopped(StopReason::Budget { .. }) => "stopped: budget",
+            Status::Stopped(StopReason::Budget(_)) => "stopped: budget",
             Status::Stopped(StopReason::Incomplete { .. }) => "stopped: incomplete",
             Status::Stopped(StopReason::Tasks { .. }) => "stopped: tasks",
             Status::Paused(Pause::Approval(_)) => "paused: approval",
@@ -131,7 +131,7 @@ fn in_status(status: &Status) -> Option<Found> {
     match status {
         Status::Stopped(StopReason::Steps(_)) => Some(Found::Steps),
         Status::Stopped(StopReason::LoopDetected) => Some(Found::Circles),
-        Status::Stopped(StopReason::Budget { .. }) => Some(Found::Budget),
+        Status::Stopped(StopReason::Budget(_)) => Some(Found::Budget),
         Status::Stopped(StopReason::Incomplete { .. }) => Some(Found::Exhausted),
         Status::Failed(error) if error.kind == ErrorKind::Protocol => Some(Found::NoValue),
         _ => None,

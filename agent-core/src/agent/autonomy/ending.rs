@@ -84,10 +84,10 @@ impl StopKind {
             StopReason::Reply(reply) => Self::of_reply(*reply),
             // Leave was refused by somebody else than the agent: it does not decline.
             StopReason::Condition(_) | StopReason::Denied(_) | StopReason::Tasks { .. } => Self::EndTurn,
-            StopReason::Budget { bound, .. } if **bound == *"tokens" => Self::MaxTokens,
+            StopReason::Budget(exhausted) if *exhausted.bound == *"tokens" => Self::MaxTokens,
             StopReason::Steps(_)
             | StopReason::Deadline
-            | StopReason::Budget { .. }
+            | StopReason::Budget(_)
             | StopReason::LoopDetected
             | StopReason::Incomplete { .. } => Self::MaxTurnRequests,
         }

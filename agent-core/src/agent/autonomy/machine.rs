@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Phase, CheckedTask};
+use super::{CheckedTask, Phase};
 use crate::{
     event::{PhaseFinished, PhaseStarted},
     message::Message,
@@ -136,7 +136,7 @@ pub(crate) fn fate(status: &Status) -> Fate {
         ) => Fate::Cut,
         Status::Cancelled => Fate::Again,
         Status::Stopped(
-            StopReason::Reply(_) | StopReason::Denied(_) | StopReason::Deadline | StopReason::Budget { .. },
+            StopReason::Reply(_) | StopReason::Denied(_) | StopReason::Deadline | StopReason::Budget(_),
         )
         | Status::Failed(_)
         | Status::Paused(_) => Fate::Over,

@@ -11,7 +11,7 @@ use crate::{
     SessionId,
     event::{PhaseFinished, PhaseStarted},
     message::{Message, Part, Role},
-    run::Status,
+    run::{Outcome, Status},
 };
 
 /// What stands before the user's words when they come after a cancel.
@@ -132,8 +132,12 @@ impl CheckedTask {
                 let claim = finished.verdict.as_ref().filter(|verdict| verdict.accepted);
                 self.summary = claim.map(|verdict| verdict.reason.as_str().into());
             }
-            Phase::Criteria if is_summary(finished) => self.criteria = Some(Arc::clone(&finished.text)),
-            Phase::Summarize if is_summary(finished) => self.summary = Some(Arc::clone(&finished.text)),
+            Phase::Criteria if is_summary(&finished.outcome) => {
+                self.criteria = Some(Arc::clone(&finished.text));
+            }
+            Phase::Summarize if is_summary(&finished.outcome) => {
+                self.summary = Some(Arc::clone(&finished.text));
+            }
             Phase::Criteria | Phase::Summarize | Phase::Check => {}
         }
         if let Some(verdict) = finished.verdict.as_ref().filter(|verdict| !verdict.accepted) {
@@ -211,6 +215,6 @@ fn paragraph(before: &[Part], text: String) -> Part {
 }
 
 /// Whether the executor summed up; otherwise the text is a digest.
-pub(crate) fn is_summary(finished: &PhaseFinished) -> bool {
-    finished.outcome.is_completed() && !finished.outcome.text.trim().is_empty()
+pub(crate) fn is_summary(outcome: &Outcome) -> bool {
+    outcome.is_completed() && !outcome.text.trim().is_empty()
 }

@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    Phase, CheckedTask, Verdict,
+    CheckedTask, Phase, Verdict,
     check::{Asked, Check},
     digest::digest,
     machine::{Fate, Next, Plan, fate},
@@ -91,9 +91,10 @@ impl Rounds {
                 Next::Begin { iteration, phase, prompt } => (self.begin(cx, iteration, phase, prompt)?, true),
                 Next::GoOn(started) => (started, false),
             };
-            let finished = self.perform(cx, &started).await?;
-            let cut = finished.outcome.status == Status::Cancelled;
-            cx.journal().stage(cx.origin(), cx.clock(), Event::PhaseFinished(Arc::new(finished)));
+            let (outcome, work) = self.perform(cx, &started).await?;
+            let cut = outcome.status == Status::Cancelled;
+            let finished = Event::PhaseFinished(self.finished(cx, &started, outcome, &work));
+            cx.journal().stage(cx.origin(), cx.clock(), finished);
             // What an earlier process cancelled is begun anew. Whatever cancels a phase that began here ends the run: no
             // phase is begun over and over.
             if cut && fresh {
@@ -153,37 +154,34 @@ impl Rounds {
         Arc::new(asking)
     }
 
-    async fn perform(&self, cx: &RunContext, started: &PhaseStarted) -> Result<PhaseFinished> {
-        let (outcome, work) = self.delegate(cx, started).await?;
-        let mut finished = PhaseFinished {
-            iteration: started.iteration,
-            phase: started.phase,
-            outcome,
-            text: Arc::default(),
-            verdict: None,
-        };
-        match started.phase {
-            Phase::Criteria => finished.text = finished.outcome.text.as_str().into(),
+    /// The phase's end, as it is recorded.
+    fn finished(
+        &self,
+        cx: &RunContext,
+        started: &PhaseStarted,
+        outcome: Box<Outcome>,
+        work: &[Arc<Message>],
+    ) -> Arc<PhaseFinished> {
+        let (iteration, phase) = (started.iteration, started.phase);
+        let verdict = || has_result(&outcome.status).then(|| self.verdict(cx, started, &outcome, work));
+        let (text, verdict) = match phase {
+            Phase::Criteria => (outcome.text.as_str().into(), None),
             Phase::Execute => {
-                finished.text = digest(&work).into();
                 let claimed = self.check.as_ref().is_some_and(|check| check.is_claimed());
-                if claimed && has_result(&finished.outcome.status) {
-                    finished.verdict = Some(self.verdict(cx, started, &finished.outcome, &work));
-                }
+                (digest(work).into(), claimed.then(verdict).flatten())
             }
-            Phase::Summarize if is_summary(&finished) => finished.text = finished.outcome.text.trim().into(),
+            Phase::Summarize if is_summary(&outcome) => (outcome.text.trim().into(), None),
             Phase::Summarize => {
                 let digest = |progress: &CheckedTask| Arc::from(progress.report());
-                finished.text = cx.journal().read(|state| state.progress().map(digest)).unwrap_or_default();
+                (cx.journal().read(|state| state.progress().map(digest)).unwrap_or_default(), None)
             }
-            Phase::Check if has_result(&finished.outcome.status) => {
-                let verdict = self.verdict(cx, started, &finished.outcome, &work);
-                finished.text = verdict.reason.as_str().into();
-                finished.verdict = Some(verdict);
+            Phase::Check => {
+                let verdict = verdict();
+                let reason = verdict.as_ref().map(|verdict| verdict.reason.as_str());
+                (reason.unwrap_or_default().into(), verdict)
             }
-            Phase::Check => {}
-        }
-        Ok(finished)
+        };
+        Arc::new(PhaseFinished { iteration, phase, outcome: *outcome, text, verdict })
     }
 
     fn verdict(
@@ -200,11 +198,12 @@ impl Rounds {
         }
     }
 
-    async fn delegate(
+    /// Runs the phase in its session: what it ended with, and what was said there.
+    async fn perform(
         &self,
         cx: &RunContext,
         started: &PhaseStarted,
-    ) -> Result<(Outcome, Vec<Arc<Message>>)> {
+    ) -> Result<(Box<Outcome>, Vec<Arc<Message>>)> {
         let (mut scope, mut opening) = (Scope::all(), Vec::new());
         let agent: Arc<dyn Agent> = match (started.phase, &self.check) {
             (Phase::Check, Some(check)) => {
@@ -227,7 +226,7 @@ impl Rounds {
         let delegate =
             Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening).part_of_run();
         match cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await {
-            Ok(Observation::Child { outcome: Some(outcome), work, .. }) => Ok((*outcome, work)),
+            Ok(Observation::Child { outcome: Some(outcome), work, .. }) => Ok((outcome, work)),
             Ok(_) => Err(Error::new(ErrorKind::Internal, "a child gave no outcome")),
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(self.cancelled(cx)),
             Err(error) => Err(error),

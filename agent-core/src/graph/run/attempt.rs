@@ -189,7 +189,7 @@ fn stopped(reason: &StopReason) -> Error {
     let kind = match reason {
         StopReason::Denied(_) => ErrorKind::PermissionDenied,
         StopReason::Deadline => ErrorKind::Timeout,
-        StopReason::Budget { .. } => ErrorKind::BudgetExceeded,
+        StopReason::Budget(_) => ErrorKind::BudgetExceeded,
         _ => ErrorKind::Tool,
     };
     Error::new(kind, format!("stopped: {reason}"))

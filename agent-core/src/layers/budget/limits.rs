@@ -10,6 +10,11 @@ use crate::{Error, ErrorKind, Money, Usage, layers::tally, provider::Request};
 const DEFAULT_OUTPUT: u64 = 4_096;
 
 /// Bounds of a budget; `None` means without bound.
+///
+/// A model call sets aside what it may use at most, its prompt and [`Params::max_output`](crate::provider::Params) (else
+/// what its model is known to have, else 4,096 tokens), until it ends and what it did use is known. A call that finds no room for
+/// that is refused and does not wait: agents that work side by side need room for all their calls under way at once, or a
+/// smaller `max_output`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -153,13 +158,29 @@ pub struct Exhausted {
     /// What was left then of each bound, the narrowest in the tree: less than what was asked for; `None` where nothing
     /// is bounded.
     pub remaining: BudgetLimits,
+    /// What was set aside then for calls under way, where the bound was reached: not in `remaining`, and not spent yet.
+    #[serde(default, skip_serializing_if = "Spend::is_nothing")]
+    pub reserved: Spend,
 }
 
 impl Exhausted {
-    /// The bound of this name was reached.
+    /// The bound of this name was reached, with nothing set aside.
     #[must_use]
     pub fn new(bound: impl Into<Box<str>>, remaining: BudgetLimits) -> Self {
-        Self { bound: bound.into(), remaining }
+        Self { bound: bound.into(), remaining, reserved: Spend::default() }
+    }
+
+    /// What was set aside of the bound, and what sets less aside.
+    fn set_aside(&self) -> Option<String> {
+        let Spend { money, tokens, model_calls, tool_calls, .. } = self.reserved;
+        let less = "a smaller `max_output` sets less aside";
+        Some(match &*self.bound {
+            "tokens" if tokens > 0 => format!("{tokens} tokens; {less}"),
+            "money" if money != Money::default() => format!("{money}; {less}"),
+            "model_calls" if model_calls > 0 => format!("{model_calls} model calls"),
+            "tool_calls" if tool_calls > 0 => format!("{tool_calls} tool calls"),
+            _ => return None,
+        })
     }
 }
 
@@ -170,7 +191,11 @@ impl fmt::Display for Exhausted {
             "the budget's limit of {} was reached; left: {}",
             self.bound.replace('_', " "),
             self.remaining
-        )
+        )?;
+        match self.set_aside() {
+            Some(amount) => write!(f, "; set aside for calls under way: {amount}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -270,6 +295,10 @@ impl Spend {
             tool_calls: charge.tool_calls,
             unpriced: u64::from(charge.money.is_none()),
         }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::default()
     }
 
     pub(crate) fn plus(&self, other: &Self) -> Self {
@@ -372,7 +401,10 @@ impl Shortage {
     pub(super) fn into_error(self) -> Error {
         let error = Error::new(ErrorKind::BudgetExceeded, self.to_string()).during("budget.reserve");
         match self.kind.bound() {
-            Some(bound) => error.with_exhausted(Exhausted::new(bound, self.remaining)),
+            Some(bound) => {
+                let exhausted = Exhausted::new(bound, self.remaining);
+                error.with_exhausted(Exhausted { reserved: self.reserved, ..exhausted })
+            }
             None => error,
         }
     }
@@ -380,8 +412,8 @@ impl Shortage {
     fn sum<T: fmt::Display>(what: &str, limit: Option<T>, spent: T, reserved: T, wanted: T) -> String {
         let limit = limit.map_or_else(String::new, |limit| limit.to_string());
         format!(
-            "the budget of {limit}{what} does not cover this call: {spent} spent, {reserved} reserved by calls under \
-             way, up to {wanted} asked for; raise the limit or ask for less output"
+            "the budget of {limit}{what} does not cover this call: {spent} spent, {reserved} set aside for calls under \
+             way, up to {wanted} asked for; raise the limit, or lower `max_output`: what a call sets aside"
         )
     }
 

@@ -13,8 +13,14 @@ fn design_7_a_refusal_says_what_is_short_and_takes_nothing() {
     let budget = Budget::new(limits.with_tool_calls(1).with_model_calls(2));
     let held = budget.reserve(amount(60, 250_000_000_000)).unwrap();
     for (charge, text) in [
-        (amount(41, 0), "the budget of 100 tokens does not cover this call: 0 spent, 60 reserved"),
-        (amount(0, 750_000_000_001), "the budget of $1 does not cover this call: $0 spent, $0.25 reserved"),
+        (
+            amount(41, 0),
+            "the budget of 100 tokens does not cover this call: 0 spent, 60 set aside for calls under way",
+        ),
+        (
+            amount(0, 750_000_000_001),
+            "the budget of $1 does not cover this call: $0 spent, $0.25 set aside for calls under way",
+        ),
         (Charge::model_call(1, None), "this model's price is unknown"),
         (Charge { model_calls: 2, ..Charge::nothing() }, "the budget's 2 model calls are used up"),
         (Charge { tool_calls: 2, ..Charge::nothing() }, "the budget's 1 tool calls are used up"),
@@ -22,6 +28,8 @@ fn design_7_a_refusal_says_what_is_short_and_takes_nothing() {
         let error = budget.reserve(charge).unwrap_err();
         assert_eq!((error.kind(), error.retry()), (ErrorKind::BudgetExceeded, crate::Retry::Permanent));
         assert!(error.message().contains(text), "{error}");
+        let aside = error.exhausted().map(|exhausted| exhausted.reserved.tokens);
+        assert_eq!(aside.unwrap_or(60), 60, "{error}");
         assert_eq!((budget.reserved().tokens, budget.spent()), (60, Spend::default()));
     }
     held.cancel();

@@ -15,7 +15,6 @@ use super::super::{Outcome, Status, StopReason};
 use crate::{
     Clock, Error, ErrorKind, ErrorRecord, Timestamp,
     event::{Envelope, Event, Origin},
-    layers::Exhausted,
     session::SessionState,
 };
 
@@ -223,9 +222,9 @@ impl Script {
     fn cut_short(&self, outcome: &Outcome) -> Option<Error> {
         match &outcome.status {
             Status::Cancelled | Status::Stopped(StopReason::Deadline) => Some(Error::cancelled()),
-            Status::Stopped(StopReason::Budget { bound, remaining }) => {
-                let exhausted = Exhausted::new(&**bound, **remaining);
-                Some(Error::new(ErrorKind::BudgetExceeded, exhausted.to_string()).with_exhausted(exhausted))
+            Status::Stopped(StopReason::Budget(exhausted)) => {
+                let error = Error::new(ErrorKind::BudgetExceeded, exhausted.to_string());
+                Some(error.with_exhausted((**exhausted).clone()))
             }
             // An agent that knows of the failure ends, and asks for nothing more.
             Status::Failed(error) if !self.told.as_ref().is_some_and(|told| is_same(told, error)) => {
@@ -329,7 +328,7 @@ pub(super) fn other_agent(name: &str, recorded: &str, origin: &Origin, seq: u64)
 pub(super) fn is_from_outside(status: &Status) -> bool {
     match status {
         Status::Cancelled | Status::Stopped(StopReason::Deadline) => true,
-        Status::Stopped(StopReason::Budget { bound, .. }) => &**bound == "time",
+        Status::Stopped(StopReason::Budget(exhausted)) => &*exhausted.bound == "time",
         _ => false,
     }
 }

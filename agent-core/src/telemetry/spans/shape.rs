@@ -189,7 +189,7 @@ fn stop_reason(reason: &StopReason) -> &'static str {
         StopReason::Reply(_) => "reply",
         StopReason::Denied(_) => "denied",
         StopReason::Deadline => "deadline",
-        StopReason::Budget { .. } => "budget",
+        StopReason::Budget(_) => "budget",
         StopReason::LoopDetected => "loop",
         StopReason::Incomplete { .. } => "incomplete",
         StopReason::Tasks { .. } => "tasks",

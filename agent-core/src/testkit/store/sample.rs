@@ -219,7 +219,7 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
             ),
         ),
         ("approval_decided", format!(r#"{{"id":"{session}.1$$0","decision":"deny","digest":"{digest}"}}"#)),
-        ("child_started", format!(r#"{{"child":"{session}.1$$0","agent":{odd},"key":{key}}}"#)),
+        ("child_started", format!(r#"{{"child":"{session}.1$$0","agent":{odd},"run":"{run}","key":{key}}}"#)),
         ("child_finished", format!(r#"{{"child":"{session}.1$$0","outcome":{outcome},"key":{key}}}"#)),
         ("wait_started", format!(r#"{{"until":-1,"signal":{odd},"key":{key}}}"#)),
         ("observed", format!(r#"{{"value":{{"deep":[[[{odd}]]]}},"key":{key}}}"#)),

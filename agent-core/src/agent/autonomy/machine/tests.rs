@@ -108,7 +108,8 @@ fn machine(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>, Option<C
                 lines.push(format!("{iteration} {phase}"));
                 let asked = asked.unwrap_or_else(|| Arc::clone(&prompt));
                 assert!(asked.first_text().is_some(), "a phase is asked something");
-                progress = Some(CheckedTask::begun(progress.take(), &prompt, &started(iteration, phase, asked)));
+                progress =
+                    Some(CheckedTask::begun(progress.take(), &prompt, &started(iteration, phase, asked)));
             }
             Next::GoOn(phase) => {
                 let Some(turn) = turns.next() else { return (lines, None, progress) };
@@ -220,7 +221,11 @@ fn r14_what_the_user_said_and_the_criteria_are_in_the_executors_first_prompt() {
     else {
         panic!("it does not begin")
     };
-    let said = ["Do it", "The user stopped the work and says:\nQuickly!", "It counts as done when all of this is true:"];
+    let said = [
+        "Do it",
+        "The user stopped the work and says:\nQuickly!",
+        "It counts as done when all of this is true:",
+    ];
     let text = format!("{}\ndigest", said.join("\n\n"));
     assert_eq!(first.text(), text);
     // An agent that was built without them goes on without them.

@@ -291,14 +291,14 @@ impl Schedule {
     #[inline]
     fn tell_plainly(&mut self, node: u32) {
         let Self { plan, missing, nodes, ready, .. } = self;
-        for out in plan.outs(node as usize) {
-            let Some(left) = missing.get_mut(out.to as usize) else { continue };
+        for to in plan.dependents(node as usize) {
+            let Some(left) = missing.get_mut(*to as usize) else { continue };
             *left -= 1;
             if *left == 0
-                && let Some(of) = nodes.get(out.to as usize)
+                && let Some(of) = nodes.get(*to as usize)
                 && of.state == State::Pending
             {
-                ready.push(out.to, of.priority, of.class);
+                ready.push(*to, of.priority, of.class);
             }
         }
     }
@@ -307,7 +307,7 @@ impl Schedule {
         let gives = self.gives(state);
         let plan = Arc::clone(&self.plan);
         let further = self.added.outs.get(&node).cloned().unwrap_or_default();
-        for out in plan.outs(node as usize).iter().chain(&further) {
+        for out in plan.outs(node as usize).chain(further) {
             let Some(edge) = self.edge(out.edge) else { continue };
             if let Some(left) = self.missing.get_mut(out.to as usize) {
                 *left -= 1;

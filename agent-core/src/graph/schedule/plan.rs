@@ -23,9 +23,13 @@ struct Shape {
     ins: Vec<In>,
     /// How many edges go into each node.
     degree: Vec<u32>,
-    /// Where the edges out of each node begin in `outs`; one more than there are nodes.
+    /// Where the edges out of each node begin in `dependents`; one more than there are nodes.
     first_out: Vec<u32>,
-    outs: Vec<Out>,
+    /// Where the edges lead, by the node that comes first. Apart from their numbers: to count what the dependents miss, which
+    /// most runs do and no more, all of this is read once, and of a large graph it does not fit into the cache.
+    dependents: Vec<u32>,
+    /// The number of each of these edges.
+    numbers: Vec<u32>,
     /// Whether an edge out of the node has a condition.
     asks: Vec<bool>,
     wants: Vec<Wants>,
@@ -79,8 +83,9 @@ impl Plan {
             expected.push(node.expected);
         }
         small(degree.len())?;
-        let (first_out, outs, asks) = turned(&first_in, &ins, degree.len())?;
-        let mut shape = Shape { first_in, ins, degree, first_out, outs, asks, wants, order: Vec::new() };
+        let Turned { first_out, dependents, numbers, asks } = turned(&first_in, &ins, degree.len())?;
+        let order = Vec::new();
+        let mut shape = Shape { first_in, ins, degree, first_out, dependents, numbers, asks, wants, order };
         shape.order = shape.sorted()?;
         let priority = shape.longest(&expected);
         Ok(Self { shape: Arc::new(shape), expected, priority })
@@ -121,8 +126,16 @@ impl Plan {
         part(&self.shape.first_in, node)
     }
 
-    pub(super) fn outs(&self, node: usize) -> &[Out] {
-        self.shape.outs(node)
+    /// The edges out of a node, dependents in their order.
+    pub(super) fn outs(&self, node: usize) -> impl Iterator<Item = Out> {
+        let numbers = outs_of(&self.shape.first_out, &self.shape.numbers, node);
+        self.dependents(node).iter().zip(numbers).map(|(to, edge)| Out { to: *to, edge: *edge })
+    }
+
+    /// Where the edges out of a node lead.
+    #[inline]
+    pub(super) fn dependents(&self, node: usize) -> &[u32] {
+        self.shape.dependents(node)
     }
 
     /// Whether an edge out of the node has a condition.
@@ -132,10 +145,8 @@ impl Plan {
 }
 
 impl Shape {
-    fn outs(&self, node: usize) -> &[Out] {
-        part(&self.first_out, node)
-            .and_then(|part| self.outs.get(part.start as usize..part.end as usize))
-            .unwrap_or_default()
+    fn dependents(&self, node: usize) -> &[u32] {
+        outs_of(&self.first_out, &self.dependents, node)
     }
 
     /// Sorted so that each node comes after those that it depends on.
@@ -154,11 +165,11 @@ impl Shape {
             (0..count).zip(&self.degree).filter(|(_, degree)| **degree == 0).map(|(node, _)| node).collect();
         while let Some(node) = free.pop_front() {
             order.push(node);
-            for out in self.outs(node as usize) {
-                if let Some(left) = missing.get_mut(out.to as usize) {
+            for to in self.dependents(node as usize) {
+                if let Some(left) = missing.get_mut(*to as usize) {
                     *left -= 1;
                     if *left == 0 {
-                        free.push_back(out.to);
+                        free.push_back(*to);
                     }
                 }
             }
@@ -193,7 +204,7 @@ impl Shape {
         let mut longest = vec![0_u64; expected.len()];
         for node in self.order.iter().rev() {
             let node = *node as usize;
-            let after = self.outs(node).iter().filter_map(|out| longest.get(out.to as usize)).max();
+            let after = self.dependents(node).iter().filter_map(|to| longest.get(*to as usize)).max();
             let after = after.copied().unwrap_or_default();
             if let (Some(longest), Some(own)) = (longest.get_mut(node), expected.get(node)) {
                 *longest = own.saturating_add(after);
@@ -217,7 +228,12 @@ impl Wants {
 }
 
 /// The edges by the node that comes first, dependents in their order, and which nodes have a condition behind them.
-type Turned = (Vec<u32>, Vec<Out>, Vec<bool>);
+struct Turned {
+    first_out: Vec<u32>,
+    dependents: Vec<u32>,
+    numbers: Vec<u32>,
+    asks: Vec<bool>,
+}
 
 fn turned(first_in: &[u32], ins: &[In], count: usize) -> Result<Turned, Refused> {
     let mut first_out = vec![0_u32; count + 1];
@@ -236,20 +252,26 @@ fn turned(first_in: &[u32], ins: &[In], count: usize) -> Result<Turned, Refused>
         *first = sum;
     }
     let mut next = first_out.clone();
-    let mut outs = vec![Out { to: 0, edge: 0 }; ins.len()];
+    let (mut dependents, mut numbers) = (vec![0; ins.len()], vec![0; ins.len()]);
     let mut edges = (0..small(ins.len())?).zip(ins);
     for (to, part) in (0..small(count)?).zip(first_in.windows(2)) {
         let [start, end] = part else { continue };
         for (edge, given) in edges.by_ref().take((end - start) as usize) {
             if let Some(place) = next.get_mut(given.from as usize) {
-                if let Some(out) = outs.get_mut(*place as usize) {
-                    *out = Out { to, edge };
+                let at = *place as usize;
+                if let (Some(dependent), Some(number)) = (dependents.get_mut(at), numbers.get_mut(at)) {
+                    (*dependent, *number) = (to, edge);
                 }
                 *place += 1;
             }
         }
     }
-    Ok((first_out, outs, asks))
+    Ok(Turned { first_out, dependents, numbers, asks })
+}
+
+fn outs_of<'a>(first_out: &[u32], all: &'a [u32], node: usize) -> &'a [u32] {
+    let part = part(first_out, node);
+    part.and_then(|part| all.get(part.start as usize..part.end as usize)).unwrap_or_default()
 }
 
 fn part(first: &[u32], node: usize) -> Option<Range<u32>> {

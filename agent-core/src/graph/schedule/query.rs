@@ -140,8 +140,8 @@ impl Schedule {
     }
 
     pub(super) fn outs(&self, node: u32) -> Vec<Out> {
-        let further = self.added.outs.get(&node).into_iter().flatten();
-        self.plan.outs(node as usize).iter().chain(further).copied().collect()
+        let further = self.added.outs.get(&node).into_iter().flatten().copied();
+        self.plan.outs(node as usize).chain(further).collect()
     }
 
     pub(super) fn expected(&self, node: usize) -> u64 {

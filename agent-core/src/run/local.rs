@@ -195,12 +195,12 @@ impl LocalEffects {
             return Ok(known);
         }
         self.commit(cx).await?;
-        let until = self.wait_until(cx, key, recorded, timeout).await?;
+        let left = self.time_left(cx, key, recorded, timeout).await?;
         let ended = tokio::select! {
             biased;
             () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
             ended = self.first_ended(cx, children) => Some(ended?),
-            () = sleep_until(cx, until) => None,
+            () = pass(left) => None,
         };
         let (child, outcome) = ended.map(|(child, end)| (child, end.outcome)).unzip();
         if let Some(key) = key {
@@ -258,25 +258,26 @@ impl LocalEffects {
         ))
     }
 
-    /// The end of a wait that survives a restart: recorded when it begins.
-    async fn wait_until(
+    /// How long a wait lasts that survives a restart: its end is recorded when it begins. While the process lives, the time
+    /// that was asked for counts, whatever becomes of the clock.
+    async fn time_left(
         &self,
         cx: &RunContext,
         key: Option<EffectKey>,
         recorded: &[Event],
         timeout: Option<Duration>,
-    ) -> Result<Option<Timestamp>> {
+    ) -> Result<Option<Duration>> {
         for event in recorded {
             if let Event::WaitStarted(wait) = event {
-                return Ok(wait.until);
+                return Ok(wait.until.map(|until| until.since(cx.clock())));
             }
         }
-        let until = timeout.map(|timeout| cx.clock().after(timeout));
-        if let (Some(key), Some(_)) = (key, until) {
+        if let (Some(key), Some(timeout)) = (key, timeout) {
+            let until = Some(cx.clock().after(timeout));
             self.stage(cx, Event::WaitStarted(Arc::new(WaitStarted { until, signal: None, key })));
             self.commit(cx).await?;
         }
-        Ok(until)
+        Ok(timeout)
     }
 
     async fn sleep(
@@ -289,11 +290,11 @@ impl LocalEffects {
         if recorded.iter().any(|event| matches!(event, Event::Observed(_))) {
             return Ok(Observation::Slept);
         }
-        let until = self.wait_until(cx, key, recorded, Some(time)).await?;
+        let left = self.time_left(cx, key, recorded, Some(time)).await?;
         tokio::select! {
             biased;
             () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
-            () = sleep_until(cx, until) => {}
+            () = pass(left) => {}
         }
         self.observe(cx, key, Value::Null);
         Ok(Observation::Slept)
@@ -420,9 +421,10 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn sleep_until(cx: &RunContext, until: Option<Timestamp>) {
-    match until {
-        Some(until) => tokio::time::sleep(until.since(cx.clock())).await,
+/// Ends when the time is over; never, without one.
+async fn pass(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,
     }
 }

@@ -238,9 +238,7 @@ impl Run {
         };
         let (outcome, error) = match result {
             Ok(mut outcome) => {
-                if outcome.steps == 0 {
-                    journal.read(|state| state.run().into_iter().for_each(|run| run.count(&mut outcome)));
-                }
+                journal.read(|state| state.run().into_iter().for_each(|run| run.count(&mut outcome)));
                 (outcome, None)
             }
             Err(error) if self.resumed && error.kind() == ErrorKind::Diverged => return Err(error),

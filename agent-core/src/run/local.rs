@@ -160,8 +160,7 @@ impl LocalEffects {
             self.commit(cx).await?;
         }
         if seat.is_some() {
-            let cancel = cx.cancellation().child_token();
-            self.start_child(cx, Box::new(Delegate::new(child.clone(), spawn).cancelled_by(cancel)), seat);
+            self.start_child(cx, Box::new(Delegate::new(child.clone(), spawn)), seat);
         }
         Ok(Observation::Spawned(child))
     }

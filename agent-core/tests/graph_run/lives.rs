@@ -2,7 +2,7 @@
 
 use entourage_core::{
     event::{Envelope, Event},
-    graph::{GraphReport, NodeState, PlanTask, SkipAs, TaskGraph},
+    graph::{GraphControl, GraphReport, NodeState, PlanTask, SkipAs, TaskGraph},
     run::{Outcome, Pause, Status},
     session::SharedStore,
     testkit::Gate,
@@ -173,6 +173,18 @@ async fn pause(store: &SharedStore, log: &Log) {
     assert!(matches!(outcome.status, Status::Paused(Pause::Signal { .. })), "{outcome:?}");
 }
 
+/// Resumes, makes a change while `one` has the slot and `two` waits for it, and goes on to the next pause.
+async fn meanwhile(store: &SharedStore, log: &Log, change: impl AsyncFnOnce(&GraphControl)) {
+    let gate = Gate::new();
+    let graph = waiting(log, &gate);
+    let run = runtime_on(store).session_with_id(root()).resume(&graph);
+    let control = graph.control(run.session());
+    gate.arrived(1).await;
+    change(&control).await;
+    gate.open();
+    assert!(matches!(run.outcome().await.unwrap().status, Status::Paused(_)));
+}
+
 /// Sends `one` its signal, and goes on to the end.
 async fn finish(store: &SharedStore, log: &Log) -> GraphReport {
     let report = GraphReport::from_events(&stored(store, &root()).await);
@@ -188,14 +200,7 @@ fn lo13_what_waits_for_a_slot_to_go_on_begins_anew_with_another_agent() {
     let (store, log) = (memory(), Log::default());
     process(pause(&store, &log));
     process(async {
-        let gate = Gate::new();
-        let graph = waiting(&log, &gate);
-        let run = runtime_on(&store).session_with_id(root()).resume(&graph);
-        let control = graph.control(run.session());
-        gate.arrived(1).await;
-        control.reassign("two", "other").await.unwrap();
-        gate.open();
-        assert!(matches!(run.outcome().await.unwrap().status, Status::Paused(_)));
+        meanwhile(&store, &log, async |control| control.reassign("two", "other").await.unwrap()).await;
         assert_eq!(log.count("other is asked: two\n\n<task>\nGo\n</task>"), 1, "{:?}", log.all());
     });
     process(async {
@@ -208,18 +213,11 @@ fn lo13_what_waits_for_a_slot_to_go_on_begins_anew_with_another_agent() {
 fn lo13_what_waits_for_a_slot_to_go_on_is_skipped_and_tried_again_as_a_new_attempt() {
     let (store, log) = (memory(), Log::default());
     process(pause(&store, &log));
-    process(async {
-        let gate = Gate::new();
-        let graph = waiting(&log, &gate);
-        let run = runtime_on(&store).session_with_id(root()).resume(&graph);
-        let control = graph.control(run.session());
-        gate.arrived(1).await;
+    process(meanwhile(&store, &log, async |control| {
         control.skip("two", SkipAs::Blocked).await.unwrap();
         control.reassign("two", "other").await.unwrap();
         control.retry("two").await.unwrap();
-        gate.open();
-        assert!(matches!(run.outcome().await.unwrap().status, Status::Paused(_)));
-    });
+    }));
     process(async {
         assert_eq!(finish(&store, &log).await.node("two").unwrap().attempts, 2);
     });

@@ -22,6 +22,8 @@ mod hybrid;
 mod json;
 #[cfg(feature = "json")]
 mod listing;
+#[cfg(feature = "json")]
+mod owned;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -9,6 +9,8 @@
     clippy::string_slice
 )]
 
+#[path = "json/cut.rs"]
+mod cut;
 #[path = "json/damage.rs"]
 mod damage;
 #[path = "json/files.rs"]

@@ -11,7 +11,7 @@ use entourage_core::{
 };
 
 use super::{ActiveStore, Held, HybridStore, by_id};
-use crate::listing::below;
+use crate::{listing::below, owned::owned};
 
 const OPERATION: &str = "store.archive";
 /// How long a mover keeps others away without a sign of life.
@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Events that are copied in one go.
 const EVENTS: usize = 500;
 
-impl<A: ActiveStore, B: SessionStore> HybridStore<A, B> {
+impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
     /// Moves the root `session` and everything below it to the archive and returns how many sessions that were; 0 when
     /// they were there already. May be repeated at any time, and finishes what an earlier call began.
     ///
@@ -30,8 +30,13 @@ impl<A: ActiveStore, B: SessionStore> HybridStore<A, B> {
     /// still active.
     ///
     /// # Cancel safety
-    /// Dropped at any point, it leaves what a crash there would leave.
+    /// A move that was polled once goes on by itself; [`HybridStore::archive_idle`] stops after the tree under way.
     pub async fn archive(&self, session: &SessionId) -> Result<u64> {
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move { store.move_tree(&id).await }).await
+    }
+
+    async fn move_tree(&self, session: &SessionId) -> Result<u64> {
         let _moving = self.moving.lock().await;
         let mut moved = HashSet::new();
         // A child may be born until its parent is sealed; a round more finds it, and then there is no more.

@@ -17,7 +17,7 @@ use entourage_core::{
 };
 use tokio::sync::Mutex;
 
-use crate::{JsonStore, ProblemKind, SqliteStore, listing::page};
+use crate::{JsonStore, ProblemKind, SqliteStore, listing::page, owned::owned};
 
 /// A store that [`HybridStore`] can move sessions out of.
 ///
@@ -90,14 +90,25 @@ impl Held {
 /// assert!(store.archive_idle(week).await.unwrap().is_empty());
 /// # });
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct HybridStore<A = JsonStore, B = SqliteStore> {
-    active: A,
-    archive: B,
+    active: Arc<A>,
+    archive: Arc<B>,
     /// As whom this store holds leases.
     owner: u64,
     /// Held while sessions are moved or deleted.
     moving: Arc<Mutex<()>>,
+}
+
+impl<A, B> Clone for HybridStore<A, B> {
+    fn clone(&self) -> Self {
+        Self {
+            active: Arc::clone(&self.active),
+            archive: Arc::clone(&self.archive),
+            owner: self.owner,
+            moving: Arc::clone(&self.moving),
+        }
+    }
 }
 
 impl HybridStore {
@@ -119,13 +130,13 @@ impl HybridStore {
     }
 }
 
-impl<A: ActiveStore, B: SessionStore> HybridStore<A, B> {
+impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
     /// Joins two stores of any kind. Call [`HybridStore::recover`] when a process that used them may have died.
     #[must_use]
     pub fn new(active: A, archive: B) -> Self {
         // The bits of a version 7 id that follow the time and the version are random.
         let owner = u64::try_from(RunId::generate().as_u128() & u128::from(u64::MAX)).unwrap_or_default();
-        Self { active, archive, owner, moving: Arc::default() }
+        Self { active: Arc::new(active), archive: Arc::new(archive), owner, moving: Arc::default() }
     }
 
     /// Where sessions are until they are moved.
@@ -163,6 +174,28 @@ impl<A: ActiveStore, B: SessionStore> HybridStore<A, B> {
         }
     }
 
+    async fn append_where_it_is(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        if self.is_born_archived(&batch).await? {
+            return self.archive.append(session, expected, batch).await;
+        }
+        match self.active.append(session, expected, batch.clone()).await {
+            Err(error) if is_missing(&error) => self.archive.append(session, expected, batch).await,
+            appended => appended,
+        }
+    }
+
+    async fn delete_both(&self, session: &SessionId) -> Result<u64> {
+        let _moving = self.moving.lock().await;
+        let held = by_id(self.active.held().await?);
+        let copies = self.archive.query(&SessionFilter::tree(session.clone())).await?;
+        let is_active = |copy: &&SessionInfo| held.get(&copy.record.id).is_some_and(|held| !held.sealed);
+        let twice = copies.iter().filter(is_active).count() as u64;
+        // The files last: as long as one is there, its copy in the archive does not count for more.
+        let archived = self.archive.delete(session).await?;
+        let active = self.active.delete(session).await?;
+        Ok((archived + active).saturating_sub(twice))
+    }
+
     /// The archive's answer to `filter`, from the first on, without the sessions that are still active.
     async fn query_archive(
         &self,
@@ -188,16 +221,11 @@ impl<A: ActiveStore, B: SessionStore> HybridStore<A, B> {
 }
 
 #[async_trait]
-impl<A: ActiveStore, B: SessionStore> SessionStore for HybridStore<A, B> {
+impl<A: ActiveStore + 'static, B: SessionStore + 'static> SessionStore for HybridStore<A, B> {
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         batch.check(session, expected)?;
-        if self.is_born_archived(&batch).await? {
-            return self.archive.append(session, expected, batch).await;
-        }
-        match self.active.append(session, expected, batch.clone()).await {
-            Err(error) if is_missing(&error) => self.archive.append(session, expected, batch).await,
-            appended => appended,
-        }
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move { store.append_where_it_is(&id, expected, batch).await }).await
     }
 
     async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
@@ -227,22 +255,19 @@ impl<A: ActiveStore, B: SessionStore> SessionStore for HybridStore<A, B> {
     }
 
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
-        match self.active.lease(session, lease).await {
-            Err(error) if is_missing(&error) => self.archive.lease(session, lease).await,
-            leased => leased,
-        }
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move {
+            match store.active.lease(&id, lease).await {
+                Err(error) if is_missing(&error) => store.archive.lease(&id, lease).await,
+                leased => leased,
+            }
+        })
+        .await
     }
 
     async fn delete(&self, session: &SessionId) -> Result<u64> {
-        let _moving = self.moving.lock().await;
-        let held = by_id(self.active.held().await?);
-        let copies = self.archive.query(&SessionFilter::tree(session.clone())).await?;
-        let is_active = |copy: &&SessionInfo| held.get(&copy.record.id).is_some_and(|held| !held.sealed);
-        let twice = copies.iter().filter(is_active).count() as u64;
-        // The files last: as long as one is there, its copy in the archive does not count for more.
-        let archived = self.archive.delete(session).await?;
-        let active = self.active.delete(session).await?;
-        Ok((archived + active).saturating_sub(twice))
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move { store.delete_both(&id).await }).await
     }
 }
 

@@ -34,6 +34,7 @@ use tokio::{
 use crate::{
     Durability,
     listing::{below, page},
+    owned::owned,
 };
 use directory::{Directory, Known};
 use error::Failure;
@@ -58,8 +59,8 @@ const LANES: usize = 64;
 /// valid lines is not noticed.
 ///
 /// # Cancel safety
-/// An operation whose future is dropped happened completely or not at all, perhaps a moment later; operations on the
-/// same session wait for it. Deleting a tree may stop between two sessions when the process dies; repeated, it goes on.
+/// An operation that was polled once comes to its end by itself, whether its future is dropped, kept or polled; operations
+/// on the same session wait for it. It runs on the tokio runtime that polled it, which must be kept running. Deleting a tree may stop between two sessions when the process dies; repeated, it goes on.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -175,9 +176,12 @@ impl JsonStore {
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is no such file, [`ErrorKind::Store`] when it cannot be moved.
     pub async fn set_aside(&self, session: &SessionId) -> Result<PathBuf> {
-        let id = session.clone();
-        let turn = self.whole_turn().await;
-        self.on("store.set_aside", session, turn, move |directory| directory.set_aside(&id)).await
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move {
+            let turn = store.whole_turn().await;
+            store.on("store.set_aside", id.clone(), turn, move |directory| directory.set_aside(&id)).await
+        })
+        .await
     }
 
     /// Waits for this process's other changes of more than one session.
@@ -191,15 +195,16 @@ impl JsonStore {
         Some(Arc::clone(self.0.lanes.get(lane)?).lock_owned().await)
     }
 
-    /// Runs `work` where it may block. `turn` is held until it is done, also when nobody waits for it any more.
+    /// Runs `work` where it may block. `turn` is held until it is done, also when nobody waits for it any more. Who waits
+    /// for a turn first does so in a task of its own.
     async fn on<T: Send + 'static>(
         &self,
         operation: &'static str,
-        session: &SessionId,
+        session: SessionId,
         turn: impl Send + 'static,
         work: impl FnOnce(&Directory) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        let (directory, session) = (Arc::clone(&self.0.directory), session.clone());
+        let directory = Arc::clone(&self.0.directory);
         aside(move || {
             let done = work(&directory).map_err(|failure| {
                 failure.into_session_error(operation, &directory.path_of(&session), &session)
@@ -215,11 +220,15 @@ impl JsonStore {
         operation: &'static str,
         work: impl FnOnce(&Directory) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        let (directory, turn) = (Arc::clone(&self.0.directory), Arc::clone(&self.0.whole).read_owned().await);
-        aside(move || {
-            let done = work(&directory).map_err(|failure| failure.into_error(operation, &directory.path));
-            drop(turn);
-            done
+        let (directory, whole) = (Arc::clone(&self.0.directory), Arc::clone(&self.0.whole));
+        owned(async move {
+            let turn = whole.read_owned().await;
+            aside(move || {
+                let done = work(&directory).map_err(|failure| failure.into_error(operation, &directory.path));
+                drop(turn);
+                done
+            })
+            .await
         })
         .await
     }
@@ -229,19 +238,24 @@ impl JsonStore {
 impl SessionStore for JsonStore {
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         batch.check(session, expected)?;
-        let creator = match batch.create {
-            Some(_) => Some(self.whole_turn().await),
-            None => None,
-        };
-        let turns = (creator, self.turn(session).await);
-        let id = session.clone();
-        let work = move |directory: &Directory| session::append(directory, &id, expected, &batch);
-        self.on("store.append", session, turns, work).await
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move {
+            let creator = match batch.create {
+                Some(_) => Some(store.whole_turn().await),
+                None => None,
+            };
+            let turns = (creator, store.turn(&id).await);
+            let of = id.clone();
+            let work = move |directory: &Directory| session::append(directory, &of, expected, &batch);
+            store.on("store.append", id, turns, work).await
+        })
+        .await
     }
 
     async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
         let id = session.clone();
-        self.on("store.read", session, (), move |directory| session::read(directory, &id, range)).await
+        self.on("store.read", session.clone(), (), move |directory| session::read(directory, &id, range))
+            .await
     }
 
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
@@ -250,17 +264,27 @@ impl SessionStore for JsonStore {
             return self.look("store.query", move |directory| list(directory, &filter)).await;
         };
         let of = id.clone();
-        self.on("store.query", &id, (), move |directory| one(directory, &of, &filter)).await
+        self.on("store.query", id, (), move |directory| one(directory, &of, &filter)).await
     }
 
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
-        let (id, turn) = (session.clone(), self.turn(session).await);
-        self.on("store.lease", session, turn, move |directory| session::lease(directory, &id, lease)).await
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move {
+            let turn = store.turn(&id).await;
+            let of = id.clone();
+            store.on("store.lease", id, turn, move |directory| session::lease(directory, &of, lease)).await
+        })
+        .await
     }
 
     async fn delete(&self, session: &SessionId) -> Result<u64> {
-        let (id, turn) = (session.clone(), self.whole_turn().await);
-        self.on("store.delete", session, turn, move |directory| directory.delete(&id)).await
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move {
+            let turn = store.whole_turn().await;
+            let of = id.clone();
+            store.on("store.delete", id, turn, move |directory| directory.delete(&of)).await
+        })
+        .await
     }
 }
 

@@ -14,7 +14,10 @@ use super::{
     line,
     session::{locked, looking, scan},
 };
-use crate::hybrid::{ActiveStore, Held};
+use crate::{
+    hybrid::{ActiveStore, Held},
+    owned::owned,
+};
 
 /// Bytes of bodies after which a page of batches ends.
 const PAGE: usize = 4 << 20;
@@ -31,13 +34,18 @@ impl ActiveStore for JsonStore {
 
     async fn batches(&self, session: &SessionId, after: u64, events: usize) -> Result<Vec<Batch>> {
         let id = session.clone();
-        self.on("store.read", session, (), move |directory| batches(directory, &id, after, events)).await
+        let work = move |directory: &Directory| batches(directory, &id, after, events);
+        self.on("store.read", session.clone(), (), work).await
     }
 
     async fn seal(&self, session: &SessionId, expected: u64) -> Result<()> {
-        let id = session.clone();
-        let turns = (self.whole_turn().await, self.turn(session).await);
-        self.on("store.seal", session, turns, move |directory| seal(directory, &id, expected)).await
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move {
+            let turns = (store.whole_turn().await, store.turn(&id).await);
+            let of = id.clone();
+            store.on("store.seal", id, turns, move |directory| seal(directory, &of, expected)).await
+        })
+        .await
     }
 }
 

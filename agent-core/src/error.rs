@@ -2,11 +2,16 @@
 //!
 //! A retry layer reads [`Error::retry`], never the message. Text shown to people names the next step.
 
-use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
+use std::{
+    borrow::Cow,
+    error::Error as StdError,
+    fmt::{self, Write as _},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{layers::Exhausted, run::Pause};
+use crate::{bound, layers::Exhausted, run::Pause, shown::Shown};
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -134,7 +139,8 @@ pub enum Retry {
 
 /// The error of every fallible operation in the family.
 ///
-/// `Display` is one line; `Debug` adds context and causes.
+/// `Display` is one line; `Debug` adds context and causes. Both show control and hidden characters as escapes: what a
+/// model or a service said cannot command a terminal. [`Error::message`] is the text as it is.
 ///
 /// ```
 /// use entourage_core::{Error, ErrorKind, Retry};
@@ -272,16 +278,17 @@ impl Error {
         self.0.context.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// The storable form: what an event keeps of this error.
+    /// The storable form: what an event keeps of this error. Of texts longer than 16 KiB it is the beginning.
     #[must_use]
     pub fn record(&self) -> ErrorRecord {
         let operation = self.0.operation.iter().map(|operation| (*operation).to_owned());
         let values = self.0.context.iter().map(|(name, value)| format!("{name}: {value}"));
+        let context = operation.chain(values).collect::<Vec<_>>().join(", ");
         ErrorRecord {
             kind: self.kind(),
             retry: self.retry(),
-            message: self.message().to_owned(),
-            context: operation.chain(values).collect::<Vec<_>>().join(", "),
+            message: bound::shortened(self.message(), bound::TEXT).into_owned(),
+            context: bound::shortened(&context, bound::TEXT).into_owned(),
             exhausted: self.0.exhausted.clone(),
         }
     }
@@ -289,14 +296,15 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}", self.0.message, self.0.kind.as_str())?;
+        let mut out = Shown::line(f);
+        write!(out, "{} ({}", self.0.message, self.0.kind.as_str())?;
         if let Some(operation) = self.0.operation {
-            write!(f, " in {operation}")?;
+            write!(out, " in {operation}")?;
         }
         for (name, value) in &self.0.context {
-            write!(f, ", {name}: {value}")?;
+            write!(out, ", {name}: {value}")?;
         }
-        f.write_str(")")
+        out.write_str(")")
     }
 }
 
@@ -309,7 +317,8 @@ impl fmt::Debug for Error {
             let text = cause.to_string();
             // A cause that holds the parts of what the message says has the same text.
             if text != self.0.message {
-                writeln!(f, "  caused by: {text}")?;
+                write!(Shown::line(f), "  caused by: {text}")?;
+                writeln!(f)?;
             }
             source = cause.source();
         }

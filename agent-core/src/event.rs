@@ -21,8 +21,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser::SerializeStruct};
 
 use crate::{
-    Error, ErrorKind, Result, RunId, SessionId, Timestamp, digest::Digest, permission::ApprovalRequest,
-    provider::Delta,
+    Error, ErrorKind, Result, RunId, SessionId, Timestamp, bound::is_readable, digest::Digest,
+    permission::ApprovalRequest, provider::Delta,
 };
 
 /// Version of the stored form of events. A store written by a newer version is refused, never guessed at.
@@ -141,10 +141,17 @@ macro_rules! events {
             /// The stored form, without the kind.
             ///
             /// # Errors
-            /// [`ErrorKind::Internal`] when a value does not serialize.
+            /// [`ErrorKind::Internal`] when a value does not serialize, or nests deeper than any reader goes.
             pub fn to_json(&self) -> Result<String> {
-                serde_json::to_string(&Data(self))
-                    .map_err(|error| Error::new(ErrorKind::Internal, "an event does not serialize").caused_by(error))
+                let json = serde_json::to_string(&Data(self)).map_err(|error| {
+                    Error::new(ErrorKind::Internal, "an event does not serialize").caused_by(error)
+                })?;
+                // Values are bounded where they come from; this keeps what was forgotten from ending a session.
+                if self.must_be_read() && !is_readable(&json) {
+                    let text = "an event nests deeper than 127 levels, and could never be read again";
+                    return Err(Error::new(ErrorKind::Internal, text).with("kind", self.kind()));
+                }
+                Ok(json)
             }
 
             /// Reads the stored form.
@@ -259,6 +266,12 @@ events! {
 }
 
 impl Event {
+    /// Whether the session cannot do without it. What a checkpoint says, the events before it do; those of a fork are in
+    /// another session.
+    fn must_be_read(&self) -> bool {
+        !matches!(self, Self::Checkpoint(checkpoint) if checkpoint.forked.is_none())
+    }
+
     /// The effect of a hand-written agent that this is about.
     pub(crate) fn effect_key(&self) -> Option<EffectKey> {
         match self {

@@ -37,11 +37,13 @@ pub mod telemetry;
 pub mod testkit;
 pub mod tool;
 
+mod bound;
 mod digest;
 mod error;
 mod id;
 mod plain;
 mod runtime;
+mod shown;
 mod usage;
 
 pub use digest::Digest;

@@ -2,7 +2,7 @@
 //! that it reserves for raw text for something else: it puts what the text says in its place, or fails. What a model, a
 //! tool or a webhook sends must not choose how it is read, nor make a stored session unreadable.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{
     Deserialize, Deserializer,
@@ -16,6 +16,11 @@ struct Plain(Value);
 /// For `deserialize_with`: a value.
 pub(crate) fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Plain::deserialize(deserializer).map(|plain| plain.0)
+}
+
+/// For `deserialize_with`: a value that is shared.
+pub(crate) fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Value>, D::Error> {
+    value(deserializer).map(Arc::new)
 }
 
 /// For `deserialize_with`: a value, or none.

@@ -60,6 +60,21 @@ impl Usage {
         Self { cost: None, ..self }
     }
 
+    /// The figures that can be true: of one call no service reports a trillion tokens or a million dollars. What is
+    /// above that is unknown.
+    #[must_use]
+    pub fn plausible(self) -> Self {
+        let tokens = |count: Option<u64>| count.filter(|count| *count < 1_000_000_000_000);
+        Self {
+            input: tokens(self.input),
+            output: tokens(self.output),
+            cache_read: tokens(self.cache_read),
+            cache_write: tokens(self.cache_write),
+            reasoning: tokens(self.reasoning),
+            cost: self.cost.filter(|cost| cost.as_pico() < 1_000_000_000_000_000_000),
+        }
+    }
+
     /// Takes over each figure that `later` has. Streams report usage several times; the last word counts.
     pub fn merge(&mut self, later: Usage) {
         self.input = later.input.or(self.input);
@@ -71,10 +86,13 @@ impl Usage {
     }
 }
 
+/// Sums end where the largest signed number does: a store's columns and a reader's numbers take no larger one.
+const MOST: u64 = i64::MAX.unsigned_abs();
+
 fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
-        (Some(a), Some(b)) => Some(a.saturating_add(b)),
-        (some, None) | (None, some) => some,
+        (Some(a), Some(b)) => Some(a.saturating_add(b).min(MOST)),
+        (some, None) | (None, some) => some.map(|count| count.min(MOST)),
     }
 }
 
@@ -87,7 +105,7 @@ impl AddAssign for Usage {
         self.reasoning = plus(self.reasoning, other.reasoning);
         self.cost = match (self.cost, other.cost) {
             (Some(a), Some(b)) => Some(a + b),
-            (some, None) | (None, some) => some,
+            (some, None) | (None, some) => some.map(|cost| cost + Money::default()),
         };
     }
 }
@@ -148,7 +166,7 @@ impl Money {
 impl Add for Money {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
+        Self(self.0.saturating_add(other.0).min(MOST))
     }
 }
 

@@ -3,19 +3,25 @@
 use std::fmt::{self, Write};
 
 use super::{Envelope, Event};
-use crate::provider::{Delta, Restart};
+use crate::{
+    provider::{Delta, Restart},
+    shown::Shown,
+};
 
 impl fmt::Display for Envelope {
-    /// One line for a terminal or a log; a text delta with its layout. What models and tools say cannot command the
-    /// terminal: control and hidden characters are shown as escapes, in a text delta they are left out.
+    /// One line for a terminal or a log; a text delta with its layout, each of its further lines indented by two spaces.
+    /// What models and tools say cannot command the terminal or pass for another event: control and hidden characters
+    /// are shown as escapes, in a text delta they are left out, and no line that they begin looks like an event's.
+    ///
+    /// Who prints deltas begins the first of a reply within a line of the program's own, such as `> `.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keep_layout = matches!(self.event, Event::Delta(_));
-        self.show(&mut Harmless { out: f, keep_layout })
+        let is_delta = matches!(self.event, Event::Delta(_));
+        self.show(&mut if is_delta { Shown::layout(f) } else { Shown::line(f) })
     }
 }
 
 impl Envelope {
-    fn show(&self, f: &mut Harmless<'_, '_>) -> fmt::Result {
+    fn show(&self, f: &mut Shown<'_, '_>) -> fmt::Result {
         let agent = &self.origin.agent;
         match &self.event {
             Event::Delta(Delta::Text(text)) => f.write_str(text),
@@ -95,36 +101,4 @@ fn one_line(text: &str) -> String {
         line = line.chars().take(99).chain(['…']).collect();
     }
     line
-}
-
-/// Passes text on without the characters that command a terminal or hide what is said.
-struct Harmless<'a, 'b> {
-    out: &'a mut fmt::Formatter<'b>,
-    /// Line breaks and tabs stay, what is harmful goes without a trace; else there is one line with escapes.
-    keep_layout: bool,
-}
-
-impl Write for Harmless<'_, '_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if !text.contains(is_harmful) {
-            return self.out.write_str(text);
-        }
-        text.chars().try_for_each(|c| match c {
-            c if !is_harmful(c) => self.out.write_char(c),
-            '\n' | '\t' if self.keep_layout => self.out.write_char(c),
-            _ if self.keep_layout => Ok(()),
-            '\n' | '\r' | '\t' => self.out.write_char(' '),
-            c => write!(self.out, "{}", c.escape_unicode()),
-        })
-    }
-}
-
-/// Control characters, and those that reorder text or cannot be seen. Joiners stay: scripts and emoji need them.
-fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{feff}'
-        )
-        || matches!(c, '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
 }

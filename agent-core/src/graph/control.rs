@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Change, GraphReport, Inner, PlanTask, SkipAs, TaskGraph};
-use crate::{Error, ErrorKind, Result, SessionId, team::Todo};
+use crate::{Error, ErrorKind, Result, SessionId, bound, team::Todo};
 
 /// Changes that may wait for a run's loop; whoever asks for more waits as well.
 const WAITING: usize = 16;
@@ -170,6 +170,7 @@ impl GraphControl {
     }
 
     async fn change(&self, change: Change) -> Result<()> {
+        bound::check(&change, bound::VALUE).map_err(|flaw| flaw.refused("the change"))?;
         let (tell, told) = oneshot::channel();
         self.send(Command::Change(change, tell)).await?;
         told.await.map_err(|_| self.ended())?

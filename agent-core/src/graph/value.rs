@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser};
 use serde_json::Value;
 
-use crate::{Error, ErrorKind, Result, plain};
+use crate::{Error, ErrorKind, Result, bound, plain};
 
 /// What a node returned. Cloning shares it; it becomes JSON only when a store or a reader asks.
 #[derive(Clone)]
@@ -89,6 +89,14 @@ impl NodeValue {
             }),
             Form::Stored(value) => Ok((**value).clone()),
         }
+    }
+
+    /// Checks that the value can be stored and read again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] or [`ErrorKind::TooLarge`] when it cannot.
+    pub(crate) fn check(&self) -> Result<()> {
+        bound::check(self, bound::VALUE).map(drop).map_err(|flaw| flaw.refused("the node's value"))
     }
 
     /// The value for a person or a model: a string as it is, anything else as JSON.

@@ -98,7 +98,7 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn push(&mut self, delta: &Delta) {
         match delta {
-            Delta::Usage(usage) => self.usage.merge(**usage),
+            Delta::Usage(usage) => self.usage.merge(usage.plausible()),
             Delta::Restart(_) => {
                 self.wasted += std::mem::take(&mut self.usage);
                 self.visible = false;

@@ -6,6 +6,7 @@ mod history;
 mod part;
 
 pub use history::{History, Iter};
+pub use crate::bound::parse_value;
 pub use part::{
     Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, Signature, ToolCall, ToolResult,
 };

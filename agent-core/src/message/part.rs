@@ -5,7 +5,11 @@ use std::{borrow::Cow, fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Value, value::RawValue};
 
-use crate::{Error, ErrorKind, Result, plain};
+use crate::{
+    Error, ErrorKind, Result,
+    bound::{self, Flaw},
+    plain,
+};
 
 /// One piece of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -141,10 +145,12 @@ pub struct Arguments(Box<str>);
 impl Arguments {
     /// Checks that `text` is a JSON object.
     ///
-    /// Blank text counts as `{}`: several services send nothing for a call without arguments.
+    /// Blank text counts as `{}`: several services send nothing for a call without arguments. Space around the object
+    /// is not kept.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when it is not JSON, nests deeper than 128 levels, or is no object.
+    /// [`ErrorKind::InvalidInput`] when it is not JSON, is no object, nests deeper than 96 levels, holds a number of more
+    /// than 400 digits, or would take more than 32 MiB of memory.
     pub fn parse(text: impl Into<String>) -> Result<Self> {
         Self::check(text.into()).map_err(|invalid| Error::new(ErrorKind::InvalidInput, invalid.why))
     }
@@ -153,8 +159,13 @@ impl Arguments {
         if text.trim().is_empty() {
             return Ok(Self::empty());
         }
+        // Refused before it is read, and while it is small: what a text blows up to is not.
+        if let Err(flaw) = bound::check_text(&text, bound::VALUE) {
+            return Err(InvalidArguments { why: format!("the arguments cannot be used: {flaw}"), text });
+        }
         match serde_json::from_str(&text) {
-            Ok(Shape::Object) => Ok(Self(text.into())),
+            // A store gives back the object without the space around it.
+            Ok(Shape::Object) => Ok(Self(text.trim_ascii().into())),
             Ok(Shape::Other) => {
                 Err(InvalidArguments { why: "the arguments are no JSON object".to_owned(), text })
             }
@@ -236,9 +247,10 @@ pub(crate) struct InvalidArguments {
 }
 
 impl From<&Value> for Arguments {
-    /// `{}` when the value is no object.
+    /// `{}` when the value is no object, or out of the bounds of [`Arguments::parse`].
     fn from(value: &Value) -> Self {
-        if value.is_object() { Self(value.to_string().into()) } else { Self::empty() }
+        let fits = value.is_object() && bound::check(value, bound::VALUE).is_ok();
+        if fits { Self(value.to_string().into()) } else { Self::empty() }
     }
 }
 
@@ -338,15 +350,23 @@ impl Content {
 pub struct Opaque {
     /// The wire that it came from; other wires leave it out.
     pub wire: String,
-    /// The block as it came.
-    #[serde(deserialize_with = "plain::value")]
-    pub data: Value,
+    /// The block as it came. Shared, since it may be large and is handed on often.
+    #[serde(deserialize_with = "plain::shared")]
+    pub data: Arc<Value>,
 }
 
 impl Opaque {
     /// A block of `wire`.
     #[must_use]
-    pub fn new(wire: impl Into<String>, data: Value) -> Self {
-        Self { wire: wire.into(), data }
+    pub fn new(wire: impl Into<String>, data: impl Into<Arc<Value>>) -> Self {
+        Self { wire: wire.into(), data: data.into() }
+    }
+
+    /// About how much memory the block takes.
+    ///
+    /// # Errors
+    /// Why it cannot be kept.
+    pub(crate) fn check(&self) -> Result<usize, Flaw> {
+        bound::check(&*self.data, bound::VALUE)
     }
 }

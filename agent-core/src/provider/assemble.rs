@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Error, ErrorKind, Money, Result, Usage,
+    Error, ErrorKind, Money, Result, Usage, bound,
     message::{Message, Part, Reasoning, Role, Signature, ToolCall},
 };
 
@@ -13,7 +13,8 @@ use super::{Delta, Finish, FinishReason, Model, ResponseInfo, Restart, Warning};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of text, reasoning and arguments together.
+    /// Bytes of text, reasoning, arguments and opaque blocks together; what a block is made of counts as the memory that
+    /// it takes.
     pub bytes: usize,
     /// Bytes of one call's arguments.
     pub argument_bytes: usize,
@@ -101,30 +102,32 @@ impl Assembler {
             Delta::ToolCallStart(call) => self.start_call(call.index, &call.id, &call.name),
             Delta::ToolCallArguments { index, text } => self.extend_call(*index, text),
             Delta::Opaque(block) => {
-                self.not_finished()?;
+                let memory = block.check().map_err(|flaw| flaw.sent("a block"))?;
+                self.grow(memory)?;
                 self.parts.push(Piece::Done(Part::Opaque((**block).clone())));
                 Ok(())
             }
             Delta::Response(info) => {
-                self.info.merge((**info).clone());
+                self.info.merge(short_info(info));
                 Ok(())
             }
             // Several services send usage after the finish reason.
             Delta::Usage(usage) => {
-                self.usage.merge(**usage);
+                self.usage.merge(usage.plausible());
                 Ok(())
             }
             Delta::Warning(warning) => {
                 // Each attempt gives its own, often the same.
-                if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(warning) {
-                    self.warnings.push((**warning).clone());
+                let warning = short_warning(warning);
+                if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&warning) {
+                    self.warnings.push(warning);
                 }
                 Ok(())
             }
             Delta::Restart(restart) => self.restart(restart),
             Delta::Finish(finish) => {
                 self.not_finished()?;
-                self.finish = Some((**finish).clone());
+                self.finish = Some(short_finish(finish));
                 Ok(())
             }
         }
@@ -255,7 +258,9 @@ impl Assembler {
     }
 
     fn sign(&mut self, signature: &Signature) -> Result<()> {
-        self.grow(signature.data.len())?;
+        let item = signature.item.as_ref().map(|item| bound::check(item, bound::VALUE));
+        let item = item.transpose().map_err(|flaw| flaw.sent("a block of reasoning"))?;
+        self.grow(signature.data.len().saturating_add(item.unwrap_or(0)))?;
         match self.parts.last_mut() {
             Some(Piece::Done(Part::Reasoning(last))) if last.signature.is_none() => {
                 last.signature = Some(Box::new(signature.clone()));
@@ -276,8 +281,13 @@ impl Assembler {
         }
         self.calls.push((index, Some(self.parts.len())));
         self.parts.push(Piece::Call(RawCall {
-            id: Arc::clone(id),
-            name: Arc::clone(name),
+            // One that is no id gets another, and a name that no tool can have is refused with its call.
+            id: if id.len() > bound::ID { Arc::default() } else { Arc::clone(id) },
+            name: if name.len() > bound::WORD {
+                bound::shortened(name, bound::WORD).into()
+            } else {
+                Arc::clone(name)
+            },
             arguments: String::new(),
         }));
         Ok(())
@@ -312,6 +322,29 @@ impl Assembler {
             .during("model.stream")),
         }
     }
+}
+
+// What a service says beside its reply is kept in events, often several times: it stays as short as it ever was.
+
+fn short_info(info: &ResponseInfo) -> ResponseInfo {
+    let mut info = info.clone();
+    for text in [&mut info.id, &mut info.model, &mut info.request].into_iter().flatten() {
+        bound::shorten(text, bound::WORD);
+    }
+    info
+}
+
+fn short_warning(warning: &Warning) -> Warning {
+    let mut warning = warning.clone();
+    bound::shorten(&mut warning.subject, bound::WORD);
+    bound::shorten(&mut warning.text, bound::TEXT);
+    warning
+}
+
+fn short_finish(finish: &Finish) -> Finish {
+    let mut finish = finish.clone();
+    finish.raw.iter_mut().for_each(|raw| bound::shorten(raw, bound::WORD));
+    finish
 }
 
 #[derive(Clone, Copy)]

@@ -6,6 +6,7 @@ use super::{Admission, Env, Journal, Task, Within};
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::{Agent, check_agent_name},
+    bound::check_message,
     event::{Event, Origin, RunResumed, RunStarted},
     message::{Message, Part, Role},
     session::{ReadRange, SessionState},
@@ -66,7 +67,7 @@ pub(super) fn admit(
                 .with("session", session.as_str()));
             }
             let task = Task { prompt: run.prompt, budget: run.budget, deadline: run.deadline };
-            let resumed = RunResumed { count: run.resumed + 1 };
+            let resumed = RunResumed { count: run.resumed.saturating_add(1) };
             Ok((Arc::new(Origin::new(session, run.id, path)), task, Event::RunResumed(resumed)))
         }
     }
@@ -112,7 +113,7 @@ pub(crate) fn check_lease(journal: &Journal, now: Timestamp) -> Result<()> {
     .with("session", journal.session().as_str()))
 }
 
-/// CM01: nothing is stored for a prompt that says nothing.
+/// CM01: nothing is stored for a prompt that says nothing, or that could not be stored or read again.
 pub(crate) fn check_prompt(task: &Task) -> Result<()> {
     let says = |part: &Part| match part {
         Part::Text(text) => !text.trim().is_empty(),
@@ -123,7 +124,7 @@ pub(crate) fn check_prompt(task: &Task) -> Result<()> {
         return Err(Error::new(ErrorKind::InvalidInput, "a prompt is a user message"));
     }
     if task.prompt.parts().iter().any(says) {
-        return Ok(());
+        return check_message(&task.prompt);
     }
     Err(Error::new(ErrorKind::EmptyPrompt, "the prompt is empty; say what the agent should do"))
 }

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::Agent,
+    bound,
     event::{Event, MessageAdded, Origin, RunFinished, RunPaused, ToolFinished},
     layers::{Budget, BudgetState},
     message::{Message, ToolResult},
@@ -112,6 +113,7 @@ impl Admitted {
     ) -> Result<Self> {
         let now = env.clock.now();
         let admission = budget::bounded(admission, &env, within.path.is_none());
+        within.opening.iter().try_for_each(|message| bound::check_message(message))?;
         let (origin, task, event) = admit(&journal, &*agent, admission, &within, now)?;
         if within.path.is_some() {
             within.emitter = within.emitter.below();

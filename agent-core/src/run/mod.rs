@@ -23,6 +23,7 @@ mod replay;
 mod stop;
 mod talk;
 mod todos;
+mod tool_bound;
 mod tool_call;
 mod tool_run;
 mod turn;
@@ -107,8 +108,14 @@ pub struct Limits {
     pub tool_timeout: Duration,
     /// How long a model may stay silent, before and within its reply. Default 5 minutes.
     pub model_silence: Duration,
-    /// Bytes of one tool result; the middle of a longer one is cut out. Default 256 KiB.
+    /// Bytes of text of one tool result; the middle of a longer one is cut out. Default 256 KiB, at most 16 MiB.
     pub tool_output: usize,
+    /// Bytes of the files of one tool result, as they are encoded: those that go beyond are left out, and the model is
+    /// told. Default 32 MiB, at most 64 MiB.
+    pub tool_media: usize,
+    /// Bytes of memory that the metadata of one tool result may take, about; more is left out, and the model is told.
+    /// Default 1 MiB, at most 32 MiB.
+    pub tool_metadata: usize,
     /// When a run is taken to go in circles (CM16).
     pub loops: LoopDetection,
 }
@@ -121,6 +128,8 @@ impl Default for Limits {
             tool_timeout: Duration::from_secs(600),
             model_silence: Duration::from_secs(300),
             tool_output: 256 << 10,
+            tool_media: 32 << 20,
+            tool_metadata: 1 << 20,
             loops: LoopDetection::default(),
         }
     }

@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use super::{
     Observation, Pause, RunContext, ToolCalls, ToolSchedule,
     local::LocalEffects,
+    tool_bound::bounded,
     tool_run::{Done, Ready, Running, RunningCalls, ask, run_tool},
 };
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
     digest::Digest,
     event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted},
     layers::Charge,
-    message::{Content, ToolCall, ToolResult},
+    message::{ToolCall, ToolResult},
     permission::{ApprovalId, ApprovalRequest, Decision, Verdict, judge},
     tool::{Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, validate},
 };
@@ -391,7 +392,6 @@ impl<'a> Step<'a> {
             self.pause.get_or_insert_with(|| pause.clone());
             return;
         }
-        let cap = self.calls.limits.tool_output;
         let (output, fatal) = match result {
             Ok(output) => (output, None),
             Err(ToolError::Tell(text)) => (ToolOutput::error(text), None),
@@ -399,7 +399,8 @@ impl<'a> Step<'a> {
                 (ToolOutput::error(format!("the tool failed: {}", error.message())), Some(error))
             }
         };
-        let result = ToolResult::new(call, capped(output.content, cap), output.is_error);
+        let output = bounded(output, &self.calls.limits);
+        let result = ToolResult::new(call, output.content, output.is_error);
         if output.stop_turn {
             self.ended.get_or_insert_with(|| Arc::clone(&call.name));
         }
@@ -435,30 +436,4 @@ impl Plan<'_> {
             Self::Run(ready) | Self::Ask(ready, _) => ready.exclusive,
         }
     }
-}
-
-/// Content of at most `limit` bytes of text. Of longer text the beginning and the end are kept, in one piece: many
-/// small pieces, each with its own note, would be no bound.
-fn capped(content: Vec<Content>, limit: usize) -> Vec<Content> {
-    let total: usize =
-        content.iter().map(|piece| if let Content::Text(text) = piece { text.len() } else { 0 }).sum();
-    if total <= limit {
-        return content;
-    }
-    let (texts, mut rest): (Vec<_>, Vec<_>) =
-        content.into_iter().partition(|piece| matches!(piece, Content::Text(_)));
-    let keep = limit / 2;
-    let (mut head, mut tail, mut before) = (String::new(), String::new(), 0_usize);
-    for piece in &texts {
-        let Content::Text(text) = piece else { continue };
-        let from_end = total.saturating_sub(before);
-        let first = text.floor_char_boundary(keep.saturating_sub(before));
-        let last = text.ceil_char_boundary(from_end.saturating_sub(keep));
-        head.push_str(text.get(..first).unwrap_or(""));
-        tail.push_str(text.get(last.max(first)..).unwrap_or(""));
-        before = before.saturating_add(text.len());
-    }
-    let dropped = total.saturating_sub(head.len()).saturating_sub(tail.len());
-    rest.insert(0, Content::Text(format!("{head}\n[… {dropped} bytes left out …]\n{tail}")));
-    rest
 }

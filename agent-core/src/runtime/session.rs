@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
+    bound,
     context::Compaction,
     event::{ApprovalDecided, Event, Origin, Signal},
     message::{History, Message},
@@ -172,9 +173,13 @@ impl Session {
     /// Sends the session a signal, which wakes a run that is paused for it when it is resumed.
     ///
     /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a value that no reader would take: nested deeper than 96 levels;
+    /// [`ErrorKind::TooLarge`] for one of more than about 32 MiB, or a name of more than 512 bytes;
     /// [`ErrorKind::NotFound`] when the session is not stored, [`ErrorKind::Busy`] while a run is active, the store's.
     pub async fn signal(&self, name: impl Into<String>, value: Value) -> Result<()> {
         let signal = Signal { name: name.into(), value };
+        bound::check(&signal.name, bound::WORD).map_err(|flaw| flaw.refused("the signal's name"))?;
+        bound::check(&signal.value, bound::VALUE).map_err(|flaw| flaw.refused("the signal's value"))?;
         self.append(|_| Ok(Event::SignalReceived(Arc::new(signal)))).await
     }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{ToolSpec, Tools};
 use crate::{
+    bound,
     message::{Arguments, Part, ToolCall},
     provider::RawCall,
 };
@@ -16,17 +17,18 @@ pub trait Repair: Send + Sync + fmt::Debug {
     fn repair(&self, call: &RawCall, problem: &str, offered: &Tools) -> Option<RawCall>;
 }
 
-/// Gives the calls of one message ids that are present and different.
+/// Gives the calls of one message ids that are present, different, and of at most 4 KiB: each is stored several times.
 pub fn make_ids_unique(parts: &mut [Part]) {
     let calls = |part: &Part| matches!(part, Part::ToolCall(_));
-    let lacking = parts.iter().any(|part| matches!(part, Part::ToolCall(call) if call.id.is_empty()));
+    let is_none = |id: &str| id.is_empty() || id.len() > bound::ID;
+    let lacking = parts.iter().any(|part| matches!(part, Part::ToolCall(call) if is_none(&call.id)));
     if !lacking && parts.iter().filter(|part| calls(part)).count() < 2 {
         return;
     }
     let mut seen: HashSet<Arc<str>> = HashSet::new();
     for (place, part) in parts.iter_mut().enumerate() {
         let Part::ToolCall(call) = part else { continue };
-        if call.id.is_empty() || seen.contains(&call.id) {
+        if is_none(&call.id) || seen.contains(&call.id) {
             let mut made = format!("call_{place}");
             while seen.contains(made.as_str()) {
                 made.push('_');
@@ -40,14 +42,21 @@ pub fn make_ids_unique(parts: &mut [Part]) {
 /// Turns what came into a call that can be stored and replayed.
 ///
 /// Arguments that are no JSON object are mended by the hook, else by [`repair_json`]; when that fails the call keeps
-/// `{}` and says in `malformed` what came. A name that no service would accept again is made acceptable.
+/// `{}` and says in `malformed` what came. A name that no service would accept again is made acceptable; a call under one
+/// that is longer than a tool's may be is malformed, since the beginning of its name may be another tool's.
 #[must_use]
 pub fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> ToolCall {
     let raw = match hook {
         Some((hook, offered)) => mend(raw, hook, offered),
         None => raw,
     };
+    let long = raw.name.len() > LONGEST_NAME;
     let name = acceptable_name(raw.name);
+    if long {
+        let mut call = ToolCall::new(raw.id, name, Arguments::empty());
+        call.malformed = Some(format!("no tool has a name of more than {LONGEST_NAME} characters"));
+        return call;
+    }
     let problem = match Arguments::check(raw.arguments) {
         Ok(arguments) => return ToolCall::new(raw.id, name, arguments),
         Err(problem) => problem,
@@ -72,12 +81,15 @@ fn mend(raw: RawCall, hook: &dyn Repair, offered: &Tools) -> RawCall {
     }
 }
 
+/// Bytes of a tool's name.
+const LONGEST_NAME: usize = 64;
+
 fn acceptable_name(name: Arc<str>) -> Arc<str> {
     let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !name.is_empty() && name.len() <= 64 && name.chars().all(safe) {
+    if !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(safe) {
         return name;
     }
-    let name: String = name.chars().take(64).map(|c| if safe(c) { c } else { '_' }).collect();
+    let name: String = name.chars().take(LONGEST_NAME).map(|c| if safe(c) { c } else { '_' }).collect();
     if name.is_empty() { "unnamed".into() } else { name.into() }
 }
 
@@ -218,6 +230,41 @@ mod tests {
         assert_eq!(unique.len(), 4, "{calls:?}");
         assert_eq!(&*calls[1].name, "b_c_");
         assert_eq!(&*calls[2].name, "unnamed");
+    }
+
+    #[test]
+    fn ids_and_names_have_a_bound_and_no_call_is_taken_for_another() {
+        let (long, kept) = ("x".repeat(bound::ID + 1), "y".repeat(bound::ID));
+        let mut parts: Vec<_> = [(&*long, "a"), (&*kept, "b"), (&*long, "c")]
+            .into_iter()
+            .map(|(id, name)| Part::ToolCall(check_call(raw(id, name, ""), None)))
+            .collect();
+        make_ids_unique(&mut parts);
+        let message = crate::message::Message::new(crate::message::Role::Assistant, parts);
+        let ids: Vec<&str> = message.tool_calls().map(|call| &*call.id).collect();
+        assert_eq!(ids, ["call_0", &*kept, "call_2"]);
+
+        // The first 64 characters are those of a tool that may exist.
+        let call = check_call(raw("1", &"t".repeat(65), "{}"), None);
+        assert_eq!(&*call.name, "t".repeat(64));
+        assert!(call.malformed.is_some());
+        assert_eq!(check_call(raw("1", &"t".repeat(64), "{}"), None).malformed, None);
+    }
+
+    #[test]
+    fn arguments_that_no_store_gives_back_are_malformed() {
+        let nested = |levels: usize| format!("{{\"a\":{}1{}}}", "[".repeat(levels), "]".repeat(levels));
+        for text in [&nested(100), &nested(126), "{\"a\":1e-200000}", "{\"a\":1e400}", "{\"a\":\"\\ud800\"}"] {
+            let call = check_call(raw("1", "t", text), None);
+            assert!(call.malformed.is_some() && call.arguments.as_str() == "{}", "{text}");
+        }
+        let large = format!("{{\"a\":[{}0]}}", "[],".repeat(1 << 20));
+        assert!(check_call(raw("1", "t", &large), None).malformed.is_some());
+        let spaced = check_call(raw("1", "t", "\n {\"a\" : 1}\t"), None);
+        assert_eq!(spaced.arguments.as_str(), "{\"a\" : 1}");
+        let back: Arguments =
+            serde_json::from_str(&serde_json::to_string(&spaced.arguments).unwrap()).unwrap();
+        assert_eq!(back, spaced.arguments);
     }
 
     #[test]

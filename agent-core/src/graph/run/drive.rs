@@ -341,8 +341,8 @@ impl<'a> Drive<'a> {
                 self.give_up(error);
                 Ended { result: Attempt::Cancelled, ..ended }
             }
-            Attempt::Done(value) if self.cx.env().store.is_some() => match value.to_json() {
-                Ok(_) => Ended { result: Attempt::Done(value), ..ended },
+            Attempt::Done(value) if self.cx.env().store.is_some() => match value.check() {
+                Ok(()) => Ended { result: Attempt::Done(value), ..ended },
                 Err(error) => Ended { result: Attempt::Failed(error), ..ended },
             },
             result => Ended { result, ..ended },

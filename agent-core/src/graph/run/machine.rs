@@ -355,7 +355,12 @@ impl Machine {
     /// All items of a map are over. Written apart from `settle`, which ends with what follows.
     pub(super) fn settle_map(&mut self, place: usize, gathered: Result<NodeValue>, now: Timestamp) {
         let spent = Spent::default();
-        let checked = gathered.and_then(|value| Ok((self.conditions(place, &value)?, value)));
+        let checked = gathered.and_then(|value| {
+            if self.heard {
+                value.check()?;
+            }
+            Ok((self.conditions(place, &value)?, value))
+        });
         match checked {
             Ok((held, value)) => {
                 let (before, state) = (self.slots.get(place), self.schedule.state(place));

@@ -1,0 +1,427 @@
+//! Bounds on values that come from outside. Whatever passes them can be stored, and read again. Pure.
+//!
+//! One machine reads JSON text, or what a value serializes to, and says what no reader would take: nesting deeper than
+//! parsers go, numbers out of all range, and sizes that a small text blows up to in memory.
+
+use std::{borrow::Cow, fmt, io};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    Error, ErrorKind, Result,
+    message::{Content, Media, MediaSource, Message, Part, ToolResult},
+    plain,
+};
+
+/// Deepest nesting of a value. Readers go 127 levels deep, and an event wraps a value in some levels of its own.
+pub(crate) const DEPTH: usize = 96;
+/// Deepest nesting that a stored event is read back from.
+const STORED_DEPTH: usize = 127;
+/// Memory of one value, about.
+pub(crate) const VALUE: usize = 32 << 20;
+/// Bytes of the stored form of one event.
+pub(crate) const EVENT: usize = 192 << 20;
+/// Bytes of an id that a service made. Some gateways put a signature into theirs.
+pub(crate) const ID: usize = 4 << 10;
+/// Bytes of a short text beside a reply: a model's name, a finish word, a header.
+pub(crate) const WORD: usize = 512;
+/// Bytes of an error's or a warning's text.
+pub(crate) const TEXT: usize = 16 << 10;
+
+/// Most bytes of a number's text, and its largest exponent either way. The largest float has 309 digits.
+const NUMBER: usize = 400;
+
+/// Memory of one item of an array, with the room that an array has to spare.
+const ITEM: usize = 64;
+/// Memory of an object that is not empty, and of each of its entries.
+const OBJECT: usize = 640;
+const ENTRY: usize = 64;
+
+/// Why a value is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    Deep,
+    Number,
+    Large(usize),
+    /// It does not serialize.
+    Broken,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deep => write!(f, "it nests deeper than {DEPTH} levels"),
+            Self::Number => write!(f, "it holds a number that no reader takes"),
+            Self::Large(most) => write!(f, "it takes more than {most} bytes"),
+            Self::Broken => f.write_str("it does not serialize as JSON"),
+        }
+    }
+}
+
+impl Flaw {
+    /// The error for a value that the program handed in; nothing has happened yet.
+    pub(crate) fn refused(self, what: &str) -> Error {
+        let kind = if matches!(self, Self::Large(_)) { ErrorKind::TooLarge } else { ErrorKind::InvalidInput };
+        Error::new(kind, format!("{what} cannot be stored: {self}; make it flatter or smaller"))
+    }
+
+    /// The error for a value that a service sent.
+    pub(crate) fn sent(self, what: &str) -> Error {
+        let kind = if matches!(self, Self::Large(_)) { ErrorKind::TooLarge } else { ErrorKind::Protocol };
+        let text = format!("the model's service sent {what} that cannot be kept: {self}");
+        Error::new(kind, text).during("model.stream")
+    }
+}
+
+/// Checks what `value` serializes to, and returns about how much memory that takes as a [`Value`].
+pub(crate) fn check(value: &impl Serialize, most: usize) -> Result<usize, Flaw> {
+    let mut scan = Scan::new(DEPTH, most);
+    let written = serde_json::to_writer(&mut scan, value);
+    scan.ended(written.is_ok())
+}
+
+/// Checks JSON text, and returns about how much memory it takes as a [`Value`]. Its grammar is left to its reader.
+pub(crate) fn check_text(text: &str, most: usize) -> Result<usize, Flaw> {
+    let mut scan = Scan::new(DEPTH, most);
+    let flawless = scan.feed(text.as_bytes());
+    scan.ended(flawless)
+}
+
+/// Whether a stored text is one that its reader takes.
+pub(crate) fn is_readable(text: &str) -> bool {
+    let opening = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    if opening <= STORED_DEPTH {
+        return true;
+    }
+    let mut scan = Scan { any_number: true, ..Scan::new(STORED_DEPTH, usize::MAX) };
+    scan.feed(text.as_bytes())
+}
+
+/// Reads JSON text that a model, a tool or a service wrote, within the bounds of what can be stored and read again: at
+/// most 96 levels deep, about 32 MiB of memory, numbers of at most 400 digits.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] for what is no such JSON, [`ErrorKind::TooLarge`].
+pub fn parse_value(text: &str) -> Result<Value> {
+    check_text(text, VALUE).map_err(|flaw| flaw.refused("the value"))?;
+    plain::parse(text)
+        .map_err(|error| Error::new(ErrorKind::InvalidInput, "the text is no JSON").caused_by(error))
+}
+
+/// Checks a message that the program hands in.
+pub(crate) fn check_message(message: &Message) -> Result<()> {
+    for part in message.parts() {
+        let value = match part {
+            Part::Opaque(block) => Some(&*block.data),
+            Part::Reasoning(reasoning) => reasoning.signature.as_ref().and_then(|it| it.item.as_ref()),
+            _ => None,
+        };
+        if let Some(value) = value {
+            check(value, VALUE).map_err(|flaw| flaw.refused("a block of the message"))?;
+        }
+    }
+    // Text takes at most six times its bytes in JSON: few messages have to be counted.
+    if weight(message).saturating_mul(6) > EVENT && json_bytes(message, EVENT) > EVENT {
+        return Err(Flaw::Large(EVENT).refused("the message"));
+    }
+    Ok(())
+}
+
+/// Bytes that `value` takes as JSON; some number above `most` when it takes more.
+pub(crate) fn json_bytes(value: &impl Serialize, most: usize) -> usize {
+    struct Count(usize, usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            if self.0 > self.1 { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes.len()) }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0, most);
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) | Err(_) => count.0,
+    }
+}
+
+/// About how many bytes the texts and files of a message have. A look at each part, not at its text.
+pub(crate) fn weight(message: &Message) -> usize {
+    message.parts().iter().map(part).fold(64, usize::saturating_add)
+}
+
+fn part(part: &Part) -> usize {
+    match part {
+        Part::Text(text) | Part::Refusal(text) => text.len(),
+        Part::Reasoning(reasoning) => {
+            let signed = reasoning.signature.as_ref();
+            signed.map_or(0, |it| it.data.len().saturating_add(it.item.as_ref().map_or(0, value)))
+                .saturating_add(reasoning.text.len())
+        }
+        Part::Media(file) => media(file),
+        Part::ToolCall(call) => {
+            let why = call.malformed.as_ref().map_or(0, String::len);
+            [call.id.len(), call.name.len(), call.arguments.as_str().len(), why].into_iter().sum()
+        }
+        Part::ToolResult(answer) => result(answer),
+        Part::Opaque(block) => value(&block.data),
+    }
+    .saturating_add(64)
+}
+
+/// About how many bytes a result has.
+pub(crate) fn result(result: &ToolResult) -> usize {
+    let pieces = result.content.iter().map(|piece| match piece {
+        Content::Text(text) => text.len(),
+        Content::Media(file) => media(file),
+    });
+    pieces.fold(result.call.len().saturating_add(result.name.len()), |sum, piece| {
+        sum.saturating_add(piece).saturating_add(32)
+    })
+}
+
+/// Bytes of a file with its name and type.
+pub(crate) fn media(media: &Media) -> usize {
+    let (MediaSource::Base64(source) | MediaSource::Url(source)) = &media.source;
+    let name = media.name.as_ref().map_or(0, String::len);
+    source.len().saturating_add(media.mime.len()).saturating_add(name)
+}
+
+/// About how many bytes a value has that passed a bound.
+pub(crate) fn value(value: &Value) -> usize {
+    json_bytes(value, usize::MAX)
+}
+
+/// The beginning of a text, at most `most` bytes, with a mark where it was cut.
+pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.get(..text.floor_char_boundary(most.saturating_sub('…'.len_utf8()))) {
+        Some(kept) if text.len() > most => Cow::Owned([kept, "…"].concat()),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// The same for a text that is kept.
+pub(crate) fn shorten(text: &mut Box<str>, most: usize) {
+    if text.len() > most {
+        *text = shortened(text, most).into();
+    }
+}
+
+/// What was read of a JSON text so far.
+struct Scan {
+    deepest: usize,
+    most: usize,
+    /// Whether numbers are left to the reader.
+    any_number: bool,
+    depth: usize,
+    memory: usize,
+    at: At,
+    /// The number that is being read: its bytes, and its exponent once there is one.
+    digits: usize,
+    exponent: Option<usize>,
+    flaw: Option<Flaw>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Between,
+    /// Just after an opening bracket, which says how much what it opens takes if it is not empty.
+    Opened(usize),
+    Text,
+    Escape,
+    Number,
+}
+
+impl Scan {
+    fn new(deepest: usize, most: usize) -> Self {
+        let at = At::Between;
+        Self {
+            deepest,
+            most,
+            any_number: false,
+            depth: 0,
+            memory: ITEM,
+            at,
+            digits: 0,
+            exponent: None,
+            flaw: None,
+        }
+    }
+
+    fn ended(self, flawless: bool) -> Result<usize, Flaw> {
+        match self.flaw {
+            Some(flaw) => Err(flaw),
+            None if flawless => Ok(self.memory),
+            None => Err(Flaw::Broken),
+        }
+    }
+
+    /// Takes in the next bytes; false once there is a flaw.
+    fn feed(&mut self, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        while let (Some((first, after)), None) = (rest.split_first(), self.flaw) {
+            rest = after;
+            if self.at == At::Text {
+                // Most of a long text is passed over at once.
+                let ends = |byte: &u8| matches!(byte, b'"' | b'\\');
+                let plain = if ends(first) { 0 } else { rest.iter().position(ends).unwrap_or(rest.len()) };
+                rest = rest.get(plain..).unwrap_or_default();
+                self.take(plain);
+            }
+            self.byte(*first);
+        }
+        if self.memory > self.most {
+            self.flaw.get_or_insert(Flaw::Large(self.most));
+        }
+        self.flaw.is_none()
+    }
+
+    fn take(&mut self, memory: usize) {
+        self.memory = self.memory.saturating_add(memory);
+    }
+
+    fn byte(&mut self, byte: u8) {
+        match (self.at, byte) {
+            (At::Text, b'"') => self.at = At::Between,
+            (At::Text, b'\\') => self.at = At::Escape,
+            (At::Text, _) => self.take(1),
+            (At::Escape, _) => {
+                self.take(1);
+                self.at = At::Text;
+            }
+            (At::Number, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E') => self.number(byte),
+            (_, b' ' | b'\t' | b'\n' | b'\r') => self.at = if self.at == At::Number { At::Between } else { self.at },
+            (_, b']' | b'}') => {
+                self.depth = self.depth.saturating_sub(1);
+                self.at = At::Between;
+            }
+            _ => self.token(byte),
+        }
+    }
+
+    /// Something begins that is no closing bracket.
+    fn token(&mut self, byte: u8) {
+        if let At::Opened(memory) = self.at {
+            self.take(memory);
+        }
+        self.at = match byte {
+            b'"' => At::Text,
+            b'[' => self.open(ITEM.saturating_mul(2)),
+            b'{' => self.open(OBJECT),
+            b',' => {
+                self.take(ENTRY);
+                At::Between
+            }
+            b'0'..=b'9' | b'-' => {
+                (self.digits, self.exponent) = (1, None);
+                At::Number
+            }
+            _ => At::Between,
+        };
+    }
+
+    fn open(&mut self, memory: usize) -> At {
+        self.depth = self.depth.saturating_add(1);
+        if self.depth > self.deepest {
+            self.flaw = Some(Flaw::Deep);
+        }
+        At::Opened(memory)
+    }
+
+    fn number(&mut self, byte: u8) {
+        self.digits = self.digits.saturating_add(1);
+        match (byte, &mut self.exponent) {
+            (b'e' | b'E', exponent @ None) => *exponent = Some(0),
+            (b'0'..=b'9', Some(exponent)) => {
+                *exponent = exponent.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
+            }
+            _ => {}
+        }
+        let odd = self.digits > NUMBER || self.exponent.is_some_and(|exponent| exponent > NUMBER);
+        if odd && !self.any_number {
+            self.flaw = Some(Flaw::Number);
+        }
+    }
+}
+
+impl io::Write for Scan {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.feed(bytes) { Ok(bytes.len()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn nested(levels: usize) -> String {
+        format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
+    }
+
+    #[test]
+    fn depth_and_numbers_are_bounded_and_texts_are_not_looked_into() {
+        for (text, flaw) in [
+            (nested(DEPTH), None),
+            (nested(DEPTH + 1), Some(Flaw::Deep)),
+            (format!("\"{}\"", "[{".repeat(1_000)), None),
+            (format!("\"\\\"{}\"", "[{".repeat(1_000)), None),
+            (format!("[\"\\\\\",{}]", nested(DEPTH)), Some(Flaw::Deep)),
+            ("[],".repeat(500), None),
+            ("1e308".to_owned(), None),
+            ("1e-200000".to_owned(), Some(Flaw::Number)),
+            ("[1E+200000]".to_owned(), Some(Flaw::Number)),
+            ("{\"1e99999\":1.5}".to_owned(), None),
+            (format!("0.{}1", "0".repeat(20_000)), Some(Flaw::Number)),
+            ("[1 ,\t2\n, 3e1 ,4]".to_owned(), None),
+        ] {
+            assert_eq!(check_text(&text, VALUE).err(), flaw, "{:.60}", text);
+        }
+    }
+
+    #[test]
+    fn a_bound_on_memory_holds_whatever_the_shape() {
+        let small = 1 << 20;
+        for text in ["[],", "{\"\":1},", "0,", "\"\",", "{\"a\":{\"b\":{}}},", "\"0123456789\","] {
+            let long = format!("[{}0]", text.repeat(small / text.len()));
+            assert!(check_text(&long, small).is_err(), "{text}");
+            let few = format!("[{}0]", text.repeat(10));
+            assert!(check_text(&few, small).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_no_json_can_hold_is_refused_and_not_stored_later() {
+        let keys: std::collections::BTreeMap<(u8, u8), u8> = [((1, 2), 3)].into();
+        assert_eq!(check(&keys, VALUE), Err(Flaw::Broken));
+        let deep = (0..200).fold(json!(1), |inner, _| json!({ "a": inner }));
+        assert_eq!(check(&deep, VALUE), Err(Flaw::Deep));
+        assert_eq!(check(&json!("x".repeat(1_000)), 900), Err(Flaw::Large(900)));
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened("ééééé", 6), "é…");
+        assert_eq!(shortened("ab", 1), "…");
+        assert_eq!(shortened("", 0), "");
+    }
+
+    proptest! {
+        /// What the scan takes, the reader takes: the scan knows the whole of its nesting.
+        #[test]
+        fn what_nests_less_than_the_bound_is_read(text in "[\\[\\]{}\":,1e. \\\\-]{0,300}") {
+            let read = serde_json::from_str::<Value>(&text);
+            if let (Ok(value), Ok(_)) = (&read, check_text(&text, VALUE)) {
+                prop_assert!(check(value, VALUE).is_ok());
+            }
+        }
+    }
+}

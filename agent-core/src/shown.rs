@@ -1,0 +1,64 @@
+//! Text for terminals and logs that others wrote: models, tools, services. It cannot command a terminal, hide what it
+//! says, or pass for a line of somebody else's. Pure.
+
+use std::fmt::{self, Write};
+
+/// Passes text on without the characters that command a terminal or hide what is said.
+pub(crate) struct Shown<'a, 'b> {
+    out: &'a mut fmt::Formatter<'b>,
+    /// Line breaks and tabs stay, and what is harmful goes without a trace; else there is one line with escapes.
+    keep_layout: bool,
+}
+
+impl<'a, 'b> Shown<'a, 'b> {
+    /// All of it on one line.
+    pub(crate) fn line(out: &'a mut fmt::Formatter<'b>) -> Self {
+        Self { out, keep_layout: false }
+    }
+
+    /// As it is laid out; each line that it begins is indented.
+    pub(crate) fn layout(out: &'a mut fmt::Formatter<'b>) -> Self {
+        Self { out, keep_layout: true }
+    }
+}
+
+impl Write for Shown<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !text.contains(is_harmful) {
+            return self.out.write_str(text);
+        }
+        text.chars().try_for_each(|c| match c {
+            c if !is_harmful(c) => self.out.write_char(c),
+            '\n' if self.keep_layout => self.out.write_str("\n  "),
+            '\t' if self.keep_layout => self.out.write_char(c),
+            _ if self.keep_layout => Ok(()),
+            '\n' | '\r' | '\t' => self.out.write_char(' '),
+            c => write!(self.out, "{}", c.escape_unicode()),
+        })
+    }
+}
+
+/// Control characters, and those that reorder text or cannot be seen. Joiners and the selectors of emoji stay: scripts
+/// and emoji need them.
+pub(crate) fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'
+                | '\u{1160}'
+                | '\u{180e}'
+                | '\u{200b}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}

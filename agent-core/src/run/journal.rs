@@ -16,9 +16,14 @@ use futures_util::{
 };
 use uuid::Uuid;
 
-use super::{Emitter, Env, Outcome, Script, fold::Fold};
+use super::{
+    Emitter, Env, Outcome, Script,
+    fold::Fold,
+    parts::{Parts, size},
+};
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
+    bound::json_bytes,
     event::{Checkpoint, Envelope, Event, Origin},
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore},
 };
@@ -56,6 +61,10 @@ struct Inner {
     lease: Option<Lease>,
     /// How long a renewal lasts, while a run holds the lease.
     held: Option<Duration>,
+    /// Where what is staged is too much for one append; `None` where nothing is stored.
+    parts: Option<Parts>,
+    /// Number of the newest event before which a checkpoint was too large to be stored.
+    passed_over: u64,
     /// The record that a replay follows; what is staged is then part of it already.
     script: Option<Box<Script>>,
 }
@@ -146,6 +155,8 @@ impl Journal {
                 recorded,
                 lease,
                 held: None,
+                parts: env.store.as_ref().map(|store| Parts::new(store.largest_batch())),
+                passed_over: 0,
                 script: None,
             }),
         })
@@ -279,10 +290,11 @@ impl Journal {
         if let Inner { script: Some(script), state, .. } = &mut *inner {
             return script.made(state, &event);
         }
-        if self.store.is_some() && begins_something(&event) && inner.needs_checkpoint(self.checkpoint_every) {
-            let state = (*inner.state).clone();
-            let checkpoint = Event::Checkpoint(Arc::new(Checkpoint { state, forked: None }));
-            inner.stage(Arc::clone(origin), at, checkpoint);
+        if let Some(store) = &self.store
+            && begins_something(&event)
+            && inner.needs_checkpoint(self.checkpoint_every)
+        {
+            inner.stage_checkpoint(origin, at, store.largest_batch());
         }
         inner.stage(Arc::clone(origin), at, event)
     }
@@ -360,8 +372,8 @@ impl Journal {
         if inner.staged.is_empty() {
             return Ok(None);
         }
-        let (expected, count) = (inner.committed, inner.staged.len());
-        let (batch, store, session) = (self.batch(&mut inner), Arc::clone(store), self.record.id.clone());
+        let (expected, batch) = (inner.committed, self.batch(&mut inner));
+        let (count, store, session) = (batch.rows.len(), Arc::clone(store), self.record.id.clone());
         let append = async move {
             let stored = store.append(&session, expected, batch).await;
             stored.map(drop).map_err(|error| error.record())
@@ -372,8 +384,10 @@ impl Journal {
     }
 
     fn batch(&self, inner: &mut Inner) -> Batch {
-        let head = inner.state.head().clone();
-        let rows = inner.staged.iter().cloned().map(Row::live).collect();
+        let part = inner.parts.as_ref().map(|parts| parts.next(inner.committed));
+        let (count, head) = part.unwrap_or((usize::MAX, None));
+        let head = head.unwrap_or_else(|| inner.state.head().clone());
+        let rows = inner.staged.iter().take(count).cloned().map(Row::live).collect();
         let now = head.updated;
         let mut batch = Batch::new(self.writer, rows, head);
         batch.lease = inner.next_lease(self.owner, now);
@@ -399,6 +413,8 @@ impl Journal {
         }
         if first {
             inner.committed = expected.saturating_add(count as u64);
+            let committed = inner.committed;
+            inner.parts.iter_mut().for_each(|parts| parts.stored(committed));
             let events = inner.take_staged(count);
             drop(inner);
             self.show(events, emitter);
@@ -425,20 +441,41 @@ fn begins_something(event: &Event) -> bool {
 
 impl Inner {
     fn stage(&mut self, origin: Arc<Origin>, at: Timestamp, event: Event) -> u64 {
-        let seq = self.state.head().seq + 1;
+        let bytes = if self.parts.is_some() { size(&event) } else { 0 };
+        self.stage_sized(origin, at, event, bytes)
+    }
+
+    fn stage_sized(&mut self, origin: Arc<Origin>, at: Timestamp, event: Event, bytes: usize) -> u64 {
+        let seq = self.state.head().seq.saturating_add(1);
+        if let Some(parts) = &mut self.parts {
+            parts.add(bytes, self.state.head(), !self.staged.is_empty());
+        }
         let envelope = Envelope::new(origin, seq, at, event);
         self.state.apply(&envelope);
         self.staged.push_back(envelope);
         seq
     }
 
+    /// A checkpoint that the store could not take is left out: it costs time, not the session.
+    fn stage_checkpoint(&mut self, origin: &Arc<Origin>, at: Timestamp, largest: usize) {
+        let bytes = json_bytes(&self.state, largest);
+        if bytes > largest {
+            self.passed_over = self.state.head().seq;
+            return;
+        }
+        let state = (*self.state).clone();
+        let checkpoint = Event::Checkpoint(Arc::new(Checkpoint { state, forked: None }));
+        self.stage_sized(Arc::clone(origin), at, checkpoint, bytes);
+    }
+
     /// A checkpoint costs what the conversation takes, so a long conversation gets them less often: what is written
     /// and what is read again both stay in proportion to what happened.
     fn needs_checkpoint(&self, every: u64) -> bool {
         let head = self.state.head();
+        let newest = head.checkpoint.max(self.passed_over);
         let messages = u64::try_from(self.state.history().len()).unwrap_or(u64::MAX);
         self.state.step().is_none()
-            && head.seq.saturating_sub(head.checkpoint) >= every.max(messages.saturating_mul(2))
+            && head.seq.saturating_sub(newest) >= every.max(messages.saturating_mul(2))
     }
 
     /// The lease that goes to the store next.

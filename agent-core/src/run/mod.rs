@@ -17,6 +17,7 @@ mod journal;
 mod local;
 mod model_call;
 mod outcome;
+mod parts;
 mod pool;
 mod queue;
 mod replay;

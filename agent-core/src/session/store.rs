@@ -55,6 +55,15 @@ pub trait SessionStore: Send + Sync + fmt::Debug {
     /// there is no such session.
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()>;
 
+    /// Bytes of events' bodies that one append takes for sure. A writer leaves out a checkpoint that is larger, and appends
+    /// in parts what is more.
+    ///
+    /// Only a single event may be larger, up to twice the default. [`ErrorKind::TooLarge`] for it is an error like any
+    /// other: nothing of it is stored.
+    fn largest_batch(&self) -> usize {
+        96 << 20
+    }
+
     /// Deletes a session and everything below it, and returns how many sessions that were. Deleting what is not
     /// there succeeds with 0.
     async fn delete(&self, session: &SessionId) -> Result<u64>;

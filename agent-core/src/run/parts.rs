@@ -1,0 +1,141 @@
+//! What is staged, in parts that one append can take. Pure.
+
+use std::collections::VecDeque;
+
+use crate::{
+    bound::{json_bytes, result, value, weight},
+    event::Event,
+    graph::NodeEnd,
+    session::SessionHead,
+};
+
+/// Where one append ends and the next begins. What is staged together need not be stored together: each event says what
+/// happened by itself.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// Bytes of texts and files that go into one part, as a rule.
+    most: usize,
+    /// The heads after all parts but the last.
+    ends: VecDeque<SessionHead>,
+    /// Bytes of the last part.
+    bytes: usize,
+}
+
+impl Parts {
+    /// For a store that takes batches of at most `largest` bytes. JSON may make six bytes of one.
+    pub(super) fn new(largest: usize) -> Self {
+        Self { most: largest / 6, ends: VecDeque::new(), bytes: 0 }
+    }
+
+    /// An event of `bytes` is staged when the head is `before`, and as the first unless it `follows` others.
+    pub(super) fn add(&mut self, bytes: usize, before: &SessionHead, follows: bool) {
+        if !follows {
+            self.bytes = 0;
+        } else if bytes > self.most.saturating_sub(self.bytes) {
+            self.ends.push_back(before.clone());
+            self.bytes = 0;
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// How many of the staged events, which begin after number `committed`, go next, and the head after them if they are
+    /// not all.
+    pub(super) fn next(&self, committed: u64) -> (usize, Option<SessionHead>) {
+        match self.ends.front() {
+            Some(head) => {
+                let count = usize::try_from(head.seq.saturating_sub(committed)).unwrap_or(usize::MAX);
+                (count, Some(head.clone()))
+            }
+            None => (usize::MAX, None),
+        }
+    }
+
+    /// All up to number `committed` is stored.
+    pub(super) fn stored(&mut self, committed: u64) {
+        while self.ends.front().is_some_and(|head| head.seq <= committed) {
+            self.ends.pop_front();
+        }
+    }
+}
+
+/// About how many bytes an event has in texts and files. A new kind stops this from compiling: say here what it holds.
+pub(super) fn size(event: &Event) -> usize {
+    match event {
+        Event::RunStarted(it) => weight(&it.prompt),
+        Event::PromptQueued(it) => weight(&it.prompt),
+        Event::MessageAdded(it) => weight(&it.message),
+        Event::ModelFinished(it) => weight(&it.message),
+        Event::Compacted(it) => weight(&it.summary),
+        Event::PhaseStarted(it) => weight(&it.prompt),
+        Event::ToolFinished(it) => result(&it.result).saturating_add(it.metadata.as_ref().map_or(0, value)),
+        Event::ApprovalRequested(it) => it.arguments.as_str().len(),
+        Event::SignalReceived(it) => value(&it.value),
+        Event::Observed(it) => value(&it.value),
+        Event::RunFinished(it) => it.outcome.text.len(),
+        Event::ChildFinished(it) => it.outcome.as_ref().map_or(0, |outcome| outcome.text.len()),
+        Event::PhaseFinished(it) => {
+            let evidence = it.verdict.as_ref().map_or(0, |verdict| json_bytes(verdict, usize::MAX));
+            it.text.len().saturating_add(it.outcome.text.len()).saturating_add(evidence)
+        }
+        Event::NodeFinished(it) => match &it.end {
+            NodeEnd::Completed(value) => match value.peek::<String>() {
+                Some(text) => text.len(),
+                None => json_bytes(value, usize::MAX),
+            },
+            _ => 0,
+        },
+        Event::GraphChanged(it) => json_bytes(&it.change, usize::MAX),
+        Event::GraphStarted(it) => it.signature.nodes.len().saturating_mul(100),
+        Event::TodosChanged(it) => json_bytes(&it.todos, usize::MAX),
+        // Words, names and texts that are short wherever they come from.
+        Event::RunResumed(_)
+        | Event::ModelStarted(_)
+        | Event::ModelRestarted(_)
+        | Event::ToolStarted(_)
+        | Event::ApprovalDecided(_)
+        | Event::ChildStarted(_)
+        | Event::WaitStarted(_)
+        | Event::PromptDropped(_)
+        | Event::CompactionStarted(_)
+        | Event::CompactionFailed(_)
+        | Event::OutputsCleared(_)
+        | Event::NodeStarted(_)
+        | Event::Titled(_)
+        | Event::ModeChanged(_)
+        | Event::Warning(_)
+        | Event::RunPaused(_)
+        | Event::Delta(_)
+        | Event::Progress(_)
+        // Counted by who makes it.
+        | Event::Checkpoint(_) => 0,
+    }
+    .saturating_add(256)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(seq: u64) -> SessionHead {
+        SessionHead { seq, ..SessionHead::default() }
+    }
+
+    #[test]
+    fn what_is_too_much_for_one_append_is_cut_before_the_event_that_is() {
+        let mut parts = Parts::new(600);
+        // Events 8 to 12 after event 7.
+        for (seq, bytes) in [(8, 60), (9, 40), (10, 1), (11, 500), (12, 1)] {
+            parts.add(bytes, &head(seq - 1), seq > 8);
+        }
+        for (committed, count, end) in
+            [(7, 2, Some(9)), (9, 1, Some(10)), (10, 1, Some(11)), (11, usize::MAX, None)]
+        {
+            let (taken, head) = parts.next(committed);
+            assert_eq!((taken, head.map(|head| head.seq)), (count, end));
+            parts.stored(end.unwrap_or(12));
+        }
+        // What is staged while the last part is stored counts as more of it.
+        parts.add(99, &head(12), false);
+        assert_eq!(parts.next(12), (usize::MAX, None));
+    }
+}

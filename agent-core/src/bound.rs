@@ -156,7 +156,8 @@ fn part(part: &Part) -> usize {
         Part::Text(text) | Part::Refusal(text) => text.len(),
         Part::Reasoning(reasoning) => {
             let signed = reasoning.signature.as_ref();
-            signed.map_or(0, |it| it.data.len().saturating_add(it.item.as_ref().map_or(0, value)))
+            signed
+                .map_or(0, |it| it.data.len().saturating_add(it.item.as_ref().map_or(0, value)))
                 .saturating_add(reasoning.text.len())
         }
         Part::Media(file) => media(file),
@@ -291,7 +292,9 @@ impl Scan {
                 self.at = At::Text;
             }
             (At::Number, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E') => self.number(byte),
-            (_, b' ' | b'\t' | b'\n' | b'\r') => self.at = if self.at == At::Number { At::Between } else { self.at },
+            (_, b' ' | b'\t' | b'\n' | b'\r') => {
+                self.at = if self.at == At::Number { At::Between } else { self.at }
+            }
             (_, b']' | b'}') => {
                 self.depth = self.depth.saturating_sub(1);
                 self.at = At::Between;

@@ -31,7 +31,7 @@ use self::{
 };
 use super::Layer;
 use crate::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Result, bound,
     provider::{CallContext, Delta, DeltaStream, Exchange, Provider, Request, WireRequest, Wiretap},
 };
 
@@ -234,7 +234,7 @@ fn weight(delta: &Delta) -> usize {
         Delta::Text(text) | Delta::Reasoning(text) | Delta::Refusal(text) => text.len(),
         Delta::ToolCallArguments { text, .. } => text.len(),
         Delta::ReasoningSignature(signature) => signature.data.len(),
-        Delta::Opaque(block) => block.data.to_string().len(),
+        Delta::Opaque(block) => bound::value(&block.data),
         _ => 64,
     }
 }

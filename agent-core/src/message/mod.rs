@@ -5,8 +5,8 @@
 mod history;
 mod part;
 
-pub use history::{History, Iter};
 pub use crate::bound::parse_value;
+pub use history::{History, Iter};
 pub use part::{
     Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, Signature, ToolCall, ToolResult,
 };

@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn files_and_metadata_over_their_bounds_are_left_out_and_named() {
-        let output = ToolOutput::text("See:").with_media(file(900)).with_media(file(500)).with_media(file(100));
+        let output =
+            ToolOutput::text("See:").with_media(file(900)).with_media(file(500)).with_media(file(100));
         let output = bounded(output.with_metadata(json!("x".repeat(400))), &limits(100, 1_200, 300));
         let files = output.content.iter().filter(|piece| matches!(piece, Content::Media(_))).count();
         assert_eq!((files, output.metadata.is_none()), (2, true));

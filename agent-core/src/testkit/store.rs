@@ -267,6 +267,7 @@ fn cases() -> impl IntoIterator<Item = Case> {
         append::a_hundred_sessions_at_once_lose_nothing,
         append::a_dropped_append_is_all_or_nothing,
         read::every_event_and_every_part_comes_back,
+        read::every_kind_of_event_comes_back_with_any_value,
         read::bodies_come_back_byte_for_byte,
         read::a_body_of_a_mebibyte_comes_back,
         read::a_thousand_events_in_one_batch_come_back,

@@ -254,7 +254,8 @@ mod tests {
     #[test]
     fn arguments_that_no_store_gives_back_are_malformed() {
         let nested = |levels: usize| format!("{{\"a\":{}1{}}}", "[".repeat(levels), "]".repeat(levels));
-        for text in [&nested(100), &nested(126), "{\"a\":1e-200000}", "{\"a\":1e400}", "{\"a\":\"\\ud800\"}"] {
+        for text in [&nested(100), &nested(126), "{\"a\":1e-200000}", "{\"a\":1e400}", "{\"a\":\"\\ud800\"}"]
+        {
             let call = check_call(raw("1", "t", text), None);
             assert!(call.malformed.is_some() && call.arguments.as_str() == "{}", "{text}");
         }

@@ -104,8 +104,19 @@ fn attack_44_a_text_delta_keeps_its_layout_and_loses_its_commands() {
         let event = Event::Delta(Delta::Text(text.into()));
         Envelope::new(Arc::clone(&origin), 1, Timestamp::from_micros(0), event).to_string()
     };
-    assert_eq!(delta("a\n\tb é 👩\u{200d}💻"), "a\n\tb é 👩\u{200d}💻");
+    assert_eq!(delta("a\n\tb é 👩\u{200d}💻"), "a\n  \tb é 👩\u{200d}💻");
+    assert_eq!(delta("Done.\r\na: runs rm"), "Done.\n  a: runs rm", "no line of a reply is an event's");
     assert_eq!(delta("a\u{1b}[2J\u{9b}b\u{7}"), "a[2Jb");
+}
+
+#[test]
+fn an_error_is_one_line_whatever_it_quotes() {
+    let error = Error::new(ErrorKind::Protocol, format!("the service said {EVIL}")).with("tool", EVIL);
+    let told = error.to_string();
+    assert_eq!(shown(&told), None, "{told:?}");
+    assert!(error.message().contains(EVIL), "the text itself stays as it is");
+    let outer = Error::new(ErrorKind::Tool, "it broke").caused_by(error);
+    assert!(format!("{outer:?}").lines().all(|line| shown(line).is_none()), "{outer:?}");
 }
 
 /// An outcome shows what its run's own calls came to, and no figures of calls that were never made.

@@ -15,6 +15,7 @@
 
 mod approvals;
 mod basics;
+mod bounds;
 mod bus;
 mod cancel;
 mod captain;

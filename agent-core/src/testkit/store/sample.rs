@@ -2,16 +2,20 @@
 
 use std::{fmt::Debug, sync::Arc};
 
+use serde_json::{Map, Value, json};
+
 use super::{Checked, Failure};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
-    event::{Envelope, Event, Origin},
+    bound::DEPTH,
+    event::{Checkpoint, Envelope, Event, Origin},
     message::{
         Arguments, Content, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, Signature, ToolCall,
         ToolResult,
     },
     session::{
-        Batch, Columns, ReadRange, Row, SessionFilter, SessionHead, SessionInfo, SessionRecord, SharedStore,
+        Batch, Columns, ReadRange, Row, SessionFilter, SessionHead, SessionInfo, SessionRecord, SessionState,
+        SharedStore,
     },
 };
 
@@ -119,26 +123,46 @@ fn short(value: &impl Debug) -> String {
     }
 }
 
+/// Texts and values at the bounds of what is accepted: all of it is to come back from any store.
+pub(super) fn wild() -> Vec<(String, Value)> {
+    let arrays = (0..DEPTH).fold(Value::Null, |inner, _| json!([inner]));
+    let objects = (0..DEPTH).fold(json!(-0.5), |inner, _| json!({ "a": inner }));
+    let numbers = json!([u64::MAX, i64::MIN, -0.0, f64::MAX, f64::MIN, 1.5e-300, 1e22, 0.1]);
+    let reserved = json!({
+        "$serde_json::private::RawValue": "[1,", "$serde_json::private::Number": "1e400", "\u{0}": "\u{0}"
+    });
+    let wide: Map<String, Value> = (0..500).map(|n| (format!("{n}\n"), json!([[], {}]))).collect();
+    vec![
+        (String::new(), Value::Null),
+        ("\u{0}".to_owned(), arrays),
+        ("\r\n\t\u{1}\u{1f}\u{7f}\u{2028}".to_owned(), objects),
+        ("1e-200000 9e999 \\ud800 \\u0000 \"\\\"".to_owned(), numbers),
+        (ODD.repeat(20), reserved),
+        ("x\u{0}".repeat(8_000), json!("\u{0}\\".repeat(8_000))),
+        ("]}]}".to_owned(), Value::Object(wide)),
+    ]
+}
+
 /// A message with a part of every kind.
-pub(super) fn message(role: Role) -> Checked<Message> {
+fn message(role: Role, text: &str, value: &Value) -> Checked<Message> {
     // The spacing, the order and the escapes of arguments are the model's and stay.
     let arguments = Arguments::parse("{ \"b\" : 1.0e2, \"a\":\"\\u00e9\\ud83d\\ude80\",\t\"a \":[ null ] }")?;
-    let call = ToolCall::new("call_1", ODD, arguments);
-    let signature = Signature::new("wire", "c2ln").with_item(serde_json::json!({ "id": ODD }));
+    let call = ToolCall::new("call_1", text, arguments);
+    let signature = Signature::new("wire", "c2ln").with_item(value.clone());
     let mut malformed = ToolCall::new("", "", Arguments::empty());
-    malformed.malformed = Some(ODD.to_owned());
+    malformed.malformed = Some(text.to_owned());
     let mut picture = Media::new("image/png", MediaSource::Base64("iVBORw0KGgo=".to_owned()));
-    picture.name = Some(ODD.to_owned());
-    let mut result = ToolResult::error(&call, ODD);
+    picture.name = Some(text.to_owned());
+    let mut result = ToolResult::error(&call, text);
     result.content.push(Content::Media(picture.clone()));
     Ok(Message::new(
         role,
         vec![
-            Part::Text(ODD.to_owned()),
+            Part::Text(text.to_owned()),
             Part::Text(String::new()),
-            Part::Reasoning(Reasoning::new(ODD, Some(signature))),
+            Part::Reasoning(Reasoning::new(text, Some(signature))),
             Part::Reasoning(Reasoning::new("", None)),
-            Part::Refusal(ODD.to_owned()),
+            Part::Refusal(text.to_owned()),
             Part::Media(picture),
             Part::Media(Media::new(
                 "audio/wav",
@@ -147,20 +171,27 @@ pub(super) fn message(role: Role) -> Checked<Message> {
             Part::ToolCall(call),
             Part::ToolCall(malformed),
             Part::ToolResult(Arc::new(result)),
-            Part::Opaque(Opaque::new(
-                "wire",
-                serde_json::json!({ "lc": 2, "type": "constructor", "id": [ODD, 1.5, null] }),
-            )),
+            Part::Opaque(Opaque::new("wire", value.clone())),
         ],
     ))
 }
 
 /// Every kind of event that is stored, with every field set.
 pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
+    events_of(
+        session,
+        ODD,
+        &json!({ "lc": 2, "type": "constructor", "id": [ODD, 1.5, null], "deep": [[[ODD]]] }),
+    )
+}
+
+/// The same with `text` in each text and `value` in each value.
+pub(super) fn events_of(session: &SessionId, text: &str, value: &Value) -> Checked<Vec<Event>> {
     let json = |value: &Message| serde_json::to_string(value).map_err(|error| Failure(error.to_string()));
-    let (user, assistant) = (json(&message(Role::User)?)?, json(&message(Role::Assistant)?)?);
-    let summary = json(&Message::user(ODD))?;
-    let odd = serde_json::Value::from(ODD);
+    let user = json(&message(Role::User, text, value)?)?;
+    let assistant = json(&message(Role::Assistant, text, value)?)?;
+    let summary = json(&Message::user(format!("{text}.")))?;
+    let odd = Value::from(text);
     let digest = "0123456789abcdef0123456789abcdef";
     let key = format!(r#"{{"ordinal":7,"digest":"{digest}"}}"#);
     let error = format!(r#"{{"kind":"rate_limited","retry":"temporary","message":{odd}}}"#);
@@ -206,7 +237,7 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
         (
             "tool_finished",
             format!(
-                r#"{{"index":0,"result":{result},"stop_turn":true,"denied":true,"metadata":{{"x":[{odd}]}},
+                r#"{{"index":0,"result":{result},"stop_turn":true,"denied":true,"metadata":{value},
                 "micros":0,"fatal":{error},"key":{key}}}"#
             ),
         ),
@@ -222,8 +253,8 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
         ("child_started", format!(r#"{{"child":"{session}.1$$0","agent":{odd},"run":"{run}","key":{key}}}"#)),
         ("child_finished", format!(r#"{{"child":"{session}.1$$0","outcome":{outcome},"key":{key}}}"#)),
         ("wait_started", format!(r#"{{"until":-1,"signal":{odd},"key":{key}}}"#)),
-        ("observed", format!(r#"{{"value":{{"deep":[[[{odd}]]]}},"key":{key}}}"#)),
-        ("signal_received", format!(r#"{{"name":{odd},"value":null}}"#)),
+        ("observed", format!(r#"{{"value":{value},"key":{key}}}"#)),
+        ("signal_received", format!(r#"{{"name":{odd},"value":{value}}}"#)),
         ("warning", format!(r#"{{"about":"media","subject":{odd},"text":{odd},"request":"{run}"}}"#)),
         (
             "prompt_queued",
@@ -264,7 +295,7 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
         (
             "node_finished",
             format!(
-                r#"{{"node":{odd},"attempt":2,"end":{{"completed":{{"lc":1,"deep":[[{odd}]]}}}},"usage":{usage},
+                r#"{{"node":{odd},"attempt":2,"end":{{"completed":{value}}},"usage":{usage},
                 "cost":9223372036854775807,"micros":5,"retry_at":6}}"#
             ),
         ),
@@ -281,7 +312,7 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
         (
             "checkpoint",
             format!(
-                r#"{{"state":{{"history":[{summary}],"tokens":7,"titled":true,"signals":[[{odd},{{"x":1}}]]}},
+                r#"{{"state":{{"history":[{summary}],"tokens":7,"titled":true,"signals":[[{odd},{value}]]}},
                 "forked":{{"session":"{session}","seq":8}}}}"#
             ),
         ),
@@ -298,6 +329,18 @@ fn spoilt(kind: &str, error: &Error) -> Failure {
     Failure(format!("the suite's sample of {kind} is out of date: {error:?}"))
 }
 
+/// The events as a live session would append them, and the checkpoint of what they add up to.
+pub(super) fn live_with_checkpoint(session: &SessionId, events: Vec<Event>) -> Vec<Envelope> {
+    let mut all = live(session, events);
+    let mut state = SessionState::default();
+    all.iter().for_each(|envelope| state.apply(envelope));
+    if let Some(last) = all.last().cloned() {
+        let event = Event::Checkpoint(Arc::new(Checkpoint { state, forked: None }));
+        all.push(Envelope::new(last.origin, last.seq + 1, last.at, event));
+    }
+    all
+}
+
 /// The events as a live session would append them.
 pub(super) fn live(session: &SessionId, events: Vec<Event>) -> Vec<Envelope> {
     let origin = Arc::new(Origin::new(session.clone(), RunId::generate(), ODD));
@@ -311,7 +354,77 @@ pub(super) fn live(session: &SessionId, events: Vec<Event>) -> Vec<Envelope> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::{
+        bound::{VALUE, check},
+        message::parse_value,
+        shown::is_harmful,
+    };
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<i32>().prop_map(|n| Value::from(f64::from(n) / 4.0)),
+            any::<String>().prop_map(Value::from),
+        ];
+        let value = leaf.prop_recursive(6, 60, 6, |inner| {
+            let keys = prop_oneof![any::<String>(), "\\$serde_json::private::(RawValue|Number)"];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::vec((keys, inner), 0..6).prop_map(|map| map.into_iter().collect()),
+            ]
+        });
+        (value, 0..150_usize, any::<bool>()).prop_map(|(value, levels, named)| {
+            (0..levels).fold(value, |inner, _| if named { json!({ "a": inner }) } else { json!([inner]) })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        /// The one promise of the bound on values: what it accepts is read again, in any event and any checkpoint.
+        #[test]
+        fn an_accepted_value_comes_back_in_every_kind_of_event(text in any::<String>(), value in any_value()) {
+            prop_assume!(check(&value, VALUE).is_ok());
+            let session = id("s").unwrap();
+            for envelope in live_with_checkpoint(&session, events_of(&session, &text, &value).unwrap()) {
+                let json = envelope.event.to_json().unwrap();
+                let back = Event::from_json(envelope.event.kind(), &json);
+                prop_assert!(back.is_ok(), "{}: {back:?}", envelope.event.kind());
+                prop_assert_eq!(&back.unwrap(), &envelope.event, "{}", envelope.event.kind());
+            }
+        }
+
+        /// Text that is accepted is read as the value that it says.
+        #[test]
+        fn accepted_text_is_a_value(text in "[\\[\\]{}\":,0-9eE.+\\- \\\\a-du]{0,40}") {
+            if let Ok(value) = parse_value(&text) {
+                prop_assert!(check(&value, VALUE).is_ok());
+                prop_assert_eq!(parse_value(&value.to_string()).unwrap(), value);
+            }
+        }
+
+        /// Whatever a model or a tool says: an event is one line that begins with its agent's name.
+        #[test]
+        fn any_event_is_one_line_of_its_agent(text in "(\\PC|[\n\r\t\u{1b}\u{9b}\u{202e}\u{200b}\u{2028}a: ]){0,40}") {
+            let session = id("s").unwrap();
+            let value = Value::from(text.as_str());
+            for mut envelope in live_with_checkpoint(&session, events_of(&session, &text, &value).unwrap()) {
+                envelope.origin = Arc::new(Origin::new(session.clone(), envelope.origin.run, "root"));
+                let line = envelope.to_string();
+                prop_assert!(line.starts_with("root: ") && !line.contains(is_harmful), "{line:?}");
+            }
+            let delta = Event::Delta(crate::provider::Delta::Text(text.into()));
+            let shown = live(&session, vec![delta]).first().unwrap().to_string();
+            let mut rest = shown.split('\n').skip(1);
+            prop_assert!(rest.all(|line| line.starts_with("  ") && !line.contains(|c| is_harmful(c) && c != '\t')));
+        }
+    }
 
     #[test]
     fn every_stored_kind_has_a_sample() {

@@ -216,7 +216,7 @@ fn what_only_the_service_understands_is_kept() {
         .parts()
         .iter()
         .map(|part| match part {
-            Part::Opaque(block) => block.data.clone(),
+            Part::Opaque(block) => (*block.data).clone(),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -169,8 +169,8 @@ impl Tool for AgentTool {
         }
         let outcome = cx.run_agent(Arc::clone(&self.agent), prompt, self.scope.clone()).await?;
         let output = self.result(&outcome, cx)?;
-        // The session's id is the key of the call that asked for it.
-        Ok(output.with_metadata(json!({ "agent": self.agent.name(), "session": cx.idempotency_key() })))
+        let session = cx.child_session().map_err(ToolError::Fatal)?;
+        Ok(output.with_metadata(json!({ "agent": self.agent.name(), "session": session })))
     }
 }
 

@@ -51,6 +51,10 @@ payload! {
         /// What the session is called when it has no title yet; `None` for the prompt's first words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<Arc<str>>,
+        /// Whether what names its calls outside, idempotency keys and questions, follows from the run's id. Those of older
+        /// runs follow from the session's alone: they keep the names that they were begun with.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        named_by_run: bool,
     }
 }
 
@@ -237,7 +241,7 @@ payload! {
         /// When it ends by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
-        /// The signal that ended it: such a wait is recorded once its signal has come.
+        /// The signal that it waits for. Such a wait is recorded when it begins, and once more when its signal has come.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<String>,
         /// Which effect it was.
@@ -456,6 +460,7 @@ fn is_first(attempt: &u32) -> bool {
 
 impl RunStarted {
     pub(crate) fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
-        Self { format: FORMAT, agent, prompt, queued: None, budget: None, deadline: None, title: None }
+        let (queued, budget, deadline, title) = (None, None, None, None);
+        Self { format: FORMAT, agent, prompt, queued, budget, deadline, title, named_by_run: true }
     }
 }

@@ -13,8 +13,13 @@ use crate::{Result, RunId, SessionId, digest::Digest, message::Arguments, tool::
 pub struct ApprovalId(String);
 
 impl ApprovalId {
-    pub(crate) fn new(session: &SessionId, seq: u64, index: usize) -> Self {
-        Self(format!("{session}.{seq}$${index}"))
+    /// The question about a call of `run`, when that names its calls: a later session of the same id asks others.
+    pub(crate) fn new(session: &SessionId, run: Option<RunId>, seq: u64, index: usize) -> Self {
+        let Some(run) = run else { return Self(format!("{session}.{seq}$${index}")) };
+        // As much of the run's id as no two runs share but by chance.
+        let run = Digest::of([b"question".as_slice(), &run.as_u128().to_be_bytes()]).to_string();
+        let run = run.get(..16).unwrap_or(&run);
+        Self(format!("{session}.{seq}$${index}-{run}"))
     }
 
     /// The session that asks; `None` for an id that is none.

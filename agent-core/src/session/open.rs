@@ -9,7 +9,7 @@ use crate::{
     event::{PromptQueued, RunFinished, RunStarted},
     layers::{BudgetLimits, Spend},
     message::{Message, ToolResult},
-    run::Outcome,
+    run::{Outcome, Pause},
 };
 
 /// A prompt that waits.
@@ -61,6 +61,15 @@ pub(crate) struct OpenRun {
     pub(crate) since: Timestamp,
     /// The newest message with text.
     pub(crate) text: Option<Arc<Message>>,
+    /// As in [`RunStarted`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) named_by_run: bool,
+    /// What it waits for, while it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pause: Option<Pause>,
+    /// Whether an answer came since it was paused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) answered: bool,
 }
 
 /// A run that is over.
@@ -121,6 +130,9 @@ impl OpenRun {
             ran: 0,
             since: at,
             text: None,
+            named_by_run: started.named_by_run,
+            pause: None,
+            answered: false,
         }
     }
 

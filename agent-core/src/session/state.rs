@@ -1,5 +1,6 @@
 //! The fold: events in, a session's state out. A checkpoint holds this very state; there is no second format.
 
+mod answers;
 mod shorter;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
@@ -24,7 +25,7 @@ use crate::{
     message::{History, Message},
     permission::{ApprovalId, Decision},
     plain,
-    run::{Outcome, Status},
+    run::{Outcome, Pause, Status},
     team::Todo,
 };
 
@@ -199,32 +200,6 @@ impl SessionState {
         self.step.as_ref()
     }
 
-    pub(crate) fn approval(&self, id: &ApprovalId, digest: Digest) -> Option<Decision> {
-        self.approvals.get(id).filter(|(_, bound)| *bound == digest).and_then(|(decision, _)| *decision)
-    }
-
-    /// What the answer to this question is bound to, if it was asked.
-    pub(crate) fn asked(&self, id: &ApprovalId) -> Option<Digest> {
-        self.approvals.get(id).map(|(_, digest)| *digest)
-    }
-
-    /// Whether a signal of this name waits to be taken.
-    pub(crate) fn has_signal(&self, name: &str) -> bool {
-        self.signals.iter().any(|(it, _)| it == name)
-    }
-
-    /// Takes the signal of this name that the newest wait set aside.
-    pub(crate) fn take_signal(&mut self, name: &str) -> Option<Value> {
-        self.taken.take_if(|(it, _)| it == name).map(|(_, value)| value)
-    }
-
-    /// The wait for a signal ends with the oldest of its name. This is part of the fold, so that no later wait,
-    /// after a restart either, gets the same one.
-    fn set_signal_aside(&mut self, name: &str) {
-        let place = self.signals.iter().position(|(it, _)| it == name);
-        self.taken = place.map(|place| self.signals.remove(place));
-    }
-
     /// The beginning of a session that goes on from here: nothing is open, and nothing was spent yet.
     pub(crate) fn forked(mut self) -> Self {
         self.queue.clear();
@@ -256,6 +231,7 @@ impl SessionState {
                         run.stand_still(before);
                     }
                     run.resumed = resumed.count;
+                    (run.pause, run.answered) = (None, false);
                     run.since = envelope.at;
                 }
             }
@@ -285,20 +261,25 @@ impl SessionState {
             Event::ToolFinished(call) if call.key.is_none() => self.settle(call),
             Event::ApprovalDecided(answer) => {
                 self.approvals.insert(answer.id.clone(), (Some(answer.decision), answer.digest));
+                self.answer(|pause| matches!(pause, Pause::Approval(_)));
             }
             Event::ApprovalRequested(request) => {
                 self.approvals.insert(request.id.clone(), (None, request.digest));
             }
-            Event::SignalReceived(signal) => self.signals.push((signal.name.clone(), signal.value.clone())),
+            Event::SignalReceived(signal) => {
+                self.signals.push((signal.name.clone(), signal.value.clone()));
+                self.answer(|pause| matches!(pause, Pause::Signal { name, .. } if *name == signal.name));
+            }
             Event::Observed(_) => self.taken = None,
             Event::WaitStarted(wait) => {
                 if let Some(name) = &wait.signal {
                     self.set_signal_aside(name);
                 }
             }
-            Event::RunPaused(_) => {
+            Event::RunPaused(paused) => {
                 self.head.status = SessionStatus::Paused;
                 if let Some(run) = &mut self.run {
+                    (run.pause, run.answered) = (Some(paused.pause.clone()), false);
                     run.stand_still(envelope.at);
                 }
             }

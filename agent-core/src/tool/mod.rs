@@ -29,8 +29,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error, ErrorKind, Result, SessionId,
+    Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
+    digest::Digest,
     permission::Scope,
     run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
 };
@@ -108,6 +109,14 @@ impl ToolInput {
     }
 }
 
+/// What names a tool call for services outside: of the run when that names its calls, else of the session alone.
+pub(crate) fn call_key(session: &SessionId, run: Option<RunId>, seq: u64, index: usize) -> String {
+    let Some(run) = run else { return format!("{session}.{seq}$${index}") };
+    let (run, seq) = (run.as_u128().to_be_bytes(), seq.to_be_bytes());
+    let index = u64::try_from(index).unwrap_or(u64::MAX).to_be_bytes();
+    Digest::of([b"call".as_slice(), session.as_str().as_bytes(), &run, &seq, &index]).to_string()
+}
+
 /// What a tool may know about the call it answers.
 #[derive(Debug)]
 pub struct ToolContext<'a> {
@@ -139,10 +148,20 @@ impl ToolContext<'_> {
         &self.call_id
     }
 
-    /// The same for every try of this call, different for any other: pass it on to services that can deduplicate.
+    /// The same for every try of this call, in any process, and different for any other, also in a later session of the
+    /// same id: pass it on to services that can deduplicate. 32 hexadecimal digits, which say nothing by themselves.
+    ///
+    /// A run that an older version of the library began keeps the keys of that version to its end: an id of the session and
+    /// the call's place in it.
     #[must_use]
     pub fn idempotency_key(&self) -> String {
-        format!("{}.{}$${}", self.run.session(), self.seq, self.index)
+        let named = self.run.journal().read(|state| state.run().is_none_or(|run| run.named_by_run));
+        call_key(self.session(), named.then(|| self.run.run()), self.seq, self.index)
+    }
+
+    /// The session of the agent that this call runs, if it runs one.
+    pub(crate) fn child_session(&self) -> Result<SessionId> {
+        self.session().child(self.seq, u64::try_from(self.index).unwrap_or(u64::MAX))
     }
 
     /// Cancelled when the run is. The future of the call is dropped soon after.
@@ -165,8 +184,7 @@ impl ToolContext<'_> {
         task: impl Into<Task>,
         scope: Scope,
     ) -> Result<Outcome, ToolError> {
-        let index = u64::try_from(self.index).unwrap_or(u64::MAX);
-        let child = self.session().child(self.seq, index).map_err(ToolError::Fatal)?;
+        let child = self.child_session().map_err(ToolError::Fatal)?;
         if self.delegated.swap(true, Ordering::Relaxed) {
             let text =
                 "a tool call runs one agent, and this one did; run more of them from a hand-written agent";

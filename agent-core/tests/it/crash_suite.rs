@@ -276,7 +276,7 @@ fn a_store_that_forgets_is_found() {
     let forgets = found(&scenario, &Flawed::medium(Flaw::Forgets));
     assert!(forgets.contains("was shown and is not stored"), "{forgets}");
     let claims = found(&scenario, &Flawed::medium(Flaw::LosesClaims));
-    assert!(claims.contains("`pay` ran as work.3$$0, which the log does not know"), "{claims}");
+    assert!(claims.contains("`pay` ran as ") && claims.contains(", which the log does not know"), "{claims}");
 }
 
 #[test]

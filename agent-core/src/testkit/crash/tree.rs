@@ -12,6 +12,7 @@ use crate::{
     message::{History, Role},
     run::Outcome,
     session::{ReadRange, SessionFilter, SessionInfo, SessionState, SharedStore},
+    tool::call_key,
 };
 
 /// A session and everything below it, with all events.
@@ -241,16 +242,21 @@ impl Log {
     /// The tool calls that were claimed or settled, by [`idempotency_key`](crate::tool::ToolContext::idempotency_key).
     pub(super) fn claims(&self) -> HashMap<String, Claim<'_>> {
         let id = &self.info.record.id;
-        let (mut message, mut run) = (0, 0);
+        let (mut message, mut run, mut named) = (0, 0, None);
         let mut claims: HashMap<String, Claim<'_>> = HashMap::new();
         for envelope in &self.events {
             let seq = envelope.seq;
             let key = |effect: Option<crate::event::EffectKey>, index: usize| match effect {
-                None => format!("{id}.{message}$${index}"),
-                Some(effect) => format!("{id}.{run}$${}", effect.ordinal + index as u64),
+                None => call_key(id, named, message, index),
+                Some(effect) => {
+                    let ordinal = usize::try_from(effect.ordinal).unwrap_or(usize::MAX);
+                    call_key(id, named, run, ordinal.saturating_add(index))
+                }
             };
             match &envelope.event {
-                Event::RunStarted(_) => run = seq,
+                Event::RunStarted(started) => {
+                    (run, named) = (seq, started.named_by_run.then_some(envelope.origin.run));
+                }
                 Event::ModelFinished(reply) if reply.key.is_none() => message = seq,
                 Event::ToolStarted(call) => {
                     let claim = claims.entry(key(call.key, call.index)).or_default();

@@ -181,7 +181,7 @@ fn cw03_each_end_of_a_turn_has_its_fate() {
         (stopped(StopReason::Deadline), Fate::Over),
         (Status::Failed(Error::new(ErrorKind::Overloaded, "x").record()), Fate::Over),
         (
-            Status::Paused(crate::run::Pause::Approval(ApprovalId::new(&SessionId::generate(), 1, 0))),
+            Status::Paused(crate::run::Pause::Approval(ApprovalId::new(&SessionId::generate(), None, 1, 0))),
             Fate::Over,
         ),
         (Status::Cancelled, Fate::Again),

@@ -57,7 +57,7 @@ impl Envelope {
                 None => write!(f, "{agent}: waited in vain"),
             },
             Event::WaitStarted(wait) => match &wait.signal {
-                Some(signal) => write!(f, "{agent}: takes the signal {signal}"),
+                Some(signal) => write!(f, "{agent}: waits for the signal {signal}"),
                 None => write!(f, "{agent}: waits"),
             },
             Event::Observed(_) => write!(f, "{agent}: took note"),

@@ -40,6 +40,7 @@ use crate::{
 pub(crate) const CLEAN_UP: Duration = Duration::from_secs(5);
 
 /// How a run comes to be.
+#[derive(Clone)]
 pub(crate) enum Admission {
     /// A new prompt.
     Start(Task),
@@ -186,6 +187,8 @@ impl Run {
                         run_agent((*self.agent).run(task, &self.cx), deadline, &self.cx).await
                     }
                 };
+                // Whatever the agent made of it.
+                let result = self.effects.diverged().map_or(result, Err);
                 // No child outlives its parent's run.
                 if self.effects.has_children() {
                     self.stop_children(&result);

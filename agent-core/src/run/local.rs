@@ -21,7 +21,7 @@ use super::{
     tool_call,
 };
 use crate::{
-    Error, ErrorKind, Result, SessionId, Timestamp,
+    Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     event::{ChildFinished, ChildStarted, EffectKey, Event, Observed, WaitStarted},
     message::History,
 };
@@ -36,6 +36,7 @@ pub(crate) struct LocalEffects {
     pub(super) kept: OnceLock<Kept>,
     /// What bounds the children: the tree's, or this run's own when it is the root and has any.
     pool: OnceLock<Pool>,
+    diverged: OnceLock<ErrorRecord>,
 }
 
 /// What the journal holds about one keyed effect.
@@ -61,6 +62,7 @@ impl LocalEffects {
             children: Mutex::default(),
             kept: OnceLock::new(),
             pool: OnceLock::new(),
+            diverged: OnceLock::new(),
         }
     }
 
@@ -112,14 +114,23 @@ impl LocalEffects {
         match found {
             None => Ok(Vec::new()),
             Some(recorded) if recorded.key.digest == key.digest => Ok(recorded.events),
-            Some(recorded) => Err(Error::new(
-                ErrorKind::Diverged,
-                "the agent asks for something other than what its journal recorded at this place; run it with the code and the settings that started it, or start a new run",
-            )
-            .with("effect", key.ordinal.to_string())
-            .with("recorded", recorded.events.first().map_or("nothing", Event::kind))
-            .with("session", self.journal.session().as_str())),
+            Some(recorded) => {
+                let error = Error::new(
+                    ErrorKind::Diverged,
+                    "the agent asks for something other than what its journal recorded at this place; run it with the code and the settings that started it, or start a new run",
+                )
+                .with("effect", key.ordinal.to_string())
+                .with("recorded", recorded.events.first().map_or("nothing", Event::kind))
+                .with("session", self.journal.session().as_str());
+                Err(self.diverged.get_or_init(|| error.record()).to_error())
+            }
         }
+    }
+
+    /// Why the agent is not the one that was recorded, once it asked for something else. It gets nothing more: what it
+    /// does from there on is its own.
+    pub(crate) fn diverged(&self) -> Option<Error> {
+        self.diverged.get().map(ErrorRecord::to_error)
     }
 
     pub(super) fn observe(&self, cx: &RunContext, key: Option<EffectKey>, value: Value) {
@@ -193,8 +204,8 @@ impl LocalEffects {
         if let Some(known) = child_end(recorded) {
             return Ok(known);
         }
+        let left = self.begin_wait(cx, key, recorded, timeout);
         self.commit(cx).await?;
-        let left = self.time_left(cx, key, recorded, timeout).await?;
         let ended = tokio::select! {
             biased;
             () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
@@ -257,26 +268,26 @@ impl LocalEffects {
         ))
     }
 
-    /// How long a wait lasts that survives a restart: its end is recorded when it begins. While the process lives, the time
-    /// that was asked for counts, whatever becomes of the clock.
-    async fn time_left(
+    /// Records that a wait begins, so that other code does not take its place, and returns how long it lasts. Its end is
+    /// part of the record: it survives a restart. While the process lives, the time that was asked for counts, whatever
+    /// becomes of the clock.
+    fn begin_wait(
         &self,
         cx: &RunContext,
         key: Option<EffectKey>,
         recorded: &[Event],
         timeout: Option<Duration>,
-    ) -> Result<Option<Duration>> {
+    ) -> Option<Duration> {
         for event in recorded {
             if let Event::WaitStarted(wait) = event {
-                return Ok(wait.until.map(|until| until.since(cx.clock())));
+                return wait.until.map(|until| until.since(cx.clock()));
             }
         }
-        if let (Some(key), Some(timeout)) = (key, timeout) {
-            let until = Some(cx.clock().after(timeout));
+        if let Some(key) = key {
+            let until = timeout.map(|timeout| cx.clock().after(timeout));
             self.stage(cx, Event::WaitStarted(Arc::new(WaitStarted { until, signal: None, key })));
-            self.commit(cx).await?;
         }
-        Ok(timeout)
+        timeout
     }
 
     async fn sleep(
@@ -289,7 +300,8 @@ impl LocalEffects {
         if recorded.iter().any(|event| matches!(event, Event::Observed(_))) {
             return Ok(Observation::Slept);
         }
-        let left = self.time_left(cx, key, recorded, Some(time)).await?;
+        let left = self.begin_wait(cx, key, recorded, Some(time));
+        self.commit(cx).await?;
         tokio::select! {
             biased;
             () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
@@ -310,7 +322,10 @@ impl LocalEffects {
             return Ok(Observation::Signal(value));
         }
         let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a signal needs a keyed effect"))?;
-        if self.journal.read(|state| state.has_signal(name)) {
+        let begun = recorded.iter().any(|event| matches!(event, Event::WaitStarted(_)));
+        let (taken, came) = self.journal.read(|state| (state.has_taken(name), state.has_signal(name)));
+        // The wait is recorded before anything comes of it, so that other code does not take its place.
+        if !taken && (came || !begun) {
             let wait = WaitStarted { until: None, signal: Some(name.to_owned()), key };
             self.stage(cx, Event::WaitStarted(Arc::new(wait)));
         }
@@ -382,6 +397,9 @@ impl Effects for LocalEffects {
     {
         if matches!(effect, Effect::Model(_) | Effect::Tools(_)) && cx.emitter().is_pausing() {
             return Box::pin(std::future::ready(Err(Error::paused(Pause::Asked))));
+        }
+        if let Some(error) = self.diverged() {
+            return Box::pin(std::future::ready(Err(error)));
         }
         let recorded = match self.take_recorded(key) {
             Ok(recorded) => recorded,

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, Timestamp,
     digest::Digest,
-    event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted},
+    event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted, WaitStarted},
     layers::Charge,
     message::{ToolCall, ToolResult},
     permission::{ApprovalId, ApprovalRequest, Decision, Verdict, judge},
@@ -167,6 +167,7 @@ impl<'a> Step<'a> {
                     },
                     Plan::Ask(ready, request) => {
                         self.local.stage(cx, Event::ApprovalRequested(Arc::new((*request).clone())));
+                        self.waits();
                         running.push(Box::pin(ask(cx, place, ready, request)));
                     }
                 }
@@ -229,6 +230,14 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// A hand-written agent's call waits for an answer: the record tells which effect that is.
+    fn waits(&self) {
+        if let Some(key) = self.key {
+            let wait = WaitStarted { until: None, signal: None, key };
+            self.local.stage(self.cx, Event::WaitStarted(Arc::new(wait)));
+        }
+    }
+
     fn index(&self, place: usize) -> usize {
         self.calls.calls.get(place).map_or(place, |call| call.index)
     }
@@ -287,8 +296,10 @@ impl<'a> Step<'a> {
         footprint: Footprint,
         rule: &str,
     ) -> ApprovalRequest {
+        let named = self.local.journal.read(|state| state.run().is_none_or(|run| run.named_by_run));
+        let run = named.then(|| self.cx.run());
         ApprovalRequest {
-            id: ApprovalId::new(self.cx.session(), self.seq, self.first + index),
+            id: ApprovalId::new(self.cx.session(), run, self.seq, self.first + index),
             session: self.cx.session().clone(),
             run: self.cx.run(),
             agent: self.cx.agent().to_owned(),

@@ -317,7 +317,7 @@ async fn design_3_a_paused_run_replays_as_paused() {
     assert_eq!(outcome.text, "7");
     assert_eq!(replayed(&store, session.id(), &waits).await.unwrap(), outcome);
     let other = act(|_| Box::pin(async { Ok("7".to_owned()) }));
-    assert_eq!(differs(replayed(&store, session.id(), &other).await).1, "run_paused");
+    assert_eq!(differs(replayed(&store, session.id(), &other).await).1, "wait_started");
 }
 
 #[test]

@@ -106,6 +106,17 @@ impl RunHandle {
         self.cancel.0.clone().unwrap_or_default()
     }
 
+    /// Waits until the run was admitted, so that its first event is stored.
+    ///
+    /// # Errors
+    /// Why it was not.
+    pub(crate) async fn admitted(mut self) -> Result<Self> {
+        if !self.events.is_empty() || std::future::poll_fn(|cx| self.poll_more(cx)).await {
+            return Ok(self);
+        }
+        Err(self.outcome().await.err().unwrap_or_else(Error::cancelled))
+    }
+
     /// Lets the run go on without this handle.
     pub fn detach(mut self) {
         self.sink.abandon();

@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
+use futures_util::future::join_all;
+
 use super::{
     Runtime,
     desk::{Entry, Shared},
@@ -10,8 +12,8 @@ use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
     agent::Agent,
     permission::{ApprovalId, Decision},
-    run::{Admission, RunHandle},
-    session::{SessionFilter, SessionInfo, SessionStatus},
+    run::{Admission, Env, Journal, RunHandle},
+    session::{ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
 };
 
 /// Agents by name: who may go on with the runs that a process left. Cloning shares it.
@@ -50,10 +52,10 @@ impl fmt::Debug for Agents {
 #[non_exhaustive]
 #[must_use = "dropping the runs cancels them; await their outcomes or detach them"]
 pub struct Recovery {
-    /// The runs that go on, each in its session. The outcome of one that another process was faster with is
-    /// [`ErrorKind::Conflict`] or [`ErrorKind::Busy`].
+    /// The runs that go on in this process, each in its session and admitted there. Those that another process was faster
+    /// with are not among them.
     pub resumed: Vec<RunHandle>,
-    /// The sessions that stay as they are.
+    /// The sessions that stay as they are, although nobody else goes on with them.
     pub skipped: Vec<Skipped>,
 }
 
@@ -84,6 +86,8 @@ pub enum SkipReason {
     UnknownAgent,
     /// It cannot be read.
     Unreadable(ErrorRecord),
+    /// Its run could not be begun or gone on with, as when the store refused to write.
+    Refused(ErrorRecord),
 }
 
 /// What there is to go on with in a session.
@@ -96,46 +100,64 @@ enum Left {
 impl Runtime {
     /// Goes on with what dead processes left in the store: runs that have no end, each by the agent of its name among
     /// `agents`, and behind them the prompts that were waiting. A run whose session somebody holds a lease of is not
-    /// touched, and so is one that is paused; children go on with their roots.
+    /// touched. Children go on with their roots.
     ///
-    /// Several processes may recover one store: each run is admitted in one of them. A process that died holds its leases
-    /// for a while ([`RuntimeBuilder::lease`](super::RuntimeBuilder::lease)): call this again after that time.
+    /// A run that is paused goes on when it was answered since: a question of it, or of an agent below it, was decided, or
+    /// the signal came that it waits for. Who answers and then resumes by itself while others recover may find that
+    /// one of them was faster ([`ErrorKind::Conflict`], [`ErrorKind::Busy`]). Other paused runs are not touched.
+    ///
+    /// Several processes may recover one store: each run is admitted in one of them. This returns once that is settled for
+    /// each. A process that died holds its leases for a while ([`RuntimeBuilder::lease`](super::RuntimeBuilder::lease)):
+    /// call this again after that time.
     ///
     /// # Errors
     /// The store's, when it cannot list its sessions. What concerns one session alone is told in [`Recovery`].
     pub async fn recover(&self, agents: &Agents) -> Result<Recovery> {
-        let running = SessionFilter::roots().with_status(SessionStatus::Running);
-        let mut found = Recovery::default();
-        for info in self.sessions(&running).await? {
-            let now = self.0.env.clock.now();
-            if info.lease.is_none_or(|lease| !lease.is_live(now)) {
-                self.recover_session(info, agents, &mut found).await;
+        let (mut found, mut begun) = (Recovery::default(), Vec::new());
+        for status in [SessionStatus::Running, SessionStatus::Paused] {
+            for info in self.sessions(&SessionFilter::roots().with_status(status)).await? {
+                let now = self.0.env.clock.now();
+                if info.lease.is_none_or(|lease| !lease.is_live(now)) {
+                    begun.extend(self.recover_session(info, agents, &mut found).await);
+                }
+            }
+        }
+        let mut admitted = Vec::with_capacity(begun.len());
+        for (agent, run) in begun {
+            admitted.push(admission(agent, run));
+        }
+        for run in join_all(admitted).await {
+            match run {
+                Ok(run) => found.resumed.push(run),
+                Err(skipped) => found.skipped.extend(skipped),
             }
         }
         Ok(found)
     }
 
-    async fn recover_session(&self, info: SessionInfo, agents: &Agents, found: &mut Recovery) {
+    async fn recover_session(
+        &self,
+        info: SessionInfo,
+        agents: &Agents,
+        found: &mut Recovery,
+    ) -> Option<(Arc<str>, RunHandle)> {
         let session = self.session_with_id(info.record.id.clone()).0;
         if session.is_busy() {
-            return;
+            return None;
         }
         let mut skip = |agent, reason| {
             found.skipped.push(Skipped { session: info.record.id.clone(), agent, reason });
+            None
         };
-        let (run, agent, admission) = match left(&session, info.head.seq).await {
+        let (run, agent, admission) = match left(&session, &info).await {
             Ok(Left::Run(run, agent)) => (run, agent, Admission::Recover),
             Ok(Left::Prompt(run, agent, admission)) => (run, agent, admission),
-            Ok(Left::Nothing) => return,
+            Ok(Left::Nothing) => return None,
             Err(error) => return skip(info.head.agent, SkipReason::Unreadable(error.record())),
         };
-        match agents.get(&agent) {
-            None => skip(agent, SkipReason::UnknownAgent),
-            Some(agent) => {
-                let entry = Entry::new(run, Arc::clone(agent));
-                found.resumed.push(session.go_on(entry, admission, Some(agents.clone())));
-            }
-        }
+        let Some(known) = agents.get(&agent) else { return skip(agent, SkipReason::UnknownAgent) };
+        let entry = Entry::new(run, Arc::clone(known));
+        Some((agent, session.go_on(entry, admission, Some(agents.clone()))))
     }
 
     /// Answers a question that paused a run, whichever session asked it; a child's too. To go on, resume the root of that
@@ -151,13 +173,30 @@ impl Runtime {
     }
 }
 
-async fn left(session: &Arc<Shared>, seq: u64) -> Result<Left> {
-    session.forget_older(seq);
+/// The run once it was admitted; otherwise what there is to tell of it.
+async fn admission(agent: Arc<str>, run: RunHandle) -> Result<RunHandle, Option<Skipped>> {
+    let session = run.session().clone();
+    run.admitted().await.map_err(|error| Skipped::new(session, agent, error))
+}
+
+impl Skipped {
+    /// A session whose run was not admitted here; `None` when another process was faster.
+    fn new(session: SessionId, agent: Arc<str>, error: Error) -> Option<Self> {
+        use ErrorKind::{Busy, Conflict, NotFound};
+        let reason = SkipReason::Refused(error.record());
+        (!matches!(error.kind(), Busy | Conflict | NotFound)).then_some(Self { session, agent, reason })
+    }
+}
+
+async fn left(session: &Arc<Shared>, info: &SessionInfo) -> Result<Left> {
     let journal = session.journal(false).await?;
+    let (status, begun) = journal.read(|state| (state.head().status, state.run().map_or(0, |run| run.seq)));
+    match status {
+        SessionStatus::Idle => return Ok(Left::Nothing),
+        SessionStatus::Paused if !is_answered(&session.env, info, begun).await? => return Ok(Left::Nothing),
+        SessionStatus::Paused | SessionStatus::Running => {}
+    }
     Ok(journal.read(|state| {
-        if state.head().status != SessionStatus::Running {
-            return Left::Nothing;
-        }
         if let Some(run) = state.run() {
             return Left::Run(run.id, Arc::clone(&run.agent));
         }
@@ -167,4 +206,57 @@ async fn left(session: &Arc<Shared>, seq: u64) -> Result<Left> {
         let admission = Admission::Queued(queued.task(), Some(first.seq));
         Left::Prompt(run, Arc::clone(&queued.agent), admission)
     }))
+}
+
+/// Whether the paused run of a root, which event `begun` started, got an answer since: itself, or by way of a session
+/// below it.
+async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> {
+    let Some(store) = &env.store else { return Ok(false) };
+    let root = (&root.record.id, begun);
+    let paused = SessionFilter::tree(root.0.clone()).with_status(SessionStatus::Paused);
+    let paused = store.query(&paused).await?.into_iter().map(|info| (info.record.id.clone(), info));
+    let paused: HashMap<_, _> = paused.collect();
+    for (id, info) in &paused {
+        // As a rule nothing came after the pause, and the session need not be read.
+        let newest = ReadRange::after(info.head.seq.saturating_sub(1)).take(1);
+        let rows = store.read(id, newest).await?;
+        if rows.first().is_some_and(|row| row.columns().kind != "run_paused")
+            && open(env, info).await?.read(SessionState::is_answered)
+            && is_part_of_it(env, root, &paused, info).await?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a paused session belongs to what the root's run has under way. What is below a run that was given up, or has
+/// ended, stays as it was left.
+async fn is_part_of_it(
+    env: &Env,
+    (root, begun): (&SessionId, u64),
+    paused: &HashMap<SessionId, SessionInfo>,
+    mut below: &SessionInfo,
+) -> Result<bool> {
+    // No chain is longer, whatever the store says.
+    for _ in 0..=paused.len() {
+        if below.record.id == *root {
+            return Ok(true);
+        }
+        let above = below.record.parent.as_ref().and_then(|parent| paused.get(parent));
+        let Some(above) = above else { return Ok(false) };
+        let begun = match above.record.id == *root {
+            true => begun,
+            false => open(env, above).await?.read(|state| state.run().map_or(0, |run| run.seq)),
+        };
+        if below.record.id.origin().is_some_and(|(_, started, _)| started < begun) {
+            return Ok(false);
+        }
+        below = above;
+    }
+    Ok(false)
+}
+
+async fn open(env: &Env, info: &SessionInfo) -> Result<Arc<Journal>> {
+    Journal::read_from_store(env, info.clone()).await
 }

@@ -225,13 +225,12 @@ fn attack_09_of_two_processes_that_recover_one_store_each_run_is_admitted_in_one
         let agents = Agents::new().with(reader(provider.model()));
         let (one, two) = (after(&store, LEASE + LEASE), after(&store, LEASE + LEASE));
         let (first, second) = tokio::join!(one.recover(&agents), two.recover(&agents));
-        let mut ended = outcomes(first.unwrap().resumed).await;
-        ended.extend(outcomes(second.unwrap().resumed).await);
-        assert_eq!(ended.iter().filter(|it| **it == Ok("First.".to_owned())).count(), 3, "{ended:?}");
-        let late = |it: &Result<String, ErrorKind>| {
-            matches!(it, Ok(_) | Err(ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::NotFound))
-        };
-        assert!(ended.iter().all(late), "{ended:?}");
+        let (first, second) = (first.unwrap(), second.unwrap());
+        assert!(first.skipped.is_empty() && second.skipped.is_empty());
+        let mut ended = outcomes(first.resumed).await;
+        ended.extend(outcomes(second.resumed).await);
+        let all = vec![Ok("First.".to_owned()); 3];
+        assert_eq!(ended, all, "who was too late is told of no run");
         let done = async {
             while statuses(&store).await != [SessionStatus::Idle; 3] {
                 tokio::task::yield_now().await;
@@ -283,8 +282,12 @@ fn issue_4_wherever_a_recovery_dies_the_next_one_ends_each_run_and_prompt_once()
         let finished = process(async {
             let faulty = FaultyStore::new(&store, at, fault);
             let runtime = after(&(Arc::clone(&faulty) as _), LEASE + LEASE);
-            runtime.recover(&Agents::new().with(reader(provider.model()))).await.unwrap().detach();
-            until_killed(until_idle(&store), &faulty.killed).await.is_some()
+            let agents = Agents::new().with(reader(provider.model()));
+            let recovered = async {
+                runtime.recover(&agents).await.unwrap().detach();
+                until_idle(&store).await;
+            };
+            until_killed(recovered, &faulty.killed).await.is_some()
         });
         if finished {
             assert!(at > 5 && between_runs > 0, "{at} writes, {between_runs} cuts between two runs");
@@ -344,4 +347,104 @@ fn issue_4_a_cancel_drops_what_a_dead_process_had_accepted_too() {
         assert_eq!(statuses(&store).await, [SessionStatus::Idle]);
         provider.assert_silent().await;
     });
+}
+
+/// Answers the question below `session`, in a process that then dies.
+fn decided(store: &SharedStore, tool: &FakeTool) -> (SessionId, ApprovalId) {
+    process(async {
+        let runtime = after(store, Duration::ZERO);
+        let (session, id) = paused_below(&runtime, &chain(&relay(), tool)).await;
+        runtime.decide(&id, Decision::Allow).await.unwrap();
+        (session, id)
+    })
+}
+
+#[test]
+fn recover_goes_on_with_a_run_that_was_answered_and_not_resumed() {
+    let store = memory();
+    let tool = writer();
+    let (session, _) = decided(&store, &tool);
+    let open = writer();
+    process(async {
+        paused_below(&after(&store, Duration::ZERO), &chain(&relay(), &open)).await;
+    });
+    process(async {
+        // At once: a paused run holds no lease.
+        let runtime = after(&store, Duration::ZERO);
+        let nobody = runtime.recover(&Agents::new()).await.unwrap();
+        let skipped: Vec<_> = nobody.skipped.iter().map(|it| (&it.session, &it.reason)).collect();
+        assert_eq!(skipped, [(&session, &SkipReason::UnknownAgent)]);
+        let agents = Agents::new().with(chain(&relay(), &tool));
+        let recovery = runtime.recover(&agents).await.unwrap();
+        assert_eq!(recovery.resumed.iter().map(|run| run.session()).collect::<Vec<_>>(), [&session]);
+        assert!(recovery.skipped.is_empty());
+        assert_eq!(outcomes(recovery.resumed).await, [Ok("written".to_owned())]);
+        let again = runtime.recover(&agents).await.unwrap();
+        assert!(again.resumed.is_empty() && again.skipped.is_empty(), "{again:?}");
+    });
+    assert_eq!((tool.finished(), open.started()), (1, 0), "the other one still waits");
+}
+
+#[test]
+fn recover_goes_on_with_a_run_whose_signal_came() {
+    let store = memory();
+    let agent = || crate::common::act(|cx| Box::pin(async move { Ok(cx.signal("go").await?.to_string()) }));
+    let id = SessionId::new("work").unwrap();
+    process(async {
+        let session = after(&store, Duration::ZERO).session_with_id(id.clone());
+        let paused = session.start(&agent(), "Go").outcome().await.unwrap();
+        assert!(matches!(paused.status, Status::Paused(_)));
+    });
+    for (signal, goes_on) in [("other", false), ("go", true)] {
+        process(async {
+            let runtime = after(&store, Duration::ZERO);
+            runtime.open(&id).await.unwrap().signal(signal, json!(7)).await.unwrap();
+        });
+        process(async {
+            let runtime = after(&store, Duration::ZERO);
+            let recovery = runtime.recover(&Agents::new().with(agent())).await.unwrap();
+            assert_eq!(recovery.resumed.len(), usize::from(goes_on), "{signal}");
+            let texts = if goes_on { vec![Ok("7".to_owned())] } else { vec![] };
+            assert_eq!(outcomes(recovery.resumed).await, texts);
+        });
+    }
+}
+
+#[test]
+fn an_answer_for_a_run_that_was_given_up_wakes_no_other() {
+    let store = memory();
+    let tool = writer();
+    let (session, _) = decided(&store, &tool);
+    process(async {
+        let runtime = after(&store, Duration::ZERO);
+        let top = chain(&relay(), &tool);
+        let given_up = runtime.open(&session).await.unwrap();
+        let outcome = given_up.start(&top, "Something else").outcome().await.unwrap();
+        assert!(matches!(outcome.status, Status::Paused(_)), "{outcome}");
+        let before = stored(&store, &session).await;
+        let recovery = runtime.recover(&Agents::new().with(top)).await.unwrap();
+        assert!(recovery.resumed.is_empty() && recovery.skipped.is_empty(), "{recovery:?}");
+        assert_eq!(stored(&store, &session).await, before);
+    });
+    assert_eq!(tool.started(), 0);
+}
+
+#[test]
+fn attack_09_an_answered_run_is_admitted_in_one_of_two_processes_and_told_of_in_that_one() {
+    let store = memory();
+    let tool = writer();
+    for _ in 0..3 {
+        decided(&store, &tool);
+    }
+    process(async {
+        let agents = Agents::new().with(chain(&relay(), &tool));
+        let (one, two) = (after(&store, Duration::ZERO), after(&store, Duration::ZERO));
+        let (first, second) = tokio::join!(one.recover(&agents), two.recover(&agents));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        assert!(first.skipped.is_empty() && second.skipped.is_empty());
+        let mut ended = outcomes(first.resumed).await;
+        ended.extend(outcomes(second.resumed).await);
+        assert_eq!(ended, vec![Ok("written".to_owned()); 3]);
+    });
+    assert_eq!(tool.finished(), 3);
 }

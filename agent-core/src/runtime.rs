@@ -1,5 +1,6 @@
 //! Where runs happen: a store, a policy, who is asked, who watches. Opens sessions and starts runs in them.
 
+mod below;
 mod desk;
 mod modes;
 mod past;
@@ -85,7 +86,8 @@ impl Runtime {
         self.create(SessionId::generate())
     }
 
-    /// A session under an id of the caller's choice: the stored one if there is one, otherwise new.
+    /// A session under an id of the caller's choice: the stored one if there is one, otherwise new. `$$` is for the ids of
+    /// sessions below others: a new one whose id holds it is refused when something is to be stored in it.
     #[must_use]
     pub fn session_with_id(&self, id: SessionId) -> Session {
         let mut live = self.live();

@@ -3,6 +3,8 @@
 //! What is staged is part of the state at once, and is committed before any effect leaves the process. So a step
 //! with one tool costs two transactions.
 
+mod stored;
+
 use std::{
     collections::VecDeque,
     fmt,
@@ -18,14 +20,13 @@ use uuid::Uuid;
 
 use super::{
     Emitter, Env, Outcome, Script,
-    fold::Fold,
     parts::{Parts, size},
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     bound::json_bytes,
     event::{Checkpoint, Envelope, Event, Origin},
-    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore},
+    session::{Batch, Lease, ReadRange, Row, SessionRecord, SessionState, SharedStore},
 };
 
 #[derive(Debug)]
@@ -83,21 +84,6 @@ impl Journal {
     /// A session that the store does not know yet; the first commit creates it.
     pub(crate) fn create(env: &Env, record: SessionRecord) -> Arc<Self> {
         Self::with(env, record, Box::default(), Vec::new(), None)
-    }
-
-    /// A session that the store knows, read from its newest checkpoint on.
-    pub(crate) async fn find(env: &Env, id: &SessionId) -> Result<Option<Arc<Self>>> {
-        let Some(store) = &env.store else { return Ok(None) };
-        // In a box of its own: it takes kilobytes, which would otherwise be a part of every run's task and be moved with
-        // it.
-        let read = async {
-            let Some(info) = store.query(&SessionFilter::id(id.clone())).await?.pop() else {
-                return Ok(None);
-            };
-            let fold = Fold::newest(store, id, info.head.checkpoint, |_| true).await?;
-            Ok(Some(Self::with(env, info.record, Box::new(fold.state), fold.recorded, info.lease)))
-        };
-        Box::pin(read).await
     }
 
     /// A session as it was in `state`, which goes on as `script` says. Nothing of it is stored: `env` has no store.
@@ -195,10 +181,9 @@ impl Journal {
         lease.filter(|lease| lease.owner != self.owner && lease.is_live(now)).map(|lease| lease.until)
     }
 
-    /// Whether another process had a lease when this was read, live or not, that it had not given back.
-    pub(crate) fn is_leased_elsewhere(&self) -> bool {
-        let elsewhere = |lease: Lease| lease.owner != self.owner && lease.until != Timestamp::default();
-        self.lock().lease.is_some_and(elsewhere)
+    /// Number of the newest event that the store has.
+    pub(crate) fn committed(&self) -> u64 {
+        self.lock().committed
     }
 
     /// Until when anybody runs an agent here, this process too, as far as is known.

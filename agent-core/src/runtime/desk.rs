@@ -13,9 +13,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Agents, Inner};
+use super::{
+    Agents, Inner,
+    below::{check_root_id, refuse_below},
+};
 use crate::{
-    Error, ErrorKind, Result, RunId, SessionId,
+    Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::Agent,
     event::Origin,
     permission::Scope,
@@ -25,6 +28,9 @@ use crate::{
     },
     session::SessionRecord,
 };
+
+/// Times that a run is begun again whose first commit another process was faster than.
+const TRIES: u32 = 4;
 
 pub(super) struct Shared {
     pub(super) env: Arc<Env>,
@@ -92,6 +98,11 @@ impl Shared {
         self.lock().line.active().is_some()
     }
 
+    /// Whether an agent is under way in this process.
+    pub(super) fn runs_here(&self) -> bool {
+        self.lock().line.active().is_some_and(|running| running.agent.is_some())
+    }
+
     /// Signals the active run and drops what waits (CM13). Returns the number of the newest prompt that this is about.
     pub(super) fn cancel(&self) -> u64 {
         let (tokens, mark) = {
@@ -121,25 +132,37 @@ impl Shared {
         }
     }
 
-    /// The session's journal: the one in use, or read from the store, or new if that is allowed.
+    /// The session's journal: the one in use, or as the store has it now, or new if that is allowed.
     pub(super) async fn journal(&self, create: bool) -> Result<Arc<Journal>> {
+        self.opened(create, false).await
+    }
+
+    /// With `anew` the store is asked even though an agent is about to run here.
+    async fn opened(&self, create: bool, anew: bool) -> Result<Arc<Journal>> {
         let _one_at_a_time = self.opening.lock().await;
-        let known_new = {
+        let (used, known_new) = {
             let state = self.lock();
             let runs_here = state.line.active().is_some_and(|running| running.agent.is_some());
             match &state.journal {
-                // A child is written by its parent's run, beside this.
-                Some(journal) if !journal.is_broken() && (runs_here || journal.parent().is_none()) => {
+                Some(journal) if runs_here && !anew && !journal.is_broken() => {
                     return Ok(Arc::clone(journal));
                 }
-                Some(_) => false,
-                None => state.new,
+                used => (used.clone(), used.is_none() && state.new),
             }
         };
-        let stored = if known_new { None } else { Journal::find(&self.env, &self.id).await? };
+        let used = used.filter(|journal| !journal.is_broken());
+        // Nobody else appends to what is being written here, or held.
+        if let Some(journal) = used.as_ref().filter(|journal| journal.is_in_use(self.env.clock.now())) {
+            return Ok(Arc::clone(journal));
+        }
+        let stored = if known_new { None } else { Journal::look_up(&self.env, &self.id).await? };
+        if let Some(journal) = used.filter(|journal| journal.is_current(stored.as_ref())) {
+            return Ok(journal);
+        }
         let journal = match stored {
-            Some(journal) => journal,
+            Some(info) => Journal::read_from_store(&self.env, info).await?,
             None if create => {
+                check_root_id(&self.id)?;
                 Journal::create(&self.env, SessionRecord::root(self.id.clone(), self.env.clock.now()))
             }
             None => return Err(Error::no_session(&self.id).during("session.open")),
@@ -152,23 +175,25 @@ impl Shared {
         Ok(journal)
     }
 
-    /// A child's run may have been gone on with by its parent's since its journal was read.
-    fn forget_child(&self) {
-        self.lock().journal.take_if(|journal| journal.parent().is_some());
-    }
-
-    /// Another process may have ended its run since the journal was read, and given its lease back. Not for who resumes:
-    /// of two that saw the same run, one is admitted.
-    fn forget_leased(&self) {
-        self.lock().journal.take_if(|journal| journal.is_leased_elsewhere());
-    }
-
-    /// Another process may have written since the journal was read: then its newest event is not `seq`.
-    pub(super) fn forget_older(&self, seq: u64) {
-        let mut state = self.lock();
-        if state.line.is_free() {
-            state.journal.take_if(|journal| journal.seq() < seq);
+    /// The journal that a run begins or goes on with: as the store has it now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when the run that `seen` has open is another process' by now; [`ErrorKind::InvalidInput`]
+    /// for a session below another one.
+    async fn journal_for(&self, admission: &Admission, seen: Option<&Journal>) -> Result<Arc<Journal>> {
+        let create = matches!(admission, Admission::Start(_) | Admission::Queued(..));
+        let journal = self.opened(create, true).await?;
+        refuse_below(&self.env, &journal).await?;
+        if let (Admission::Resume, Some(seen)) = (admission, seen)
+            && was_taken(seen, &journal, self.env.clock.now())
+        {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "another process went on with the run first; look at the session again before you resume it",
+            )
+            .with("session", self.id.as_str()));
         }
+        Ok(journal)
     }
 
     /// Busy check and activation in one.
@@ -251,35 +276,47 @@ impl Shared {
         agents: Option<Agents>,
     ) -> impl Future<Output = Result<Outcome>> + Send {
         async move {
-            let create = matches!(admission, Admission::Start(_) | Admission::Queued(..));
-            if !matches!(admission, Admission::Queued(..)) {
-                self.forget_child();
-            }
-            if matches!(admission, Admission::Start(_)) {
-                self.forget_leased();
-            }
-            let journal = self.journal(create).await?;
-            self.adopt(&journal, &entry.agent, &admission, agents.as_ref());
-            let within = Box::new(Within {
-                path: None,
-                scope: Scope::all(),
-                cancel: entry.cancel,
-                emitter: Emitter::new(Some(entry.sink), &self.env).at(Arc::clone(&self) as _, entry.run),
-                todos: None,
-                budget: None,
-                run: Some(entry.run),
-                opening: Vec::new(),
-                title: None,
-                pool: None,
-                unseated: false,
-            });
-            let env = Arc::clone(&self.env);
-            let outcome = execute(env, Arc::clone(&journal), entry.agent, admission, within).await;
+            let mut seen = self.lock().journal.clone().filter(|journal| !journal.is_broken());
+            let mut tries = 0;
+            let (outcome, journal) = loop {
+                let journal = self.journal_for(&admission, seen.as_deref()).await?;
+                let before = journal.committed();
+                self.adopt(&journal, &entry.agent, &admission, agents.as_ref());
+                let (env, agent) = (Arc::clone(&self.env), Arc::clone(&entry.agent));
+                let within = self.within(&entry);
+                let outcome = execute(env, Arc::clone(&journal), agent, admission.clone(), within).await;
+                // Somebody wrote in the session between the look at the store and the first commit: nothing of the run is
+                // stored, so nothing of it has left the process.
+                let lost = journal.is_broken() && journal.committed() == before;
+                let again = lost && tries < TRIES && !entry.cancel.is_cancelled();
+                if !again || !outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
+                    break (outcome, journal);
+                }
+                tries += 1;
+                seen.get_or_insert(journal);
+            };
             active.hold = is_open(&outcome) && journal.read(|state| state.run().is_some());
             drop(active);
             self.rest(&journal).await;
             outcome.map(|outcome| *outcome)
         }
+    }
+
+    fn within(self: &Arc<Self>, entry: &Entry) -> Box<Within> {
+        let emitter = Emitter::new(Some(Arc::clone(&entry.sink)), &self.env);
+        Box::new(Within {
+            path: None,
+            scope: Scope::all(),
+            cancel: entry.cancel.clone(),
+            emitter: emitter.at(Arc::clone(self) as _, entry.run),
+            todos: None,
+            budget: None,
+            run: Some(entry.run),
+            opening: Vec::new(),
+            title: None,
+            pool: None,
+            unseated: false,
+        })
     }
 
     /// Gives the lease back that was kept for those who waited, when nobody does any more.
@@ -334,6 +371,13 @@ impl Desk for Shared {
     fn ended(self: Arc<Self>, hold: bool) {
         self.pass_on(true, hold);
     }
+}
+
+/// Whether the open run of a session, as `seen` has it, is another process' by now: that one ended it, or works on it.
+fn was_taken(seen: &Journal, now: &Journal, at: Timestamp) -> bool {
+    let open = |journal: &Journal| journal.read(|state| state.run().map(|run| (run.id, run.resumed)));
+    let (before, after) = (open(seen), open(now));
+    before != after && (after.is_none() || now.leased_elsewhere(at).is_some())
 }
 
 /// Whether the run can be resumed, so that what waits must not give it up.

@@ -18,7 +18,8 @@ impl Session {
     /// [`Event::ModeChanged`]. Picking the mode that is picked already changes nothing. Returns once it is stored;
     /// dropping the future takes nothing back.
     ///
-    /// What a mode means is its agent's business: see [`RunContext::mode`].
+    /// What a mode means is its agent's business: see [`RunContext::mode`]. It widens nothing: in a session below another one
+    /// the agent has the scope and the budget of its root's run in any mode.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when `offered` has no mode of this id, [`ErrorKind::Busy`] while another process runs an

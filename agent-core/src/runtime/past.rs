@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
 
-use super::{RuntimeBuilder, Session};
+use super::{RuntimeBuilder, Session, below::below};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::Agent,
@@ -89,8 +89,13 @@ impl Session {
     /// spent before is counted where it was spent.
     ///
     /// # Errors
-    /// As [`Session::state_at`]; [`ErrorKind::InvalidInput`] for a moment before the first event.
+    /// As [`Session::state_at`]; [`ErrorKind::InvalidInput`] for a moment before the first event, and for a session below
+    /// another one: a root of its own would have neither the scope nor the budget that its agents were given.
     pub async fn fork(&self, moment: Moment) -> Result<Session> {
+        let found = Journal::look_up(self.env(), self.id()).await?;
+        if let Some(parent) = found.and_then(|info| info.record.parent) {
+            return Err(below(self.env(), self.id(), &parent).await);
+        }
         let state = self.state_at(moment).await?;
         let seq = state.head().seq;
         if seq == 0 {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Runtime, RuntimeBuilder,
+    below::refuse_below,
     desk::{Entry, Shared},
 };
 use crate::{
@@ -25,6 +26,9 @@ use crate::{
     run::{Admission, Emitter, Env, Journal, RunHandle, Task, compaction::compact_session},
     session::{SessionHead, SessionState},
 };
+
+/// Times that a small write is tried again after another process was faster.
+const TRIES: u32 = 16;
 
 /// A session: runs happen in it one after another, and each sees what was said before. Cloning shares it.
 #[derive(Clone)]
@@ -65,8 +69,9 @@ impl Session {
     /// [`Runtime::recover`] finds it. Behind a run that is paused nothing goes on until that is resumed, or until this is
     /// called again, which gives it up. So does a run that the session left unfinished.
     ///
-    /// A prompt that says nothing, a queue that is full and the like are errors of the outcome, and nothing is stored.
-    /// Must be called within a tokio runtime.
+    /// A prompt that says nothing, a queue that is full and the like are errors of the outcome, and nothing is stored. So is
+    /// a session below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
+    /// budget. Must be called within a tokio runtime.
     pub fn start(&self, agent: &(impl Agent + Clone + 'static), prompt: impl Into<Task>) -> RunHandle {
         self.0.begin(Entry::new(RunId::generate(), Arc::new(agent.clone())), prompt.into())
     }
@@ -78,7 +83,8 @@ impl Session {
     /// Returns once the prompt is stored. Dropping the future takes nothing back.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when no run is under way: use [`Session::start`] then. [`ErrorKind::EmptyPrompt`],
+    /// [`ErrorKind::NotFound`] when no run is under way: use [`Session::start`] then. [`ErrorKind::InvalidInput`] for a
+    /// session below another one, whose agent takes prompts from its parent alone. [`ErrorKind::EmptyPrompt`],
     /// [`ErrorKind::Busy`] for a full queue, [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the store's.
     pub async fn steer(&self, prompt: impl Into<Message>) -> Result<()> {
         self.0.steer(Task::new(prompt)).await
@@ -90,7 +96,8 @@ impl Session {
     /// off at its next append, with [`ErrorKind::Conflict`], and what it had under way may have run by then.
     ///
     /// The outcome is [`ErrorKind::NotFound`] when there is no such run, [`ErrorKind::Conflict`] when another process
-    /// was faster, [`ErrorKind::Config`] when another agent started it.
+    /// was faster, [`ErrorKind::Config`] when another agent started it, [`ErrorKind::InvalidInput`] for a session below
+    /// another one: resume its root, which enters its children again.
     pub fn resume(&self, agent: &(impl Agent + Clone + 'static)) -> RunHandle {
         self.0.go_on(Entry::new(RunId::generate(), Arc::new(agent.clone())), Admission::Resume, None)
     }
@@ -177,29 +184,37 @@ impl Session {
     /// [`ErrorKind::TooLarge`] for one of more than about 32 MiB, or a name of more than 512 bytes;
     /// [`ErrorKind::NotFound`] when the session is not stored, [`ErrorKind::Busy`] while a run is active, the store's.
     pub async fn signal(&self, name: impl Into<String>, value: Value) -> Result<()> {
-        let signal = Signal { name: name.into(), value };
+        let signal = Arc::new(Signal { name: name.into(), value });
         bound::check(&signal.name, bound::WORD).map_err(|flaw| flaw.refused("the signal's name"))?;
         bound::check(&signal.value, bound::VALUE).map_err(|flaw| flaw.refused("the signal's value"))?;
-        self.append(|_| Ok(Event::SignalReceived(Arc::new(signal)))).await
+        self.append(|_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
     }
 
-    /// Answers the question that paused a run; [`Session::resume`] then goes on.
+    /// Answers the question that paused a run; [`Session::resume`] then goes on. In a session below another one, resume its
+    /// root: it enters its children again.
     ///
-    /// The answer is bound to the exact call that was asked about and is used once.
+    /// The answer is bound to the exact call that was asked about and is used once. The first answer holds, also of
+    /// several processes: the same one again changes nothing and is no error.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such question is open, [`ErrorKind::InvalidInput`] for [`Decision::Later`],
-    /// [`ErrorKind::Busy`] while a run is active, the store's.
+    /// [`ErrorKind::Conflict`] when the question was answered otherwise, [`ErrorKind::Busy`] while a run is active, the
+    /// store's.
     pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
         if decision == Decision::Later {
             return Err(Error::new(ErrorKind::InvalidInput, "an answer is allow or deny"));
         }
         self.append(|journal| {
-            let digest = journal.read(|state| state.asked(id)).ok_or_else(|| {
+            let (answered, digest) = journal.read(|state| state.asked(id)).ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, "no such question is open in the session")
                     .with("approval", id.as_str())
             })?;
-            Ok(Event::ApprovalDecided(Arc::new(ApprovalDecided { id: id.clone(), decision, digest })))
+            match answered {
+                Some(answered) if answered == decision => return Ok(None),
+                Some(answered) => return Err(answered_otherwise(id, answered)),
+                None => {}
+            }
+            Ok(Some(Event::ApprovalDecided(Arc::new(ApprovalDecided { id: id.clone(), decision, digest }))))
         })
         .await
     }
@@ -212,7 +227,8 @@ impl Session {
     /// conversation as it was.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] while a run is active or left unfinished, [`ErrorKind::Cancelled`], why no summary was taken
+    /// [`ErrorKind::Busy`] while a run is active or left unfinished, [`ErrorKind::InvalidInput`] for a session below another
+    /// one, [`ErrorKind::Cancelled`], why no summary was taken
     /// (the conversation is then what it was), the store's.
     pub async fn compact(&self, compaction: &Compaction, model: &Model) -> Result<bool> {
         let (run, cancel) = (RunId::generate(), CancellationToken::new());
@@ -221,31 +237,51 @@ impl Session {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             journal => journal?,
         };
+        refuse_below(&self.0.env, &journal).await?;
         let env = Arc::clone(&self.0.env);
         let emitter = Emitter::new(None, &env).at(Arc::clone(&self.0) as _, run);
         Box::pin(compact_session(env, journal, (run, emitter, cancel), compaction, model)).await
     }
 
-    async fn append(&self, event: impl FnOnce(&Journal) -> Result<Event>) -> Result<()> {
+    /// Stores the event that follows from the session as it is; none for `None`. When another process was faster, it is
+    /// looked at again.
+    async fn append(&self, event: impl Fn(&Journal) -> Result<Option<Event>>) -> Result<()> {
         let run = RunId::generate();
         let _active = self.0.claim(run, &CancellationToken::new())?;
-        let journal = self.0.journal(false).await?;
-        let now = self.0.env.clock.now();
-        // Of a child that runs below another session's run only the lease tells.
-        if journal.leased(now).is_some() {
-            return Err(Error::new(
-                ErrorKind::Busy,
-                "an agent runs in the session; wait for it or cancel it",
-            )
-            .with("session", self.0.id.as_str()));
+        let mut tries = 0;
+        loop {
+            let journal = self.0.journal(false).await?;
+            let now = self.0.env.clock.now();
+            // Of a child that runs below another session's run only the lease tells.
+            if journal.leased(now).is_some() {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    "an agent runs in the session; wait for it or cancel it",
+                )
+                .with("session", self.0.id.as_str()));
+            }
+            let Some(event) = event(&journal)? else { return Ok(()) };
+            let (open, agent) =
+                journal.read(|state| (state.run().map(|open| open.id), Arc::clone(&state.head().agent)));
+            let origin = Arc::new(Origin::new(self.0.id.clone(), open.unwrap_or(run), agent));
+            journal.stage(&origin, now, event);
+            let emitter = Emitter::new(None, &self.0.env).at(Arc::clone(&self.0) as _, run);
+            match journal.commit(&emitter).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && tries < TRIES => tries += 1,
+                stored => return stored,
+            }
         }
-        let event = event(&journal)?;
-        let (open, agent) =
-            journal.read(|state| (state.run().map(|open| open.id), Arc::clone(&state.head().agent)));
-        let origin = Arc::new(Origin::new(self.0.id.clone(), open.unwrap_or(run), agent));
-        journal.stage(&origin, now, event);
-        journal.commit(&Emitter::new(None, &self.0.env).at(Arc::clone(&self.0) as _, run)).await
     }
+}
+
+fn answered_otherwise(id: &ApprovalId, answered: Decision) -> Error {
+    let how = match answered {
+        Decision::Allow => "allowed",
+        Decision::Deny => "denied",
+        Decision::Later => "put off",
+    };
+    let text = format!("the question was answered before: the call is {how}; the first answer holds");
+    Error::new(ErrorKind::Conflict, text).with("approval", id.as_str())
 }
 
 impl fmt::Debug for Session {

@@ -6,6 +6,7 @@ use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle};
 
 use super::{
     Agents,
+    below::refuse_below,
     desk::{Entry, Shared, State, tokio},
 };
 use crate::{
@@ -72,6 +73,14 @@ impl Shared {
     pub(super) async fn steer(self: &Arc<Self>, task: Task) -> Result<()> {
         check_prompt(&task)?;
         let tokio = tokio()?;
+        if !self.runs_here() {
+            // A run below another one takes prompts from its parent alone.
+            match self.journal(false).await {
+                Ok(journal) => refuse_below(&self.env, &journal).await?,
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
         let stored = {
             let mut state = self.lock();
             let active = state.line.active().and_then(|running| {
@@ -162,6 +171,7 @@ impl Shared {
         }
         let write = async {
             let journal = self.journal(true).await?;
+            refuse_below(&self.env, &journal).await?;
             let now = self.env.clock.now();
             check_lease(&journal, now)?;
             self.lock().line.stage(&journal, now);

@@ -15,6 +15,7 @@
 
 mod approvals;
 mod basics;
+mod below;
 mod bounds;
 mod bus;
 mod cancel;
@@ -34,6 +35,7 @@ mod failures;
 mod fold;
 mod generate;
 mod history;
+mod keys;
 mod layers_bounds;
 mod layers_budget;
 mod layers_cache;
@@ -48,6 +50,7 @@ mod layers_retry;
 mod leases;
 mod loops;
 mod misbehaviour;
+mod overtaken;
 mod past;
 mod prepare;
 mod prompts;
@@ -67,3 +70,4 @@ mod titles;
 mod todos;
 mod tool_calls;
 mod usage;
+mod waits;

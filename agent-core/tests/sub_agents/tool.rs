@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
-    ErrorKind, SessionId, Titles,
+    ErrorKind, RunId, SessionId, Timestamp, Titles,
     agent::{Agent, AgentTool, ReactAgent},
-    event::Event,
+    event::{Envelope, Event, Origin},
     layers::BudgetLimits,
     permission::{Decision, Policy, Scope},
     provider::FinishReason,
     run::{Limits, Outcome, Pause, Status, Task},
-    session::{SessionFilter, SharedStore},
+    session::{Batch, Row, SessionFilter, SessionHead, SessionRecord, SharedStore},
     testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat, Tool},
 };
@@ -208,9 +208,14 @@ async fn ca03_a_session_that_cannot_be_had_ends_the_parent() {
     let store = memory();
     let runtime = runtime_on(&store);
     // Somebody took the id that the call's session is to have: the message with the call is event 3.
-    let taken = runtime.session_with_id(root().child(3, 0).unwrap());
-    let provider = ScriptedProvider::new().text("Mine.");
-    taken.start(&sub(&provider), "Go").outcome().await.unwrap();
+    let taken = root().child(3, 0).unwrap();
+    let started = Arc::new(Origin::new(taken.clone(), RunId::generate(), "sub"));
+    let titled = Event::Titled(serde_json::from_value(json!({"title": "Mine"})).unwrap());
+    let row = Row::live(Envelope::new(started, 1, Timestamp::default(), titled));
+    let mut head = SessionHead::default();
+    head.seq = 1;
+    let record = SessionRecord::root(taken.clone(), Timestamp::default());
+    store.append(&taken, 0, Batch::new(1, vec![row], head).creating(record)).await.unwrap();
     let never = ScriptedProvider::new();
     let parent = parent(AgentTool::new(sub(&never)), json!({"prompt": "Look!"}));
     let error = runtime.session_with_id(root()).start(&parent, "Go").outcome().await.unwrap_err();

@@ -1,0 +1,63 @@
+//! A journal and what the store has of its session: how it is read, and whether it still is what it was.
+
+use std::sync::Arc;
+
+use super::Journal;
+use crate::{
+    Error, Result, SessionId, Timestamp,
+    run::{Env, fold::Fold},
+    session::{Lease, SessionFilter, SessionInfo},
+};
+
+impl Journal {
+    /// The session as the store lists it; `None` when it does not know it.
+    pub(crate) async fn look_up(env: &Env, id: &SessionId) -> Result<Option<SessionInfo>> {
+        match &env.store {
+            Some(store) => Ok(store.query(&SessionFilter::id(id.clone())).await?.pop()),
+            None => Ok(None),
+        }
+    }
+
+    /// A session that the store knows, read from its newest checkpoint on.
+    pub(crate) async fn find(env: &Env, id: &SessionId) -> Result<Option<Arc<Self>>> {
+        // In a box of its own: it takes kilobytes, which would otherwise be a part of every run's task and be moved with
+        // it.
+        let read = async {
+            match Self::look_up(env, id).await? {
+                Some(info) => Self::read_from_store(env, info).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        Box::pin(read).await
+    }
+
+    /// The session that the store lists as `info`, read from its newest checkpoint on.
+    pub(crate) async fn read_from_store(env: &Env, info: SessionInfo) -> Result<Arc<Self>> {
+        let SessionInfo { record, head, lease } = info;
+        let store = env.store.as_ref().ok_or_else(|| Error::no_session(&record.id))?;
+        let fold = Box::pin(Fold::newest(store, &record.id, head.checkpoint, |_| true)).await?;
+        Ok(Self::with(env, record, Box::new(fold.state), fold.recorded, lease))
+    }
+
+    /// Whether something is being written here, or this process holds the lease.
+    pub(crate) fn is_in_use(&self, now: Timestamp) -> bool {
+        let inner = self.lock();
+        let held = |lease: Lease| lease.owner == self.owner && lease.is_live(now);
+        self.store.is_none()
+            || !inner.staged.is_empty()
+            || inner.flight.is_some()
+            // A child's lease is its parent's run's, which writes in a journal of its own.
+            || (self.record.parent.is_none() && inner.lease.is_some_and(held))
+    }
+
+    /// Whether the store has the session as it is here: nobody else appended to it, took its lease, or deleted it.
+    pub(crate) fn is_current(&self, stored: Option<&SessionInfo>) -> bool {
+        let inner = self.lock();
+        match stored {
+            None => inner.committed == 0,
+            Some(info) => {
+                info.record == self.record && info.head.seq == inner.committed && info.lease == inner.lease
+            }
+        }
+    }
+}

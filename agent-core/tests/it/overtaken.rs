@@ -1,0 +1,236 @@
+//! Handles of one session in several processes: each works on the session as it is, the first answer holds, and no two
+//! runs are ever at once.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    ErrorKind, Result, Runtime, SessionId,
+    agent::ReactAgent,
+    permission::{ApprovalId, Decision},
+    provider::FinishReason,
+    run::{Pause, Status},
+    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
+    tool::Access,
+};
+use serde_json::json;
+
+use crate::common::{agent, assert_valid, count, memory, stored};
+
+fn runtime(store: &SharedStore) -> Runtime {
+    testkit::runtime().shared_store(Arc::clone(store)).build()
+}
+
+fn talker() -> ReactAgent {
+    let provider = (0..9).fold(ScriptedProvider::by_history(), |it, n| it.text(format!("r{n}")));
+    agent(provider.model()).build().unwrap()
+}
+
+fn asker(write: &FakeTool) -> ReactAgent {
+    let provider = ScriptedProvider::by_history().call("write", json!({})).text("Done.");
+    agent(provider.model()).tool(write.clone()).build().unwrap()
+}
+
+fn writer() -> FakeTool {
+    FakeTool::new("write").access(Access::WRITE).echoing()
+}
+
+async fn asked(runtime: &Runtime, write: &FakeTool) -> (entourage_core::Session, ApprovalId) {
+    let session = runtime.session();
+    let outcome = session.start(&asker(write), "Go").outcome().await.unwrap();
+    let Status::Paused(Pause::Approval(id)) = outcome.status else { panic!("{outcome}") };
+    (session, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_that_another_process_overtook_works_on_the_session_as_it_is() {
+    let store = memory();
+    let (one, two) = (runtime(&store), runtime(&store));
+    let mine = one.session();
+    mine.start(&talker(), "0").outcome().await.unwrap();
+    let theirs = two.open(mine.id()).await.unwrap();
+    for n in 1..4 {
+        theirs.start(&talker(), format!("{n}")).outcome().await.unwrap();
+        assert_eq!(mine.history().await.unwrap().len(), theirs.history().await.unwrap().len());
+        theirs.signal("seen", json!(n)).await.unwrap();
+        let outcome = mine.start(&talker(), "mine").outcome().await.unwrap();
+        assert_eq!(outcome.text, format!("r{}", 2 * n), "the first try, on all that was said");
+        assert_eq!(mine.head().await.unwrap(), theirs.head().await.unwrap());
+    }
+    assert_valid(&mine.history().await.unwrap());
+    // A session that was deleted is gone for every handle, and its name is free.
+    two.store().delete(mine.id()).await.unwrap();
+    assert!(mine.history().await.unwrap().is_empty());
+    assert_eq!(mine.start(&talker(), "anew").outcome().await.unwrap().text, "r0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_was_answered_in_another_process_is_gone_on_with_at_once() {
+    let store = memory();
+    let write = writer();
+    let (one, two) = (runtime(&store), runtime(&store));
+    let (session, id) = asked(&one, &write).await;
+    two.decide(&id, Decision::Allow).await.unwrap();
+    assert_eq!(session.resume(&asker(&write)).outcome().await.unwrap().status, Status::Completed);
+    assert_eq!(write.finished(), 1);
+    // Who still has the run open in mind is told that another process was faster, once.
+    let late = two.open(session.id()).await.unwrap();
+    let error = late.resume(&asker(&write)).outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_09_a_handle_that_saw_a_run_does_not_take_it_from_who_was_faster() {
+    let store = memory();
+    let write = writer();
+    let (session, id) = asked(&runtime(&store), &write).await;
+    let (one, two) = (runtime(&store), runtime(&store));
+    let (fast, late) = (one.open(session.id()).await.unwrap(), two.open(session.id()).await.unwrap());
+    runtime(&store).decide(&id, Decision::Allow).await.unwrap();
+    let gate = Gate::new();
+    let slow = FakeTool::new("write").access(Access::WRITE).behind(&gate);
+    let run = fast.resume(&asker(&slow));
+    gate.arrived(1).await;
+    let error = late.resume(&asker(&write)).outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    let error = late.start(&talker(), "Me!").outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    gate.open();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Completed);
+    assert_eq!((slow.finished(), write.started()), (1, 0));
+    assert_eq!(count(&stored(&store, session.id()).await, "run_resumed"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_answer_to_a_question_holds() {
+    for (first, second) in [(Decision::Deny, Decision::Allow), (Decision::Allow, Decision::Deny)] {
+        let store = memory();
+        let write = writer();
+        let (one, two) = (runtime(&store), runtime(&store));
+        let (session, id) = asked(&one, &write).await;
+        two.decide(&id, first).await.unwrap();
+        for other in [&one, &two, &runtime(&store)] {
+            let error = other.decide(&id, second).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+            let how = if first == Decision::Deny { "is denied" } else { "is allowed" };
+            assert!(error.message().contains(how), "{error}");
+            other.decide(&id, first).await.unwrap();
+        }
+        assert_eq!(count(&stored(&store, session.id()).await, "approval_decided"), 1);
+        session.resume(&asker(&write)).outcome().await.unwrap();
+        assert_eq!(write.finished(), usize::from(first == Decision::Allow));
+    }
+}
+
+/// A store in which somebody else is faster: before some appends another one happens.
+#[derive(Debug)]
+struct Overtaken {
+    inner: SharedStore,
+    /// How many appends are still overtaken.
+    times: AtomicUsize,
+    other: Runtime,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Signal(SessionId),
+    Decide(ApprovalId, Decision),
+}
+
+#[async_trait]
+impl SessionStore for Overtaken {
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        let less = |left: usize| left.checked_sub(1);
+        if self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            match &self.what {
+                What::Signal(session) => {
+                    let session = self.other.open(session).await?;
+                    session.signal("beside", json!(1)).await?;
+                }
+                What::Decide(id, decision) => self.other.decide(id, *decision).await?,
+            }
+        }
+        self.inner.append(session, expected, batch).await
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        self.inner.read(session, range).await
+    }
+
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        self.inner.query(filter).await
+    }
+
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        self.inner.lease(session, lease).await
+    }
+
+    async fn delete(&self, session: &SessionId) -> Result<u64> {
+        self.inner.delete(session).await
+    }
+}
+
+fn overtaken(store: &SharedStore, what: What) -> Runtime {
+    let (inner, times, other) = (Arc::clone(store), AtomicUsize::new(1), runtime(store));
+    testkit::runtime().store(Overtaken { inner, times, other, what }).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_first_commit_comes_second_begins_again_on_what_is_there_now() {
+    let store = memory();
+    let session = runtime(&store).session();
+    session.start(&talker(), "0").outcome().await.unwrap();
+    let second = overtaken(&store, What::Signal(session.id().clone()));
+    let mine = second.open(session.id()).await.unwrap();
+    assert_eq!(mine.start(&talker(), "1").outcome().await.unwrap().text, "r1");
+    let events = stored(&store, session.id()).await;
+    assert_eq!((count(&events, "run_started"), count(&events, "signal_received")), (2, 1));
+
+    let write = writer();
+    let (session, id) = asked(&runtime(&store), &write).await;
+    let second = overtaken(&store, What::Decide(id, Decision::Allow));
+    let mine = second.open(session.id()).await.unwrap();
+    assert_eq!(mine.resume(&asker(&write)).outcome().await.unwrap().status, Status::Completed);
+    assert_eq!(write.finished(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_answers_at_once_the_first_one_stored_holds() {
+    for (theirs, kind) in [(Decision::Deny, Some(ErrorKind::Conflict)), (Decision::Allow, None)] {
+        let store = memory();
+        let write = writer();
+        let (session, id) = asked(&runtime(&store), &write).await;
+        let mine = overtaken(&store, What::Decide(id.clone(), theirs));
+        let answered = mine.decide(&id, Decision::Allow).await;
+        assert_eq!(answered.err().map(|error| error.kind()), kind);
+        assert_eq!(count(&stored(&store, session.id()).await, "approval_decided"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_processes_that_start_at_once_one_runs_and_the_other_is_told_that_it_is_busy() {
+    let store = memory();
+    let first = runtime(&store).session();
+    first.start(&talker(), "0").outcome().await.unwrap();
+    let (one, two) = (runtime(&store), runtime(&store));
+    let gate = Gate::new();
+    let slow = || {
+        let script = Script::new().wait(&gate).text("r1").finish(FinishReason::Stop);
+        agent(ScriptedProvider::by_history().text("-").step(script).model()).build().unwrap()
+    };
+    let [a, b] = [&one, &two].map(|it| it.session_with_id(first.id().clone()));
+    let (_, _) = (a.history().await.unwrap(), b.history().await.unwrap());
+    let runs = [a.start(&slow(), "a"), b.start(&slow(), "b")].map(|run| Box::pin(run.outcome()));
+    let [a, b] = runs;
+    // The gate is shut: the first one to end is the one that does not run.
+    let (told, runs) = futures_util::future::select(a, b).await.factor_first();
+    assert_eq!(told.unwrap_err().kind(), ErrorKind::Busy);
+    gate.open();
+    assert_eq!(runs.await.unwrap().text, "r1");
+    assert_eq!(count(&stored(&store, first.id()).await, "run_started"), 2);
+}

@@ -5,7 +5,7 @@
 
 use entourage_core::{
     Error, ErrorKind, Result,
-    message::{Opaque, Signature},
+    message::{Opaque, Signature, parse_value},
     provider::{Delta, Warning, WarningKind},
 };
 use serde_json::{Map, Value, json};
@@ -90,7 +90,7 @@ impl Blocks {
             }
             "tool_use" => self.call(&block, emit)?,
             _ => {
-                let Some(Value::Object(fields)) = raw.value() else { return Ok(()) };
+                let Some(Value::Object(fields)) = raw.block()? else { return Ok(()) };
                 self.keep(raw.get().map_or(0, str::len))?;
                 Block::Opaque { block: fields, input: String::new() }
             }
@@ -248,12 +248,12 @@ impl Block {
             Self::Call { index, input: Some(input) } => emit(Delta::arguments(index, input)),
             Self::Opaque { mut block, input } => {
                 if !input.is_empty() {
-                    match serde_json::from_str::<Value>(&input) {
+                    match parse_value(&input) {
                         Ok(input) => {
                             block.insert("input".to_owned(), input);
                         }
                         Err(_) => {
-                            let text = "the service called a tool of its own with arguments that are no JSON; they were left out";
+                            let text = "the service called a tool of its own with arguments that are no JSON, or cannot be kept; they were left out";
                             emit(Delta::Warning(Box::new(Warning::new(WarningKind::Reply, "input", text))));
                         }
                     }

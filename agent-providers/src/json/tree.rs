@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use entourage_core::{Error, ErrorKind, Result, message::parse_value};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
@@ -84,9 +85,25 @@ impl<'a> Raw<'a> {
         serde_json::from_str(self.get()?).ok()
     }
 
-    /// The value as a tree of its own.
+    /// The value as a tree of its own, unless it is out of the bounds of what can be kept.
     pub(crate) fn value(self) -> Option<Value> {
-        self.read()
+        parse_value(self.get()?).ok()
+    }
+
+    /// The same for what the reply cannot do without.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] or [`ErrorKind::Protocol`] for what is out of the bounds.
+    pub(crate) fn block(self) -> Result<Option<Value>> {
+        let parsed = self.get().map(parse_value).transpose();
+        parsed.map_err(|error| {
+            let kind = match error.kind() {
+                ErrorKind::TooLarge => ErrorKind::TooLarge,
+                _ => ErrorKind::Protocol,
+            };
+            let text = format!("the model's service sent a block that cannot be kept: {}", error.message());
+            Error::new(kind, text).during("model.stream").caused_by(error)
+        })
     }
 }
 

@@ -337,7 +337,7 @@ impl Items {
         if self.opaque > MAX_OPAQUE {
             return Err(too_large("the model's service sent more than 64 MiB of results of its own tools"));
         }
-        if let Some(block) = raw.value() {
+        if let Some(block) = raw.block()? {
             self.last = Some(index);
             out.push_back(Ok(Delta::Opaque(Box::new(Opaque::new(NAME, block)))));
         }

@@ -311,3 +311,31 @@ fn attack_46_replies_without_bounds_end_in_an_error() {
     ]);
     assert!(matches!(&all[..], [Delta::Warning(_), Delta::Opaque(_)]));
 }
+
+#[test]
+fn attack_17_18_a_block_that_cannot_be_kept_ends_the_reply_and_takes_no_memory() {
+    let block = |content: &str| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"web_search_tool_result\",\"content\":{content}}}}}\n\n"
+        )
+    };
+    let nested = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    for (content, kind) in [
+        // 3 MiB of text, which as a tree would take twenty times as much.
+        (format!("[{}[]]", "[],".repeat(1 << 20)), Some(ErrorKind::TooLarge)),
+        (nested(100), Some(ErrorKind::Protocol)),
+        (nested(90), None),
+    ] {
+        let all = decode([block(&content).as_bytes()]);
+        let error = all.iter().find_map(|item| item.as_ref().err());
+        assert_eq!(error.map(entourage_core::Error::kind), kind, "{content:.40}");
+    }
+    // What a model writes for a tool of the service is left out alone.
+    let input = format!("{{\"a\":{}}}", nested(110));
+    let all = good(&[
+        start(0, json!({"type": "mcp_tool_use", "input": {}})),
+        more(0, "input_json_delta", "partial_json", input),
+        stop(0),
+    ]);
+    assert!(matches!(&all[..], [Delta::Warning(_), Delta::Opaque(_)]));
+}

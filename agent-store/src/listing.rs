@@ -28,8 +28,12 @@ pub(crate) fn below<'a>(
     found
 }
 
-/// Puts what was found in the order of lists and takes the page that is asked for.
-pub(crate) fn page(mut found: Vec<SessionInfo>, filter: &SessionFilter) -> Vec<SessionInfo> {
+/// Puts what was found in the order of lists and takes the page that is asked for. Only what is on it is copied.
+pub(crate) fn page<'a>(
+    found: impl Iterator<Item = &'a SessionInfo>,
+    filter: &SessionFilter,
+) -> Vec<SessionInfo> {
+    let mut found: Vec<&SessionInfo> = found.collect();
     found.sort_by(|a, b| b.head.updated.cmp(&a.head.updated).then_with(|| a.record.id.cmp(&b.record.id)));
-    found.into_iter().skip(filter.offset).take(filter.limit.unwrap_or(usize::MAX)).collect()
+    found.into_iter().skip(filter.offset).take(filter.limit.unwrap_or(usize::MAX)).cloned().collect()
 }

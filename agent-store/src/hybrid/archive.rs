@@ -1,33 +1,40 @@
 //! Moving trees of sessions to the archive, so that a crash at any point loses nothing and the next call goes on.
+//!
+//! The mover holds nothing that a run wants. It copies, and at the turning point compares: a session to which anything
+//! happened since it was judged is not sealed.
 
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    time::Duration,
-};
+use std::collections::HashSet;
 
 use entourage_core::{
     Error, ErrorKind, Result, SessionId, Timestamp,
-    session::{Batch, Lease, SessionFilter, SessionInfo, SessionStatus, SessionStore},
+    session::{Batch, SessionFilter, SessionInfo, SessionStatus},
 };
 
-use super::{ActiveStore, Held, HybridStore, by_id};
-use crate::{listing::below, owned::owned};
+use super::{ActiveStore, ArchiveStore, Held, HybridStore, Known};
+use crate::owned::owned;
 
 const OPERATION: &str = "store.archive";
-/// How long a mover keeps others away without a sign of life.
-const LEASE: Duration = Duration::from_secs(30);
 /// Events that are copied in one go.
 const EVENTS: usize = 500;
 
-impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
+/// How far a step brought a tree.
+enum Step {
+    /// It is sealed as far as it was known.
+    Sealed,
+    /// All of it is in the archive.
+    Done,
+}
+
+impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     /// Moves the root `session` and everything below it to the archive and returns how many sessions that were; 0 when
     /// they were there already. May be repeated at any time, and finishes what an earlier call began.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] while a run is under way or paused in the tree or another process works on it,
-    /// [`ErrorKind::Conflict`] when somebody appends meanwhile (both are over later), [`ErrorKind::InvalidInput`] for a
-    /// session below an active one, [`ErrorKind::NotFound`] when there is no such session. What is not moved then is
-    /// still active.
+    /// [`ErrorKind::Busy`] while a run is under way or paused in the tree or somebody holds a lease of it,
+    /// [`ErrorKind::Conflict`] when something happens in it meanwhile (both are over later), or when the archive has
+    /// another session of this id; [`ErrorKind::InvalidInput`] for a session below an active one,
+    /// [`ErrorKind::NotFound`] when there is no such session, [`ErrorKind::Store`] or [`ErrorKind::Corrupt`] when what
+    /// was copied cannot be read back. What is not moved then is still active, and as usable as before.
     ///
     /// # Cancel safety
     /// A move that was polled once goes on by itself; [`HybridStore::archive_idle`] stops after the tree under way.
@@ -41,46 +48,34 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
         let mut moved = HashSet::new();
         // A child may be born until its parent is sealed; a round more finds it, and then there is no more.
         loop {
-            let held = by_id(self.active.held().await?);
-            let tree = tree(&held, session);
-            let members: Vec<&Held> = tree.iter().filter_map(|id| held.get(id)).collect();
-            let Some(root) = held.get(session) else {
+            let known = Known::new(self.active.held().await?);
+            let Some(root) = known.sessions.get(session) else {
                 return self.without_root(session).await;
             };
-            if let Some(parent) = root.info.record.parent.as_ref().filter(|parent| held.contains_key(*parent))
-            {
+            let above = root.info.record.parent.as_ref();
+            if let Some(parent) = above.filter(|parent| known.sessions.contains_key(*parent)) {
                 return Err(below_another(session, parent));
             }
-            let open: Vec<&SessionInfo> = members.iter().filter(|it| !it.sealed).map(|it| &it.info).collect();
-            if open.is_empty() {
-                self.check_copies(&members).await?;
-                self.active.delete(session).await?;
-                return Ok(moved.len() as u64);
+            let tree = known.tree(session);
+            let members: Vec<&Held> = known.members(&tree).collect();
+            let open = members.iter().filter(|held| !held.sealed).map(|held| held.info.record.id.clone());
+            let open: Vec<SessionId> = open.collect();
+            match self.step(&members).await? {
+                Step::Done => return Ok(moved.len() as u64),
+                Step::Sealed => moved.extend(open),
             }
-            self.check_idle(&open)?;
-            self.move_open(&open).await?;
-            moved.extend(open.into_iter().map(|info| info.record.id.clone()));
         }
     }
 
     /// Moves every tree in which nothing is under way or paused and nothing happened since `before`, and returns the
-    /// roots.
+    /// roots. Costs in proportion to what is moved and to the number of active sessions.
     ///
     /// # Errors
     /// As either store's; a tree that gets busy meanwhile is left out. What was moved before stays moved.
     pub async fn archive_idle(&self, before: Timestamp) -> Result<Vec<SessionId>> {
-        let held = by_id(self.active.held().await?);
-        let mut moved = Vec::new();
-        for root in roots(&held, |_| true) {
-            let mut members =
-                tree(&held, &root).into_iter().filter_map(|id| held.get(&id)).map(|it| &it.info);
-            let is_over =
-                |info: &SessionInfo| info.head.status == SessionStatus::Idle && info.head.updated < before;
-            if members.all(is_over) && self.archived_if_free(&root).await? {
-                moved.push(root);
-            }
-        }
-        Ok(moved)
+        let is_over =
+            |held: &Held| held.info.head.status == SessionStatus::Idle && held.info.head.updated < before;
+        self.move_trees(|members| members.iter().all(is_over)).await
     }
 
     /// Finishes the moves that a crash cut short after their turning point, and returns how many. One whose tree is in
@@ -89,24 +84,77 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
     /// # Errors
     /// As either store's.
     pub async fn recover(&self) -> Result<u64> {
-        let held = by_id(self.active.held().await?);
-        let mut finished = 0;
-        for root in roots(&held, |held| held.sealed) {
-            finished += u64::from(self.archived_if_free(&root).await?);
-        }
-        Ok(finished)
+        let moved = self.move_trees(|members| members.iter().any(|held| held.sealed)).await?;
+        Ok(moved.len() as u64)
     }
 
-    async fn archived_if_free(&self, root: &SessionId) -> Result<bool> {
-        match self.archive(root).await {
-            Ok(_) => Ok(true),
+    /// Takes all trees a step further, then looks for what was born meanwhile, until there is no more. One look is for
+    /// all of them: a look at each tree would cost as much as there are sessions.
+    async fn move_trees(&self, pick: impl Fn(&[Held]) -> bool) -> Result<Vec<SessionId>> {
+        let (mut done, mut under_way) = (Vec::new(), None::<HashSet<SessionId>>);
+        loop {
+            let known = Known::new(self.active.held().await?);
+            let mut sealed = HashSet::new();
+            for root in known.roots() {
+                if under_way.as_ref().is_some_and(|it| !it.contains(&root)) {
+                    continue;
+                }
+                let tree = known.tree(&root);
+                let members: Vec<Held> = known.members(&tree).cloned().collect();
+                if !pick(&members) {
+                    continue;
+                }
+                match self.step_if_free(members).await? {
+                    Some(Step::Done) => done.push(root),
+                    Some(Step::Sealed) => drop(sealed.insert(root)),
+                    None => {}
+                }
+            }
+            if sealed.is_empty() {
+                return Ok(done);
+            }
+            under_way = Some(sealed);
+        }
+    }
+
+    /// `None` when the tree is in use.
+    async fn step_if_free(&self, members: Vec<Held>) -> Result<Option<Step>> {
+        let store = self.clone();
+        let stepped = owned(async move {
+            let _moving = store.moving.lock().await;
+            store.step(&members.iter().collect::<Vec<_>>()).await
+        });
+        match stepped.await {
+            Ok(step) => Ok(Some(step)),
             Err(error)
                 if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Conflict | ErrorKind::NotFound) =>
             {
-                Ok(false)
+                Ok(None)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Copies and seals what is open of a tree; where nothing is, removes it. Parents come first in `members`: the archive
+    /// wants a child's parent, and no child may be created below what is sealed.
+    async fn step(&self, members: &[&Held]) -> Result<Step> {
+        let open: Vec<&SessionInfo> = members.iter().filter(|it| !it.sealed).map(|it| &it.info).collect();
+        if open.is_empty() {
+            self.check_copies(&members.iter().map(|it| &it.info).collect::<Vec<_>>()).await?;
+            // The deepest first: when this is cut short, the rest still hangs together.
+            let ids: Vec<_> = members.iter().rev().map(|it| it.info.record.id.clone()).collect();
+            self.active.remove(&ids).await?;
+            return Ok(Step::Done);
+        }
+        check_idle(&open)?;
+        for info in &open {
+            self.copy(info).await?;
+        }
+        self.check_copies(&open).await?;
+        for info in &open {
+            self.active.seal(info).await?;
+        }
+        Ok(Step::Sealed)
     }
 
     async fn without_root(&self, session: &SessionId) -> Result<u64> {
@@ -117,69 +165,61 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
         }
     }
 
-    fn check_idle(&self, open: &[&SessionInfo]) -> Result<()> {
-        let now = Timestamp::now();
-        let is_held = |lease: &Lease| lease.is_live(now) && lease.owner != self.owner;
-        for info in open {
-            if info.head.status != SessionStatus::Idle || info.lease.as_ref().is_some_and(is_held) {
-                return Err(Error::new(
-                    ErrorKind::Busy,
-                    "the session is in use or waits for somebody; archive it when it is over",
-                )
-                .during(OPERATION)
-                .with("session", info.record.id.as_str()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies and seals. Parents come first in `open`: the archive wants a child's parent, and no child may be created
-    /// below what is sealed.
-    async fn move_open(&self, open: &[&SessionInfo]) -> Result<()> {
-        let leases: Vec<Lease> = open.iter().map(|info| self.next_lease(info)).collect();
-        let moved = self.copy_and_seal(open, &leases).await;
-        if moved.is_err() {
-            for (info, lease) in open.iter().zip(&leases) {
-                // Whoever fails here only makes others wait until the lease is over.
-                self.active.lease(&info.record.id, given_back(lease)).await.ok();
-            }
-        }
-        moved
-    }
-
-    async fn copy_and_seal(&self, open: &[&SessionInfo], leases: &[Lease]) -> Result<()> {
-        for (info, lease) in open.iter().zip(leases) {
-            self.active.lease(&info.record.id, *lease).await?;
-        }
-        for (info, lease) in open.iter().zip(leases) {
-            self.copy(info, lease).await?;
-        }
-        for info in open {
-            self.active.seal(&info.record.id, info.head.seq).await?;
-        }
-        Ok(())
-    }
-
-    fn next_lease(&self, info: &SessionInfo) -> Lease {
-        let generation = info.lease.map_or(0, |lease| lease.generation).saturating_add(1);
-        Lease::new(self.owner, generation, Timestamp::now().after(LEASE))
-    }
-
-    /// Brings the archive's copy of a session up to date.
-    async fn copy(&self, info: &SessionInfo, lease: &Lease) -> Result<()> {
+    /// Brings the archive's copy of a session up to date. What an earlier move left and what is no beginning of it is
+    /// replaced; what somebody stored there is not.
+    async fn copy(&self, info: &SessionInfo) -> Result<()> {
         let session = &info.record.id;
+        let is_copy = self.active.is_copy(session).await?;
+        let there = self.archived_seq(session).await?;
+        if !is_copy {
+            if there > 0 {
+                self.compare(info, there).await?;
+            }
+            self.active.note_copy(session).await?;
+        } else if there > 0
+            && let Err(error) = self.compare(info, there).await
+        {
+            if error.kind() != ErrorKind::Conflict {
+                return Err(error);
+            }
+            self.drop_copy(session).await?;
+            return self.add(info, 0).await;
+        }
+        self.add(info, there).await
+    }
+
+    async fn archived_seq(&self, session: &SessionId) -> Result<u64> {
         let there = self.archive.query(&SessionFilter::id(session.clone())).await?;
-        let copied = there.first().map_or(0, |info| info.head.seq);
-        let mut at = 0;
-        if copied > 0 {
-            // The event where both meet is appended once more: if it is not the same, this is a conflict.
-            at = copied.min(info.head.seq).saturating_sub(1);
-            for batch in self.active.batches(session, at, 1).await? {
-                let last = batch.head.seq;
-                self.archive.append(session, at, batch).await?;
-                at = last;
+        Ok(there.first().map_or(0, |info| info.head.seq))
+    }
+
+    /// Fails when the archive's `there` events are not the beginning of the session: the last one is appended once more,
+    /// which is a conflict unless it is the same one.
+    async fn compare(&self, info: &SessionInfo, there: u64) -> Result<()> {
+        let session = &info.record.id;
+        if there > info.head.seq {
+            return Err(Error::append_conflict(session, info.head.seq, there).during(OPERATION));
+        }
+        let at = there.saturating_sub(1);
+        for batch in self.active.batches(session, at, 1).await?.into_iter().take(1) {
+            let one = Batch::new(batch.writer, batch.rows.into_iter().take(1).collect(), batch.head);
+            self.archive.append(session, at, headed(one, there)).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a copy that does not count, and those below it; what counts is never deleted here.
+    async fn drop_copy(&self, session: &SessionId) -> Result<()> {
+        for copy in self.archive.query(&SessionFilter::tree(session.clone())).await? {
+            if !self.active.is_copy(&copy.record.id).await? {
+                return Err(Error::append_conflict(&copy.record.id, 0, copy.head.seq).during(OPERATION));
             }
         }
+        self.archive.delete(session).await.map(drop)
+    }
+
+    async fn add(&self, info: &SessionInfo, mut at: u64) -> Result<()> {
+        let session = &info.record.id;
         while at < info.head.seq {
             let page = joined(self.active.batches(session, at, EVENTS).await?);
             if page.is_empty() {
@@ -190,32 +230,36 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
                 self.archive.append(session, at, batch).await?;
                 at = last;
             }
-            let renewed = Lease::new(lease.owner, lease.generation, Timestamp::now().after(LEASE));
-            self.active.lease(session, renewed).await?;
         }
         // Who held the session before goes on in the archive, and who lost it to that one is refused there as well.
         match info.lease {
-            Some(before) => self.archive.lease(session, before).await,
+            Some(lease) => self.archive.lease(session, lease).await,
             None => Ok(()),
         }
     }
+}
 
-    /// Nothing is deleted unless the archive has all of it.
-    async fn check_copies(&self, sealed: &[&Held]) -> Result<()> {
-        for Held { info, .. } in sealed {
-            let there = self.archive.query(&SessionFilter::id(info.record.id.clone())).await?;
-            if there.first().is_none_or(|copy| copy.head.seq < info.head.seq) {
-                return Err(Error::new(
-                    ErrorKind::Store,
-                    "the archive lacks events of a session that was moved to it; its file is kept: use the archive that \
-                     it was moved to, or delete the session",
-                )
-                .during(OPERATION)
-                .with("session", info.record.id.as_str()));
-            }
+/// The same batch, whose head is of the event `seq`.
+fn headed(mut batch: Batch, seq: u64) -> Batch {
+    batch.head.seq = seq;
+    batch
+}
+
+/// Whether somebody holds a lease is asked of this machine's clock. A wrong one costs a move, or a run its first append
+/// to the old place, and never an event: the seal compares.
+fn check_idle(open: &[&SessionInfo]) -> Result<()> {
+    let now = Timestamp::now();
+    for info in open {
+        if info.head.status != SessionStatus::Idle || info.lease.is_some_and(|lease| lease.is_live(now)) {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "the session is in use or waits for somebody; archive it when it is over",
+            )
+            .during(OPERATION)
+            .with("session", info.record.id.as_str()));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Batches of one writer that follow each other become one: each costs the archive a transaction. Writers and numbers
@@ -234,35 +278,9 @@ fn joined(batches: Vec<Batch>) -> Vec<Batch> {
     joined
 }
 
-fn given_back(lease: &Lease) -> Lease {
-    Lease::new(lease.owner, lease.generation, Timestamp::from_micros(0))
-}
-
 fn below_another(session: &SessionId, parent: &SessionId) -> Error {
     Error::new(ErrorKind::InvalidInput, "a session below another moves with it; archive the root of the tree")
         .during(OPERATION)
         .with("session", session.as_str())
         .with("parent", parent.as_str())
-}
-
-/// The sessions of the tree below `root` that are held, parents before children; `root` itself also when it is not.
-pub(super) fn tree(held: &HashMap<SessionId, Held>, root: &SessionId) -> Vec<SessionId> {
-    below(held.values().map(|held| &held.info.record), root)
-}
-
-/// The topmost held sessions above those that `pick` takes, in a stable order.
-fn roots(held: &HashMap<SessionId, Held>, pick: impl Fn(&Held) -> bool) -> BTreeSet<SessionId> {
-    let picked = held.values().filter(|held| pick(held));
-    let top = |start: &Held| {
-        let mut top = &start.info.record;
-        // Bounded: parents that go round in a circle exist only in files that somebody edited.
-        for _ in 0..held.len() {
-            match top.parent.as_ref().and_then(|parent| held.get(parent)) {
-                Some(parent) => top = &parent.info.record,
-                None => break,
-            }
-        }
-        top.id.clone()
-    };
-    picked.map(top).collect()
 }

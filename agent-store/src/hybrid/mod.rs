@@ -1,19 +1,21 @@
 //! Active sessions in one store, completed ones in another: what callers see is one store.
 //!
-//! Which of the two answers is decided here; `archive` moves sessions. Nothing here knows how either keeps its data.
+//! Which of the two answers is decided here; `archive` moves sessions, `check` reads back what was moved. Nothing here
+//! knows how either keeps its data.
 
 mod archive;
+mod check;
 
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, PoisonError},
 };
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, RunId, SessionId,
-    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
+    Error, ErrorKind, ErrorRecord, Result, Retry, SessionId,
+    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 use tokio::sync::Mutex;
 
@@ -24,23 +26,73 @@ use crate::{JsonStore, ProblemKind, SqliteStore, listing::page, owned::owned};
 /// A session is sealed as the turning point of its move: from then on [`SessionStore`]'s methods know it no more
 /// ([`ErrorKind::NotFound`], not listed, no parent to anybody), but for `delete`, which removes it without counting it.
 /// Its children that are not sealed stay.
+///
+/// Before anything of a session is copied, a note is made of it: what the archive has is then a copy that does not count.
+/// The seal ends the note, and so does `delete`. A note outlives the session's file, should that be lost.
 #[async_trait]
 pub trait ActiveStore: SessionStore {
-    /// Every session that has data here, sealed ones too, in any order.
-    async fn held(&self) -> Result<Vec<Held>>;
+    /// Everything that has data here, as of one moment.
+    async fn held(&self) -> Result<Holdings>;
 
     /// Batches with events after `after`, as they were appended and in order; the first one of a session carries its
-    /// record. At least one if there is one; the page may end once it holds `events` events.
+    /// record. At least one if there is one; the page may end once it holds `events` events. Sealed sessions can be read
+    /// until they are removed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when there is no such session.
+    async fn batches(&self, session: &SessionId, after: u64, events: usize) -> Result<Vec<Batch>>;
+
+    /// Notes, durably, that what the archive has of the session is a copy.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is no such session or it is sealed.
-    async fn batches(&self, session: &SessionId, after: u64, events: usize) -> Result<Vec<Batch>>;
+    async fn note_copy(&self, session: &SessionId) -> Result<()>;
 
-    /// Seals the session if its newest event has the number `expected`. Durable like an append.
+    /// Whether there is such a note of a session that is not sealed.
+    async fn is_copy(&self, session: &SessionId) -> Result<bool>;
+
+    /// Seals the session if nothing happened to it: its newest event and its lease are those of `expected`. Compared and
+    /// done in one step, and durable like an append.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the number differs, [`ErrorKind::NotFound`] as for `batches`.
-    async fn seal(&self, session: &SessionId, expected: u64) -> Result<()>;
+    /// [`ErrorKind::Conflict`] when something happened, [`ErrorKind::NotFound`] when there is no such session or it is
+    /// sealed.
+    async fn seal(&self, expected: &SessionInfo) -> Result<()>;
+
+    /// Removes sealed sessions for good, in this order; what is gone already is left out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] for one that is not sealed.
+    async fn remove(&self, sealed: &[SessionId]) -> Result<()>;
+}
+
+/// A store that [`HybridStore`] can move sessions into.
+#[async_trait]
+pub trait ArchiveStore: SessionStore {
+    /// The same data through a handle that is opened anew, as the next process would: what it cannot show is not stored.
+    /// `None` for a store that has no other way to its data.
+    ///
+    /// # Errors
+    /// As opening the store, and when what should be opened is not there.
+    async fn afresh(&self) -> Result<Option<SharedStore>>;
+}
+
+/// What an [`ActiveStore`] has data of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Holdings {
+    /// Every session, sealed ones too, in any order.
+    pub sessions: Vec<Held>,
+    /// Sessions that a copy is noted of and that are not sealed, whether they can still be read or not.
+    pub copies: Vec<SessionId>,
+}
+
+impl Holdings {
+    /// What an [`ActiveStore`] holds.
+    #[must_use]
+    pub fn new(sessions: Vec<Held>, copies: Vec<SessionId>) -> Self {
+        Self { sessions, copies }
+    }
 }
 
 /// A session that an [`ActiveStore`] has data of.
@@ -68,10 +120,22 @@ impl Held {
 /// are created below it.
 ///
 /// # How a tree moves
-/// The mover takes the lease of each session, copies the batches to the archive with their writers (so appending one of
-/// them again still stores nothing) and with the lease that was there before, seals the files, and deletes them. Until a file is sealed it alone counts, from then
-/// on the archive wins; so each session is in one place at any moment, is listed once, and no append is lost. A move that
-/// was cut short at any point is finished by calling it again, or by [`HybridStore::recover`], which `open` does.
+/// The mover copies the batches to the archive with their writers (so appending one of them again still stores nothing)
+/// and with their leases, reads the copies back as the next process would, seals the files, reads back again, and deletes
+/// them. It takes nothing from anybody: a file is sealed only if its newest event and its lease are still what was
+/// copied, so a run that began meanwhile goes on undisturbed and the move is [`ErrorKind::Conflict`]. A run that begins
+/// after the seal goes on in the archive.
+///
+/// Until a file is sealed it alone counts, from then on the archive does; so each session is in one place at any moment,
+/// is listed once, and no append is lost. What a move that failed left in the archive is never served; the next move
+/// completes or replaces it. A move that was cut short at any point is finished by calling it again, or by
+/// [`HybridStore::recover`], which `open` does.
+///
+/// # When one side is damaged
+/// A damaged file is an error of its session, as in [`JsonStore`]. While the archive cannot be read, active sessions and
+/// new ones work as ever and lists show the active ones only: [`HybridStore::archive_error`] says so. What would need
+/// the archive (a session that is not active, deleting, moving) is the archive's error. A new session of an id that is in
+/// the archive hides the archived one, which cannot be told then; such a session is not moved.
 ///
 /// Several of these may use the same directory and database, except that a tree must not be deleted by one process while
 /// another one archives it: a part of it may stay in the archive, until it is deleted again.
@@ -94,10 +158,10 @@ impl Held {
 pub struct HybridStore<A = JsonStore, B = SqliteStore> {
     active: Arc<A>,
     archive: Arc<B>,
-    /// As whom this store holds leases.
-    owner: u64,
     /// Held while sessions are moved or deleted.
     moving: Arc<Mutex<()>>,
+    /// Why the newest list had to do without the archive.
+    trouble: Arc<std::sync::Mutex<Option<ErrorRecord>>>,
 }
 
 impl<A, B> Clone for HybridStore<A, B> {
@@ -105,22 +169,25 @@ impl<A, B> Clone for HybridStore<A, B> {
         Self {
             active: Arc::clone(&self.active),
             archive: Arc::clone(&self.archive),
-            owner: self.owner,
             moving: Arc::clone(&self.moving),
+            trouble: Arc::clone(&self.trouble),
         }
     }
 }
 
 impl HybridStore {
     /// Opens the directory of active sessions and the archive, creating what is missing (but not what is above them),
-    /// finishes moves that were cut short, and sets damaged files aside: `store.active().problems()` names them.
+    /// and finishes moves that were cut short. A damaged file of a session that was moved before is set aside; any other
+    /// stays, as an error of its session. `store.active().problems()` names both.
     ///
     /// # Errors
     /// As [`JsonStore::open`] and [`SqliteStore::open`].
     pub async fn open(directory: impl Into<PathBuf>, database: impl Into<PathBuf>) -> Result<Self> {
         let store = Self::new(JsonStore::open(directory).await?, SqliteStore::open(database).await?);
         for problem in store.active.problems().await? {
-            if let (ProblemKind::Damaged, Some(session)) = (&problem.kind, &problem.session) {
+            if let (ProblemKind::Damaged, Some(session)) = (&problem.kind, &problem.session)
+                && store.is_archived(session).await?
+            {
                 // What is no file cannot be moved, and stays reported as it is.
                 store.active.set_aside(session).await.ok();
             }
@@ -130,13 +197,16 @@ impl HybridStore {
     }
 }
 
-impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
+impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     /// Joins two stores of any kind. Call [`HybridStore::recover`] when a process that used them may have died.
     #[must_use]
     pub fn new(active: A, archive: B) -> Self {
-        // The bits of a version 7 id that follow the time and the version are random.
-        let owner = u64::try_from(RunId::generate().as_u128() & u128::from(u64::MAX)).unwrap_or_default();
-        Self { active: Arc::new(active), archive: Arc::new(archive), owner, moving: Arc::default() }
+        Self {
+            active: Arc::new(active),
+            archive: Arc::new(archive),
+            moving: Arc::default(),
+            trouble: Arc::default(),
+        }
     }
 
     /// Where sessions are until they are moved.
@@ -145,18 +215,36 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
         &self.active
     }
 
-    /// Where they are then.
+    /// Where they are then. It also has the copies of moves that failed, which this store does not show.
     #[must_use]
     pub fn archived(&self) -> &B {
         &self.archive
+    }
+
+    /// Why the newest list that wanted the archive's sessions has none of them; `None` when it has them.
+    #[must_use]
+    pub fn archive_error(&self) -> Option<Error> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.as_ref().map(ErrorRecord::to_error)
+    }
+
+    fn note_trouble(&self, error: Option<&Error>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error.map(Error::record);
     }
 
     async fn is_active(&self, session: &SessionId) -> Result<bool> {
         Ok(!self.active.query(&SessionFilter::id(session.clone())).await?.is_empty())
     }
 
+    /// Whether the archive has the session, and not a mere copy.
     async fn is_archived(&self, session: &SessionId) -> Result<bool> {
-        Ok(!self.archive.query(&SessionFilter::id(session.clone())).await?.is_empty())
+        let found = self.archive.query(&SessionFilter::id(session.clone())).await?;
+        Ok(!found.is_empty() && !self.active.is_copy(session).await?)
+    }
+
+    /// The archive, for a session that is not active.
+    async fn archive_of(&self, session: &SessionId) -> Result<&B> {
+        if self.active.is_copy(session).await? { Err(Error::no_session(session)) } else { Ok(&self.archive) }
     }
 
     /// Whether a new session belongs in the archive: it is there, or its parent is.
@@ -165,8 +253,11 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
         if self.is_active(&record.id).await? {
             return Ok(false);
         }
-        if self.is_archived(&record.id).await? {
-            return Ok(true);
+        match self.is_archived(&record.id).await {
+            Ok(true) => return Ok(true),
+            // New sessions must not depend on old ones.
+            Err(error) if !is_unreadable(&error) => return Err(error),
+            Ok(false) | Err(_) => {}
         }
         match &record.parent {
             Some(parent) => Ok(!self.is_active(parent).await?),
@@ -176,39 +267,47 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
 
     async fn append_where_it_is(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         if self.is_born_archived(&batch).await? {
-            return self.archive.append(session, expected, batch).await;
+            return self.append_archived(session, expected, batch).await;
         }
         match self.active.append(session, expected, batch.clone()).await {
-            Err(error) if is_missing(&error) => self.archive.append(session, expected, batch).await,
+            Err(error) if is_missing(&error) => self.append_archived(session, expected, batch).await,
             appended => appended,
         }
     }
 
+    async fn append_archived(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        let above = batch.create.as_ref().and_then(|record| record.parent.clone());
+        if let Some(parent) = above {
+            self.archive_of(&parent).await?;
+        }
+        self.archive_of(session).await?.append(session, expected, batch).await
+    }
+
     async fn delete_both(&self, session: &SessionId) -> Result<u64> {
         let _moving = self.moving.lock().await;
-        let held = by_id(self.active.held().await?);
+        let known = Known::new(self.active.held().await?);
         let copies = self.archive.query(&SessionFilter::tree(session.clone())).await?;
-        let is_active = |copy: &&SessionInfo| held.get(&copy.record.id).is_some_and(|held| !held.sealed);
-        let twice = copies.iter().filter(is_active).count() as u64;
+        let twice = copies.iter().filter(|copy| known.hides(&copy.record.id)).count() as u64;
         // The files last: as long as one is there, its copy in the archive does not count for more.
         let archived = self.archive.delete(session).await?;
         let active = self.active.delete(session).await?;
+        let lost = |id: &&SessionId| known.copies.contains(*id) && !known.sessions.contains_key(*id);
+        for id in copies.iter().map(|copy| &copy.record.id).filter(lost) {
+            // Its file is gone or damaged, so that the tree did not lead there.
+            self.active.delete(id).await?;
+        }
         Ok((archived + active).saturating_sub(twice))
     }
 
-    /// The archive's answer to `filter`, from the first on, without the sessions that are still active.
-    async fn query_archive(
-        &self,
-        filter: &SessionFilter,
-        active: &HashMap<SessionId, Held>,
-    ) -> Result<Vec<SessionInfo>> {
+    /// The archive's answer to `filter`, from the first on, without what is active.
+    async fn query_archive(&self, filter: &SessionFilter, known: &Known) -> Result<Vec<SessionInfo>> {
         let wanted = filter.limit.map(|limit| filter.offset.saturating_add(limit));
         let mut filter = filter.clone();
         (filter.offset, filter.limit) = (0, wanted);
         loop {
             let mut found = self.archive.query(&filter).await?;
             let full = Some(found.len()) == filter.limit;
-            found.retain(|info| active.get(&info.record.id).is_none_or(|held| held.sealed));
+            found.retain(|info| !known.hides(&info.record.id));
             match (wanted, filter.limit) {
                 // Copies of active sessions took the place of others: ask for as many more.
                 (Some(wanted), Some(limit)) if full && found.len() < wanted => {
@@ -218,10 +317,30 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> HybridStore<A, B> {
             }
         }
     }
+
+    async fn query_both(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        // The active ones first: what moves meanwhile is then found in both, never in neither.
+        let known = Known::new(self.active.held().await?);
+        let tree = filter.tree.as_ref().map(|root| known.tree(root).into_iter().collect::<HashSet<_>>());
+        let active = known.sessions.values().filter(|held| !held.sealed).map(|held| &held.info);
+        let inside = |info: &SessionInfo| tree.as_ref().is_none_or(|tree| tree.contains(&info.record.id));
+        let archived = match self.query_archive(filter, &known).await {
+            Err(error) if is_unreadable(&error) => {
+                self.note_trouble(Some(&error));
+                Vec::new()
+            }
+            found => {
+                let found = found?;
+                self.note_trouble(None);
+                found
+            }
+        };
+        Ok(page(active.filter(|info| filter.admits(info) && inside(info)).chain(&archived), filter))
+    }
 }
 
 #[async_trait]
-impl<A: ActiveStore + 'static, B: SessionStore + 'static> SessionStore for HybridStore<A, B> {
+impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> SessionStore for HybridStore<A, B> {
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         batch.check(session, expected)?;
         let (store, id) = (self.clone(), session.clone());
@@ -230,35 +349,27 @@ impl<A: ActiveStore + 'static, B: SessionStore + 'static> SessionStore for Hybri
 
     async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
         match self.active.read(session, range).await {
-            Err(error) if is_missing(&error) => self.archive.read(session, range).await,
+            Err(error) if is_missing(&error) => self.archive_of(session).await?.read(session, range).await,
             read => read,
         }
     }
 
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        if let (Some(id), None) = (&filter.id, &filter.tree) {
-            let active = self.is_active(id).await?;
-            return if active { self.active.query(filter).await } else { self.archive.query(filter).await };
+        let (Some(id), None) = (&filter.id, &filter.tree) else { return self.query_both(filter).await };
+        if self.is_active(id).await? {
+            self.active.query(filter).await
+        } else if self.active.is_copy(id).await? {
+            Ok(Vec::new())
+        } else {
+            self.archive.query(filter).await
         }
-        // The active ones first: what moves meanwhile is then found in both, never in neither.
-        let held = by_id(self.active.held().await?);
-        let tree =
-            filter.tree.as_ref().map(|root| archive::tree(&held, root).into_iter().collect::<HashSet<_>>());
-        let mut found: Vec<_> = held
-            .values()
-            .filter(|held| !held.sealed && filter.admits(&held.info))
-            .filter(|held| tree.as_ref().is_none_or(|tree| tree.contains(&held.info.record.id)))
-            .map(|held| held.info.clone())
-            .collect();
-        found.extend(self.query_archive(filter, &held).await?);
-        Ok(page(found, filter))
     }
 
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
         let (store, id) = (self.clone(), session.clone());
         owned(async move {
             match store.active.lease(&id, lease).await {
-                Err(error) if is_missing(&error) => store.archive.lease(&id, lease).await,
+                Err(error) if is_missing(&error) => store.archive_of(&id).await?.lease(&id, lease).await,
                 leased => leased,
             }
         })
@@ -275,6 +386,66 @@ fn is_missing(error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound
 }
 
-fn by_id(held: Vec<Held>) -> HashMap<SessionId, Held> {
-    held.into_iter().map(|held| (held.info.record.id.clone(), held)).collect()
+/// Whether a store cannot be used until somebody mends it.
+fn is_unreadable(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Store | ErrorKind::Corrupt | ErrorKind::NewerVersion)
+        && error.retry() != Retry::Temporary
+}
+
+/// [`Holdings`], to be looked up.
+struct Known {
+    sessions: HashMap<SessionId, Held>,
+    copies: HashSet<SessionId>,
+    children: HashMap<SessionId, Vec<SessionId>>,
+}
+
+impl Known {
+    fn new(held: Holdings) -> Self {
+        let mut children: HashMap<_, Vec<_>> = HashMap::new();
+        for record in held.sessions.iter().map(|held| &held.info.record) {
+            if let Some(parent) = &record.parent {
+                children.entry(parent.clone()).or_default().push(record.id.clone());
+            }
+        }
+        let by_id = |held: Held| (held.info.record.id.clone(), held);
+        let sessions = held.sessions.into_iter().map(by_id).collect();
+        Self { sessions, copies: held.copies.into_iter().collect(), children }
+    }
+
+    /// Whether what the archive has of the session does not count.
+    fn hides(&self, session: &SessionId) -> bool {
+        match self.sessions.get(session) {
+            Some(held) => !held.sealed,
+            None => self.copies.contains(session),
+        }
+    }
+
+    /// A session and everything below it that is held, parents before children; itself also when it is not.
+    fn tree(&self, root: &SessionId) -> Vec<SessionId> {
+        let (mut found, mut seen, mut next) = (vec![root.clone()], HashSet::from([root.clone()]), 0);
+        while let Some(id) = found.get(next) {
+            // Each once: parents go round in a circle in files that somebody edited.
+            let below = self.children.get(id).into_iter().flatten();
+            let below: Vec<_> = below.filter(|id| seen.insert((*id).clone())).cloned().collect();
+            found.extend(below);
+            next += 1;
+        }
+        found
+    }
+
+    /// The sessions of a tree.
+    fn members<'a>(&'a self, tree: &'a [SessionId]) -> impl Iterator<Item = &'a Held> {
+        tree.iter().filter_map(|id| self.sessions.get(id))
+    }
+
+    /// Sessions with no held one above them, in a stable order.
+    fn roots(&self) -> Vec<SessionId> {
+        let is_top = |held: &&Held| {
+            held.info.record.parent.as_ref().is_none_or(|parent| !self.sessions.contains_key(parent))
+        };
+        let mut roots: Vec<_> =
+            self.sessions.values().filter(is_top).map(|held| held.info.record.id.clone()).collect();
+        roots.sort();
+        roots
+    }
 }

@@ -2,11 +2,11 @@
 //! runs it aside.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -32,21 +32,24 @@ pub(super) struct Directory {
     pub(super) durability: Durability,
     pub(super) patience: Duration,
     /// What listing read of each file, valid while the file has the same stamp.
-    known: Mutex<HashMap<String, (Stamp, Known)>>,
+    known: Mutex<HashMap<String, (Stamp, Arc<Known>)>>,
     /// What was noticed and mended on the way.
     noticed: Mutex<Vec<Problem>>,
+    /// How many files were read to learn of a session.
+    #[cfg(test)]
+    pub(super) reads: std::sync::atomic::AtomicUsize,
 }
 
 /// What lists need of a session.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Known {
-    pub(super) record: SessionRecord,
-    pub(super) state: State,
+    pub(super) info: SessionInfo,
+    pub(super) sealed: bool,
 }
 
 impl Known {
-    pub(super) fn info(&self) -> SessionInfo {
-        SessionInfo::new(self.record.clone(), self.state.head.clone()).leased(self.state.lease)
+    fn new(record: SessionRecord, State { head, lease, sealed }: State) -> Self {
+        Self { info: SessionInfo::new(record, head).leased(lease), sealed }
     }
 }
 
@@ -62,8 +65,11 @@ struct Stamp {
 /// All that is in the directory.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
-    pub(super) sessions: HashMap<SessionId, Known>,
+    pub(super) sessions: HashMap<SessionId, Arc<Known>>,
     pub(super) problems: Vec<Problem>,
+    /// Names of notes.
+    #[cfg(feature = "hybrid")]
+    pub(super) notes: Vec<String>,
 }
 
 impl Directory {
@@ -71,7 +77,15 @@ impl Directory {
     pub(super) fn open(path: PathBuf, durability: Durability, patience: Duration) -> Result<Self, Failure> {
         make_directory(&path)?;
         let (known, noticed) = (Mutex::default(), Mutex::default());
-        let directory = Self { path, durability, patience, known, noticed };
+        let directory = Self {
+            path,
+            durability,
+            patience,
+            known,
+            noticed,
+            #[cfg(test)]
+            reads: Default::default(),
+        };
         {
             let _lock = directory.lock()?;
             directory.remove_unfinished()?;
@@ -175,13 +189,18 @@ impl Directory {
     /// Looks at every file, reading those that changed since the last time.
     fn inventory(&self) -> Result<Inventory, Failure> {
         let mut inventory = Inventory::default();
-        let mut before = std::mem::take(&mut *lock(&self.known));
-        let mut now = HashMap::with_capacity(before.len());
+        let mut there = HashSet::new();
         for name in self.names()? {
             let path = self.path.join(&name);
             let session = match name::judge(&name) {
                 Name::Session(session) => session,
-                Name::Own => continue,
+                Name::Own => {
+                    #[cfg(feature = "hybrid")]
+                    if name.ends_with(name::COPIED) {
+                        inventory.notes.push(name);
+                    }
+                    continue;
+                }
                 Name::Foreign => {
                     let detail =
                         "this is no file of the store and is left alone; keep the directory for sessions";
@@ -189,38 +208,49 @@ impl Directory {
                     continue;
                 }
             };
-            match self.known(&name, before.remove(&name)) {
-                Ok((stamp, known)) => {
-                    inventory.sessions.insert(known.record.id.clone(), known.clone());
-                    if let Some(stamp) = stamp {
-                        now.insert(name, (stamp, known));
-                    }
+            match self.known(&name) {
+                Ok(known) => {
+                    inventory.sessions.insert(known.info.record.id.clone(), known);
+                    there.insert(name);
                 }
                 // Deleted since it was listed.
                 Err(Failure::Missing) => {}
                 Err(failure) => inventory.problems.push(Problem::of_failure(path, session, failure)),
             }
         }
-        lock(&self.known).extend(now);
+        lock(&self.known).retain(|name, _| there.contains(name));
         Ok(inventory)
     }
 
-    fn known(&self, name: &str, before: Option<(Stamp, Known)>) -> Result<(Option<Stamp>, Known), Failure> {
+    fn known(&self, name: &str) -> Result<Arc<Known>, Failure> {
         let path = self.path.join(name);
         let stamp = Stamp::of(&path)?;
-        if let Some((old, known)) = before
-            && old == stamp
+        if let Some((old, known)) = lock(&self.known).get(name)
+            && *old == stamp
         {
-            return Ok((Some(old), known));
+            return Ok(Arc::clone(known));
         }
-        let known = read_known(&path, self.patience)?;
-        Ok((stamp.is_settled().then_some(stamp), known))
+        let known = Arc::new(self.read_known(&path)?);
+        if stamp.is_settled() {
+            lock(&self.known).insert(name.to_owned(), (stamp, Arc::clone(&known)));
+        }
+        Ok(known)
+    }
+
+    fn read_known(&self, path: &Path) -> Result<Known, Failure> {
+        #[cfg(test)]
+        self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let file = SessionFile::open(path)?;
+        let known = file.steadily(self.patience, || Ok(Known::new(file.record()?, file.end()?.state)))?;
+        let record = &known.info.record;
+        let named = path.file_name().is_some_and(|name| name == name::file_name(&record.id).as_str());
+        if named { Ok(known) } else { Err(Failure::misplaced(record)) }
     }
 
     /// One session, sealed or not; [`Failure::Missing`] when its file is not there.
     pub(super) fn look_up(&self, session: &SessionId) -> Result<Known, Failure> {
         // What a name stands for is checked there, so this is the session.
-        read_known(&self.path_of(session), self.patience)
+        self.read_known(&self.path_of(session))
     }
 
     /// Gives a new session its file; `false` when there is one already.
@@ -232,7 +262,7 @@ impl Directory {
         }
         if let Some(parent) = &record.parent {
             match self.look_up(parent) {
-                Ok(known) if !known.state.sealed => {}
+                Ok(known) if !known.sealed => {}
                 Ok(_) | Err(Failure::Missing) => return Err(no_parent(&record.id).into()),
                 Err(failure) => return Err(failure),
             }
@@ -251,22 +281,24 @@ impl Directory {
         let _lock = self.lock()?;
         let inventory = self.inventory()?;
         let mut deleted = 0;
-        let records = inventory.sessions.values().map(|known| &known.record);
+        let records = inventory.sessions.values().map(|known| &known.info.record);
         for session in below(records, root).iter().rev() {
-            let sealed = inventory.sessions.get(session).is_some_and(|known| known.state.sealed);
+            let sealed = inventory.sessions.get(session).is_some_and(|known| known.sealed);
             match SessionFile::lock(&self.path_of(session), self.patience).and_then(SessionFile::remove) {
                 Ok(()) => deleted += u64::from(!sealed),
                 Err(Failure::Missing) => {}
                 // A link or a directory in the place of a session is nobody's to delete.
                 Err(failure) => return Err(failure),
             }
+            #[cfg(feature = "hybrid")]
+            self.remove_note(session)?;
         }
         self.flush()?;
         Ok(deleted)
     }
 
     /// Makes changes of names last.
-    fn flush(&self) -> Result<(), Failure> {
+    pub(super) fn flush(&self) -> Result<(), Failure> {
         if cfg!(unix) && self.durability == Durability::PowerLoss {
             File::open(&self.path)?.sync_all()?;
         }
@@ -305,13 +337,6 @@ impl Stamp {
     }
 }
 
-fn read_known(path: &Path, patience: Duration) -> Result<Known, Failure> {
-    let file = SessionFile::open(path)?;
-    let known = file.steadily(patience, || Ok(Known { record: file.record()?, state: file.end()?.state }))?;
-    let named = path.file_name().is_some_and(|name| name == name::file_name(&known.record.id).as_str());
-    if named { Ok(known) } else { Err(Failure::misplaced(&known.record)) }
-}
-
 fn no_parent(session: &SessionId) -> Error {
     Error::new(
         ErrorKind::NotFound,
@@ -346,4 +371,83 @@ fn refused(text: &'static str) -> Failure {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change under it is one infallible step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use entourage_core::{
+        RunId, Timestamp,
+        session::{Batch, Columns, Row, SessionHead},
+    };
+
+    use super::*;
+    use crate::json::session;
+
+    const MANY: usize = 2_000;
+
+    fn id(n: usize) -> SessionId {
+        SessionId::new(format!("s{n}")).unwrap()
+    }
+
+    fn batch(expected: u64) -> Batch {
+        let columns = Columns::new(expected + 1, Timestamp::default(), "warning", RunId::generate(), "root");
+        let mut head = SessionHead::default();
+        head.seq = expected + 1;
+        Batch::new(1, vec![Row::stored(columns, "{}".to_owned())], head)
+    }
+
+    fn open(path: &Path) -> Directory {
+        Directory::open(path.to_owned(), Durability::ProcessDeath, Duration::from_secs(5)).unwrap()
+    }
+
+    /// Files that were changed long ago.
+    fn settle(path: &Path) {
+        for entry in fs::read_dir(path).unwrap() {
+            let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
+        }
+    }
+
+    #[test]
+    fn of_thousands_of_sessions_only_what_changed_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("sessions");
+        let directory = open(&path);
+        let reads = |directory: &Directory| directory.reads.swap(0, Ordering::Relaxed);
+        for n in 0..MANY {
+            let record = SessionRecord::root(id(n), Timestamp::default());
+            session::append(&directory, &id(n), 0, &batch(0).creating(record)).unwrap();
+        }
+        assert_eq!(reads(&directory), 0, "a new session looks at no other");
+        settle(&path);
+        let directory = open(&path);
+        assert_eq!(directory.steady_inventory().unwrap().sessions.len(), MANY);
+        assert_eq!(reads(&directory), MANY, "each once");
+        for _ in 0..3 {
+            assert_eq!(directory.steady_inventory().unwrap().sessions.len(), MANY);
+        }
+        assert_eq!(reads(&directory), 0);
+        // Lists at the same time do not make each other read.
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| assert_eq!(directory.steady_inventory().unwrap().sessions.len(), MANY));
+            }
+        });
+        assert_eq!(reads(&directory), 0);
+        session::append(&directory, &id(7), 1, &batch(1)).unwrap();
+        assert_eq!(directory.look_up(&id(9)).unwrap().info.head.seq, 1);
+        assert_eq!(reads(&directory), 1, "opening one reads one");
+        let listed = directory.steady_inventory().unwrap();
+        assert_eq!((listed.sessions[&id(7)].info.head.seq, reads(&directory)), (2, 1), "what changed");
+        let child = SessionRecord::child(id(MANY), id(3), "child", Timestamp::default());
+        session::append(&directory, &id(MANY), 0, &batch(0).creating(child)).unwrap();
+        assert_eq!(reads(&directory), 1, "a child looks at its parent");
+        settle(&path);
+        directory.steady_inventory().unwrap();
+        reads(&directory);
+        assert_eq!(directory.delete(&id(3)).unwrap(), 2);
+        assert_eq!((directory.steady_inventory().unwrap().sessions.len(), reads(&directory)), (MANY - 1, 0));
+    }
 }

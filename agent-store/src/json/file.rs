@@ -289,6 +289,16 @@ pub(super) fn create(path: &Path, new: &Path, bytes: &[u8], durability: Durabili
     })
 }
 
+/// Writes a small file that must not be there yet. Where the process dies meanwhile an empty one may stay.
+#[cfg(feature = "hybrid")]
+pub(super) fn create_new(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), Failure> {
+    let mut file = private().open(path).map_err(Failure::Io)?;
+    file.write_all(bytes).and_then(|()| flush(&file, durability)).map_err(|error| {
+        fs::remove_file(path).ok();
+        Failure::Io(error)
+    })
+}
+
 /// Takes the lock of `path`, a file that is made when there is none.
 pub(super) fn lock_file(path: &Path, patience: Duration) -> Result<File, Failure> {
     let file = open_lock(path)?;

@@ -36,7 +36,7 @@ use crate::{
     listing::{below, page},
     owned::owned,
 };
-use directory::{Directory, Known};
+use directory::Directory;
 use error::Failure;
 pub use error::{Problem, ProblemKind};
 
@@ -296,12 +296,11 @@ impl fmt::Debug for JsonStore {
 
 fn list(directory: &Directory, filter: &SessionFilter) -> Result<Vec<SessionInfo>, Failure> {
     let sessions = directory.steady_inventory()?.sessions;
-    let records = || sessions.values().map(|known| &known.record);
+    let records = || sessions.values().map(|known| &known.info.record);
     let tree = filter.tree.as_ref().map(|root| below(records(), root).into_iter().collect::<HashSet<_>>());
     let inside = |id: &SessionId| tree.as_ref().is_none_or(|tree| tree.contains(id));
-    let listed = sessions.values().filter(|known| !known.state.sealed && inside(&known.record.id));
-    let found = listed.map(Known::info).filter(|info| filter.admits(info)).collect();
-    Ok(page(found, filter))
+    let listed = sessions.values().filter(|known| !known.sealed).map(|known| &known.info);
+    Ok(page(listed.filter(|info| inside(&info.record.id) && filter.admits(info)), filter))
 }
 
 fn one(directory: &Directory, id: &SessionId, filter: &SessionFilter) -> Result<Vec<SessionInfo>, Failure> {
@@ -309,10 +308,8 @@ fn one(directory: &Directory, id: &SessionId, filter: &SessionFilter) -> Result<
         return list(directory, filter);
     }
     match directory.look_up(id) {
-        Ok(known) if known.state.sealed => Ok(Vec::new()),
-        Ok(known) => {
-            Ok(page(Some(known.info()).into_iter().filter(|info| filter.admits(info)).collect(), filter))
-        }
+        Ok(known) if known.sealed => Ok(Vec::new()),
+        Ok(known) => Ok(page(Some(&known.info).into_iter().filter(|info| filter.admits(info)), filter)),
         Err(Failure::Missing) => Ok(Vec::new()),
         Err(failure) => Err(failure),
     }

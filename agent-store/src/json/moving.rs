@@ -1,35 +1,40 @@
-//! What `HybridStore` needs to move sessions out of a directory: whole batches, and the seal that ends a session's life
-//! here.
+//! What `HybridStore` needs to move sessions out of a directory: whole batches, the note that a copy elsewhere does not
+//! count, and the seal that ends a session's life here.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::PathBuf,
+};
 
 use async_trait::async_trait;
 use entourage_core::{
     Error, Result, SessionId,
-    session::{Batch, Row},
+    session::{Batch, Row, SessionInfo},
 };
 
 use super::{
     JsonStore,
-    directory::Directory,
+    directory::{Directory, Inventory},
     error::Failure,
-    line,
-    session::{locked, looking, scan},
+    file::{self, SessionFile},
+    line, name,
+    session::{locked, looking_also_sealed, scan},
 };
 use crate::{
-    hybrid::{ActiveStore, Held},
+    hybrid::{ActiveStore, Held, Holdings},
     owned::owned,
 };
 
 /// Bytes of bodies after which a page of batches ends.
 const PAGE: usize = 4 << 20;
+/// Longest note in bytes: it holds an id.
+const LONGEST_NOTE: u64 = 4 << 10;
 
 #[async_trait]
 impl ActiveStore for JsonStore {
-    async fn held(&self) -> Result<Vec<Held>> {
-        let listed = |directory: &Directory| {
-            let sessions = directory.steady_inventory()?.sessions.into_values();
-            Ok(sessions.map(|known| Held::new(known.info(), known.state.sealed)).collect())
-        };
-        self.look("store.query", listed).await
+    async fn held(&self) -> Result<Holdings> {
+        self.look("store.query", |directory| holdings(directory, &directory.steady_inventory()?)).await
     }
 
     async fn batches(&self, session: &SessionId, after: u64, events: usize) -> Result<Vec<Batch>> {
@@ -38,15 +43,58 @@ impl ActiveStore for JsonStore {
         self.on("store.read", session.clone(), (), work).await
     }
 
-    async fn seal(&self, session: &SessionId, expected: u64) -> Result<()> {
+    async fn note_copy(&self, session: &SessionId) -> Result<()> {
         let (store, id) = (self.clone(), session.clone());
         owned(async move {
-            let turns = (store.whole_turn().await, store.turn(&id).await);
+            let turn = store.turn(&id).await;
             let of = id.clone();
-            store.on("store.seal", id, turns, move |directory| seal(directory, &of, expected)).await
+            store.on("store.archive", id, turn, move |directory| directory.note_copy(&of)).await
         })
         .await
     }
+
+    async fn is_copy(&self, session: &SessionId) -> Result<bool> {
+        let id = session.clone();
+        self.on("store.query", session.clone(), (), move |directory| directory.is_copy(&id)).await
+    }
+
+    async fn seal(&self, expected: &SessionInfo) -> Result<()> {
+        let (store, expected) = (self.clone(), expected.clone());
+        let id = expected.record.id.clone();
+        owned(async move {
+            let turns = (store.whole_turn().await, store.turn(&id).await);
+            store.on("store.seal", id, turns, move |directory| seal(directory, &expected)).await
+        })
+        .await
+    }
+
+    async fn remove(&self, sealed: &[SessionId]) -> Result<()> {
+        let (store, sealed) = (self.clone(), sealed.to_vec());
+        let Some(first) = sealed.first().cloned() else { return Ok(()) };
+        owned(async move {
+            let turn = store.whole_turn().await;
+            store.on("store.archive", first, turn, move |directory| remove(directory, &sealed)).await
+        })
+        .await
+    }
+}
+
+fn holdings(directory: &Directory, inventory: &Inventory) -> Result<Holdings, Failure> {
+    let held = |known: &super::directory::Known| Held::new(known.info.clone(), known.sealed);
+    let mut copies = Vec::new();
+    for note in &inventory.notes {
+        let session = match name::noted(note) {
+            Some(Some(session)) => session,
+            _ => match read_note(&directory.path.join(note))? {
+                Some(session) => session,
+                None => continue,
+            },
+        };
+        if inventory.sessions.get(&session).is_none_or(|known| !known.sealed) {
+            copies.push(session);
+        }
+    }
+    Ok(Holdings::new(inventory.sessions.values().map(|known| held(known)).collect(), copies))
 }
 
 fn batches(
@@ -55,7 +103,7 @@ fn batches(
     after: u64,
     events: usize,
 ) -> Result<Vec<Batch>, Failure> {
-    looking(directory, session, |file| {
+    looking_also_sealed(directory, session, |file| {
         let record = file.record()?;
         let (mut batches, mut count, mut bytes) = (Vec::new(), 0, 0);
         scan(file, after, |line| {
@@ -77,13 +125,86 @@ fn batches(
     })
 }
 
-fn seal(directory: &Directory, session: &SessionId, expected: u64) -> Result<(), Failure> {
+fn seal(directory: &Directory, expected: &SessionInfo) -> Result<(), Failure> {
+    let session = &expected.record.id;
     // Under this lock nobody creates a child, which would have a sealed parent.
     let _lock = directory.lock()?;
     let (file, end) = locked(directory, session)?;
-    if end.state.head.seq != expected {
-        return Err(Error::append_conflict(session, expected, end.state.head.seq).into());
+    if end.state.head.seq != expected.head.seq {
+        return Err(Error::append_conflict(session, expected.head.seq, end.state.head.seq).into());
+    }
+    if end.state.lease != expected.lease {
+        let held = end.state.lease.map_or(0, |lease| lease.generation);
+        return Err(Error::fenced(session, held).into());
     }
     let line = line::change(&line::State { sealed: true, ..end.state })?;
-    file.add(end.whole, &line, directory.durability)
+    file.add(end.whole, &line, directory.durability)?;
+    // The seal says more than the note; should that stay behind, it goes before the file does.
+    directory.remove_note(session).ok();
+    Ok(())
+}
+
+fn remove(directory: &Directory, sealed: &[SessionId]) -> Result<(), Failure> {
+    let _lock = directory.lock()?;
+    for session in sealed {
+        let file = match SessionFile::lock(&directory.path_of(session), directory.patience) {
+            Err(Failure::Missing) => continue,
+            locked => locked?,
+        };
+        let state = file.end()?.state;
+        if !state.sealed {
+            return Err(Error::append_conflict(session, 0, state.head.seq).into());
+        }
+        directory.remove_note(session)?;
+        file.remove()?;
+    }
+    directory.flush()
+}
+
+impl Directory {
+    fn note_of(&self, session: &SessionId) -> PathBuf {
+        let mut path = self.path_of(session).into_os_string();
+        path.push(name::COPIED);
+        path.into()
+    }
+
+    /// Needs the session to be here: the lock of its file keeps it from being sealed or deleted meanwhile.
+    fn note_copy(&self, session: &SessionId) -> Result<(), Failure> {
+        let _locked = locked(self, session)?;
+        let written = file::create_new(&self.note_of(session), session.as_str().as_bytes(), self.durability);
+        match written {
+            Err(Failure::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            written => written.and_then(|()| self.flush()),
+        }
+    }
+
+    fn is_copy(&self, session: &SessionId) -> Result<bool, Failure> {
+        // The seal is looked for first: it comes before the note goes.
+        if self.look_up(session).is_ok_and(|known| known.sealed) {
+            return Ok(false);
+        }
+        match self.note_of(session).symlink_metadata() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn remove_note(&self, session: &SessionId) -> Result<(), Failure> {
+        match fs::remove_file(self.note_of(session)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The session that a note names; `None` when it names none, or is gone.
+fn read_note(path: &std::path::Path) -> Result<Option<SessionId>, Failure> {
+    let mut text = String::new();
+    let opened = match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let read = opened.take(LONGEST_NOTE).read_to_string(&mut text);
+    Ok(read.ok().and_then(|_| SessionId::new(text).ok()))
 }

@@ -46,13 +46,24 @@ pub(super) fn judge(name: &str) -> Name {
     let ending = rest.rsplit_once(SUFFIX).map_or("", |(_, ending)| ending);
     let numbered = |number: &str| number.chars().all(|c| c.is_ascii_digit() || c == '-');
     let aside = [TORN, DAMAGED].into_iter().any(|kind| ending.strip_prefix(kind).is_some_and(numbered));
-    if name == LOCK || ending == NEW || aside { Name::Own } else { Name::Foreign }
+    if name == LOCK || ending == NEW || ending == COPIED || aside { Name::Own } else { Name::Foreign }
+}
+
+/// The session whose note this is; `None` inside where the name does not spell the id out.
+#[cfg(feature = "hybrid")]
+pub(super) fn noted(name: &str) -> Option<Option<SessionId>> {
+    match judge(name.strip_suffix(COPIED)?) {
+        Name::Session(session) => Some(session),
+        _ => None,
+    }
 }
 
 /// The file whose lock stands for the directory.
 pub(super) const LOCK: &str = ".lock";
 /// Added to the name of a session that is being created.
 pub(super) const NEW: &str = ".new";
+/// Added to the name of a session that an archive has a copy of, which does not count.
+pub(super) const COPIED: &str = ".copied";
 /// Added, with a number, to the name of what followed the last whole line.
 pub(super) const TORN: &str = ".torn-";
 /// Added, with a number, to the name of a file that cannot be read.

@@ -124,13 +124,20 @@ pub(super) fn looking<T>(
     session: &SessionId,
     look: impl Fn(&SessionFile) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    looking_also_sealed(directory, session, |file| {
+        if file.end()?.state.sealed { Err(Failure::Sealed) } else { look(file) }
+    })
+}
+
+pub(super) fn looking_also_sealed<T>(
+    directory: &Directory,
+    session: &SessionId,
+    look: impl Fn(&SessionFile) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let path = directory.path_of(session);
     let file = SessionFile::open(&path)?;
     let looked = file.steadily(directory.patience, || {
         check_record(&file, session)?;
-        if file.end()?.state.sealed {
-            return Err(Failure::Sealed);
-        }
         look(&file)
     });
     looked.inspect_err(|failure| {

@@ -1,6 +1,8 @@
 //! What the SQL stores share: a batch's head as columns take it, rows as the core takes them, and why an operation
 //! failed. Nothing here knows an engine's dialect or its result codes.
 
+pub(crate) mod held;
+pub(crate) mod task;
 pub(crate) mod write;
 
 use std::sync::Arc;

@@ -8,6 +8,8 @@
 
 #[path = "postgres/broken.rs"]
 mod broken;
+#[path = "postgres/faults.rs"]
+mod faults;
 #[path = "postgres/proxy.rs"]
 mod proxy;
 #[path = "postgres/schemas.rs"]

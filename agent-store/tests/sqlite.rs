@@ -1,8 +1,10 @@
 //! What only the SQLite store promises: which files it takes, several stores on one file, plain SQL.
 
 #![cfg(feature = "sqlite")]
-#![allow(clippy::expect_used, clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+#[path = "sqlite/faults.rs"]
+mod faults;
 #[path = "sqlite/files.rs"]
 mod files;
 #[path = "sqlite/leases.rs"]

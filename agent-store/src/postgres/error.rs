@@ -4,6 +4,8 @@ use std::io;
 
 use entourage_core::{Error, ErrorKind, Retry};
 
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
 use crate::sql::Failure;
 
 /// How much another attempt can help, judged without the caller.
@@ -32,6 +34,19 @@ impl Remedy {
             },
             _ => Self::Tell,
         }
+    }
+}
+
+/// Whether the connection is not to be used again: only an answer that the server gave whole, and lived on after, leaves
+/// it as it was.
+pub(super) fn breaks_connection(failure: &Failure) -> bool {
+    let Failure::Driver(error) = failure else { return false };
+    match error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>()) {
+        Some(error) => {
+            Remedy::of(failure) == Remedy::Reconnect
+                || matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic)
+        }
+        None => true,
     }
 }
 

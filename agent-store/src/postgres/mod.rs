@@ -20,13 +20,13 @@ use entourage_core::{
     Error, ErrorKind, Result, Retry, SessionId,
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
 };
-use sqlx::{Connection, PgConnection, PgPool, Postgres, pool::PoolConnection};
+use sqlx::{Connection, PgConnection, PgPool, Postgres};
 use tokio::time;
 
-use error::{Remedy, from_driver, no_answer};
+use error::{Remedy, breaks_connection, from_driver, no_answer};
 use rows::Encoded;
 
-use crate::sql::{Failure, LeaseColumns};
+use crate::sql::{Failure, LeaseColumns, held::Held, task::to_its_end};
 
 /// How often an operation is tried when others are in its way or its connection breaks.
 const ATTEMPTS: u32 = 5;
@@ -56,7 +56,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// one server connection for each of the store's.
 ///
 /// # Cancel safety
-/// An operation whose future is dropped happened completely or not at all, and the store stays usable.
+/// An operation that was polled once comes to its end without its caller, completely or not at all. A future that is
+/// dropped or never polled again holds up nobody.
 ///
 /// ```no_run
 /// # async fn example() -> entourage_core::Result<()> {
@@ -107,9 +108,18 @@ impl PostgresStore {
         Self { place, pool, patience }
     }
 
-    /// Runs `operation`, again when others were in its way or its connection broke. So it must be one that may be
-    /// repeated after it succeeded unseen.
-    async fn attempt<A: Sync, T>(&self, with: &A, operation: Operation<A, T>) -> Result<T, Failure> {
+    /// Runs `operation` in a task of its own, again when others were in its way or its connection broke. So it must be one
+    /// that may be repeated after it succeeded unseen.
+    async fn attempt<A, T>(&self, with: &Arc<A>, operation: Operation<A, T>) -> Result<T, Failure>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let (store, with) = (self.clone(), Arc::clone(with));
+        to_its_end(async move { store.attempts(&*with, operation).await }).await
+    }
+
+    async fn attempts<A: Sync, T>(&self, with: &A, operation: Operation<A, T>) -> Result<T, Failure> {
         let mut result = self.once(Held::take(&self.pool).await, with, operation).await;
         let mut pause = PAUSE;
         for _ in 1..ATTEMPTS {
@@ -118,14 +128,14 @@ impl PostgresStore {
             }
             time::sleep(pause).await;
             pause = pause.saturating_mul(2);
-            result = self.once(Held::tested(&self.pool).await, with, operation).await;
+            result = self.once(tested(&self.pool).await, with, operation).await;
         }
         result
     }
 
     async fn once<A, T>(
         &self,
-        held: Result<Held, Failure>,
+        held: Result<Held<Postgres>, Failure>,
         with: &A,
         operation: Operation<A, T>,
     ) -> Result<T, Failure> {
@@ -133,7 +143,7 @@ impl PostgresStore {
         let Ok(result) = time::timeout(self.patience, operation(held.connection()?, with)).await else {
             return Err(no_answer());
         };
-        if !result.as_ref().is_err_and(|failure| Remedy::of(failure) == Remedy::Reconnect) {
+        if !result.as_ref().is_err_and(breaks_connection) {
             held.give_back();
         }
         result
@@ -154,39 +164,15 @@ fn unsteady() -> Error {
 type Operation<A, T> = for<'a> fn(&'a mut PgConnection, &'a A) -> Running<'a, T>;
 type Running<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// A connection in use. Dropped in the middle of an operation it is closed: what the server would still send is of no
-/// use to anybody, and waiting for it would keep the place of a good connection.
-struct Held(Option<PoolConnection<Postgres>>);
-
-impl Held {
-    async fn take(pool: &PgPool) -> Result<Self, Failure> {
-        Ok(Self(Some(pool.acquire().await?)))
-    }
-
-    /// One that answers. Others are closed: after a restart of the server that may be all that rested in the pool.
-    async fn tested(pool: &PgPool) -> Result<Self, Failure> {
-        for _ in 0..pool.options().get_max_connections() {
-            let mut held = Self::take(pool).await?;
-            if held.connection()?.ping().await.is_ok() {
-                return Ok(held);
-            }
+/// A connection that answers. Others are closed: after a restart of the server that may be all that rested in the pool.
+async fn tested(pool: &PgPool) -> Result<Held<Postgres>, Failure> {
+    for _ in 0..pool.options().get_max_connections() {
+        let mut held = Held::take(pool).await?;
+        if held.connection()?.ping().await.is_ok() {
+            return Ok(held);
         }
-        Self::take(pool).await
     }
-
-    fn connection(&mut self) -> Result<&mut PgConnection, Failure> {
-        self.0.as_deref_mut().ok_or_else(|| sqlx::Error::PoolClosed.into())
-    }
-
-    fn give_back(mut self) {
-        drop(self.0.take());
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        drop(self.0.take().map(PoolConnection::detach));
-    }
+    Held::take(pool).await
 }
 
 #[async_trait]
@@ -195,7 +181,7 @@ impl SessionStore for PostgresStore {
         const OPERATION: &str = "store.append";
         let of_session = |error: Error| error.during(OPERATION).with("session", session.as_str());
         batch.check(session, expected)?;
-        let batch = (session.clone(), Encoded::new(expected, batch).map_err(of_session)?);
+        let batch = Arc::new((session.clone(), Encoded::new(expected, batch).map_err(of_session)?));
         for _ in 0..ATTEMPTS {
             let appended = self
                 .attempt(&batch, |db, (session, batch)| Box::pin(append::append(db, session, batch)))
@@ -210,7 +196,7 @@ impl SessionStore for PostgresStore {
 
     async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
         const OPERATION: &str = "store.read";
-        let window = (session.clone(), range);
+        let window = Arc::new((session.clone(), range));
         match self.attempt(&window, |db, (session, range)| Box::pin(read::window(db, session, *range))).await
         {
             Ok(Some(rows)) => Ok(rows),
@@ -220,7 +206,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.attempt(filter, |db, filter| Box::pin(read::list(db, filter)))
+        self.attempt(&Arc::new(filter.clone()), |db, filter| Box::pin(read::list(db, filter)))
             .await
             .map_err(|failure| self.explain(failure, "store.query"))
     }
@@ -228,7 +214,7 @@ impl SessionStore for PostgresStore {
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
         const OPERATION: &str = "store.lease";
         let of_session = |error: Error| error.during(OPERATION).with("session", session.as_str());
-        let asked = (session.clone(), LeaseColumns::new(lease).map_err(of_session)?);
+        let asked = Arc::new((session.clone(), LeaseColumns::new(lease).map_err(of_session)?));
         for _ in 0..ATTEMPTS {
             let leased = self
                 .attempt(&asked, |db, (session, lease)| Box::pin(append::take_lease(db, session, *lease)))
@@ -242,7 +228,7 @@ impl SessionStore for PostgresStore {
     }
 
     async fn delete(&self, session: &SessionId) -> Result<u64> {
-        self.attempt(session, |db, session| Box::pin(read::remove(db, session)))
+        self.attempt(&Arc::new(session.clone()), |db, session| Box::pin(read::remove(db, session)))
             .await
             .map_err(|failure| self.explain(failure, "store.delete").with("session", session.as_str()))
     }

@@ -14,12 +14,14 @@ use super::{
     error::{from_driver, no_answer},
     schema,
 };
-use crate::sql::Failure;
+use crate::sql::{Failure, task::to_its_end};
 
 const OPERATION: &str = "store.open";
 /// A connection that rested longer is asked for a sign of life before it is used. A shorter rest costs nothing, and
 /// what breaks in it is met by another attempt.
 const RESTED: Duration = Duration::from_secs(10);
+/// As long as anything may take.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// How much longer than the server's own timeout an answer may take.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -63,13 +65,14 @@ impl PostgresBuilder {
     /// How long the server may work on one statement; it is undone then, and the error is temporary. Default 30
     /// seconds, at least one millisecond. Bringing tables up to date is not bounded by it.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
-        self.statement_timeout = timeout.clamp(Duration::from_millis(1), Duration::from_secs(24 * 3_600));
+        self.statement_timeout = timeout.clamp(Duration::from_millis(1), LONGEST);
         self
     }
 
-    /// How long connecting may take, and how long an operation waits for a free connection. Default 10 seconds.
+    /// How long connecting may take, and how long an operation waits for a free connection. Default 10 seconds, at most
+    /// a day.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -84,13 +87,16 @@ impl PostgresBuilder {
     /// database. A schema that is refused is not changed. No error holds the password.
     pub async fn connect(self) -> Result<PostgresStore> {
         let options = self.options()?;
+        let connections = self.connections;
+        let (timeout, patience) = (self.connect_timeout, self.statement_timeout.saturating_add(GRACE));
         let place: Arc<str> = Arc::from(place(&options, self.schema.as_deref()));
-        self.ready(&options)
+        let with = options.clone();
+        to_its_end(async move { self.ready(&with).await })
             .await
             .map_err(|failure| failure.into_error(from_driver).during(OPERATION).with("database", &*place))?;
         let pool = PgPoolOptions::new()
-            .max_connections(self.connections)
-            .acquire_timeout(self.connect_timeout)
+            .max_connections(connections)
+            .acquire_timeout(timeout)
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false)
@@ -98,7 +104,7 @@ impl PostgresBuilder {
                 Box::pin(async move { Ok(about.idle_for < RESTED || connection.ping().await.is_ok()) })
             })
             .connect_lazy_with(options);
-        Ok(PostgresStore::new(place, pool, self.statement_timeout.saturating_add(GRACE)))
+        Ok(PostgresStore::new(place, pool, patience))
     }
 
     async fn ready(&self, options: &PgConnectOptions) -> Result<(), Failure> {

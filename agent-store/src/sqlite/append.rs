@@ -1,4 +1,4 @@
-//! Writing: one transaction that holds a batch or nothing.
+//! Writing, within a transaction that holds all of it or nothing.
 
 use entourage_core::{SessionId, session::SessionRecord};
 use sqlx::SqliteConnection;
@@ -55,6 +55,22 @@ pub(super) async fn take_lease(
         Some((_, held)) => Ok(Leased::Fenced(unsigned("lease_generation", held.unwrap_or_default())?)),
         None => Ok(Leased::NoSession),
     }
+}
+
+/// Deletes a tree, and returns how many sessions that were.
+pub(super) async fn remove(db: &mut SqliteConnection, session: &SessionId) -> Result<u64, Failure> {
+    let tree: Vec<String> = sqlx::query_scalar(
+        "WITH RECURSIVE tree (id) AS (SELECT id FROM sessions WHERE id = ?1 UNION \
+         SELECT child.id FROM sessions AS child JOIN tree ON child.parent = tree.id) SELECT id FROM tree",
+    )
+    .bind(session.as_str())
+    .fetch_all(&mut *db)
+    .await?;
+    // The deepest first: SQLite bounds how deep one delete may cascade.
+    for id in tree.iter().rev() {
+        sqlx::query("DELETE FROM sessions WHERE id = ?1").bind(id.as_str()).execute(&mut *db).await?;
+    }
+    Ok(clamped(tree.len()).unsigned_abs())
 }
 
 /// The number of the newest event, and the generation of the lease.

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -65,7 +65,57 @@ fn inspect_parent(path: &Path) -> Result<Found, Error> {
     }
 }
 
-fn unreadable(error: io::Error) -> Error {
+/// Which file it is, whatever its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileId {
+    #[cfg(unix)]
+    device: u64,
+    #[cfg(unix)]
+    number: u64,
+}
+
+impl FileId {
+    /// Of the file that is at `path`.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            Ok(Self { device: metadata.dev(), number: metadata.ino() })
+        }
+        // Elsewhere nobody may move or delete a file that is open.
+        #[cfg(not(unix))]
+        Ok(metadata.is_file()).map(|_| Self {})
+    }
+}
+
+/// Makes an empty file that only this user may read: SQLite gives its logs the same mode. Never touches a file that is
+/// there.
+pub(super) fn create(path: &Path) -> Result<(), Error> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(Error::new(
+            ErrorKind::Store,
+            "the database cannot be opened; check that this process may read and write the file and its directory",
+        )
+        .caused_by(error)),
+    }
+}
+
+/// The file of an open store is not at its path.
+pub(super) fn gone() -> Error {
+    Error::new(
+        ErrorKind::Store,
+        "the database file is gone; put it back, with the log beside it, or restore a backup",
+    )
+}
+
+pub(super) fn unreadable(error: io::Error) -> Error {
     Error::new(ErrorKind::Store, "the file cannot be read; check its permissions and those of its directory")
         .caused_by(error)
 }

@@ -1,14 +1,19 @@
 //! Sessions in one SQLite file: the operations of a store.
 //!
-//! One connection writes (`append`) and a few read. Nothing here decides whether a file may be used (`open`, `schema`)
-//! or knows how a value is spelled in a column (`rows`).
+//! One connection writes (`append`, in a `transaction`) and a few read (`read`); each operation runs in a task of its own.
+//! Nothing here decides whether a file may be used (`open`, `schema`), notices that it changed (`place`) or knows how a
+//! value is spelled in a column (`rows`).
 
 mod append;
 mod error;
 mod file;
 mod open;
+mod place;
+mod read;
 mod rows;
 mod schema;
+mod transaction;
+mod version;
 
 pub use open::SqliteBuilder;
 
@@ -22,28 +27,33 @@ use entourage_core::{
     Error, Result, SessionId,
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
 };
-use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection, SqlitePool, sqlite::SqliteRow};
 
 use crate::sql::{
-    self, Failure, LeaseColumns, SESSION_COLUMNS, clamped, unsigned,
+    Failure, LeaseColumns,
+    task::to_its_end,
     write::{Appended, Leased},
 };
-use append::{append, take_lease};
+use append::{append, remove, take_lease};
 use error::Explain;
+use place::Place;
 use rows::Encoded;
+use transaction::Transaction;
 
 /// Keeps sessions in an SQLite database.
 ///
 /// Several stores, in one process or in several, may use the same file: of writers that race, one wins, the others get
 /// [`ErrorKind::Conflict`](entourage_core::ErrorKind::Conflict). Readers see whole batches and never wait for a writer.
 ///
+/// # When the disk fails
+/// An operation that meets a full or broken disk is an error and stores nothing; the next one begins on a new connection.
+/// While the file is gone from its path every operation is an error; it goes on once the file, or a copy of it, is back.
+///
 /// # Cancel safety
-/// An operation whose future is dropped happened completely or not at all, and the store stays usable.
+/// An operation that was polled once comes to its end without its caller, completely or not at all. A future that is
+/// dropped or never polled again holds up nobody.
 #[derive(Clone)]
 pub struct SqliteStore {
-    path: Arc<Path>,
-    writer: SqlitePool,
-    readers: SqlitePool,
+    place: Arc<Place>,
 }
 
 impl SqliteStore {
@@ -63,124 +73,48 @@ impl SqliteStore {
     /// Where the database is, absolute; `:memory:` for one in memory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
     }
 
     /// Waits for operations under way, writes the log back into the file and closes it, for all clones of this store.
     /// Dropping the last clone closes it too, a moment later.
     pub async fn close(&self) {
-        self.readers.close().await;
-        self.writer.close().await;
+        self.place.close().await;
     }
 
-    fn new(path: Arc<Path>, writer: SqlitePool, readers: SqlitePool) -> Self {
-        Self { path, writer, readers }
+    fn new(place: Place) -> Self {
+        Self { place: Arc::new(place) }
     }
+}
 
-    async fn write(&self, session: &SessionId, batch: Encoded) -> Result<Appended, Failure> {
-        // The lock is taken at once: a transaction that reads first and then wants to write could fail in between.
-        // Dropped before the commit, it rolls back before anybody else gets the connection.
-        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
-        let appended = append(&mut transaction, session, batch).await?;
-        if let Appended::Stored(_) = appended {
-            transaction.commit().await?;
-        } else {
-            transaction.rollback().await?;
-        }
-        Ok(appended)
-    }
+async fn write(place: &Place, session: &SessionId, batch: Encoded) -> Result<Appended, Failure> {
+    let mut transaction = Transaction::begin(place).await?;
+    let appended = append(transaction.db()?, session, batch).await;
+    transaction.end(appended.map(|it| (it, matches!(it, Appended::Stored(_))))).await
+}
 
-    async fn window(&self, session: &SessionId, range: ReadRange) -> Result<Option<Vec<Row>>, Failure> {
-        let mut connection = self.readers.acquire().await?;
-        let found = loop {
-            let found = sqlx::query(
-                "SELECT seq, at, kind, run, agent, body FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-            )
-            .bind(session.as_str())
-            .bind(clamped(range.after))
-            .bind(range.limit.map_or(-1, clamped))
-            .fetch_all(&mut *connection)
-            .await?;
-            if !found.is_empty() {
-                break found;
-            }
-            match newest(&mut connection, session).await? {
-                None => return Ok(None),
-                // Somebody appended in between: nothing is not what there was to read.
-                Some(newest) if newest > range.after && range.limit != Some(0) => {}
-                Some(_) => break found,
-            }
-        };
-        let rows = found.iter().map(rows::event).collect::<Result<Vec<_>, _>>()?;
-        for (expected, row) in (range.after.saturating_add(1)..=u64::MAX).zip(&rows) {
-            if row.seq() != expected {
-                return Err(Failure::damaged(format!("event {} where event {expected} belongs", row.seq())));
-            }
-        }
-        Ok(Some(rows))
-    }
+async fn take(place: &Place, session: &SessionId, lease: LeaseColumns) -> Result<Leased, Failure> {
+    let mut transaction = Transaction::begin(place).await?;
+    let leased = take_lease(transaction.db()?, session, lease).await;
+    transaction.end(leased.map(|it| (it, it == Leased::Taken))).await
+}
 
-    async fn list(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>, Failure> {
-        let mut query = QueryBuilder::<Sqlite>::new("SELECT ");
-        query.push(SESSION_COLUMNS).push(" FROM sessions WHERE true");
-        if let Some(id) = &filter.id {
-            query.push(" AND id = ").push_bind(id.as_str());
-        }
-        match &filter.parent {
-            Some(Some(parent)) => query.push(" AND parent = ").push_bind(parent.as_str()),
-            Some(None) => query.push(" AND parent IS NULL"),
-            None => &mut query,
-        };
-        if let Some(status) = filter.status {
-            query.push(" AND status = ").push_bind(status.as_str());
-        }
-        if let Some(prefix) = &filter.prefix {
-            // Bytes decide in both comparisons, and no id holds the last character that there is.
-            query.push(" AND id >= ").push_bind(&**prefix);
-            query.push(" AND id < ").push_bind(format!("{prefix}{}", char::MAX));
-        }
-        if let Some(root) = &filter.tree {
-            query.push(" AND id IN (WITH RECURSIVE tree (id) AS (SELECT id FROM sessions WHERE id = ");
-            query.push_bind(root.as_str());
-            query.push(" UNION SELECT child.id FROM sessions AS child JOIN tree ON child.parent = tree.id) ");
-            query.push("SELECT id FROM tree)");
-        }
-        query.push(" ORDER BY updated DESC, id LIMIT ").push_bind(filter.limit.map_or(-1, clamped));
-        query.push(" OFFSET ").push_bind(clamped(filter.offset));
-        let found = query.build().fetch_all(&self.readers).await?;
-        let of_row = |row: &SqliteRow, failure: Failure| failure.of_session(row.try_get("id").ok());
-        found
-            .iter()
-            .map(|row| sql::session(row, |text| Ok(text.into())).map_err(|failure| of_row(row, failure)))
-            .collect()
-    }
+async fn delete(place: &Place, session: &SessionId) -> Result<u64, Failure> {
+    let mut transaction = Transaction::begin(place).await?;
+    let deleted = remove(transaction.db()?, session).await;
+    transaction.end(deleted.map(|it| (it, true))).await
+}
 
-    async fn take(&self, session: &SessionId, lease: LeaseColumns) -> Result<Leased, Failure> {
-        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
-        let leased = take_lease(&mut transaction, session, lease).await?;
-        transaction.commit().await?;
-        Ok(leased)
-    }
+async fn window(place: &Place, session: &SessionId, range: ReadRange) -> Result<Option<Vec<Row>>, Failure> {
+    let mut held = place.connections().await?.reader().await?;
+    let found = read::window(held.connection()?, session, range).await;
+    held.settle(found).await
+}
 
-    async fn remove(&self, session: &SessionId) -> Result<u64, Failure> {
-        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
-        let tree: Vec<String> = sqlx::query_scalar(
-            "WITH RECURSIVE tree (id) AS (SELECT id FROM sessions WHERE id = ?1 UNION \
-             SELECT child.id FROM sessions AS child JOIN tree ON child.parent = tree.id) SELECT id FROM tree",
-        )
-        .bind(session.as_str())
-        .fetch_all(&mut *transaction)
-        .await?;
-        // The deepest first: SQLite bounds how deep one delete may cascade.
-        for id in tree.iter().rev() {
-            sqlx::query("DELETE FROM sessions WHERE id = ?1")
-                .bind(id.as_str())
-                .execute(&mut *transaction)
-                .await?;
-        }
-        transaction.commit().await?;
-        Ok(clamped(tree.len()).unsigned_abs())
-    }
+async fn list(place: &Place, filter: &SessionFilter) -> Result<Vec<SessionInfo>, Failure> {
+    let mut held = place.connections().await?.reader().await?;
+    let found = read::list(held.connection()?, filter).await;
+    held.settle(found).await
 }
 
 #[async_trait]
@@ -190,47 +124,46 @@ impl SessionStore for SqliteStore {
         batch.check(session, expected)?;
         let batch = Encoded::new(expected, batch)
             .map_err(|error| error.during(OPERATION).with("session", session.as_str()))?;
-        match self.write(session, batch).await {
+        let (place, of) = (Arc::clone(&self.place), session.clone());
+        match to_its_end(async move { write(&place, &of, batch).await }).await {
             Ok(appended) => appended.told(OPERATION, session, expected),
-            Err(failure) => Err(failure.explain_session(OPERATION, &self.path, session)),
+            Err(failure) => Err(failure.explain_session(OPERATION, self.path(), session)),
         }
     }
 
     async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
         const OPERATION: &str = "store.read";
-        match self.window(session, range).await {
+        let (place, of) = (Arc::clone(&self.place), session.clone());
+        match to_its_end(async move { window(&place, &of, range).await }).await {
             Ok(Some(rows)) => Ok(rows),
             Ok(None) => Err(Error::no_session(session).during(OPERATION)),
-            Err(failure) => Err(failure.explain_session(OPERATION, &self.path, session)),
+            Err(failure) => Err(failure.explain_session(OPERATION, self.path(), session)),
         }
     }
 
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.list(filter).await.map_err(|failure| failure.explain("store.query", &self.path))
+        let (place, filter) = (Arc::clone(&self.place), filter.clone());
+        let found = to_its_end(async move { list(&place, &filter).await }).await;
+        found.map_err(|failure| failure.explain("store.query", self.path()))
     }
 
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
         const OPERATION: &str = "store.lease";
         let lease = LeaseColumns::new(lease)
             .map_err(|error| error.during(OPERATION).with("session", session.as_str()))?;
-        match self.take(session, lease).await {
+        let (place, of) = (Arc::clone(&self.place), session.clone());
+        match to_its_end(async move { take(&place, &of, lease).await }).await {
             Ok(leased) => leased.told(OPERATION, session),
-            Err(failure) => Err(failure.explain_session(OPERATION, &self.path, session)),
+            Err(failure) => Err(failure.explain_session(OPERATION, self.path(), session)),
         }
     }
 
     async fn delete(&self, session: &SessionId) -> Result<u64> {
-        self.remove(session)
-            .await
-            .map_err(|failure| failure.explain_session("store.delete", &self.path, session))
+        let (place, of) = (Arc::clone(&self.place), session.clone());
+        let deleted = to_its_end(async move { delete(&place, &of).await }).await;
+        deleted.map_err(|failure| failure.explain_session("store.delete", self.path(), session))
     }
 }
 
-/// The number of a session's newest event.
-async fn newest(db: &mut SqliteConnection, session: &SessionId) -> Result<Option<u64>, Failure> {
-    let seq: Option<i64> = sqlx::query_scalar("SELECT seq FROM sessions WHERE id = ?1")
-        .bind(session.as_str())
-        .fetch_optional(db)
-        .await?;
-    seq.map(|seq| unsigned("seq", seq)).transpose()
-}
+#[cfg(test)]
+mod tests;

@@ -17,14 +17,21 @@ use tokio::{task, time};
 use super::{
     SqliteStore,
     error::Explain,
-    file::{Found, inspect},
+    file::{FileId, Found, create, gone, inspect, unreadable},
+    place::{Connections, Place},
     schema::{self, Label},
+    version,
 };
-use crate::{Durability, sql::Failure};
+use crate::{
+    Durability,
+    sql::{Failure, task::to_its_end},
+};
 
 const OPERATION: &str = "store.open";
 /// How long a caller waits for its turn inside this process.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
+/// As long as anything waits.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// Pause between attempts to take the lock that SQLite does not wait for by itself.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -48,9 +55,9 @@ impl SqliteBuilder {
         }
     }
 
-    /// How long an operation waits for another process that writes to the same file. Default 5 seconds.
+    /// How long an operation waits for another process that writes to the same file. Default 5 seconds, at most a day.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
-        self.busy_timeout = timeout;
+        self.busy_timeout = timeout.min(LONGEST);
         self
     }
 
@@ -67,27 +74,44 @@ impl SqliteBuilder {
     }
 
     /// Opens the database, creating the file (not its directory) when there is none, and brings its tables up to date.
+    /// Only this user may read a file that is created; the mode of one that is there stays as it is.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for a file that is no SQLite database or was cut short, [`ErrorKind::NewerVersion`] for
     /// one that a newer version wrote, [`ErrorKind::Store`] for what cannot be opened, belongs to another program or
-    /// stays locked (the last is worth a retry). A file that is refused is not changed.
+    /// stays locked (the last is worth a retry), [`ErrorKind::Config`] when the program is linked with an SQLite
+    /// that may damage a file of several connections. A file that is refused is not changed.
     pub async fn open(self) -> Result<SqliteStore> {
         let path = std::path::absolute(&self.path).map_err(|error| {
             Error::new(ErrorKind::InvalidInput, "this is no path; name a file")
                 .during(OPERATION)
                 .caused_by(error)
         })?;
-        self.ready(&path).await.map_err(|failure| failure.explain(OPERATION, &path))?;
-        let writer = pool(1).connect_lazy_with(self.options(&path, Access::Write));
-        let readers = pool(self.readers).connect_lazy_with(self.options(&path, Access::Read));
-        Ok(SqliteStore::new(Arc::from(path), writer, readers))
+        let at: Arc<Path> = Arc::from(path);
+        let path = Arc::clone(&at);
+        let opening = to_its_end(async move {
+            let connections = self.connections(&path, true).await?;
+            Ok(SqliteStore::new(Place::new(path, Some(self), connections)))
+        });
+        opening.await.map_err(|failure| failure.explain(OPERATION, &at))
+    }
+
+    /// Connections to the database at `path`, which is made if it `may_be_made` and there is none.
+    pub(super) async fn connections(&self, path: &Path, may_be_made: bool) -> Result<Connections, Failure> {
+        version::check().await?;
+        match look(path.to_owned()).await? {
+            Found::Database => self.admit(path).await?,
+            Found::Nothing if may_be_made => make(path.to_owned()).await?,
+            Found::Nothing => return Err(gone().into()),
+        }
+        let file = FileId::of(path).map_err(unreadable)?;
+        self.ready(path).await?;
+        let writer = pool(1).connect_lazy_with(self.options(path, Access::Write));
+        let readers = pool(self.readers).connect_lazy_with(self.options(path, Access::Read));
+        Ok(Connections::new(Some(file), writer, readers))
     }
 
     async fn ready(&self, path: &Path) -> Result<(), Failure> {
-        if look(path.to_owned()).await? == Found::Database {
-            self.admit(path).await?;
-        }
         let mut connection = self.connect(path, Access::Write).await?;
         self.prepare(&mut connection).await?;
         Ok(connection.close().await?)
@@ -160,7 +184,7 @@ impl SqliteBuilder {
         match access {
             Access::Look => options.read_only(true),
             Access::Read => options.pragma("query_only", "ON"),
-            Access::Write => options.create_if_missing(true).synchronous(synchronous),
+            Access::Write => options.synchronous(synchronous),
         }
     }
 }
@@ -187,12 +211,21 @@ impl SqliteStore {
         let mut connection = pool.acquire().await.map_err(Failure::from).map_err(failed)?;
         migrate(&mut connection).await.map_err(failed)?;
         drop(connection);
-        Ok(Self::new(Arc::clone(&path), pool.clone(), pool))
+        let connections = Connections::new(None, pool.clone(), pool);
+        Ok(Self::new(Place::new(Arc::clone(&path), None, connections)))
     }
 }
 
 async fn look(path: PathBuf) -> Result<Found> {
-    task::spawn_blocking(move || inspect(&path)).await.map_err(|error| {
+    blocking(move || inspect(&path)).await
+}
+
+async fn make(path: PathBuf) -> Result<()> {
+    blocking(move || create(&path)).await
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    task::spawn_blocking(work).await.map_err(|error| {
         Error::new(ErrorKind::Internal, "the runtime stopped while the store was opened").caused_by(error)
     })?
 }

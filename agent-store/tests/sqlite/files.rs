@@ -194,3 +194,42 @@ async fn a_crash_loses_no_append_and_keeps_no_half_of_one() {
         assert_eq!(crashed(&format!("torn{n}.db"), &log[..keep]).await, 1, "{keep} of {} bytes", log.len());
     }
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_its_user_may_read_a_database_that_a_store_made() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let path = directory.path().join("sessions.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    create(&store, "s", 1).await;
+    count(&store, &id("s")).await;
+    for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
+        assert_eq!(mode(&directory.path().join(name)), 0o600, "{name}");
+    }
+    store.close().await;
+
+    // What somebody chose stays, for the logs too; an empty file counts as chosen.
+    for (name, content, chosen) in
+        [("wider.db", fs::read(&path).unwrap(), 0o664), ("empty.db", vec![], 0o640)]
+    {
+        let path = directory.path().join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(chosen)).unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
+        create(&store, "t", 1).await;
+        assert_eq!(mode(&path), chosen, "{name}");
+        assert_eq!(mode(&directory.path().join(format!("{name}-wal"))), chosen, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn however_long_a_store_may_wait_it_opens() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sessions.db");
+    for wait in [std::time::Duration::MAX, std::time::Duration::from_millis(u64::from(u32::MAX))] {
+        let store = SqliteStore::builder(&path).busy_timeout(wait).open().await.unwrap();
+        store.query(&SessionFilter::all()).await.unwrap();
+    }
+}

@@ -1,0 +1,124 @@
+//! The database's file and the connections to it. They are replaced together: who has a file open that is no longer at
+//! its path reads and writes what nobody will ever see.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use entourage_core::{Error, ErrorKind, Retry};
+use sqlx::{Sqlite, SqlitePool};
+
+use super::{
+    SqliteBuilder,
+    file::{FileId, gone, unreadable},
+};
+use crate::sql::{Failure, held::Held};
+
+/// Where a store keeps its sessions.
+pub(super) struct Place {
+    pub(super) path: Arc<Path>,
+    /// How to open what takes the file's place; nothing does in memory.
+    builder: Option<SqliteBuilder>,
+    current: Mutex<Arc<Connections>>,
+    /// Held while connections are replaced or closed.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// The connections to one file: one that writes and a few that read.
+pub(super) struct Connections {
+    /// `None` for a database in memory.
+    file: Option<FileId>,
+    writer: SqlitePool,
+    readers: SqlitePool,
+}
+
+impl Connections {
+    pub(super) fn new(file: Option<FileId>, writer: SqlitePool, readers: SqlitePool) -> Self {
+        Self { file, writer, readers }
+    }
+
+    pub(super) async fn writer(&self) -> Result<Held<Sqlite>, Failure> {
+        self.take(&self.writer).await
+    }
+
+    pub(super) async fn reader(&self) -> Result<Held<Sqlite>, Failure> {
+        self.take(&self.readers).await
+    }
+
+    async fn take(&self, pool: &SqlitePool) -> Result<Held<Sqlite>, Failure> {
+        let held = Held::take(pool).await?;
+        Ok(if self.file.is_some() { held } else { held.only() })
+    }
+
+    /// Waits for operations under way.
+    async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+impl Place {
+    pub(super) fn new(path: Arc<Path>, builder: Option<SqliteBuilder>, connections: Connections) -> Self {
+        let current = Mutex::new(Arc::new(connections));
+        Self { path, builder, current, changing: tokio::sync::Mutex::default() }
+    }
+
+    /// The connections to the file that is at the path now.
+    pub(super) async fn connections(&self) -> Result<Arc<Connections>, Failure> {
+        let current = self.current();
+        if self.is_in_use(&current)? { Ok(current) } else { self.replace().await }
+    }
+
+    /// Fails unless what was just written through `connections` is in the file at the path.
+    pub(super) fn check(&self, connections: &Connections) -> Result<(), Failure> {
+        if self.is_here(connections)? {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Store,
+            "another file took the database's place while it was written; try again, a batch that was stored is not \
+             stored twice",
+        )
+        .with_retry(Retry::Temporary)
+        .into())
+    }
+
+    pub(super) async fn close(&self) {
+        let _alone = self.changing.lock().await;
+        self.current().close().await;
+    }
+
+    async fn replace(&self) -> Result<Arc<Connections>, Failure> {
+        let _alone = self.changing.lock().await;
+        let current = self.current();
+        let Some(builder) = &self.builder else { return Ok(current) };
+        if self.is_in_use(&current)? {
+            return Ok(current);
+        }
+        let opened = Arc::new(builder.connections(&self.path, false).await?);
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&opened);
+        // What is under way on the file that was here before ends by itself, and nobody waits for it.
+        tokio::spawn(async move { current.close().await });
+        Ok(opened)
+    }
+
+    fn current(&self) -> Arc<Connections> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether these are the ones to use: a store that was closed stays so.
+    fn is_in_use(&self, connections: &Connections) -> Result<bool, Failure> {
+        Ok(connections.writer.is_closed() || self.is_here(connections)?)
+    }
+
+    fn is_here(&self, connections: &Connections) -> Result<bool, Failure> {
+        let Some(file) = connections.file else { return Ok(true) };
+        match FileId::of(&self.path) {
+            Ok(found) => Ok(found == file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(gone().into()),
+            Err(error) => Err(unreadable(error).into()),
+        }
+    }
+}

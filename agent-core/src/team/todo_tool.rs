@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Todo, TodoStatus};
-use crate::tool::{Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of};
+use crate::tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of};
 
 /// Things that a list may hold.
 const MOST: usize = 200;
@@ -54,6 +54,7 @@ impl TodoTool {
             it is.";
         Self {
             spec: ToolSpec::new(Self::NAME, description, schema_of::<NewList>())
+                .with_access(Access::NONE)
                 .with_repeat(Repeat::Idempotent),
         }
     }

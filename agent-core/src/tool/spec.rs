@@ -162,20 +162,35 @@ struct Inner {
     repeat: Option<Repeat>,
     timeout: Option<std::time::Duration>,
     alone: bool,
+    names_subjects: bool,
     digest: OnceLock<Digest>,
 }
 
 impl ToolSpec {
-    /// A tool that takes an object described by `schema` (JSON Schema draft 2020-12) and touches nothing.
+    /// A tool that takes an object described by `schema` (JSON Schema draft 2020-12).
+    ///
+    /// Until [`ToolSpec::with_access`] says otherwise it can touch everything: no narrowed scope admits it, its calls run
+    /// alone, and a call whose outcome is unknown is not repeated. A pure function declares [`Access::NONE`].
+    ///
+    /// ```
+    /// use entourage_core::tool::{Access, Repeat, ToolSpec};
+    /// use serde_json::json;
+    ///
+    /// let undeclared = ToolSpec::new("add", "Adds numbers.", json!({"type": "object"}));
+    /// assert_eq!((undeclared.access(), undeclared.repeat()), (Access::ALL, Repeat::Once));
+    /// let pure = undeclared.with_access(Access::NONE);
+    /// assert_eq!((pure.access(), pure.repeat()), (Access::NONE, Repeat::Safe));
+    /// ```
     pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
         Self(Arc::new(Inner {
             name: name.into(),
             description: description.into(),
             schema,
-            access: Access::NONE,
+            access: Access::ALL,
             repeat: None,
             timeout: None,
             alone: false,
+            names_subjects: false,
             digest: OnceLock::new(),
         }))
     }
@@ -187,7 +202,7 @@ impl ToolSpec {
         self
     }
 
-    /// Declares what it can touch.
+    /// Declares what it can touch; [`Access::NONE`] for nothing outside its arguments.
     #[must_use]
     pub fn with_access(self, access: Access) -> Self {
         self.edit(|inner| inner.access = access)
@@ -210,6 +225,15 @@ impl ToolSpec {
     #[must_use]
     pub fn alone(self) -> Self {
         self.edit(|inner| inner.alone = true)
+    }
+
+    /// Declares that [`Tool::footprint`](super::Tool::footprint) names the paths, hosts and command of each call.
+    ///
+    /// A call that names none then touches none, and rules with a subject do not concern it. Without this declaration
+    /// such a call could touch anything: see [`Policy`](crate::permission::Policy).
+    #[must_use]
+    pub fn naming_subjects(self) -> Self {
+        self.edit(|inner| inner.names_subjects = true)
     }
 
     /// The same tool under another name.
@@ -268,6 +292,12 @@ impl ToolSpec {
         self.0.alone
     }
 
+    /// Whether it declares that its footprints name what a call touches.
+    #[must_use]
+    pub fn names_subjects(&self) -> bool {
+        self.0.names_subjects
+    }
+
     /// Identifies name, schema and access: a grant is void when this changes.
     #[must_use]
     pub fn digest(&self) -> Digest {
@@ -291,7 +321,8 @@ impl PartialEq for ToolSpec {
                 && self.0.access == other.0.access
                 && self.0.repeat == other.0.repeat
                 && self.0.timeout == other.0.timeout
-                && self.0.alone == other.0.alone)
+                && self.0.alone == other.0.alone
+                && self.0.names_subjects == other.0.names_subjects)
     }
 }
 
@@ -378,9 +409,23 @@ impl Footprint {
         self.access.intersects(Access::WRITE | Access::EXECUTE | Access::ASK)
     }
 
-    /// What policy patterns are matched against: the command, else paths and hosts.
+    /// What policy patterns are matched against, each by itself: the command, the paths and the hosts.
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
         let named = self.writes.iter().chain(&self.reads).chain(&self.hosts).map(String::as_str);
-        self.command.as_deref().into_iter().chain(named.filter(|_| self.command.is_none()))
+        self.command.as_deref().into_iter().chain(named)
+    }
+
+    /// Identifies what is touched; the order in which it is named does not count.
+    pub(crate) fn digest(&self) -> Digest {
+        let access = self.access.to_string();
+        let mut named: Vec<(&str, &str)> = Vec::new();
+        named.extend(self.command.iter().map(|it| ("command", it.as_str())));
+        named.extend(self.reads.iter().map(|it| ("read", it.as_str())));
+        named.extend(self.writes.iter().map(|it| ("write", it.as_str())));
+        named.extend(self.hosts.iter().map(|it| ("host", it.as_str())));
+        named.sort_unstable();
+        named.dedup();
+        let parts = named.iter().flat_map(|(kind, name)| [kind.as_bytes(), name.as_bytes()]);
+        Digest::of(std::iter::once(access.as_bytes()).chain(parts))
     }
 }

@@ -8,7 +8,7 @@ use entourage_core::{
     provider::{Delta, FinishReason},
     run::Observer,
     testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
-    tool::{Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+    tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use serde_json::json;
 
@@ -138,7 +138,7 @@ impl Tool for Talker {
 #[tokio::test]
 async fn cm03_progress_is_streamed_under_the_number_before_it_and_not_stored() {
     let provider = ScriptedProvider::new().call("talk", json!({})).text("Done.");
-    let talker = Talker(ToolSpec::new("talk", "Talks.", json!({"type": "object"})));
+    let talker = Talker(ToolSpec::new("talk", "Talks.", json!({"type": "object"})).with_access(Access::NONE));
     let agent = agent(provider.model()).tool(talker).build().unwrap();
     let store = memory();
     let session = runtime_on(&store).session();

@@ -11,7 +11,7 @@ use crate::{
     run::Outcome,
     session::SessionState,
     team::TodoTool,
-    tool::{Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 
 /// The tool's name.
@@ -48,7 +48,7 @@ impl TaskComplete {
             },
             "required": ["summary"]
         });
-        let spec = ToolSpec::new(TASK_COMPLETE, description, schema);
+        let spec = ToolSpec::new(TASK_COMPLETE, description, schema).with_access(Access::NONE);
         Self { spec: spec.with_repeat(Repeat::Idempotent).alone(), looks: false }
     }
 

@@ -11,7 +11,7 @@ use crate::{
     context::{has_content, shown_to},
     message::{Message, Part, ToolResult},
     provider::{Assembler, FinishReason, Model, Output, OutputSchema, Request, ToolChoice},
-    tool::{Tool, ToolSpec, Tools, from_fn},
+    tool::{Access, Tool, ToolSpec, Tools, from_fn},
 };
 
 /// Calls per value: the first one, and one to repair its reply.
@@ -217,7 +217,8 @@ fn with_schema(instructions: &str, shape: &Shape) -> Arc<str> {
 impl Shape {
     fn tool(&self) -> Arc<dyn Tool> {
         let about = self.description.as_ref().map(|text| format!(" {text}")).unwrap_or_default();
-        let spec = ToolSpec::new(&*self.name, format!("Takes the answer.{about}"), self.sent().clone());
+        let spec = ToolSpec::new(&*self.name, format!("Takes the answer.{about}"), self.sent().clone())
+            .with_access(Access::NONE);
         Arc::new(from_fn(spec, |_| std::future::ready(Ok(()))))
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! All of it is judged when a call is executed, never when tools are advertised. Nothing here performs a call.
 
+mod admission;
 mod approver;
 mod policy;
 mod scope;
 
+pub use admission::Admission;
 pub use approver::{AllowAll, ApprovalId, ApprovalRequest, Approver, Decision, DenyAll};
 pub use policy::{Policy, Rule, RuleEffect};
 pub use scope::Scope;
@@ -31,7 +33,7 @@ pub enum Verdict {
     Ask(Cow<'static, str>),
 }
 
-/// Judges a call: scope first, then the most specific rule.
+/// Judges a call: scope first, then the rules.
 #[must_use]
 pub fn judge(scope: &Scope, policy: &Policy, spec: &ToolSpec, footprint: &Footprint) -> Verdict {
     if let Err(violation) = scope.admits(spec, footprint) {

@@ -1,6 +1,8 @@
-//! Rules: allow, deny, ask. The most specific rule wins.
+//! Rules: allow, deny, ask. Each subject of a call is judged by its most specific rule, and the strictest verdict holds.
+//!
+//! Pure: nothing here looks at a file or a host.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +29,7 @@ pub struct Rule {
     pub effect: RuleEffect,
     /// Pattern on the tool's name; `*` stands for any run of characters.
     pub tool: String,
-    /// Pattern on what the call touches: its command, else each of its paths and hosts. `None` matches every call.
+    /// Pattern on one thing that the call touches: its command, a path or a host. `None` matches every call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
 }
@@ -42,23 +44,21 @@ impl Rule {
         }
     }
 
-    /// An allowing or asking rule must cover everything the call touches; a denying one needs a single match.
-    fn matches(&self, spec: &ToolSpec, footprint: &Footprint) -> bool {
-        if !wildcard(&self.tool, spec.name()) {
-            return false;
+    /// Whether the rule is about this subject of a call of `tool`, or about the call as a whole.
+    fn matches(&self, subject: Option<&str>) -> bool {
+        match (&self.subject, subject) {
+            (None, _) => true,
+            (Some(pattern), Some(subject)) => wildcard(pattern, subject),
+            (Some(_), None) => false,
         }
-        let Some(subject) = &self.subject else { return true };
-        let mut subjects = footprint.subjects();
-        match self.effect {
-            RuleEffect::Deny => subjects.any(|it| wildcard(subject, it)),
-            RuleEffect::Allow | RuleEffect::Ask => {
-                let mut some = false;
-                subjects.all(|it| {
-                    some = true;
-                    wildcard(subject, it)
-                }) && some
-            }
-        }
+    }
+
+    /// Whether a call of this tool that names nothing may touch what the rule is about: the rule names the tool itself,
+    /// or the tool touches something.
+    fn may_concern(&self, tool: &str, access: Access) -> bool {
+        self.subject.is_some()
+            && (self.tool == tool
+                || access.intersects(Access::READ | Access::WRITE | Access::EXECUTE | Access::NETWORK))
     }
 
     /// More literal characters are more specific; a pattern on the subject beats any on the name alone.
@@ -82,13 +82,34 @@ impl std::fmt::Display for Rule {
 
 /// Rules over tools. Where none matches, what changes nothing is allowed and anything else is asked for.
 ///
-/// A pattern is `tool` or `tool:subject`, where the subject is the call's command, else its paths and hosts, and `*`
-/// stands for any run of characters. The most specific matching rule wins; among equals deny beats ask beats allow.
+/// A pattern is `tool` or `tool:subject`, where a subject is a command, a path or a host, and `*` stands for any run of
+/// characters. Each subject of a call is judged by itself: the most specific rule that matches it wins, and among equals
+/// deny beats ask beats allow. The strictest verdict holds for the call, so touching more never makes it milder.
 ///
 /// ```
 /// use entourage_core::permission::Policy;
 ///
 /// let policy = Policy::new().allow("write:docs/*").deny("write:*.lock").ask("shell");
+/// ```
+///
+/// # Calls that name nothing
+/// A call without subjects is judged by the rules without a subject, if its tool declares that its footprints name what
+/// they touch ([`ToolSpec::naming_subjects`]). A tool without that declaration, such as one made by `#[tool]`, could touch
+/// anything. So each rule with a subject that denies or asks holds for its calls as well, and one that allows does not.
+/// That concerns rules that name the tool, and those with a `*` in the tool's name if the tool reads, writes, executes or
+/// talks to hosts. A run warns of such rules before its first model call.
+///
+/// ```
+/// use entourage_core::{permission::{Policy, Verdict}, tool::{Access, Footprint, ToolSpec}};
+/// use serde_json::json;
+///
+/// let policy = Policy::new().allow("run").deny("run:rm *");
+/// let blind = ToolSpec::new("run", "Runs a command.", json!({})).with_access(Access::EXECUTE);
+/// let footprint = Footprint::new(Access::EXECUTE);
+/// assert!(matches!(policy.judge(&blind, &footprint), Verdict::Deny(_)));
+///
+/// let naming = blind.naming_subjects();
+/// assert!(matches!(policy.judge(&naming, &footprint.running("ls")), Verdict::Allow(_)));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy(Option<Arc<Inner>>);
@@ -151,31 +172,103 @@ impl Policy {
     /// What the rules say about a call.
     #[must_use]
     pub fn judge(&self, spec: &ToolSpec, footprint: &Footprint) -> Verdict {
-        let strictness = |effect: RuleEffect| match effect {
-            RuleEffect::Allow => 0,
-            RuleEffect::Ask => 1,
-            RuleEffect::Deny => 2,
-        };
-        let rules = self.0.as_ref().map_or(&[][..], |inner| &inner.rules);
-        let best = rules
-            .iter()
-            .filter(|rule| rule.matches(spec, footprint))
-            .max_by_key(|rule| (rule.specificity(), strictness(rule.effect)));
-        let (effect, name) = match best {
-            Some(rule) => (rule.effect, Cow::Owned(rule.to_string())),
-            None => match self.0.as_ref().and_then(|inner| inner.fallback) {
-                Some(effect) => (effect, Cow::Borrowed("otherwise")),
-                None if needs_no_leave(spec.access() | footprint.access) => {
-                    (RuleEffect::Allow, Cow::Borrowed("default"))
-                }
-                None => (RuleEffect::Ask, Cow::Borrowed("default")),
-            },
-        };
-        match effect {
+        let rules = self.rules_for(spec.name());
+        let access = spec.access() | footprint.access;
+        let whole = self.most_specific(&rules, None, access);
+        let ruling = footprint
+            .subjects()
+            .map(|subject| self.most_specific(&rules, Some(subject), access))
+            .max_by(Ruling::compare)
+            .unwrap_or_else(|| {
+                let unseen = rules.iter().filter(|rule| {
+                    !spec.names_subjects()
+                        && rule.effect != RuleEffect::Allow
+                        && rule.may_concern(spec.name(), access)
+                });
+                unseen
+                    .map(|rule| Ruling::of(rule))
+                    .chain([whole.clone()])
+                    .max_by(Ruling::compare)
+                    .unwrap_or(whole)
+            });
+        let name = ruling.rule.map_or(Cow::Borrowed(ruling.name), |rule| Cow::Owned(rule.to_string()));
+        match ruling.effect {
             RuleEffect::Allow => Verdict::Allow(name),
             RuleEffect::Deny => Verdict::Deny(name),
             RuleEffect::Ask => Verdict::Ask(name),
         }
+    }
+
+    /// The rules with a subject that concern this tool and can match none of its calls, since the tool does not declare
+    /// that it names what a call touches. Such a rule that denies or asks holds for every call; one that allows for none.
+    pub fn unmatchable<'a>(&'a self, spec: &'a ToolSpec) -> impl Iterator<Item = &'a Rule> {
+        self.rules().iter().filter(move |rule| {
+            !spec.names_subjects()
+                && wildcard(&rule.tool, spec.name())
+                && rule.may_concern(spec.name(), spec.access())
+        })
+    }
+
+    /// Whether some rule has a subject.
+    pub(crate) fn has_subjects(&self) -> bool {
+        self.rules().iter().any(|rule| rule.subject.is_some())
+    }
+
+    fn rules(&self) -> &[Rule] {
+        self.0.as_ref().map_or(&[][..], |inner| &inner.rules)
+    }
+
+    pub(super) fn rules_for(&self, tool: &str) -> Vec<&Rule> {
+        self.rules().iter().filter(|rule| wildcard(&rule.tool, tool)).collect()
+    }
+
+    /// The ruling on one subject, or on the call as a whole, by those of `rules` that match it.
+    pub(super) fn most_specific<'a>(
+        &self,
+        rules: &[&'a Rule],
+        subject: Option<&str>,
+        access: Access,
+    ) -> Ruling<'a> {
+        let matching = rules.iter().filter(|rule| rule.matches(subject));
+        if let Some(rule) = matching.max_by_key(|rule| (rule.specificity(), strictness(rule.effect))) {
+            return Ruling::of(rule);
+        }
+        let (effect, name) = match self.0.as_ref().and_then(|inner| inner.fallback) {
+            Some(effect) => (effect, "otherwise"),
+            None if needs_no_leave(access) => (RuleEffect::Allow, "default"),
+            None => (RuleEffect::Ask, "default"),
+        };
+        Ruling { effect, rule: None, name }
+    }
+}
+
+/// What holds for one subject, and why.
+#[derive(Debug, Clone)]
+pub(super) struct Ruling<'a> {
+    pub(super) effect: RuleEffect,
+    /// `None` where no rule matched.
+    pub(super) rule: Option<&'a Rule>,
+    name: &'static str,
+}
+
+impl<'a> Ruling<'a> {
+    fn of(rule: &'a Rule) -> Self {
+        Self { effect: rule.effect, rule: Some(rule), name: "" }
+    }
+
+    /// By strictness; then so that the order of subjects and rules never decides which rule is named.
+    fn compare(&self, other: &Self) -> Ordering {
+        let key = |it: &Self| (strictness(it.effect), it.rule.map(Rule::specificity));
+        let words = |it: &Self| it.rule.map(|rule| (rule.tool.clone(), rule.subject.clone()));
+        key(self).cmp(&key(other)).then_with(|| words(self).cmp(&words(other)))
+    }
+}
+
+fn strictness(effect: RuleEffect) -> u8 {
+    match effect {
+        RuleEffect::Allow => 0,
+        RuleEffect::Ask => 1,
+        RuleEffect::Deny => 2,
     }
 }
 
@@ -213,62 +306,4 @@ fn wildcard(pattern: &str, text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn spec(access: Access) -> ToolSpec {
-        ToolSpec::new("write", "", json!({})).with_access(access)
-    }
-
-    #[test]
-    fn wildcards() {
-        for (pattern, text, expected) in [
-            ("*", "", true),
-            ("a*c", "abc", true),
-            ("a*c", "abcd", false),
-            ("*b*", "abc", true),
-            ("git *", "git status", true),
-            ("git *", "gitstatus", false),
-            ("**é", "né", true),
-            ("", "x", false),
-        ] {
-            assert_eq!(wildcard(pattern, text), expected, "{pattern} {text}");
-        }
-    }
-
-    #[test]
-    fn without_rules_reading_is_allowed_and_writing_asked_for() {
-        let policy = Policy::new();
-        assert!(matches!(policy.judge(&spec(Access::READ), &Footprint::default()), Verdict::Allow(_)));
-        for access in [Access::WRITE, Access::EXECUTE, Access::NETWORK] {
-            assert!(
-                matches!(policy.judge(&spec(access), &Footprint::default()), Verdict::Ask(_)),
-                "{access}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_most_specific_rule_wins_and_deny_needs_one_match() {
-        let policy = Policy::new().allow("write:docs/*").deny("write:*.lock").ask("w*");
-        let judge = |paths: &[&str]| {
-            let footprint = paths.iter().fold(Footprint::new(Access::WRITE), |f, path| f.writing(*path));
-            policy.judge(&spec(Access::WRITE), &footprint)
-        };
-        assert_eq!(judge(&["docs/a.md"]), Verdict::Allow("allow write:docs/*".into()));
-        assert_eq!(judge(&["src/a.rs"]), Verdict::Ask("ask w*".into()));
-        assert_eq!(
-            judge(&["docs/a.md", "src/a.rs"]),
-            Verdict::Ask("ask w*".into()),
-            "one path is not covered"
-        );
-        assert_eq!(
-            judge(&["docs/a.lock"]),
-            Verdict::Deny("deny write:*.lock".into()),
-            "equal length: deny wins"
-        );
-        assert_eq!(judge(&[]), Verdict::Ask("ask w*".into()), "a subject pattern needs a subject");
-    }
-}
+mod tests;

@@ -189,6 +189,8 @@ pub enum WarningKind {
     History,
     /// A part of the reply that was not understood.
     Reply,
+    /// A rule that cannot be matched against a tool, which the warning is about.
+    Rule,
     /// Something else.
     #[default]
     Other,

@@ -1,7 +1,7 @@
 //! Effects on this machine: performed here, recorded in the session's journal.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     future::Future,
     pin::Pin,
@@ -22,8 +22,10 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
-    event::{ChildFinished, ChildStarted, EffectKey, Event, Observed, WaitStarted},
+    event::{ChildFinished, ChildStarted, EffectKey, Event, Observed, WaitStarted, Warning},
     message::History,
+    provider::WarningKind,
+    tool::ToolSpec,
 };
 
 /// Effects of one run.
@@ -34,6 +36,8 @@ pub(crate) struct LocalEffects {
     children: Mutex<HashMap<SessionId, Below>>,
     /// The sessions of parts that follow each other, once there are any.
     pub(super) kept: OnceLock<Kept>,
+    /// Names of tools that were warned of.
+    warned: Mutex<HashSet<Box<str>>>,
     /// What bounds the children: the tree's, or this run's own when it is the root and has any.
     pool: OnceLock<Pool>,
     diverged: OnceLock<ErrorRecord>,
@@ -61,6 +65,7 @@ impl LocalEffects {
             replay: Mutex::new(replay),
             children: Mutex::default(),
             kept: OnceLock::new(),
+            warned: Mutex::default(),
             pool: OnceLock::new(),
             diverged: OnceLock::new(),
         }
@@ -86,6 +91,34 @@ impl LocalEffects {
 
     pub(crate) fn commit<'a>(&'a self, cx: &'a RunContext) -> impl Future<Output = Result<()>> + Send + 'a {
         self.journal.commit(cx.emitter())
+    }
+
+    /// Says of each tool, once in a run's life, which rules cannot be matched against its calls.
+    pub(crate) fn warn_of_rules(&self, cx: &RunContext, tools: &[ToolSpec]) {
+        let policy = &cx.env().policy;
+        if !policy.has_subjects() {
+            return;
+        }
+        for spec in tools {
+            let rules: Vec<_> = policy.unmatchable(spec).map(|rule| format!("`{rule}`")).collect();
+            if rules.is_empty() || !lock(&self.warned).insert(spec.name().into()) {
+                continue;
+            }
+            let text = format!(
+                "the tool `{}` does not declare that it names what its calls touch, so these rules cannot be matched \
+                 against them: {}. What they deny or ask holds for every call of it, what they allow for none; write \
+                 rules for the whole tool, or declare `ToolSpec::naming_subjects` where its footprints name all",
+                spec.name(),
+                rules.join(", "),
+            );
+            let warning = Warning {
+                kind: WarningKind::Rule,
+                subject: spec.name().into(),
+                text: text.into(),
+                request: None,
+            };
+            self.stage(cx, Event::Warning(Arc::new(warning)));
+        }
     }
 
     pub(super) fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Below>> {

@@ -51,6 +51,7 @@ pub(crate) fn perform<'a>(
     let notes = Notes { local, key, step: call.step, request: RequestId::of(cx.run(), number) };
     async move {
         let reserved = cx.reserve(|| Charge::of_request(&call.request))?;
+        local.warn_of_rules(cx, call.offered.specs());
         let started = cx.clock();
         let model = call.model.clone();
         let seq = notes.started(cx, &call, started, reserved.as_ref());

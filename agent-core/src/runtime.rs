@@ -23,7 +23,6 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -323,7 +322,6 @@ impl RuntimeBuilder {
             approver: self.approver,
             observers: if self.observers.is_empty() { Arc::default() } else { self.observers.into() },
             egress: self.egress,
-            asking: AsyncMutex::new(()),
             tasks: TaskTracker::new(),
             bus: Bus::default(),
             queue: self.queue,

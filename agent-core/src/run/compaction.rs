@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Delegate, Effect, Emitter, Env, Journal, Limits, ModelCall, Observation, Outcome, RunContext, Spawn,
-    Status, StopReason, Task, TodoList, context::Given, local::LocalEffects,
+    Status, StopReason, Task, TodoList,
+    context::{Asking, Given},
+    local::LocalEffects,
 };
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
@@ -372,7 +374,7 @@ pub(crate) async fn compact_session(
     let cx = RunContext::new(
         env,
         origin,
-        Given { scope: Scope::all(), cancel, emitter, todos, budget: None },
+        Given { scope: Scope::all(), cancel, emitter, todos, asking: Asking::default(), budget: None },
         Arc::clone(&effects) as _,
         Arc::clone(&journal),
     );

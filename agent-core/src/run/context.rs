@@ -43,8 +43,6 @@ pub(crate) struct Env {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) observers: Arc<[Arc<dyn Observer>]>,
     pub(crate) egress: Egress,
-    /// One person is asked one thing at a time (CP01).
-    pub(crate) asking: AsyncMutex<()>,
     pub(crate) tasks: TaskTracker,
     pub(crate) bus: Bus,
     /// Prompts that may wait in one session.
@@ -85,6 +83,9 @@ pub(crate) struct Env {
 #[derive(Clone)]
 pub struct RunContext(Arc<Inner>);
 
+/// Whose turn it is to ask the approver, among the runs of one tree.
+pub(crate) type Asking = Arc<AsyncMutex<()>>;
+
 /// What a run is given from above.
 #[derive(Debug, Clone)]
 pub(crate) struct Given {
@@ -92,6 +93,8 @@ pub(crate) struct Given {
     pub(crate) cancel: CancellationToken,
     pub(crate) emitter: Emitter,
     pub(crate) todos: TodoList,
+    /// Held while somebody is asked: one thing at a time below one root.
+    pub(crate) asking: Asking,
     /// `None` when nothing is bounded.
     pub(crate) budget: Option<Budget>,
 }
@@ -203,6 +206,10 @@ impl RunContext {
 
     pub(crate) fn emitter(&self) -> &Emitter {
         &self.0.given.emitter
+    }
+
+    pub(crate) fn asking(&self) -> &Asking {
+        &self.0.given.asking
     }
 
     pub(crate) fn todo_list(&self) -> &TodoList {

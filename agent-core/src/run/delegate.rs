@@ -168,6 +168,7 @@ fn begin(
         scope: cx.scope().narrow(&spawn.scope),
         cancel,
         emitter: cx.emitter().clone(),
+        asking: Arc::clone(cx.asking()),
         todos: spawn.shares_todos.then(|| cx.todo_list().clone()),
         budget: cx.budget().cloned(),
         run,

@@ -19,7 +19,7 @@ use super::{
     Emitter, Journal, Outcome, RunContext, Status, Task, TodoList,
     admit::{admit, opening, recorded},
     budget,
-    context::{Env, Given},
+    context::{Asking, Env, Given},
     local::LocalEffects,
     pool::Pool,
     tool_run::panic_text,
@@ -59,6 +59,8 @@ pub(crate) struct Within {
     pub(crate) scope: Scope,
     pub(crate) cancel: CancellationToken,
     pub(crate) emitter: Emitter,
+    /// Shared by the runs of one tree.
+    pub(crate) asking: Asking,
     /// Whose list of what is to be done is worked on; `None` for its session's own.
     pub(crate) todos: Option<TodoList>,
     /// What the run that starts it may use.
@@ -153,6 +155,7 @@ impl Admitted {
             scope: within.scope,
             cancel: within.cancel,
             emitter: within.emitter,
+            asking: within.asking,
             todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),
             budget: budget::open(task.budget, spent, within.budget, &origin.agent),
         };

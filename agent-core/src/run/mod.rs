@@ -42,7 +42,7 @@ pub use turn::{Action, StopWhen, Turn};
 pub(crate) use admit::{check_lease, check_prompt};
 pub(crate) use bus::Bus;
 pub(crate) use child::{Turn as ChildTurn, known_end, open_child, run_child};
-pub(crate) use context::Env;
+pub(crate) use context::{Asking, Env};
 pub(crate) use emit::{Emitter, Sink};
 pub(crate) use execute::{Admission, CLEAN_UP, Within, close, execute};
 pub(crate) use fold::Fold;

@@ -21,7 +21,7 @@ use super::{
     Delegate, Desk, Effect, Effects, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext,
     Sink, Status, Task, TodoList, ToolCalls, budget,
     child::{ChildEnd, Turn as ChildTurn, recorded_end},
-    context::Given,
+    context::{Asking, Given},
     execute::{panicked, stuck},
     pool::too_many,
 };
@@ -421,6 +421,7 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
             scope: Scope::all(),
             cancel: CancellationToken::new(),
             emitter: Emitter::new(None, &offline).at(Arc::new(ReplayDesk) as _, origin.run),
+            asking: Asking::default(),
             todos: TodoList::new(&journal, &origin),
             budget: budget::open(task.budget, BudgetState::default(), None, &origin.agent),
         };

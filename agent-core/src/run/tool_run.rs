@@ -97,7 +97,7 @@ pub(super) async fn ask<'c>(
     let decision = match &cx.env().approver {
         None => Decision::Later,
         Some(approver) => {
-            let _one_at_a_time = cx.env().asking.lock().await;
+            let _one_at_a_time = cx.asking().lock().await;
             match AssertUnwindSafe(approver.decide(&request)).catch_unwind().await {
                 Ok(Ok(decision)) => decision,
                 Ok(Err(_)) | Err(_) => Decision::Deny,

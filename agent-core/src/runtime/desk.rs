@@ -23,8 +23,8 @@ use crate::{
     event::Origin,
     permission::Scope,
     run::{
-        Active, Admission, CLEAN_UP, Desk, Emitter, Env, Journal, Line, Outcome, RunHandle, Running, Sink,
-        Status, Task, Ticket, Within, execute,
+        Active, Admission, Asking, CLEAN_UP, Desk, Emitter, Env, Journal, Line, Outcome, RunHandle, Running,
+        Sink, Status, Task, Ticket, Within, execute,
     },
     session::SessionRecord,
 };
@@ -309,6 +309,7 @@ impl Shared {
             scope: Scope::all(),
             cancel: entry.cancel.clone(),
             emitter: emitter.at(Arc::clone(self) as _, entry.run),
+            asking: Asking::default(),
             todos: None,
             budget: None,
             run: Some(entry.run),

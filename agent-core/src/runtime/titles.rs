@@ -14,8 +14,8 @@ use crate::{
     permission::Scope,
     provider::{FinishReason, Model, Request},
     run::{
-        ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, known_end, open_child,
-        run_child,
+        Asking, ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, known_end,
+        open_child, run_child,
     },
 };
 
@@ -84,6 +84,7 @@ async fn entitle(
         cancel: CancellationToken::new(),
         // Who reads the run's stream reads the answer, and not the title as it is written.
         emitter: Emitter::new(None, env),
+        asking: Asking::default(),
         todos: None,
         // It is made beside the run, and goes on when that is stopped.
         budget: None,

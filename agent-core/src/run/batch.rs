@@ -5,53 +5,74 @@ use std::{num::NonZeroUsize, ops::Range};
 /// Starts calls in their order: those that only read run together up to a limit, any other runs alone and holds back
 /// every call after it.
 ///
+/// A call is judged when it is about to start, since what ran before it may have changed what it touches.
+///
 /// ```
 /// use std::num::NonZeroUsize;
 /// use entourage_core::run::ToolSchedule;
 ///
-/// let mut schedule = ToolSchedule::new(vec![false, true, false], NonZeroUsize::new(5).unwrap());
-/// assert_eq!(schedule.start(), Some(0));
-/// assert_eq!(schedule.start(), None, "call 1 changes something and waits for call 0");
-/// schedule.finish(0);
-/// assert_eq!(schedule.start(), Some(1));
-/// assert_eq!(schedule.start(), None);
+/// let mut schedule = ToolSchedule::new(3, NonZeroUsize::new(5).unwrap());
+/// assert_eq!(schedule.next(), Some(0));
+/// assert!(schedule.start(false));
+/// assert_eq!(schedule.next(), Some(1));
+/// assert!(!schedule.start(true), "call 1 changes something and waits for call 0");
+/// assert_eq!(schedule.next(), None);
+/// schedule.finish();
+/// assert_eq!(schedule.next(), Some(1), "to be judged anew");
+/// assert!(schedule.start(true));
+/// assert_eq!(schedule.next(), None);
 /// ```
 #[derive(Debug, Clone)]
 pub struct Batch {
-    exclusive: Vec<bool>,
     waiting: Range<usize>,
     running: usize,
+    /// Whether what runs must run alone.
     alone: bool,
+    /// Whether the next call must run alone, by what was known when it was judged.
+    held: bool,
     limit: usize,
 }
 
 impl Batch {
-    /// A schedule of calls, each with whether it must run alone.
+    /// A schedule of so many calls, of which at most `limit` run at once.
     #[must_use]
-    pub fn new(exclusive: Vec<bool>, limit: NonZeroUsize) -> Self {
-        Self { waiting: 0..exclusive.len(), exclusive, running: 0, alone: false, limit: limit.get() }
+    pub fn new(calls: usize, limit: NonZeroUsize) -> Self {
+        Self { waiting: 0..calls, running: 0, alone: false, held: false, limit: limit.get() }
     }
 
-    /// The next call that may start, which then counts as running.
-    pub fn start(&mut self) -> Option<usize> {
-        let next = self.waiting.start;
-        let exclusive = *self.exclusive.get(next)?;
-        let room = if exclusive { self.running == 0 } else { self.running < self.limit };
-        if self.waiting.is_empty() || self.alone || !room {
-            return None;
+    /// The call to judge now; `None` when none may start before another one ends.
+    #[must_use]
+    pub fn next(&self) -> Option<usize> {
+        let room = if self.held { self.running == 0 } else { self.running < self.limit };
+        (!self.waiting.is_empty() && !self.alone && room).then_some(self.waiting.start)
+    }
+
+    /// Starts the call that [`Batch::next`] named. `false` when it must run alone and others run: it is named again, to be
+    /// judged anew, once they have ended.
+    pub fn start(&mut self, exclusive: bool) -> bool {
+        self.held = exclusive && self.running > 0;
+        if self.held || self.next().is_none() {
+            return false;
         }
         self.waiting.start += 1;
         self.running += 1;
         self.alone = exclusive;
-        Some(next)
+        true
+    }
+
+    /// The call that [`Batch::next`] named is never run.
+    pub fn pass(&mut self) {
+        self.held = false;
+        if !self.waiting.is_empty() {
+            self.waiting.start += 1;
+        }
     }
 
     /// A running call ended.
-    pub fn finish(&mut self, call: usize) {
+    pub fn finish(&mut self) {
         self.running = self.running.saturating_sub(1);
-        if self.exclusive.get(call).copied().unwrap_or(false) {
-            self.alone = false;
-        }
+        // What runs alone is all that runs.
+        self.alone &= self.running > 0;
     }
 
     /// No further call starts.
@@ -69,20 +90,28 @@ mod tests {
     proptest! {
         /// CM04: never more than the limit, a writer alone, order kept, all run.
         #[test]
-        fn cm04_schedule(exclusive in prop::collection::vec(any::<bool>(), 0..30), limit in 1usize..6, picks in prop::collection::vec(0usize..100, 60)) {
-            let mut schedule = Batch::new(exclusive.clone(), NonZeroUsize::new(limit).unwrap());
+        fn cm04_schedule(exclusive in prop::collection::vec(any::<bool>(), 0..30), limit in 1usize..6, picks in prop::collection::vec(0usize..100, 100)) {
+            let mut schedule = Batch::new(exclusive.len(), NonZeroUsize::new(limit).unwrap());
             let (mut running, mut started) = (Vec::new(), Vec::new());
             let mut picks = picks.into_iter();
             loop {
-                while let Some(call) = schedule.start() {
-                    running.push(call);
+                while let Some(call) = schedule.next() {
+                    if picks.next().unwrap_or(1) % 10 == 0 {
+                        schedule.pass();
+                    } else if schedule.start(exclusive[call]) {
+                        running.push(call);
+                    } else {
+                        prop_assert!(exclusive[call] && !running.is_empty());
+                        prop_assert_eq!(schedule.next(), None);
+                        continue;
+                    }
                     started.push(call);
                 }
                 prop_assert!(running.len() <= limit);
                 prop_assert!(running.len() <= 1 || running.iter().all(|call| !exclusive[*call]));
                 if running.is_empty() { break; }
-                let done = running.remove(picks.next().unwrap_or(0) % running.len());
-                schedule.finish(done);
+                running.remove(picks.next().unwrap_or(0) % running.len());
+                schedule.finish();
             }
             prop_assert_eq!(started, (0..exclusive.len()).collect::<Vec<_>>());
         }

@@ -26,6 +26,7 @@ mod talk;
 mod todos;
 mod tool_bound;
 mod tool_call;
+mod tool_judge;
 mod tool_run;
 mod turn;
 

@@ -5,7 +5,6 @@
 
 use std::{
     borrow::Cow,
-    panic::AssertUnwindSafe,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -16,17 +15,20 @@ use super::{
     Observation, Pause, RunContext, ToolCalls, ToolSchedule,
     local::LocalEffects,
     tool_bound::bounded,
+    tool_judge::{Checked, Judge, Plan},
     tool_run::{Done, Ready, Running, RunningCalls, ask, run_tool},
 };
 use crate::{
     Error, ErrorKind, Result, Timestamp,
-    digest::Digest,
     event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted, WaitStarted},
     layers::Charge,
     message::{ToolCall, ToolResult},
-    permission::{ApprovalId, ApprovalRequest, Decision, Verdict, judge},
-    tool::{Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, validate},
+    permission::{ApprovalRequest, Decision},
+    tool::{ToolContext, ToolError, ToolInput, ToolOutput},
 };
+
+/// Questions about one call in one life of its run: after each it may have come to touch something else.
+const MOST_QUESTIONS: u8 = 3;
 
 pub(crate) async fn perform(
     local: &LocalEffects,
@@ -48,6 +50,7 @@ pub(crate) async fn perform(
             _ => {}
         }
     }
+    local.warn_of_rules(cx, calls.offered.specs());
     let (seq, first) = place(local, key);
     let mut step = Step {
         local,
@@ -103,43 +106,22 @@ struct Step<'a> {
     ended: Option<Arc<str>>,
 }
 
-/// What is to be done about one call.
-enum Plan<'a> {
-    /// It is never run: this is its result.
-    Settled { call: &'a ToolCall, text: String, denied: bool },
-    /// It may run.
-    Run(Ready<'a>),
-    /// It may run if the approver says so.
-    Ask(Ready<'a>, Box<ApprovalRequest>),
-}
 impl<'a> Step<'a> {
     async fn run(&mut self) -> Result<()> {
         let message = Arc::clone(&self.calls.message);
         let calls: Vec<&ToolCall> = message.tool_calls().collect();
-        // Plans are made in order and before anything runs, so they do not depend on how tools overlap.
-        let mut plans = Vec::with_capacity(self.calls.calls.len());
+        let mut slots = Vec::with_capacity(self.calls.calls.len());
         for pending in &self.calls.calls {
             let Some(call) = calls.get(pending.index) else {
                 return Err(Error::new(ErrorKind::Internal, "a pending call is not in its message"));
             };
-            plans.push(Some(if pending.late {
-                Plan::Settled {
-                    call,
-                    text: "not run, since a call before it ended the turn".to_owned(),
-                    denied: false,
-                }
-            } else if pending.repeated {
-                Plan::Settled { call, text: self.calls.limits.loops.refusal(), denied: false }
-            } else {
-                self.plan(pending.index, call, pending.started)
-            }));
+            slots.push(Some(Checked::new(self.calls, pending, call)));
         }
-        self.drive(plans).await
+        self.drive(slots).await
     }
 
-    async fn drive(&mut self, mut plans: Vec<Option<Plan<'_>>>) -> Result<()> {
-        let exclusive = plans.iter().flatten().map(Plan::is_exclusive).collect();
-        let mut schedule = ToolSchedule::new(exclusive, self.calls.limits.parallel_tools);
+    async fn drive(&mut self, mut slots: Vec<Option<Checked<'_>>>) -> Result<()> {
+        let mut schedule = ToolSchedule::new(slots.len(), self.calls.limits.parallel_tools);
         let mut running = RunningCalls::default();
         // Claimed and not yet committed: polled only after the next commit.
         let mut claimed: Vec<Running<'_>> = Vec::new();
@@ -151,12 +133,18 @@ impl<'a> Step<'a> {
             if self.is_over() {
                 schedule.stop();
             }
-            while let Some(place) = schedule.start() {
-                let Some(plan) = plans.get_mut(place).and_then(Option::take) else { continue };
+            while let Some(place) = schedule.next() {
+                let Some(slot) = slots.get_mut(place) else { break };
+                // What ran before may have changed what the call touches, so it is judged now and not earlier.
+                let Some(plan) = slot.take().map(|checked| self.plan(place, checked)) else { break };
+                if plan.is_exclusive().is_some_and(|exclusive| !schedule.start(exclusive)) {
+                    *slot = Some(plan.put_off());
+                    continue;
+                }
                 match plan {
                     Plan::Settled { call, text, denied } => {
                         self.settle_unrun(place, call, text, denied);
-                        schedule.finish(place);
+                        schedule.pass();
                         if denied {
                             schedule.stop();
                         }
@@ -165,16 +153,12 @@ impl<'a> Step<'a> {
                         Some(call) => running.push(call),
                         None => schedule.stop(),
                     },
-                    Plan::Ask(ready, request) => {
-                        self.local.stage(cx, Event::ApprovalRequested(Arc::new((*request).clone())));
-                        self.waits();
-                        running.push(Box::pin(ask(cx, place, ready, request)));
-                    }
+                    Plan::Ask(ready, request) => running.push(self.ask(place, ready, request)),
                 }
             }
             claimed.drain(..).for_each(|call| running.push(call));
             if running.is_empty() {
-                self.settle_rest(&mut plans);
+                self.settle_rest(&mut slots);
                 return Ok(());
             }
             self.local.commit(cx).await?;
@@ -189,12 +173,17 @@ impl<'a> Step<'a> {
                 match done {
                     Done::Ran { call, result, ended, time } => {
                         self.settle(place, call, result, ended, time);
-                        schedule.finish(place);
+                        schedule.finish();
                     }
                     Done::Decided { ready, request, decision } => {
                         match self.decided(place, ready, &request, decision) {
-                            Some(ready) => claimed.extend(self.claim(place, ready)),
-                            None => schedule.finish(place),
+                            Some(Plan::Run(ready)) => claimed.extend(self.claim(place, ready)),
+                            Some(Plan::Ask(ready, request)) => claimed.push(self.ask(place, ready, request)),
+                            Some(Plan::Settled { call, text, denied }) => {
+                                self.settle_unrun(place, call, text, denied);
+                                schedule.finish();
+                            }
+                            None => schedule.finish(),
                         }
                     }
                 }
@@ -213,18 +202,16 @@ impl<'a> Step<'a> {
     }
 
     /// A refusal (CP04), or a tool, ends the turn: what had not begun by then is answered, and not run.
-    fn settle_rest(&mut self, plans: &mut [Option<Plan<'_>>]) {
+    fn settle_rest(&mut self, slots: &mut [Option<Checked<'_>>]) {
         let why = match &self.ended {
             _ if self.denied => "not run, since leave for another call was refused".to_owned(),
             Some(tool) if self.fatal.is_none() => format!("not run, since `{tool}` ended the turn"),
             _ => return,
         };
-        for (place, plan) in plans.iter_mut().enumerate() {
-            match plan.take() {
-                Some(Plan::Settled { call, text, .. }) => self.settle_unrun(place, call, text, false),
-                Some(Plan::Run(ready) | Plan::Ask(ready, _)) => {
-                    self.settle_unrun(place, ready.call, why.clone(), false);
-                }
+        for (place, slot) in slots.iter_mut().enumerate() {
+            match slot.take() {
+                Some(Checked::Settled { call, text }) => self.settle_unrun(place, call, text, false),
+                Some(Checked::Open { call, .. }) => self.settle_unrun(place, call, why.clone(), false),
                 None => {}
             }
         }
@@ -242,73 +229,19 @@ impl<'a> Step<'a> {
         self.calls.calls.get(place).map_or(place, |call| call.index)
     }
 
-    fn plan<'c>(&self, index: usize, call: &'c ToolCall, started: bool) -> Plan<'c>
+    fn plan<'c>(&self, place: usize, checked: Checked<'c>) -> Plan<'c> {
+        let judge = Judge { cx: self.cx, journal: &self.local.journal, seq: self.seq, first: self.first };
+        judge.plan(self.index(place), checked)
+    }
+
+    /// Records the question. The returned future asks it.
+    fn ask<'c>(&self, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> Running<'c>
     where
         'a: 'c,
     {
-        let settled = |text: String, denied| Plan::Settled { call, text, denied };
-        if let Some(problem) = &call.malformed {
-            return settled(format!("the call could not be read: {problem}"), false);
-        }
-        let arguments = call.arguments.to_value();
-        let spec = match validate(&self.calls.offered, &call.name, &arguments) {
-            Ok(spec) => spec,
-            Err(problem) => return settled(problem, false),
-        };
-        if started && spec.repeat() == Repeat::Once {
-            return settled(
-                "the process ended while this call ran, so its outcome is unknown; find out before you repeat it".to_owned(),
-                false,
-            );
-        }
-        let Some(tool) = self.calls.offered.get(&call.name) else {
-            return settled(format!("there is no tool `{}`", call.name), false);
-        };
-        let Ok(footprint) = std::panic::catch_unwind(AssertUnwindSafe(|| tool.footprint(&arguments))) else {
-            return settled("the tool panicked when it was asked what the call touches".to_owned(), false);
-        };
-        let verdict = judge(self.cx.scope(), &self.cx.env().policy, spec, &footprint);
-        let exclusive =
-            spec.is_alone() || footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
-        let ready = |arguments, allowed_by| Ready { call, tool, arguments, exclusive, allowed_by };
-        match verdict {
-            Verdict::Allow(rule) => Plan::Run(ready(arguments, rule)),
-            Verdict::OutOfScope(text) => settled(text, false),
-            Verdict::Deny(rule) => settled(format!("refused by the rule `{rule}`"), true),
-            Verdict::Ask(rule) => {
-                let request = self.question(index, call, spec.digest(), footprint, &rule);
-                match self.local.journal.read(|state| state.approval(&request.id, request.digest)) {
-                    Some(Decision::Allow) => Plan::Run(ready(arguments, "approver".into())),
-                    Some(Decision::Deny) => settled("refused by the approver".to_owned(), true),
-                    Some(Decision::Later) | None => {
-                        Plan::Ask(ready(arguments, "approver".into()), Box::new(request))
-                    }
-                }
-            }
-        }
-    }
-
-    fn question(
-        &self,
-        index: usize,
-        call: &ToolCall,
-        spec: Digest,
-        footprint: Footprint,
-        rule: &str,
-    ) -> ApprovalRequest {
-        let named = self.local.journal.read(|state| state.run().is_none_or(|run| run.named_by_run));
-        let run = named.then(|| self.cx.run());
-        ApprovalRequest {
-            id: ApprovalId::new(self.cx.session(), run, self.seq, self.first + index),
-            session: self.cx.session().clone(),
-            run: self.cx.run(),
-            agent: self.cx.agent().to_owned(),
-            tool: call.name.to_string(),
-            digest: Digest::of([spec.to_string().as_bytes(), call.arguments.as_str().as_bytes()]),
-            arguments: call.arguments.clone(),
-            footprint,
-            rule: rule.to_owned(),
-        }
+        self.local.stage(self.cx, Event::ApprovalRequested(Arc::new((*request).clone())));
+        self.waits();
+        Box::pin(ask(self.cx, place, ready, request))
     }
 
     /// Records that the call is about to run. The returned future is polled only after that is committed. `None` when
@@ -340,6 +273,8 @@ impl<'a> Step<'a> {
         let context = ToolContext {
             run: self.cx,
             call_id: Cow::Borrowed(&ready.call.id),
+            spec: spec.clone(),
+            footprint: ready.footprint,
             seq: self.seq,
             index: self.first + index,
             cancel: Cow::Borrowed(self.cx.cancellation()),
@@ -349,25 +284,35 @@ impl<'a> Step<'a> {
         Some(Box::pin(run_tool(place, ready.call, ready.tool, input, context, limit)))
     }
 
-    /// What an answer means for the call: it goes on, or it has its result.
+    /// What an answer means for the call; `None` when it waits on. A yes is for what was shown: the call is judged again,
+    /// and where it has come to touch something else meanwhile, the answer does not hold for it.
     fn decided<'c>(
         &mut self,
         place: usize,
         ready: Ready<'c>,
         request: &ApprovalRequest,
         decision: Decision,
-    ) -> Option<Ready<'c>> {
+    ) -> Option<Plan<'c>> {
         if decision == Decision::Later {
             self.pause.get_or_insert(Pause::Approval(request.id.clone()));
             return None;
         }
         let answer = ApprovalDecided { id: request.id.clone(), decision, digest: request.digest };
         self.local.stage(self.cx, Event::ApprovalDecided(Arc::new(answer)));
-        if decision == Decision::Allow {
-            return Some(ready);
+        if decision != Decision::Allow {
+            let text = "refused by the approver".to_owned();
+            return Some(Plan::Settled { call: ready.call, text, denied: true });
         }
-        self.settle_unrun(place, ready.call, "refused by the approver".to_owned(), true);
-        None
+        let (call, alone, asked) = (ready.call, ready.exclusive, ready.asked);
+        let plan = self.plan(place, ready.into());
+        let changed = match &plan {
+            // Others run beside it, which may not run beside what it is now.
+            Plan::Run(now) | Plan::Ask(now, _) if now.exclusive && !alone => true,
+            Plan::Ask(..) => asked >= MOST_QUESTIONS,
+            _ => false,
+        };
+        let text = "not run: what it touches changed while somebody was asked about it; call it again";
+        Some(if changed { Plan::Settled { call, text: text.to_owned(), denied: false } } else { plan })
     }
 
     fn settle_unrun(&mut self, place: usize, call: &ToolCall, text: String, denied: bool) {
@@ -437,14 +382,5 @@ impl<'a> Step<'a> {
         let finished = Arc::new(finished);
         self.local.stage_at(self.cx, at, Event::ToolFinished(Arc::clone(&finished)));
         self.results.push(finished);
-    }
-}
-
-impl Plan<'_> {
-    fn is_exclusive(&self) -> bool {
-        match self {
-            Self::Settled { .. } => false,
-            Self::Run(ready) | Self::Ask(ready, _) => ready.exclusive,
-        }
     }
 }

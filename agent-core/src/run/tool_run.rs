@@ -12,14 +12,18 @@ use crate::{
     Result, Timestamp,
     message::ToolCall,
     permission::{ApprovalRequest, Decision},
-    tool::{Tool, ToolContext, ToolError, ToolInput, ToolOutput},
+    tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
 };
 
 pub(super) struct Ready<'a> {
     pub(super) call: &'a ToolCall,
     pub(super) tool: &'a Arc<dyn Tool>,
     pub(super) arguments: Value,
+    /// What the call touched when it was judged.
+    pub(super) footprint: Footprint,
     pub(super) exclusive: bool,
+    /// Questions about it so far.
+    pub(super) asked: u8,
     pub(super) allowed_by: Cow<'static, str>,
 }
 

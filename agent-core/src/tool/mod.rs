@@ -32,7 +32,7 @@ use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
     digest::Digest,
-    permission::Scope,
+    permission::{Admission, Scope},
     run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
 };
 
@@ -56,7 +56,11 @@ pub trait Tool: Send + Sync {
     /// What this very call touches. The default is the declared access and nothing else.
     ///
     /// One footprint serves what may run in parallel, what the scope admits, what the policy's patterns match and
-    /// what an approval shows.
+    /// what an approval shows. It is asked for when the call is about to start, and again after somebody was asked about
+    /// it: an answer holds for the footprint that was shown.
+    ///
+    /// A tool that names what each call touches declares it with [`ToolSpec::naming_subjects`]; one that walks a tree
+    /// names its start, and asks [`ToolContext::admission`] about what it comes to.
     fn footprint(&self, _arguments: &Value) -> Footprint {
         Footprint::new(self.spec().access())
     }
@@ -122,6 +126,8 @@ pub(crate) fn call_key(session: &SessionId, run: Option<RunId>, seq: u64, index:
 pub struct ToolContext<'a> {
     pub(crate) run: &'a RunContext,
     pub(crate) call_id: Cow<'a, str>,
+    pub(crate) spec: ToolSpec,
+    pub(crate) footprint: Footprint,
     pub(crate) seq: u64,
     pub(crate) index: usize,
     pub(crate) cancel: Cow<'a, CancellationToken>,
@@ -162,6 +168,13 @@ impl ToolContext<'_> {
     /// The session of the agent that this call runs, if it runs one.
     pub(crate) fn child_session(&self) -> Result<SessionId> {
         self.session().child(self.seq, u64::try_from(self.index).unwrap_or(u64::MAX))
+    }
+
+    /// What the run's scope and rules say about what the call comes to and its footprint does not name, such as the files
+    /// below a directory.
+    #[must_use]
+    pub fn admission(&self) -> Admission {
+        Admission::new(self.run.scope(), &self.run.env().policy, &self.spec, &self.footprint)
     }
 
     /// Cancelled when the run is. The future of the call is dropped soon after.

@@ -35,6 +35,7 @@ mod failures;
 mod fold;
 mod generate;
 mod history;
+mod judging;
 mod keys;
 mod layers_bounds;
 mod layers_budget;

@@ -1,0 +1,167 @@
+//! Whether a call of a step may run: what its text alone tells at once, and the verdict when it is about to start.
+//!
+//! Runs nothing and records nothing.
+
+use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc};
+
+use serde_json::Value;
+
+use super::{Journal, PendingCall, RunContext, ToolCalls, tool_run::Ready};
+use crate::{
+    digest::Digest,
+    message::ToolCall,
+    permission::{ApprovalId, ApprovalRequest, Decision, Verdict, judge},
+    tool::{Footprint, Repeat, Tool, ToolSpec, validate},
+};
+
+/// A call of which all is known that does not depend on when it starts.
+pub(super) enum Checked<'a> {
+    /// It is never run: this is its result.
+    Settled { call: &'a ToolCall, text: String },
+    /// It is judged when it starts. `asked` counts the questions about it.
+    Open { call: &'a ToolCall, tool: &'a Arc<dyn Tool>, arguments: Value, asked: u8 },
+}
+
+/// What is to be done about one call now.
+pub(super) enum Plan<'a> {
+    /// It is never run: this is its result.
+    Settled { call: &'a ToolCall, text: String, denied: bool },
+    /// It may run.
+    Run(Ready<'a>),
+    /// It may run if the approver says so.
+    Ask(Ready<'a>, Box<ApprovalRequest>),
+}
+
+impl<'a> Checked<'a> {
+    pub(super) fn new(calls: &'a ToolCalls, pending: &PendingCall, call: &'a ToolCall) -> Self {
+        let settled = |text: String| Self::Settled { call, text };
+        if pending.late {
+            return settled("not run, since a call before it ended the turn".to_owned());
+        }
+        if pending.repeated {
+            return settled(calls.limits.loops.refusal());
+        }
+        if let Some(problem) = &call.malformed {
+            return settled(format!("the call could not be read: {problem}"));
+        }
+        let arguments = call.arguments.to_value();
+        let spec = match validate(&calls.offered, &call.name, &arguments) {
+            Ok(spec) => spec,
+            Err(problem) => return settled(problem),
+        };
+        if pending.started && spec.repeat() == Repeat::Once {
+            return settled(
+                "the process ended while this call ran, so its outcome is unknown; find out before you repeat it"
+                    .to_owned(),
+            );
+        }
+        match calls.offered.get(&call.name) {
+            Some(tool) => Self::Open { call, tool, arguments, asked: 0 },
+            None => settled(format!("there is no tool `{}`", call.name)),
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Whether the call must run alone; `None` when it does not run.
+    pub(super) fn is_exclusive(&self) -> Option<bool> {
+        match self {
+            Self::Settled { .. } => None,
+            Self::Run(ready) | Self::Ask(ready, _) => Some(ready.exclusive),
+        }
+    }
+
+    /// The call as it was before it was judged; a question that was not put does not count.
+    pub(super) fn put_off(self) -> Checked<'a> {
+        match self {
+            Self::Settled { call, text, .. } => Checked::Settled { call, text },
+            Self::Run(ready) => ready.into(),
+            Self::Ask(ready, _) => Ready { asked: ready.asked.saturating_sub(1), ..ready }.into(),
+        }
+    }
+}
+
+/// A call that did not start after all is judged anew.
+impl<'a> From<Ready<'a>> for Checked<'a> {
+    fn from(ready: Ready<'a>) -> Self {
+        let Ready { call, tool, arguments, asked, .. } = ready;
+        Self::Open { call, tool, arguments, asked }
+    }
+}
+
+/// What calls are judged by, and where they stand.
+pub(super) struct Judge<'a> {
+    pub(super) cx: &'a RunContext,
+    pub(super) journal: &'a Journal,
+    pub(super) seq: u64,
+    /// The index of the step's first call.
+    pub(super) first: usize,
+}
+
+impl Judge<'_> {
+    /// The verdict on a call, by what it touches at this moment.
+    pub(super) fn plan<'c>(&self, index: usize, checked: Checked<'c>) -> Plan<'c> {
+        let (call, tool, arguments, asked) = match checked {
+            Checked::Settled { call, text } => return Plan::Settled { call, text, denied: false },
+            Checked::Open { call, tool, arguments, asked } => (call, tool, arguments, asked),
+        };
+        let settled = |text: String, denied| Plan::Settled { call, text, denied };
+        let Ok(footprint) = std::panic::catch_unwind(AssertUnwindSafe(|| tool.footprint(&arguments))) else {
+            return settled("the tool panicked when it was asked what the call touches".to_owned(), false);
+        };
+        let spec = tool.spec();
+        let verdict = judge(self.cx.scope(), &self.cx.env().policy, spec, &footprint);
+        let exclusive =
+            spec.is_alone() || footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
+        let ready = |allowed_by: Cow<'static, str>, footprint, asked| Ready {
+            call,
+            tool,
+            arguments,
+            footprint,
+            exclusive,
+            asked,
+            allowed_by,
+        };
+        match verdict {
+            Verdict::Allow(rule) => Plan::Run(ready(rule, footprint, asked)),
+            Verdict::OutOfScope(text) => settled(text, false),
+            Verdict::Deny(rule) => settled(format!("refused by the rule `{rule}`"), true),
+            Verdict::Ask(rule) => {
+                let request = self.question(index, call, spec, footprint.clone(), &rule);
+                match self.journal.read(|state| state.approval(&request.id, request.digest)) {
+                    Some(Decision::Allow) => Plan::Run(ready("approver".into(), footprint, asked)),
+                    Some(Decision::Deny) => settled("refused by the approver".to_owned(), true),
+                    Some(Decision::Later) | None => {
+                        let asked = asked.saturating_add(1);
+                        Plan::Ask(ready("approver".into(), footprint, asked), Box::new(request))
+                    }
+                }
+            }
+        }
+    }
+
+    fn question(
+        &self,
+        index: usize,
+        call: &ToolCall,
+        spec: &ToolSpec,
+        footprint: Footprint,
+        rule: &str,
+    ) -> ApprovalRequest {
+        let parts = [spec.digest().to_string(), footprint.digest().to_string()];
+        let [tool, touched] = &parts;
+        let named = self.journal.read(|state| state.run().is_none_or(|run| run.named_by_run));
+        let run = named.then(|| self.cx.run());
+        ApprovalRequest {
+            id: ApprovalId::new(self.cx.session(), run, self.seq, self.first + index),
+            session: self.cx.session().clone(),
+            run: self.cx.run(),
+            agent: self.cx.agent().to_owned(),
+            tool: call.name.to_string(),
+            digest: Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]),
+            arguments: call.arguments.clone(),
+            footprint,
+            rule: rule.to_owned(),
+        }
+    }
+}

@@ -265,7 +265,8 @@ impl<O> TaskGraphBuilder<O> {
         self
     }
 
-    /// Makes an agent known that no node is for yet: nodes can be added for it while the graph runs, or be given to it.
+    /// Makes an agent known that no node is for yet: nodes can be added for it while the graph runs, or be given to it. It
+    /// may then do what the graph's own run may, or what the node or the task admits.
     #[must_use]
     pub fn with_agent(mut self, agent: impl Agent + 'static) -> Self {
         self.parts.roster.push(Arc::new(agent));
@@ -287,7 +288,7 @@ impl<O> TaskGraphBuilder<O> {
         {
             problems.push(Problem::Retyped { node: name.as_str().into() });
         }
-        let agents = all_agents(&nodes, roster);
+        let (agents, granted) = (all_agents(&nodes, roster), granted(&nodes));
         let (problems, by_id) = Check { nodes: &mut nodes, problems }.all(&agents, &limits);
         if !problems.is_empty() {
             return Err(GraphError::into_error(&name, refused, problems));
@@ -298,6 +299,7 @@ impl<O> TaskGraphBuilder<O> {
             nodes: nodes.into_iter().map(|node| finished(node, &ids, &durations)).collect(),
             by_id,
             agents,
+            granted,
             limits,
             on_failure,
             output: self.output.map(|(place, _)| place),
@@ -338,6 +340,19 @@ fn all_agents(nodes: &[DraftNode], others: Vec<Arc<dyn Agent>>) -> BTreeMap<Arc<
         agents.entry(agent.name().into()).or_insert(agent);
     }
     agents
+}
+
+/// What the nodes grant their agents: to each what all of its nodes admit.
+fn granted(nodes: &[DraftNode]) -> BTreeMap<Arc<str>, Scope> {
+    let mut granted: BTreeMap<Arc<str>, Scope> = BTreeMap::new();
+    for node in nodes {
+        let (DraftWork::Agent(work) | DraftWork::MapAgent(work, ..)) = &node.work else { continue };
+        for (_, agent) in &work.agents {
+            let scope = granted.entry(agent.name().into()).or_insert_with(Scope::all);
+            *scope = scope.narrow(&work.scope);
+        }
+    }
+    granted
 }
 
 fn finished(node: DraftNode, ids: &[Arc<str>], durations: &Durations) -> Node {

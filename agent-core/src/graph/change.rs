@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::signature::NodeSignature;
+use crate::permission::Scope;
 
 /// One change of a graph that runs. Recorded, so that a run which is resumed knows of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,9 @@ pub enum Change {
         /// About how many seconds it will take, if that is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected_seconds: Option<u32>,
+        /// What it may do, at most, beside what the graph's nodes grant its agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<Scope>,
     },
     /// A node that failed, or was skipped or cancelled, is tried again.
     Retry {

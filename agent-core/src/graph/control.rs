@@ -117,6 +117,8 @@ impl GraphControl {
     /// Another agent of the graph is to work on the node: one that a node names, or one that the builder was given for
     /// this. An attempt that runs is stopped, and the other agent begins anew.
     ///
+    /// It may do what the node's scope admits, and all scopes of the nodes that the graph was built with for it.
+    ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when the graph does not know the agent, [`ErrorKind::InvalidInput`] when the node is
     /// completed, being stopped, or no agent's.
@@ -125,6 +127,10 @@ impl GraphControl {
     }
 
     /// A further task for an agent of the graph. What it depends on may be over already.
+    ///
+    /// The agent may do what the scopes of all nodes admit that the graph was built with for it, and the task's own
+    /// ([`PlanTask::within`]): one that is narrowed at a node is no wider here. An agent without a node is as wide as the
+    /// graph's own run.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when its id is taken or is none, when it says nothing, or when it depends on a node or

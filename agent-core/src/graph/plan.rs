@@ -131,6 +131,10 @@ pub struct PlanTask {
     /// About how many seconds it will take, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_seconds: Option<u32>,
+    /// What it may do, at most: for programs, and not in the schema that models see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub scope: Option<Scope>,
 }
 
 impl PlanTask {
@@ -138,7 +142,14 @@ impl PlanTask {
     #[must_use]
     pub fn new(id: impl Into<String>, agent: impl Into<String>, task: impl Into<String>) -> Self {
         let (id, task, agent) = (id.into(), task.into(), agent.into());
-        Self { id, task, agent, after: Vec::new(), expected_seconds: None }
+        Self { id, task, agent, after: Vec::new(), expected_seconds: None, scope: None }
+    }
+
+    /// The same task, at which its agent may do at most what `scope` admits. It only narrows what the agent may do anyway.
+    #[must_use]
+    pub fn within(mut self, scope: Scope) -> Self {
+        self.scope = Some(self.scope.map_or(scope.clone(), |own| own.narrow(&scope)));
+        self
     }
 
     /// The same task after these other ones.
@@ -160,7 +171,7 @@ impl PlanTask {
             output: None,
         };
         let (task, expected_seconds) = (self.task.clone(), self.expected_seconds);
-        Change::Add { node: Box::new(node), task, expected_seconds }
+        Change::Add { node: Box::new(node), task, expected_seconds, scope: self.scope.clone() }
     }
 
     /// What is wrong with it by itself.
@@ -236,8 +247,9 @@ impl Plan {
             links.named.extend(task.after.iter().take(Self::MAX_TASKS).map(|id| (*cut(id)).to_owned()));
             let agents =
                 agents.get(&*task.agent).map(|agent| (None, Arc::clone(agent))).into_iter().collect();
-            let mut node =
-                DraftNode::new(links, TypeId::of::<String>(), DraftWork::Agent(worker(agents, &task.task)));
+            let scope = task.scope.clone().unwrap_or_default();
+            let work = DraftWork::Agent(worker(agents, &task.task, scope));
+            let mut node = DraftNode::new(links, TypeId::of::<String>(), work);
             node.expected = task.expected_seconds.map(|seconds| Duration::from_secs(seconds.into()));
             builder.push(node);
         }
@@ -248,9 +260,9 @@ impl Plan {
     }
 }
 
-fn worker(agents: Vec<(Option<Size>, Arc<dyn Agent>)>, task: &str) -> DraftAgent {
+fn worker(agents: Vec<(Option<Size>, Arc<dyn Agent>)>, task: &str, scope: Scope) -> DraftAgent {
     let (ask, read) = (Ask::Text(task.into()), work::read_text());
-    DraftAgent { agents, ask, read, scope: Scope::all(), form: None }
+    DraftAgent { agents, ask, read, scope, form: None }
 }
 
 /// A name that may be as long as it likes, cut to what tells that it is too long.
@@ -271,6 +283,7 @@ impl Inner {
         &self,
         node: &NodeSignature,
         task: &str,
+        scope: Option<&Scope>,
         place: impl Fn(&str) -> Option<usize>,
     ) -> Result<Node> {
         let after = node.after.iter().map(|edge| &*edge.from);
@@ -296,10 +309,12 @@ impl Inner {
             return Err(GraphError::into_error(&self.name, ErrorKind::InvalidInput, problems));
         }
         let agent = self.agents.get(&*words.agent).map(|agent| (None, Arc::clone(agent)));
+        let granted = self.granted(&words.agent);
+        let scope = scope.map_or(granted.clone(), |scope| granted.narrow(scope));
         Ok(Node {
             id: Arc::clone(&node.id),
             edges,
-            work: DraftWork::Agent(worker(agent.into_iter().collect(), task)).finish(names, false),
+            work: DraftWork::Agent(worker(agent.into_iter().collect(), task, scope)).finish(names, false),
             retry: Retries::default(),
             timeout: None,
             expected: None,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Live, Node, Shape, Signature, TaskGraphBuilder, signature};
-use crate::agent::Agent;
+use crate::{agent::Agent, permission::Scope};
 
 /// Tasks that depend on each other, run as far in parallel as their edges and the graph's limits allow. Cloning shares
 /// it; a graph is an [`Agent`], so it runs in sessions and is a node of other graphs.
@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) by_id: HashMap<Arc<str>, usize>,
     /// All agents by name: whom plans, additions and reassignments can name.
     pub(crate) agents: BTreeMap<Arc<str>, Arc<dyn Agent>>,
+    /// What the graph's own nodes grant to the agents that they name.
+    pub(crate) granted: BTreeMap<Arc<str>, Scope>,
     pub(crate) limits: GraphLimits,
     pub(crate) on_failure: OnFailure,
     /// The node whose value the graph returns.
@@ -65,6 +67,11 @@ impl Inner {
     /// Made when somebody first asks: a run that nobody stores needs none.
     pub(crate) fn signature(&self) -> &Signature {
         self.signature.get_or_init(|| signature::of(&self.nodes))
+    }
+
+    /// What an agent may do, at most, at a node that was not built for it: what all nodes that were built for it admit.
+    pub(crate) fn granted(&self, agent: &str) -> Scope {
+        self.granted.get(agent).cloned().unwrap_or_default()
     }
 
     /// The place of the node of this id.

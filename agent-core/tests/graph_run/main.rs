@@ -27,4 +27,5 @@ mod planned;
 mod prefix;
 mod random;
 mod restart;
+mod scopes;
 mod shapes;

@@ -14,6 +14,7 @@ use crate::{
     Error, ErrorKind, Result, Timestamp,
     agent::Agent,
     event::{Event, GraphChanged},
+    permission::Scope,
 };
 
 impl Machine {
@@ -22,9 +23,9 @@ impl Machine {
         match change {
             Change::Skip { node, dependents } => self.skip(node, *dependents)?,
             Change::Reassign { node, agent } => self.reassign(node, agent)?,
-            Change::Add { node, task, expected_seconds } => {
+            Change::Add { node, task, expected_seconds, scope } => {
                 let expected = expected_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-                self.add(node, task, expected)?;
+                self.add(node, task, scope.as_ref(), expected)?;
             }
             Change::Retry { node } => self.retry(node)?,
             Change::Cancel { node } => {
@@ -116,8 +117,14 @@ impl Machine {
         Ok(())
     }
 
-    fn add(&mut self, signature: &NodeSignature, task: &str, expected: Option<Duration>) -> Result<()> {
-        let node = self.graph.added(signature, task, |id| self.place(id))?;
+    fn add(
+        &mut self,
+        signature: &NodeSignature,
+        task: &str,
+        scope: Option<&Scope>,
+        expected: Option<Duration>,
+    ) -> Result<()> {
+        let node = self.graph.added(signature, task, scope, |id| self.place(id))?;
         let node = Node { expected, ..node };
         let mut planned = self.names().planned(&node);
         planned.edges.extend(node.edges.iter().map(|edge| PlannedEdge {

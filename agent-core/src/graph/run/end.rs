@@ -117,9 +117,15 @@ impl Machine {
         let Work::Agent(work) = &node.work else { return None };
         let more = self.tracks.get(place)?.more.as_ref()?;
         let escalates = work.agents.len() > 1 && self.tracks.get(place)?.failures > 0 && more.agent.is_none();
+        let agent = self.agent(place)?;
+        let mut work = AgentWork::clone(work);
+        // The node's scope was written for its own agents; another one brings along what the graph grants to it.
+        if more.agent.is_some() && !work.agents.iter().any(|(_, own)| own.name() == agent.name()) {
+            work.scope = work.scope.narrow(&self.graph.granted(agent.name()));
+        }
         Some(Worker {
-            work: AgentWork::clone(work),
-            agent: self.agent(place)?,
+            work,
+            agent,
             child,
             inputs: self.inputs(place),
             limit: node.timeout,

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::{
     level::{Entry, Include, Kind, Walk},
+    sight::{Sight, Start},
     stop::{Halt, Stop, halted},
     text,
     tool::Operation,
@@ -43,36 +44,37 @@ impl Operation for Find {
     const TIME: Duration = Duration::from_secs(30);
     const WITHOUT_PATH: Option<&'static str> = Some(".");
 
-    fn run(ws: &Workspace, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
-        let pattern = Pattern::parse(&arguments.pattern, ws.roots())?;
-        let place = ws.place(arguments.path.as_deref().unwrap_or("."))?;
-        if !ws.look(&place)?.is_dir() {
+    fn run(sight: &Sight<'_>, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+        let pattern = Pattern::parse(&arguments.pattern, sight.workspace().roots())?;
+        let place = sight.workspace().place(arguments.path.as_deref().unwrap_or("."))?;
+        if !sight.look(&place)?.is_dir() {
             let name = text::echo(&text::show(place.as_path()));
             return Err(ToolError::tell(format!("`{name}` is no directory; show a file with `view`")));
         }
+        let start = sight.start(&place)?;
         let mut found = Found::default();
-        let late = match search(ws, place.names(), &pattern, &mut found, stop) {
+        let late = match search(sight, &start, &pattern, &mut found, stop) {
             Ok(()) => false,
             Err(Halt::TimeOver) => true,
             Err(halt @ Halt::Dropped) => return Err(halted(halt, stop)),
         };
-        Ok(ToolOutput::text(found.show(late.then(|| stop.limit()))))
+        Ok(ToolOutput::text(found.show(late.then(|| stop.limit()), sight.left_out())))
     }
 }
 
 fn search(
-    ws: &Workspace,
-    start: &Path,
+    sight: &Sight<'_>,
+    start: &Start,
     pattern: &Pattern,
     found: &mut Found,
     stop: &Stop,
 ) -> Result<(), Halt> {
-    let mut walk = Walk::new(ws, start, Include::default(), stop)?;
+    let mut walk = Walk::new(sight, start, Include::default(), stop)?;
     loop {
         let next = walk.next();
         found.unreadable = walk.unreadable;
         let Some(entry) = next? else { return Ok(()) };
-        if pattern.is_match(&entry.path, start) && is_file(ws, &entry) {
+        if pattern.is_match(&entry.path, &start.path) && is_file(sight.workspace(), &entry) {
             found.push(text::show(&entry.path));
         }
     }
@@ -104,7 +106,7 @@ impl Found {
         }
     }
 
-    fn show(self, late: Option<String>) -> String {
+    fn show(self, late: Option<String>, left_out: Option<String>) -> String {
         let shown = self.paths.len();
         let mut lines: Vec<String> = self.paths.into_sorted_vec().into_iter().map(|(_, path)| path).collect();
         if shown == 0 {
@@ -123,6 +125,7 @@ impl Found {
                 text::count(self.unreadable, "directory", "directories")
             ));
         }
+        lines.extend(left_out);
         lines.join("\n")
     }
 }

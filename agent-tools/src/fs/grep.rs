@@ -11,7 +11,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use cap_fs_ext::FollowSymlinks;
 use entourage_core::tool::{ToolError, ToolOutput};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
@@ -22,10 +21,10 @@ use super::{
     glob::Pattern,
     level::{Include, Kind, Walk},
     path::Inside,
+    sight::{Sight, Start},
     stop::{Halt, Stop, StopReader, halted},
     text,
     tool::Operation,
-    workspace::Workspace,
 };
 
 const MATCHES: usize = 100;
@@ -65,15 +64,17 @@ impl Operation for Grep {
     const TIME: Duration = Duration::from_secs(5);
     const WITHOUT_PATH: Option<&'static str> = Some(".");
 
-    fn run(ws: &Workspace, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+    fn run(sight: &Sight<'_>, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
         let matcher = matcher(&arguments.pattern, arguments.literal_text.unwrap_or(false))?;
+        let ws = sight.workspace();
         let include =
             arguments.include.as_deref().map(|text| Pattern::parse(text, ws.roots())).transpose()?;
         let place = ws.place(arguments.path.as_deref().unwrap_or("."))?;
-        let kind = ws.look(&place)?;
-        let mut search = Search::new(ws, stop);
+        let kind = sight.look(&place)?;
+        let start = sight.start(&place)?;
+        let mut search = Search::new(sight, &start, stop);
         let ended = if kind.is_dir() {
-            search.tree(&matcher, place.names(), include.as_ref())
+            search.tree(&matcher, include.as_ref())
         } else if kind.is_file() {
             search.one(&matcher, &place)?
         } else {
@@ -118,7 +119,8 @@ struct Matches {
 }
 
 struct Search<'a> {
-    ws: &'a Workspace,
+    sight: &'a Sight<'a>,
+    start: &'a Start,
     stop: &'a Stop,
     searcher: Searcher,
     found: Vec<Matches>,
@@ -131,24 +133,36 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(ws: &'a Workspace, stop: &'a Stop) -> Self {
+    fn new(sight: &'a Sight<'a>, start: &'a Start, stop: &'a Stop) -> Self {
         let searcher = SearcherBuilder::new()
             .line_number(true)
             .heap_limit(Some(LINE))
             .binary_detection(BinaryDetection::quit(0))
             .build();
         let found = Vec::new();
-        Self { ws, stop, searcher, found, total: 0, more: false, late: false, unreadable: 0, binary: false }
+        Self {
+            sight,
+            start,
+            stop,
+            searcher,
+            found,
+            total: 0,
+            more: false,
+            late: false,
+            unreadable: 0,
+            binary: false,
+        }
     }
 
-    fn tree(&mut self, matcher: &RegexMatcher, start: &Path, include: Option<&Pattern>) -> Result<(), Halt> {
+    fn tree(&mut self, matcher: &RegexMatcher, include: Option<&Pattern>) -> Result<(), Halt> {
         let mut files: Vec<(Reverse<Option<SystemTime>>, PathBuf)> = Vec::new();
-        let mut walk = Walk::new(self.ws, start, Include { hidden: false, times: true }, self.stop)?;
+        let Self { sight, start, stop, .. } = *self;
+        let mut walk = Walk::new(sight, start, Include { hidden: false, times: true }, stop)?;
         loop {
             let next = walk.next();
             self.unreadable = walk.unreadable;
             let Some(entry) = next? else { break };
-            let wanted = include.is_none_or(|pattern| pattern.is_match(&entry.path, start));
+            let wanted = include.is_none_or(|pattern| pattern.is_match(&entry.path, &start.path));
             if wanted && entry.kind == Kind::File {
                 files.push((Reverse(entry.modified), entry.path));
             }
@@ -159,7 +173,7 @@ impl<'a> Search<'a> {
             if self.more {
                 break;
             }
-            match self.ws.open_file(&path, FollowSymlinks::No) {
+            match sight.open_file(start, &path) {
                 Ok(Some(file)) => drop(self.file(matcher, &path, file)?),
                 // It is no file any more.
                 Ok(None) => {}
@@ -170,8 +184,10 @@ impl<'a> Search<'a> {
     }
 
     fn one(&mut self, matcher: &RegexMatcher, place: &Inside) -> Result<Result<(), Halt>, ToolError> {
-        let opened = self.ws.open_file(place.as_path(), FollowSymlinks::Yes);
-        let Some(file) = opened.map_err(|error| self.ws.explain(&error, place))? else { return Ok(Ok(())) };
+        let opened = self.sight.open_named(self.start);
+        let Some(file) = opened.map_err(|error| self.sight.explain(&error, place))? else {
+            return Ok(Ok(()));
+        };
         Ok(self.file(matcher, place.names(), file).map(|binary| self.binary = binary))
     }
 
@@ -216,6 +232,9 @@ impl<'a> Search<'a> {
                 out,
                 "{gap}(stopped after {limit} before all was searched; narrow `path` or `include`)"
             );
+        }
+        if let Some(line) = self.sight.left_out() {
+            let _ = write!(out, "{gap}{line}");
         }
         if self.unreadable > 0 {
             let places = text::count(self.unreadable, "file or directory", "files or directories");

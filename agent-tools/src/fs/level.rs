@@ -1,6 +1,7 @@
 //! Reading directories: one level with its ignore rules applied, and the walk over all files below a place.
 //!
-//! Links are named and never followed; each directory is opened through the workspace's handle.
+//! Links are named and never followed; each directory is opened through the workspace's handle. What the rules of the
+//! call do not let it see is left out here, for every tool that walks.
 
 use std::{
     ffi::OsString,
@@ -9,13 +10,12 @@ use std::{
     time::SystemTime,
 };
 
-use cap_fs_ext::FollowSymlinks;
 use cap_std::fs::{DirEntry, FileType};
 
 use super::{
     rules::{Rules, Verdict},
+    sight::{Sight, Start},
     stop::{Halt, Stop},
-    workspace::Workspace,
 };
 
 /// What an entry of a directory is.
@@ -75,39 +75,19 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Reads `dir`, which is no link; `Ok(None)` when the system does not allow it or it is no directory any more.
+    /// Reads `dir`, the start itself or a directory below it; `Ok(None)` when the system does not allow it or it is no
+    /// directory any more. `above` are the rules from above it. The model named the start, so that may be a link within
+    /// the root, and no other.
     pub(super) fn read(
-        ws: &Workspace,
-        dir: &Path,
-        above: Arc<Rules>,
-        include: Include,
-        stop: &Stop,
-    ) -> Result<Option<Self>, Halt> {
-        Self::read_as(ws, dir, Some(above), include, stop, FollowSymlinks::No)
-    }
-
-    /// Reads the place where a walk starts, with the rules from above it. The model named it, so it may be a link
-    /// within the root.
-    pub(super) fn start(
-        ws: &Workspace,
-        dir: &Path,
-        include: Include,
-        stop: &Stop,
-    ) -> Result<Option<Self>, Halt> {
-        Self::read_as(ws, dir, Rules::above(ws, dir), include, stop, FollowSymlinks::Yes)
-    }
-
-    fn read_as(
-        ws: &Workspace,
+        sight: &Sight<'_>,
+        start: &Start,
         dir: &Path,
         above: Option<Arc<Rules>>,
         include: Include,
         stop: &Stop,
-        follow: FollowSymlinks,
     ) -> Result<Option<Self>, Halt> {
         stop.check()?;
-        let at = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-        let Ok(listing) = ws.open_dir(at, follow).and_then(|dir| dir.entries()) else { return Ok(None) };
+        let Ok(listing) = sight.open_dir(start, dir).and_then(|dir| dir.entries()) else { return Ok(None) };
         let mut found: Vec<(OsString, Kind, Option<SystemTime>)> = Vec::new();
         for entry in listing {
             stop.check()?;
@@ -119,7 +99,7 @@ impl Level {
         }
         found.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let has = |name: &str| found.binary_search_by(|(it, ..)| it.as_os_str().cmp(name.as_ref())).is_ok();
-        let rules = Rules::read(ws, dir, above, has);
+        let rules = Rules::read(sight.workspace(), dir, above, has);
         let entries = found
             .into_iter()
             .filter_map(|(name, kind, modified)| {
@@ -130,7 +110,7 @@ impl Level {
                     Verdict::Keep => true,
                     Verdict::Silent => !hidden,
                 };
-                shown.then_some(Entry { path, kind, modified })
+                (shown && sight.shows(start, &path, kind)).then_some(Entry { path, kind, modified })
             })
             .collect();
         Ok(Some(Self { rules, entries }))
@@ -140,7 +120,8 @@ impl Level {
 /// All entries below a place that are no directories, by name, depth first.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
-    ws: &'a Workspace,
+    sight: &'a Sight<'a>,
+    start: &'a Start,
     stop: &'a Stop,
     include: Include,
     left: Vec<(Entry, Arc<Rules>)>,
@@ -150,13 +131,14 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
-        ws: &'a Workspace,
-        start: &Path,
+        sight: &'a Sight<'a>,
+        start: &'a Start,
         include: Include,
         stop: &'a Stop,
     ) -> Result<Self, Halt> {
-        let mut walk = Self { ws, stop, include, left: Vec::new(), unreadable: 0 };
-        let level = Level::start(ws, start, include, stop)?;
+        let mut walk = Self { sight, start, stop, include, left: Vec::new(), unreadable: 0 };
+        let above = Rules::above(sight.workspace(), &start.path);
+        let level = Level::read(sight, start, &start.path, above, include, stop)?;
         walk.push(level);
         Ok(walk)
     }
@@ -181,7 +163,8 @@ impl<'a> Walk<'a> {
             if entry.path.file_name().is_some_and(|name| name == ".git") {
                 continue;
             }
-            let level = Level::read(self.ws, &entry.path, rules, self.include, self.stop)?;
+            let level =
+                Level::read(self.sight, self.start, &entry.path, Some(rules), self.include, self.stop)?;
             self.push(level);
         }
         Ok(None)

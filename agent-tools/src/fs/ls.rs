@@ -9,10 +9,10 @@ use serde::Deserialize;
 use super::{
     level::{Entry, Include, Kind, Level},
     rules::Rules,
+    sight::{Sight, Start},
     stop::{Halt, Stop, halted},
     text,
     tool::Operation,
-    workspace::Workspace,
 };
 
 const ENTRIES: usize = 1_000;
@@ -41,22 +41,24 @@ impl Operation for Ls {
     const TIME: Duration = Duration::from_secs(20);
     const WITHOUT_PATH: Option<&'static str> = Some(".");
 
-    fn run(ws: &Workspace, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+    fn run(sight: &Sight<'_>, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
         if arguments.depth == Some(0) {
             return Err(ToolError::tell("`depth` is 0, so nothing would be shown; give 1 or more"));
         }
-        let place = ws.place(arguments.path.as_deref().unwrap_or("."))?;
+        let place = sight.workspace().place(arguments.path.as_deref().unwrap_or("."))?;
         let name = text::echo(&text::show(place.as_path()));
-        if !ws.look(&place)?.is_dir() {
+        if !sight.look(&place)?.is_dir() {
             return Err(ToolError::tell(format!("`{name}` is no directory; show a file with `view`")));
         }
         let include = Include { hidden: arguments.hidden.unwrap_or(false), times: false };
-        let start = Level::start(ws, place.names(), include, stop).map_err(|halt| halted(halt, stop))?;
-        let Some(start) = start else {
+        let start = sight.start(&place)?;
+        let above = Rules::above(sight.workspace(), &start.path);
+        let top = Level::read(sight, &start, &start.path, above, include, stop);
+        let Some(top) = top.map_err(|halt| halted(halt, stop))? else {
             return Err(ToolError::tell(format!("the system does not allow reading `{name}`")));
         };
-        let mut tree = Tree { depth: arguments.depth, ..Tree::empty(ws, include, stop) };
-        match tree.grow(start) {
+        let mut tree = Tree { depth: arguments.depth, ..Tree::empty(sight, &start, include, stop) };
+        match tree.grow(top) {
             Err(halt @ Halt::Dropped) => return Err(halted(halt, stop)),
             Err(Halt::TimeOver) => tree.late = true,
             Ok(()) => {}
@@ -67,7 +69,8 @@ impl Operation for Ls {
 
 /// The entries chosen so far, level by level so that shallow ones come first when there are too many.
 struct Tree<'a> {
-    ws: &'a Workspace,
+    sight: &'a Sight<'a>,
+    start: &'a Start,
     include: Include,
     stop: &'a Stop,
     depth: Option<u32>,
@@ -80,10 +83,11 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn empty(ws: &'a Workspace, include: Include, stop: &'a Stop) -> Self {
+    fn empty(sight: &'a Sight<'a>, start: &'a Start, include: Include, stop: &'a Stop) -> Self {
         let (top, below) = (Vec::new(), HashMap::new());
         Self {
-            ws,
+            sight,
+            start,
             include,
             stop,
             depth: None,
@@ -96,9 +100,9 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn grow(&mut self, start: Level) -> Result<(), Halt> {
+    fn grow(&mut self, top: Level) -> Result<(), Halt> {
         let mut level = Vec::new();
-        self.top = self.take(start, &mut level);
+        self.top = self.take(top, &mut level);
         let mut depth = 1_u32;
         while !level.is_empty() && self.depth.is_none_or(|most| depth < most) {
             let mut next = Vec::new();
@@ -106,7 +110,7 @@ impl<'a> Tree<'a> {
                 if self.more {
                     return Ok(());
                 }
-                match Level::read(self.ws, &dir, rules, self.include, self.stop)? {
+                match Level::read(self.sight, self.start, &dir, Some(rules), self.include, self.stop)? {
                     Some(found) => {
                         let entries = self.take(found, &mut next);
                         self.below.insert(dir, entries);
@@ -171,6 +175,9 @@ impl<'a> Tree<'a> {
                 "({} could not be read)",
                 text::count(self.unreadable, "directory", "directories")
             );
+        }
+        if let Some(line) = self.sight.left_out() {
+            let _ = writeln!(out, "{line}");
         }
         out.truncate(out.trim_end_matches('\n').len());
         out

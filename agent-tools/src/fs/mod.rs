@@ -10,6 +10,7 @@ mod level;
 mod ls;
 mod path;
 mod rules;
+mod sight;
 mod similar;
 mod sniff;
 mod stop;

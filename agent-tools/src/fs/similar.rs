@@ -1,6 +1,8 @@
 //! Names like the one that was not found, from the same directory.
 
-use super::{path::Inside, text, workspace::Workspace};
+use std::path::PathBuf;
+
+use super::{path::Inside, sight::Sight, text};
 
 /// Entries of the directory that are looked at.
 const MOST: usize = 2_000;
@@ -10,22 +12,24 @@ const OFFERED: usize = 3;
 const LONGEST: usize = 100;
 
 /// Up to three similar paths, the most similar first. Empty when the directory cannot be read.
-pub(super) fn names(ws: &Workspace, missing: &Inside) -> Vec<String> {
+pub(super) fn names(sight: &Sight<'_>, missing: &Inside) -> Vec<String> {
     let path = missing.names();
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Vec::new() };
-    let Ok(listing) = ws.dir().read_dir(Inside::reached(parent).as_path()) else { return Vec::new() };
+    let Ok(listing) = sight.workspace().dir().read_dir(Inside::reached(parent).as_path()) else {
+        return Vec::new();
+    };
     let wanted = name.to_string_lossy().to_lowercase();
-    let mut close: Vec<(usize, String)> = listing
+    let mut close: Vec<(usize, PathBuf)> = listing
         .take(MOST)
         .filter_map(|entry| {
             let name = entry.ok()?.file_name();
             let distance = distance(&wanted, &name.to_string_lossy().to_lowercase())?;
-            Some((distance, text::show(&parent.join(name))))
+            Some((distance, parent.join(name)))
         })
         .collect();
     close.sort();
-    close.truncate(OFFERED);
-    close.into_iter().map(|(_, name)| format!("`{name}`")).collect()
+    let offered = close.into_iter().filter(|(_, path)| sight.names(path)).take(OFFERED);
+    offered.map(|(_, path)| format!("`{}`", text::show(&path))).collect()
 }
 
 /// How many letters differ; `None` when the names are not similar.

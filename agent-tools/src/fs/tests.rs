@@ -15,7 +15,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Workspace, glob::Find, grep::Grep, ls::Ls, stop::Stop, tool::Operation, view::View};
+use super::{
+    Workspace, glob::Find, grep::Grep, ls::Ls, sight::Sight, stop::Stop, tool::Operation, view::View,
+};
 
 struct Tree {
     dir: TempDir,
@@ -43,7 +45,7 @@ impl Tree {
     }
 
     fn output<O: Operation>(&self, arguments: Value, time: Duration) -> Result<ToolOutput, ToolError> {
-        O::run(&self.ws, serde_json::from_value(arguments).unwrap(), &Stop::after(time))
+        O::run(&Sight::whole(&self.ws), serde_json::from_value(arguments).unwrap(), &Stop::after(time))
     }
 
     fn run<O: Operation>(&self, arguments: Value) -> Result<String, String> {
@@ -113,7 +115,10 @@ fn footprints_name_the_place_however_it_is_spelled() {
     {
         std::os::unix::fs::symlink("src", tree.dir.path().join("link")).unwrap();
         assert_eq!(reads(&tree.ws.view(), json!({ "path": "link/a.rs" })), ["link/a.rs", "src/a.rs"]);
-        assert_eq!(reads(&tree.ws.view(), json!({ "path": "link/none.rs" })), ["link/none.rs"]);
+        assert_eq!(
+            reads(&tree.ws.view(), json!({ "path": "link/none.rs" })),
+            ["link/none.rs", "src/none.rs"]
+        );
     }
     assert!(!tree.ws.view().footprint(&json!({})).is_exclusive());
 }
@@ -465,12 +470,13 @@ proptest! {
             let base = fs::canonicalize(dir.path()).unwrap();
             let path = pieces.join(if slashes { "/" } else { "" }).replace("BASE", &base.to_string_lossy());
             let stop = Stop::after(Duration::from_secs(60));
+            let sight = &Sight::whole(ws);
             let results = [
-                View::run(ws, serde_json::from_value(json!({ "path": path })).unwrap(), &stop),
-                Ls::run(ws, serde_json::from_value(json!({ "path": path })).unwrap(), &stop),
-                Find::run(ws, serde_json::from_value(json!({ "pattern": "**", "path": path })).unwrap(), &stop),
-                Find::run(ws, serde_json::from_value(json!({ "pattern": path })).unwrap(), &stop),
-                Grep::run(ws, serde_json::from_value(json!({ "pattern": "MARKER", "path": path })).unwrap(), &stop),
+                View::run(sight, serde_json::from_value(json!({ "path": path })).unwrap(), &stop),
+                Ls::run(sight, serde_json::from_value(json!({ "path": path })).unwrap(), &stop),
+                Find::run(sight, serde_json::from_value(json!({ "pattern": "**", "path": path })).unwrap(), &stop),
+                Find::run(sight, serde_json::from_value(json!({ "pattern": path })).unwrap(), &stop),
+                Grep::run(sight, serde_json::from_value(json!({ "pattern": "MARKER", "path": path })).unwrap(), &stop),
             ];
             ws.view().footprint(&json!({ "path": path }));
             for output in results.into_iter().flatten() {
@@ -494,7 +500,10 @@ fn a_workspace_is_known_by_the_link_that_leads_to_it() {
         let ws = Workspace::open(&link).unwrap();
         for path in [link.join("a.txt"), ws.root().join("a.txt"), Path::new("a.txt").to_owned()] {
             let arguments = serde_json::from_value(json!({ "path": path })).unwrap();
-            assert!(View::run(&ws, arguments, &Stop::after(Duration::MAX)).is_ok(), "{path:?}");
+            assert!(
+                View::run(&Sight::whole(&ws), arguments, &Stop::after(Duration::MAX)).is_ok(),
+                "{path:?}"
+            );
         }
     }
     assert!(tree.ws.root().is_absolute());

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
+    sight::Sight,
     stop::{Stop, blocking},
     workspace::Workspace,
 };
@@ -35,7 +36,7 @@ pub(super) trait Operation: Send + Sync + 'static {
     /// What is read when the model names no path.
     const WITHOUT_PATH: Option<&'static str>;
 
-    fn run(workspace: &Workspace, arguments: Self::Arguments, stop: &Stop) -> Result<ToolOutput, ToolError>;
+    fn run(sight: &Sight<'_>, arguments: Self::Arguments, stop: &Stop) -> Result<ToolOutput, ToolError>;
 }
 
 /// Where a tool finds its workspace.
@@ -79,6 +80,7 @@ impl<O: Operation> ReadTool<O> {
     pub(super) fn shared(place: Place) -> Arc<dyn Tool> {
         let spec = ToolSpec::new(O::NAME, O::DESCRIPTION, schema_of::<O::Arguments>())
             .with_access(Access::READ)
+            .naming_subjects()
             .with_timeout(O::TIME + GRACE);
         Arc::new(Self { spec, place, operation: PhantomData })
     }
@@ -90,10 +92,11 @@ impl<O: Operation> Tool for ReadTool<O> {
         &self.spec
     }
 
-    async fn call(&self, input: ToolInput, _cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let arguments: O::Arguments = input.parse()?;
-        let place = self.place.clone();
-        blocking(O::TIME, move |stop| O::run(place.workspace()?, arguments, stop)).await
+        let (place, admission) = (self.place.clone(), cx.admission());
+        blocking(O::TIME, move |stop| O::run(&Sight::new(place.workspace()?, &admission), arguments, stop))
+            .await
     }
 
     /// Names the path as the workspace knows it, so that a rule cannot be evaded by spelling. Asks the file system

@@ -9,7 +9,6 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use cap_fs_ext::FollowSymlinks;
 use entourage_core::{
     message::{Media, MediaSource},
     tool::{ToolError, ToolOutput},
@@ -19,11 +18,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
+    sight::Sight,
     sniff,
     stop::{Halt, Stop, StopReader, halted},
     text,
     tool::Operation,
-    workspace::Workspace,
 };
 
 const LINES: u64 = 200;
@@ -62,25 +61,25 @@ impl Operation for View {
     const TIME: Duration = Duration::from_secs(20);
     const WITHOUT_PATH: Option<&'static str> = None;
 
-    fn run(ws: &Workspace, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+    fn run(sight: &Sight<'_>, arguments: Arguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
         let offset = arguments.offset.unwrap_or(0);
         let limit = arguments.limit.unwrap_or(LINES);
         if limit == 0 {
             return Err(ToolError::tell("`limit` is 0, so nothing would be shown; give 1 or more"));
         }
-        let place = ws.place(&arguments.path)?;
+        let place = sight.workspace().place(&arguments.path)?;
         let name = text::echo(&text::show(place.as_path()));
-        if ws.look(&place)?.is_dir() {
+        if sight.look(&place)?.is_dir() {
             return Err(ToolError::tell(format!("`{name}` is a directory; list it with `ls`")));
         }
-        let opened =
-            ws.open_file(place.as_path(), FollowSymlinks::Yes).map_err(|error| ws.explain(&error, &place))?;
+        let start = sight.start(&place)?;
+        let opened = sight.open_named(&start).map_err(|error| sight.explain(&error, &place))?;
         let Some(file) = opened else {
             return Err(ToolError::tell(format!(
                 "`{name}` is a pipe, a socket or a device, which cannot be viewed"
             )));
         };
-        let size = file.metadata().map_err(|error| ws.explain(&error, &place))?.len();
+        let size = file.metadata().map_err(|error| sight.explain(&error, &place))?.len();
         let mut section = Section::new(&name, file, stop);
         let head = section.head()?;
         if let Some(mime) = sniff::binary(&head) {

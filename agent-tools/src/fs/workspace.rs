@@ -5,14 +5,14 @@
 
 use std::{
     fmt, io,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
 use cap_std::{
     ambient_authority,
-    fs::{Dir, Metadata, OpenOptions},
+    fs::{Dir, OpenOptions},
 };
 use entourage_core::{
     Error, ErrorKind,
@@ -24,7 +24,7 @@ use super::{
     grep::Grep,
     ls::Ls,
     path::{self, Inside},
-    similar, text,
+    text,
     tool::{Place, ReadTool},
     view::View,
 };
@@ -36,6 +36,9 @@ use super::{
 /// - A link that leads out of the root, or that is absolute, is refused when it is opened, whatever it was before.
 ///   Links within the root are followed where a path names them, and not when a tree is walked.
 /// - Pipes, sockets and devices are never read.
+/// - What a rule of the run denies is not shown below the place that a call names either, by whichever path or link it is
+///   reached; a directory that is denied is not entered. What a rule asks about is left out there, and the result says
+///   so, unless the same rule asked about the call: a call that names it is asked about.
 /// - The directory is held open: if it is renamed the workspace follows it.
 ///
 /// ```
@@ -71,7 +74,7 @@ impl Workspace {
         let mut roots = vec![canonical];
         // The name that the program uses may differ where a link leads to the root. With `..` in it, it may not be
         // shortened by name: what precedes could be a link.
-        let plain = !root.components().any(|part| part == std::path::Component::ParentDir);
+        let plain = !root.components().any(|part| part == Component::ParentDir);
         let given = std::path::absolute(root).ok().filter(|_| plain).and_then(|full| path::normal(&full));
         roots.extend(given.filter(|given| !roots.contains(given)));
         Ok(Self(Arc::new(Inner { dir, roots })))
@@ -131,36 +134,46 @@ impl Workspace {
     pub(super) fn subjects(&self, path: &str) -> Vec<String> {
         let Ok(place) = Inside::parse(path, &self.0.roots) else { return vec![path.to_owned()] };
         let mut subjects = vec![text::show(place.as_path())];
-        // For what cannot be reached the handle would answer with a part of the way, and without `openat2` it opens what
-        // is there, which must be no pipe.
-        let found = self.0.dir.metadata(place.as_path());
-        let reached = found.is_ok_and(|found| found.is_file() || found.is_dir());
-        if let Some(target) = self.0.dir.canonicalize(place.as_path()).ok().filter(|_| reached) {
-            let target = text::show(&target);
-            if !subjects.contains(&target) {
-                subjects.push(target);
-            }
+        if let Some(target) = self.resolved(place.names()).map(|target| text::show(&target))
+            && !subjects.contains(&target)
+        {
+            subjects.push(target);
         }
         subjects
     }
 
-    /// What is at a place, links followed. The error is for the model and offers similar names.
-    pub(super) fn look(&self, place: &Inside) -> Result<Metadata, ToolError> {
-        self.0.dir.metadata(place.as_path()).map_err(|error| self.explain(&error, place))
+    /// Where links lead from a place. Of a place where nothing is, where it would be: as far as its directories exist.
+    pub(super) fn resolved(&self, at: &Path) -> Option<PathBuf> {
+        at.ancestors().find_map(|above| Some(self.real(above)?.join(at.strip_prefix(above).ok()?)))
     }
 
-    /// Opens a regular file for reading; `None` when it is anything else.
-    pub(super) fn open_file(&self, at: &Path, follow: FollowSymlinks) -> io::Result<Option<std::fs::File>> {
+    /// A place without links; `None` unless a file or a directory is there.
+    fn real(&self, at: &Path) -> Option<PathBuf> {
+        let at = if at.as_os_str().is_empty() { Path::new(".") } else { at };
+        // For what cannot be reached the handle would answer with a part of the way, and without `openat2` it opens what
+        // is there, which must be no pipe.
+        let found = self.0.dir.metadata(at).ok()?;
+        let real = self.0.dir.canonicalize(at).ok().filter(|_| found.is_file() || found.is_dir())?;
+        Some(real.components().filter(|part| matches!(part, Component::Normal(_))).collect())
+    }
+
+    /// Opens a regular file below `dir`, which is the root or a directory in it; `None` when it is anything else.
+    pub(super) fn open_file(
+        &self,
+        dir: &Dir,
+        at: &Path,
+        follow: FollowSymlinks,
+    ) -> io::Result<Option<std::fs::File>> {
         let metadata = match follow {
-            FollowSymlinks::Yes => self.0.dir.metadata(at)?,
-            FollowSymlinks::No => self.0.dir.symlink_metadata(at)?,
+            FollowSymlinks::Yes => dir.metadata(at)?,
+            FollowSymlinks::No => dir.symlink_metadata(at)?,
         };
         // Opening a device can already do something.
         if !metadata.is_file() {
             return Ok(None);
         }
         // If it became a pipe since, opening must not wait for a writer.
-        let file = self.0.dir.open_with(at, OpenOptions::new().read(true).nonblock(true).follow(follow))?;
+        let file = dir.open_with(at, OpenOptions::new().read(true).nonblock(true).follow(follow))?;
         let file = file.into_std();
         Ok(if file.metadata()?.is_file() { Some(file) } else { None })
     }
@@ -171,27 +184,6 @@ impl Workspace {
             FollowSymlinks::Yes => self.0.dir.open_dir(at),
             FollowSymlinks::No => self.0.dir.open_dir_nofollow(at),
         }
-    }
-
-    /// The error result for what the system said about a place.
-    pub(super) fn explain(&self, error: &io::Error, place: &Inside) -> ToolError {
-        let shown = text::echo(&text::show(place.as_path()));
-        ToolError::Tell(match error.kind() {
-            // The handle's own refusal has no code of the system.
-            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => path::outside(&shown),
-            io::ErrorKind::PermissionDenied => format!("the system does not allow reading `{shown}`"),
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                let mut answer = format!("there is nothing at `{shown}`");
-                let names = similar::names(self, place);
-                if !names.is_empty() {
-                    answer.push_str("; did you mean ");
-                    answer.push_str(&names.join(" or "));
-                    answer.push('?');
-                }
-                answer
-            }
-            _ => format!("`{shown}` cannot be read: {error}"),
-        })
     }
 }
 

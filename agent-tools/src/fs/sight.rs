@@ -1,0 +1,186 @@
+//! A workspace as the rules of one call let it be seen: what a walk leaves out, and how it opens the rest.
+//!
+//! A path is judged as it is reached and as it is without links, so no link is a way around a rule. Where rules tell one
+//! path from another, what was judged is opened name by name without following links, so no link can take its place
+//! in between.
+
+use std::{
+    cell::Cell,
+    io,
+    path::{Path, PathBuf},
+};
+
+use cap_fs_ext::FollowSymlinks;
+use cap_std::fs::{Dir, Metadata};
+use entourage_core::{
+    permission::{Admission, RuleEffect},
+    tool::ToolError,
+};
+
+use super::{level::Kind, path, path::Inside, similar, text, workspace::Workspace};
+
+/// What one call sees of a workspace.
+#[derive(Debug)]
+pub(super) struct Sight<'a> {
+    ws: &'a Workspace,
+    /// `None` when all paths are judged alike: what held for the call then holds for all that it comes to.
+    admission: Option<&'a Admission>,
+    /// Places that were left out since somebody would have to be asked about them.
+    to_ask: Cell<usize>,
+}
+
+/// Where a call starts, and where links lead from there.
+#[derive(Debug, Clone)]
+pub(super) struct Start {
+    pub(super) path: PathBuf,
+    /// `None` when it is the same.
+    real: Option<PathBuf>,
+}
+
+impl Start {
+    /// Where a place below the start lies, links resolved.
+    fn real(&self, at: &Path) -> Option<PathBuf> {
+        Some(self.real.as_ref()?.join(at.strip_prefix(&self.path).ok()?))
+    }
+}
+
+impl<'a> Sight<'a> {
+    pub(super) fn new(ws: &'a Workspace, admission: &'a Admission) -> Self {
+        let admission = Some(admission).filter(|admission| !admission.is_uniform());
+        Self { ws, admission, to_ask: Cell::new(0) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn whole(ws: &'a Workspace) -> Self {
+        Self { ws, admission: None, to_ask: Cell::new(0) }
+    }
+
+    pub(super) fn workspace(&self) -> &'a Workspace {
+        self.ws
+    }
+
+    /// Judges the place that a call names once more, now that it is looked at. The error is for the model.
+    pub(super) fn start(&self, place: &Inside) -> Result<Start, ToolError> {
+        let path = place.names().to_owned();
+        let real = self.admission.and_then(|_| self.ws.resolved(&path)).filter(|real| *real != path);
+        let start = Start { path, real };
+        let admitted = self.judge(&start.path) == RuleEffect::Allow
+            && start.real.as_deref().is_none_or(|real| self.judge(real) == RuleEffect::Allow);
+        if admitted {
+            return Ok(start);
+        }
+        Err(ToolError::tell(format!(
+            "`{}` leads somewhere else than it did when this call was allowed; call the tool again",
+            text::echo(&text::show(place.as_path()))
+        )))
+    }
+
+    /// Whether an entry of a tree may be shown; a directory that may not is not entered either.
+    pub(super) fn shows(&self, start: &Start, at: &Path, kind: Kind) -> bool {
+        if self.admission.is_none() {
+            return true;
+        }
+        let real = start.real(at);
+        let target = (kind == Kind::Link).then(|| self.ws.resolved(at)).flatten();
+        let places = [Some(at), real.as_deref(), target.as_deref()];
+        self.admits(places.into_iter().flatten())
+    }
+
+    /// Whether something at a path that was not walked to may be named.
+    pub(super) fn names(&self, at: &Path) -> bool {
+        self.admission.is_none() || {
+            let resolved = self.ws.resolved(at);
+            let beside = at.parent().and_then(|parent| Some(self.ws.resolved(parent)?.join(at.file_name()?)));
+            self.admits([Some(at), beside.as_deref(), resolved.as_deref()].into_iter().flatten())
+        }
+    }
+
+    fn admits<'p>(&self, places: impl Iterator<Item = &'p Path>) -> bool {
+        let judged: Vec<_> = places.map(|place| self.judge(place)).collect();
+        if judged.contains(&RuleEffect::Deny) {
+            return false;
+        }
+        let asks = judged.contains(&RuleEffect::Ask);
+        self.to_ask.set(self.to_ask.get() + usize::from(asks));
+        !asks
+    }
+
+    fn judge(&self, at: &Path) -> RuleEffect {
+        self.admission.map_or(RuleEffect::Allow, |admission| admission.reading(&text::show(at)))
+    }
+
+    /// A line about what was left out since somebody would have to be asked about it; what is denied is not spoken of.
+    pub(super) fn left_out(&self) -> Option<String> {
+        let places = self.to_ask.get();
+        (places > 0).then(|| {
+            let places = text::count(places, "file or directory was", "files or directories were");
+            format!("({places} left out, since leave must be asked for first; name what you need as `path`)")
+        })
+    }
+
+    /// What is at a place, links followed. The error is for the model and offers similar names.
+    pub(super) fn look(&self, place: &Inside) -> Result<Metadata, ToolError> {
+        self.ws.dir().metadata(place.as_path()).map_err(|error| self.explain(&error, place))
+    }
+
+    /// Opens the file that a call names; `None` when it is anything else.
+    pub(super) fn open_named(&self, start: &Start) -> io::Result<Option<std::fs::File>> {
+        match self.admission {
+            None => self.ws.open_file(self.ws.dir(), &start.path, FollowSymlinks::Yes),
+            Some(_) => self.open_plain(start.real.as_deref().unwrap_or(&start.path)),
+        }
+    }
+
+    /// Opens a file that a walk from `start` came to.
+    pub(super) fn open_file(&self, start: &Start, at: &Path) -> io::Result<Option<std::fs::File>> {
+        match self.admission {
+            None => self.ws.open_file(self.ws.dir(), at, FollowSymlinks::No),
+            Some(_) => self.open_plain(start.real(at).as_deref().unwrap_or(at)),
+        }
+    }
+
+    /// Opens the start itself, which may be a link, or a directory that a walk from it came to.
+    pub(super) fn open_dir(&self, start: &Start, at: &Path) -> io::Result<Dir> {
+        match self.admission {
+            Some(_) => self.plain(start.real(at).as_deref().unwrap_or(at)),
+            None if at.as_os_str().is_empty() => self.ws.open_dir(Path::new("."), FollowSymlinks::Yes),
+            None if at == start.path => self.ws.open_dir(at, FollowSymlinks::Yes),
+            None => self.ws.open_dir(at, FollowSymlinks::No),
+        }
+    }
+
+    fn open_plain(&self, at: &Path) -> io::Result<Option<std::fs::File>> {
+        let Some(name) = at.file_name() else { return Ok(None) };
+        let dir = self.plain(at.parent().unwrap_or(Path::new("")))?;
+        self.ws.open_file(&dir, Path::new(name), FollowSymlinks::No)
+    }
+
+    /// Opens a directory name by name: no link is followed.
+    fn plain(&self, at: &Path) -> io::Result<Dir> {
+        let start = self.ws.open_dir(Path::new("."), FollowSymlinks::Yes)?;
+        at.components()
+            .filter(|part| matches!(part, std::path::Component::Normal(_)))
+            .try_fold(start, |dir, part| cap_fs_ext::DirExt::open_dir_nofollow(&dir, part.as_os_str()))
+    }
+
+    /// The error result for what the system said about a place.
+    pub(super) fn explain(&self, error: &io::Error, place: &Inside) -> ToolError {
+        let shown = text::echo(&text::show(place.as_path()));
+        ToolError::Tell(match error.kind() {
+            // The handle's own refusal has no code of the system.
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => path::outside(&shown),
+            io::ErrorKind::PermissionDenied => format!("the system does not allow reading `{shown}`"),
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                let mut answer = format!("there is nothing at `{shown}`");
+                let names = similar::names(self, place);
+                if !names.is_empty() {
+                    answer.push_str("; did you mean ");
+                    answer.push_str(&names.join(" or "));
+                    answer.push('?');
+                }
+                answer
+            }
+            _ => format!("`{shown}` cannot be read: {error}"),
+        })
+    }
+}

@@ -271,3 +271,57 @@ async fn a_rule_about_a_file_cannot_be_evaded_by_spelling_or_by_a_link() {
         assert!(results[0].is_error && !text.contains("a key"), "{path}: {text}");
     }
 }
+
+/// There is no shell, no program and no server's tool here yet (27, 29, 43): this list is where one would show up.
+#[test]
+fn attack_23_the_tools_are_exactly_these() {
+    let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut left, mut tools, mut operations, mut makers) =
+        (vec![sources], Vec::new(), Vec::new(), Vec::new());
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        for line in fs::read_to_string(path).unwrap().lines().map(str::trim) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let subject =
+                words.last().filter(|it| **it == "{").and_then(|_| words.get(words.len() - 2)).copied();
+            if line.starts_with("impl") && words.contains(&"Tool") && words.contains(&"for") {
+                tools.extend(subject.map(str::to_owned));
+            }
+            if line.starts_with("impl Operation for") {
+                operations.extend(subject.map(str::to_owned));
+            }
+            if line.starts_with("pub fn") && line.contains("dyn Tool") {
+                let name = line.trim_start_matches("pub fn ").split('(').next().unwrap();
+                makers.push(name.to_owned());
+            }
+            assert!(!line.starts_with("#[tool"), "a function as a tool: {line}");
+        }
+    }
+    operations.sort();
+    makers.sort();
+    assert_eq!(tools, ["ReadTool<O>"]);
+    assert_eq!(operations, ["Find", "Grep", "Ls", "View"]);
+    assert_eq!(makers, ["glob", "glob", "grep", "grep", "ls", "ls", "read_tools", "view", "view"]);
+}
+
+#[tokio::test]
+async fn attack_27_an_argument_that_looks_like_an_option_is_a_name() {
+    // No tool runs a program. What a model sends is a path or a pattern, whatever it begins with.
+    let tree = Tree::new();
+    fs::write(tree.root.join("--output=x"), "harmless\n").unwrap();
+    let calls = vec![
+        ("view", json!({ "path": "--output=x" })),
+        ("grep", json!({ "pattern": "harmless", "path": "--output=x" })),
+        ("grep", json!({ "pattern": "--upload-pack=touch x" })),
+        ("glob", json!({ "pattern": "--output=*" })),
+        ("ls", json!({ "path": "--help" })),
+    ];
+    let results = common::call_all(&Runtime::in_memory(), tree.workspace.read_tools(), calls).await;
+    let texts: Vec<_> = results.iter().map(ToolResult::to_text).collect();
+    assert!(texts[0].contains("harmless") && texts[1].contains("harmless"), "{texts:?}");
+    assert_eq!((texts[2].as_str(), texts[3].as_str()), ("no line matches", "--output=x"));
+    assert!(results[4].is_error && !tree.root.join("x").exists(), "{texts:?}");
+}

@@ -155,3 +155,64 @@ async fn attack_37_a_redirect_never_carries_the_key_away() {
     let (_, first) = elsewhere.accept().await.unwrap();
     assert_eq!(first, mine.local_addr().unwrap());
 }
+
+#[tokio::test]
+async fn attack_36_no_redirect_is_followed_whatever_it_leads_to() {
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let to = elsewhere.local_addr().unwrap();
+    for wire in WIRES {
+        for location in [
+            format!("//{to}/relative-to-the-protocol"),
+            format!("http://{to}/downgrade"),
+            format!("http://user:pass@{to}/"),
+            "http://169.254.169.254/latest/meta-data/".to_owned(),
+            "http://[::1]/".to_owned(),
+            "file:///etc/passwd".to_owned(),
+            "ftp://files.example/".to_owned(),
+            "/the/same/host".to_owned(),
+            "http://[".to_owned(),
+            String::new(),
+        ] {
+            // The server takes one connection and no more, so a chain of any length ends at its first hop.
+            let error =
+                refused(wire, "307 Temporary Redirect", &format!("Location: {location}\r\n"), "").await;
+            assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, Retry::Permanent), "{location}");
+        }
+    }
+    let mine = TcpStream::connect(to).await.unwrap();
+    let (_, first) = elsewhere.accept().await.unwrap();
+    assert_eq!(first, mine.local_addr().unwrap());
+}
+
+/// A proxy of the environment is the user's own setting for services elsewhere. A service on this machine is never
+/// reached through one, so a run that may only talk to this machine does just that.
+#[tokio::test]
+async fn attack_39_a_proxy_of_the_environment_sees_no_call_to_this_machine() {
+    const CHILD: &str = "ENTOURAGE_TEST_BEHIND_A_PROXY";
+    const TEST: &str = "refusals::attack_39_a_proxy_of_the_environment_sees_no_call_to_this_machine";
+    if std::env::var_os(CHILD).is_some() {
+        for wire in WIRES {
+            let error = refused(wire, "404 Not Found", "", "").await;
+            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        }
+        return;
+    }
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = proxy.local_addr().unwrap();
+    // The environment of a process is its own: this test runs once more in one that has the variables.
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again
+        .args(["--exact", TEST, "--test-threads=1"])
+        .env(CHILD, "1")
+        .env_remove("NO_PROXY")
+        .env_remove("no_proxy");
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        again.env(name, format!("http://{at}"));
+    }
+    let ran = tokio::task::spawn_blocking(move || again.output().unwrap()).await.unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+    let mine = TcpStream::connect(at).await.unwrap();
+    let (_, first) = proxy.accept().await.unwrap();
+    assert_eq!(first, mine.local_addr().unwrap());
+}

@@ -76,7 +76,7 @@ fn pointing() -> (Pointer, Move, Look) {
 #[tokio::test]
 async fn a_call_is_judged_after_the_calls_before_it_ran() {
     let (_, moves, looks) = pointing();
-    let provider = ScriptedProvider::new().calls([
+    let provider = ScriptedProvider::by_history().calls([
         ("look", json!({})),
         ("move", json!({"to": "secrets/key"})),
         ("look", json!({})),
@@ -122,7 +122,7 @@ impl Approver for Sly {
 async fn asked_slyly(policy: Policy, to: &[&'static str]) -> (Vec<ApprovalRequest>, String, Status) {
     let (pointer, _, looks) = pointing();
     let sly = Sly::new(&pointer, to);
-    let provider = ScriptedProvider::new().call("look", json!({})).text("Done.");
+    let provider = ScriptedProvider::by_history().call("look", json!({})).text("Done.");
     let agent = agent(provider.model()).tool(looks).build().unwrap();
     let runtime = testkit::runtime().policy(policy).approver(sly.clone()).build();
     let session = runtime.session();
@@ -201,7 +201,7 @@ async fn an_open_question_of_one_session_holds_up_no_other_session() {
     let gate = Gate::new();
     let runtime = testkit::runtime().approver(Silent(gate.clone())).build();
     let asks = |what: &str| {
-        let provider = ScriptedProvider::new().call("write", json!({ "what": what })).text("Done.");
+        let provider = ScriptedProvider::by_history().call("write", json!({ "what": what })).text("Done.");
         agent(provider.model()).tool(FakeTool::new("write").access(Access::WRITE)).build().unwrap()
     };
     let (one, two) = (runtime.session(), runtime.session());
@@ -235,7 +235,7 @@ async fn a_rule_that_no_call_of_a_tool_can_match_is_told_of_before_any_call() {
         let store = memory();
         let asked = Sly::new(&Pointer::default(), &[]);
         let provider =
-            ScriptedProvider::new().call("run_plain", json!({"command": "rm -rf /"})).text("Done.");
+            ScriptedProvider::by_history().call("run_plain", json!({"command": "rm -rf /"})).text("Done.");
         let agent = agent(provider.model())
             .tool(blind("run_plain", Access::EXECUTE, &ran))
             .tool(blind("other", Access::NONE, &ran))
@@ -266,7 +266,7 @@ async fn a_rule_that_no_call_of_a_tool_can_match_is_told_of_before_any_call() {
 #[tokio::test]
 async fn rules_that_can_be_matched_are_no_reason_to_warn() {
     let (_, moves, looks) = pointing();
-    let provider = ScriptedProvider::new().call("move", json!({"to": "b"})).text("Done.");
+    let provider = ScriptedProvider::by_history().call("move", json!({"to": "b"})).text("Done.");
     let agent = agent(provider.model()).tool(moves).tool(looks).tool(TodoTool::new()).build().unwrap();
     let policy = Policy::allow_all().deny("*:secrets/*").deny("write:*");
     let mut run = testkit::runtime().policy(policy).build().session().start(&agent, "Go");
@@ -294,7 +294,7 @@ async fn attack_19_a_tool_that_declares_nothing_is_taken_to_do_everything() {
     assert!(all(&Combined::new(vec![Arc::new(set)]).tools().specs()[0]));
 
     let run = async |scope: Option<Scope>| {
-        let provider = ScriptedProvider::new().call("deploy", json!({})).text("Done.");
+        let provider = ScriptedProvider::by_history().call("deploy", json!({})).text("Done.");
         let mut builder = agent(provider.model()).tool(undeclared());
         if let Some(scope) = scope {
             builder = builder.scope(scope);
@@ -311,13 +311,13 @@ async fn attack_19_a_tool_that_declares_nothing_is_taken_to_do_everything() {
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 
     // What declares that it touches nothing runs anywhere, and the family's own tools declare what they touch.
-    let sub = AgentTool::new(agent(ScriptedProvider::new().model()).build().unwrap());
+    let sub = AgentTool::new(agent(ScriptedProvider::by_history().model()).build().unwrap());
     let todos = TodoTool::new();
     assert_eq!((todos.spec().access(), sub.spec().access()), (Access::NONE, Access::DELEGATE));
     assert_eq!(FakeTool::new("look").spec().access(), Access::READ);
     let pure = blind("add", Access::NONE, &ran);
     assert_eq!(pure.spec().repeat(), Repeat::Safe);
-    let provider = ScriptedProvider::new().call("add", json!({})).text("Done.");
+    let provider = ScriptedProvider::by_history().call("add", json!({})).text("Done.");
     let agent = agent(provider.model()).tool(pure).scope(Scope::none()).build().unwrap();
     testkit::runtime().build().session().start(&agent, "Go").outcome().await.unwrap();
     assert_eq!(ran.load(Ordering::SeqCst), 1);
@@ -328,11 +328,11 @@ async fn attack_23_a_model_is_offered_what_its_agent_was_given_and_nothing_else(
     let offered = |provider: &ScriptedProvider| -> Vec<String> {
         provider.requests()[0].tools.iter().map(|tool| tool.name().to_owned()).collect()
     };
-    let provider = ScriptedProvider::new().text("Done.");
+    let provider = ScriptedProvider::by_history().text("Done.");
     let runtime = testkit::runtime().build();
     runtime.session().start(&agent(provider.model()).build().unwrap(), "Go").outcome().await.unwrap();
     assert_eq!(offered(&provider), [""; 0]);
-    let provider = ScriptedProvider::new().text("Done.");
+    let provider = ScriptedProvider::by_history().text("Done.");
     let one = agent(provider.model()).tool(FakeTool::new("look")).build().unwrap();
     runtime.session().start(&one, "Go").outcome().await.unwrap();
     assert_eq!(offered(&provider), ["look"]);

@@ -285,8 +285,7 @@ fn attack_23_the_tools_are_exactly_these() {
         }
         for line in fs::read_to_string(path).unwrap().lines().map(str::trim) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let subject =
-                words.last().filter(|it| **it == "{").and_then(|_| words.get(words.len() - 2)).copied();
+            let subject = if let [.., name, "{"] = words[..] { Some(name) } else { None };
             if line.starts_with("impl") && words.contains(&"Tool") && words.contains(&"for") {
                 tools.extend(subject.map(str::to_owned));
             }

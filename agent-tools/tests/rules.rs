@@ -190,7 +190,7 @@ fn verdicts(tree: &Tree, policy: &Policy, tool: &dyn Tool, path: &str) -> Vec<Ve
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_that_a_rule_denies_is_ever_shown(plan in plans()) {

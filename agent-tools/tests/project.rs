@@ -461,7 +461,7 @@ async fn ci03_git_that_hangs_is_not_waited_for() {
     let state = facts.git.as_ref().unwrap();
     assert_eq!((state.branch.as_str(), state.status.as_str()), ("main", "not known: git did not answer"));
     assert_eq!(subjects(&facts), ["First"]);
-    assert!(begin.elapsed() < std::time::Duration::from_secs(20));
+    assert!(begin.elapsed() < std::time::Duration::from_secs(60));
 }
 
 #[tokio::test]

@@ -151,7 +151,7 @@ async fn a_collector_that_never_answers_is_waited_for_as_long_as_said() {
     run(Spans::new().to(otlp.subscriber())).await;
     let began = Instant::now();
     assert_eq!(otlp.shutdown().unwrap_err().kind(), ErrorKind::Transport);
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn dropping_it_within_a_runtime_is_no_trouble() {
     run(spans).await;
     let began = Instant::now();
     drop(otlp);
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 #[test]

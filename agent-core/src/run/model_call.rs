@@ -234,8 +234,9 @@ impl Patience<'_> {
         }
         let silence = self.silence;
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(silence)));
-        if moved {
-            timer.as_mut().reset(Instant::now() + silence);
+        // Too far away to be a moment: the timer is never met as it stands.
+        if moved && let Some(end) = Instant::now().checked_add(silence) {
+            timer.as_mut().reset(end);
         }
         timer.as_mut().poll(task).map(|()| {
             let text = format!("the model said nothing for {} s; try again", silence.as_secs());

@@ -41,6 +41,7 @@ mod layers_bounds;
 mod layers_budget;
 mod layers_cache;
 mod layers_common;
+mod layers_durations;
 mod layers_fallback;
 mod layers_play;
 mod layers_rate_limit;

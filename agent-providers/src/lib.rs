@@ -50,6 +50,9 @@ pub mod gemini;
 mod http;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod intake;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod json;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]

@@ -221,7 +221,8 @@ macro_rules! provider {
 macro_rules! settings {
     ($builder:ident, $($field:ident),*) => {
         impl $builder {
-            /// The address below which the wire's paths are found, such as `http://127.0.0.1:8080/v1`. A query is kept.
+            /// The address below which the wire's paths are found, such as `http://127.0.0.1:8080/v1`. A query is kept,
+            /// and its values, `alt` and `api-version` aside, are treated as secrets.
             pub fn base_url(mut self, url: impl Into<String>) -> Self {
                 self.settings.base_url = url.into();
                 self
@@ -233,7 +234,8 @@ macro_rules! settings {
                 self
             }
 
-            /// A header for every call; it replaces one of ours of the same name. The value is treated as a secret.
+            /// A header for every call; it replaces one of ours of the same name. The value is treated as a secret: what
+            /// a service repeats of it beside its reply is replaced by `[key]`, if it has 6 signs or more.
             pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
                 self.settings.headers.push((name.into(), secrecy::SecretString::from(value.into())));
                 self

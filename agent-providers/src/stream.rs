@@ -13,7 +13,7 @@ use futures_util::Stream;
 
 use crate::{
     framing::{Frame, Framing},
-    http::Reply,
+    http::{Redactor, Reply},
 };
 
 /// Bytes of one reply in, deltas out. It must give the same deltas wherever the bytes are cut.
@@ -40,6 +40,7 @@ pub(crate) struct Deltas<D> {
     /// `None` once nothing more is read.
     reply: Option<Reply>,
     decoder: D,
+    redactor: Redactor,
     first: VecDeque<Delta>,
     failed: bool,
 }
@@ -47,7 +48,8 @@ pub(crate) struct Deltas<D> {
 impl<D> Deltas<D> {
     /// `first` is handed out before anything of the reply: warnings, and what the headers said.
     pub(crate) fn new(reply: Reply, decoder: D, first: impl IntoIterator<Item = Delta>) -> Self {
-        Self { reply: Some(reply), decoder, first: first.into_iter().collect(), failed: false }
+        let (redactor, first) = (reply.failing.redactor.clone(), first.into_iter().collect());
+        Self { reply: Some(reply), decoder, redactor, first, failed: false }
     }
 
     fn fail(&mut self, error: Error) -> Poll<Option<Result<Delta>>> {
@@ -70,7 +72,7 @@ impl<D: Decode + Unpin> Stream for Deltas<D> {
         }
         loop {
             match this.decoder.pop() {
-                Some(Ok(delta)) => return Poll::Ready(Some(Ok(delta))),
+                Some(Ok(delta)) => return Poll::Ready(Some(Ok(this.redactor.delta(delta)))),
                 Some(Err(error)) => return this.fail(error),
                 None => {}
             }
@@ -148,32 +150,32 @@ macro_rules! decoder {
         #[derive(Debug)]
         pub struct Decoder {
             framing: $crate::framing::Framing,
+            intake: $crate::intake::Intake,
             reply: $reply,
         }
 
         impl Decoder {
             fn reading(reply: $reply) -> Self {
-                Self { framing: <$reply as $crate::stream::Reading>::framing(), reply }
+                let framing = <$reply as $crate::stream::Reading>::framing();
+                Self { framing, intake: $crate::intake::Intake::default(), reply }
             }
 
             /// Takes in the next bytes, cut anywhere.
             pub fn push(&mut self, bytes: &[u8]) {
-                use $crate::stream::Reading as _;
-                let reply = &mut self.reply;
-                if let Err(error) = self.framing.push(bytes, |frame| reply.frame(frame)) {
-                    self.reply.broken(error);
+                let Self { framing, intake, reply } = self;
+                if let Err(error) = framing.push(bytes, |frame| intake.frame(frame, &mut *reply)) {
+                    intake.broken(error, reply);
                 }
             }
 
             /// The bytes have ended. Without the wire's own sign of the end, no
             /// [`Delta::Finish`](entourage_core::provider::Delta::Finish) is made up: the reply was cut off.
             pub fn finish(&mut self) {
-                use $crate::stream::Reading as _;
-                let reply = &mut self.reply;
-                if let Err(error) = self.framing.finish(|frame| reply.frame(frame)) {
-                    self.reply.broken(error);
+                let Self { framing, intake, reply } = self;
+                if let Err(error) = framing.finish(|frame| intake.frame(frame, &mut *reply)) {
+                    intake.broken(error, reply);
                 }
-                self.reply.end();
+                intake.end(reply);
             }
 
             /// The next delta, or the next error; `None` until more bytes come.

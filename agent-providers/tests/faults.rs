@@ -12,8 +12,14 @@
 
 #[path = "faults/connection.rs"]
 mod connection;
+#[path = "faults/echo.rs"]
+mod echo;
+#[path = "faults/figures.rs"]
+mod figures;
 #[path = "faults/good.rs"]
 mod good;
+#[path = "faults/halves.rs"]
+mod halves;
 #[path = "faults/model.rs"]
 mod model;
 #[path = "faults/refusals.rs"]

@@ -109,3 +109,24 @@ async fn a_refusal_is_recorded_with_its_status_and_body() {
     assert!(one["response"]["body"].as_str().unwrap().contains("invalid_api_key"));
     assert_eq!(one["expect"]["error"]["status"], 401);
 }
+
+#[tokio::test]
+async fn attack_10_what_a_service_echoes_of_a_header_is_in_no_recording() {
+    let secret = "correct-horse-battery";
+    let escaped: String = secret.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
+    let body = format!(
+        r#"{{"error":{{"message":"bad key {secret}, {escaped}, Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5","code":"c"}}}}"#
+    );
+    let (url, server) = serve(http("401 Unauthorized", &format!("x-request-id: {secret}\r\n"), &body));
+    let recorder = Recorder::new();
+    let service = OpenAiChat::builder().base_url(format!("{url}?code={secret}"));
+    let service = service.header("authorization", format!("Bearer {secret}")).build().unwrap();
+    let model = service.model("m").layer(&recorder);
+    let error = model.provider().complete(model.request("Hi"), &CallContext::new()).await.unwrap_err();
+    server.join().unwrap();
+    let recording = recorder.to_json("one").unwrap();
+    for spelled in [secret, &*escaped, &escaped.replace('\\', "\\\\"), "Y29ycmVjdC1ob3JzZS1iYXR0ZXJ5"] {
+        assert!(!format!("{recording} {error:?}").contains(spelled), "{spelled}: {recording}");
+    }
+    assert!(recording.contains("bad key [key], [key], [key]"), "{recording}");
+}

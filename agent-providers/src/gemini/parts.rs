@@ -17,6 +17,9 @@ use super::{
     wire::{FunctionCall, Part},
 };
 
+/// More calls than this in one reply is an attack, not a plan; the core keeps far fewer.
+const MAX_CALLS: u32 = 10_000;
+
 /// Most bytes of blocks that only the service understands (images, audio, code) that one reply may bring.
 const MAX_OPAQUE: usize = 64 << 20;
 
@@ -43,7 +46,7 @@ impl Parts {
     /// Takes in one part.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] for more than 64 MiB of blocks that are kept unread.
+    /// [`ErrorKind::TooLarge`] for more than 64 MiB of blocks that are kept unread, and beyond 10,000 calls.
     pub(super) fn push(&mut self, part: Part<'_>, out: &mut Out) -> Result<()> {
         let signature = part.signature.filled();
         let text = part.text.filled();
@@ -56,6 +59,9 @@ impl Parts {
         };
         match (part.call.0, text) {
             (Some(call), _) => {
+                if self.calls >= MAX_CALLS {
+                    return Err(too_large("the model asked for more than 10,000 tool calls at once"));
+                }
                 sign(None).map(&mut emit);
                 self.call(&call, &mut emit);
             }
@@ -111,14 +117,14 @@ impl Parts {
         }
         self.opaque = fields.values().map(size).fold(self.opaque, usize::saturating_add);
         if self.opaque > MAX_OPAQUE {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                "the reply brings more than 64 MiB of files and code",
-            )
-            .during("model.stream"));
+            return Err(too_large("the reply brings more than 64 MiB of files and code"));
         }
         Ok(Delta::Opaque(Box::new(Opaque::new(WIRE, Value::Object(fields)))))
     }
+}
+
+fn too_large(text: &'static str) -> Error {
+    Error::new(ErrorKind::TooLarge, text).during("model.stream")
 }
 
 /// About how many bytes a value takes. Its depth is bounded by the parser.

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use entourage_core::{
     Error, ErrorKind, Result, Retry,
-    provider::{CallContext, Delta, Egress, Exchange, RateLimits, ResponseInfo},
+    provider::{CallContext, Delta, Egress, RateLimits, ResponseInfo},
 };
 use futures_util::{Stream, StreamExt};
 use reqwest::{
@@ -27,7 +27,7 @@ use super::{
     Failing, Failure, Redactor,
     connections::Connections,
     headers, limits,
-    tap::{self, Protocol, carries_secret},
+    tap::{self, Protocol, Shown, carries_secret},
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,6 +46,9 @@ pub(crate) struct Settings {
     pub(crate) headers: Vec<(String, SecretString)>,
     pub(crate) allow_insecure: bool,
     pub(crate) protocol: Protocol,
+    /// Speaks HTTP/2 without TLS, and no other.
+    #[cfg(test)]
+    pub(crate) h2: bool,
 }
 
 /// How a key is sent.
@@ -104,6 +107,10 @@ impl Endpoint {
             .redirect(reqwest::redirect::Policy::none())
             .tcp_nodelay(true)
             .user_agent(concat!("entourage/", env!("CARGO_PKG_VERSION")));
+        #[cfg(test)]
+        if settings.h2 {
+            client = client.http2_prior_knowledge();
+        }
         if local {
             // A proxy is another machine: it could neither reach this one nor be what a loopback-only run allows.
             client = client.no_proxy();
@@ -112,16 +119,9 @@ impl Endpoint {
             client.build().map_err(|error| config("the HTTP client could not be set up").caused_by(error))?;
         let vendor = if settings.vendor.is_empty() { host.to_owned() } else { settings.vendor };
         let protocol = settings.protocol;
-        let secrets = settings.key.into_iter().chain(settings.headers.into_iter().map(|(_, value)| value));
+        let redactor = redactor(&base, settings.key.as_ref(), &settings.headers);
         let connections = Connections::new(client);
-        Ok(Self {
-            connections,
-            redactor: Redactor::new(secrets),
-            vendor: vendor.into(),
-            base,
-            headers,
-            protocol,
-        })
+        Ok(Self { connections, redactor, vendor: vendor.into(), base, headers, protocol })
     }
 
     pub(crate) fn vendor(&self) -> &str {
@@ -162,7 +162,8 @@ impl Endpoint {
         cx.check_host(self.base.host_str().unwrap_or_default())?;
         let (url, headers) = (self.url(target), self.headers_with(target.headers)?);
         let sent = body.as_deref().unwrap_or_default();
-        let mut exchange = tap::request(cx, self.protocol, method.as_str(), &url, &headers, sent);
+        let tapped = tap::Tapped { protocol: self.protocol, redactor: &self.redactor };
+        let mut exchange = tapped.request(cx, method.as_str(), &url, &headers, sent);
         let mut request = self.connections.request(method, url).headers(headers);
         if let Some(body) = body {
             request = request.body(body);
@@ -240,8 +241,8 @@ impl Endpoint {
         let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
         let to = self
             .base
-            .join(to)
-            .map_or_else(|_| "elsewhere".to_owned(), |to| to.origin().ascii_serialization());
+            .join(&self.redactor.clean(to))
+            .map_or_else(|_| "elsewhere".to_owned(), |to| failing.quote(&to.origin().ascii_serialization()));
         let text = format!(
             "{} redirects to {to}, which is not followed, so that the key stays with {}; set the base URL to the final address",
             self.vendor,
@@ -258,6 +259,20 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Endpoint({} at {}{})", self.vendor, self.address(), self.base.path())
     }
+}
+
+/// Query fields whose values are no secrets, but what a refusal is about.
+const PLAIN_FIELDS: [&str; 3] = ["alt", "api-version", "api_version"];
+
+/// All that the caller set may be a secret: the key, headers, and the query of the address.
+fn redactor(base: &Url, key: Option<&SecretString>, headers: &[(String, SecretString)]) -> Redactor {
+    let fields: Vec<_> = base
+        .query_pairs()
+        .filter(|(name, _)| !PLAIN_FIELDS.contains(&&**name))
+        .map(|(_, value)| value)
+        .collect();
+    let values = key.map(ExposeSecret::expose_secret).into_iter().chain(fields.iter().map(|value| &**value));
+    Redactor::with_headers(values, headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret())))
 }
 
 fn config(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -322,11 +337,7 @@ fn compressed(failing: &Failing, coding: &str) -> Error {
     failing.error(ErrorKind::Protocol, text)
 }
 
-async fn refusal(
-    failing: &Failing,
-    response: reqwest::Response,
-    mut exchange: Option<Box<dyn Exchange>>,
-) -> Error {
+async fn refusal(failing: &Failing, response: reqwest::Response, mut exchange: Option<Shown>) -> Error {
     let status = response.status().as_u16();
     let wait = headers::retry_after(response.headers(), SystemTime::now());
     let again = headers::should_retry(response.headers());
@@ -359,7 +370,7 @@ pub(crate) struct Reply {
     body: Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>,
     pub(crate) failing: Failing,
     limits: Option<RateLimits>,
-    exchange: Option<Box<dyn Exchange>>,
+    exchange: Option<Shown>,
 }
 
 impl Reply {
@@ -396,6 +407,10 @@ impl fmt::Debug for Reply {
         f.debug_struct("Reply").field("failing", &self.failing).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "openai-chat"))]
+#[path = "h2_tests.rs"]
+mod h2_tests;
 
 #[cfg(test)]
 mod tests {

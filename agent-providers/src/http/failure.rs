@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::limits;
+use crate::json;
 
 /// What a service said about its failure. Absent parts are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,7 +26,8 @@ pub(crate) struct Failure {
 impl Failure {
     /// From the body of a refusal: JSON in one of many shapes, plain text, or a web page.
     pub(crate) fn from_body(body: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(body);
+        let body = json::mend(body);
+        let text = String::from_utf8_lossy(&body);
         let text = text.trim();
         match serde_json::from_str(text) {
             Ok(value) => Self::from_json(&value),
@@ -74,7 +76,10 @@ impl Failure {
             code: first(code, || status),
             reason: scalar(details.iter().find_map(|detail| detail.get("reason"))),
             request: scalar(fields.get("request_id")),
-            retry_after: details.iter().find_map(|detail| limits::span(detail.get("retryDelay")?.as_str()?)),
+            retry_after: details
+                .iter()
+                .find_map(|detail| limits::span(detail.get("retryDelay")?.as_str()?))
+                .and_then(limits::plausible),
         }
     }
 

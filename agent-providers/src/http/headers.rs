@@ -4,8 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::{CONTENT_ENCODING, HeaderMap, RETRY_AFTER};
 
+use super::limits;
+
 /// How long the service asks to wait: `retry-after-ms`, else `retry-after` in seconds or as a date.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    asked(headers, now).and_then(limits::plausible)
+}
+
+fn asked(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let seconds = |text: &str| Duration::try_from_secs_f64(text.parse().ok()?).ok();
     if let Some(wait) = text(headers, "retry-after-ms").and_then(|ms| ms.parse::<f64>().ok()) {
         return Duration::try_from_secs_f64(wait / 1_000.0).ok();
@@ -68,7 +74,18 @@ mod tests {
         assert_eq!(wait("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(37)));
         assert_eq!(wait("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
         assert_eq!(wait("retry-after", "1000000000"), Some(Duration::from_secs(1_000_000_000)));
-        for nonsense in ["-1", "NaN", "1e300", "soon", ""] {
+        for nonsense in [
+            "-1",
+            "NaN",
+            "inf",
+            "1e300",
+            "18446744073709551615",
+            "1e19",
+            "4e9",
+            "soon",
+            "",
+            "Fri, 31 Dec 9999 23:59:59 GMT",
+        ] {
             assert_eq!(wait("retry-after", nonsense), None, "{nonsense}");
         }
     }

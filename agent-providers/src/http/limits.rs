@@ -60,14 +60,22 @@ pub(crate) fn limits(headers: &HeaderMap, now: SystemTime) -> Option<RateLimits>
 /// The first spelling of which anything can be read; two are never mixed.
 fn window(headers: &HeaderMap, spellings: &[Names], now: SystemTime) -> RateWindow {
     let read = |[limit, remaining, reset]: &Names| {
-        let count = |name| text(headers, name)?.parse().ok();
+        let count = |name| text(headers, name)?.parse().ok().filter(|count| *count <= MOST);
         let mut window = RateWindow::default();
         window.limit = count(limit);
         window.remaining = count(remaining);
-        window.reset = text(headers, reset).and_then(|text| until(text, now));
+        window.reset = text(headers, reset).and_then(|text| until(text, now)).and_then(plausible);
         (window != RateWindow::default()).then_some(window)
     };
     spellings.iter().find_map(read).unwrap_or_default()
+}
+
+/// More than any account has in a window; what says more is no limit.
+const MOST: u64 = 1_000_000_000_000;
+
+/// A wait that a service may ask for: at most 100 years. More is unknown, not a time to wait.
+pub(super) fn plausible(wait: Duration) -> Option<Duration> {
+    Some(wait).filter(|wait| *wait <= Duration::from_secs(100 * 366 * 86_400))
 }
 
 /// Some services count milliseconds or seconds since 1970; no limit takes 30 years to be full again.

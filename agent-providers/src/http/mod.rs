@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a wire's JSON means beyond the shapes in which services report failures.
 
+mod base64;
 mod client;
 mod connections;
 mod failure;
@@ -9,6 +10,7 @@ mod headers;
 mod limits;
 mod refusal;
 mod secret;
+mod spelling;
 pub(crate) mod sse;
 mod tap;
 

@@ -7,6 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 use entourage_core::{Error, ErrorKind, Retry};
 
 use super::{Failure, Redactor};
+use crate::json;
 
 /// Longest quotation of a service's message, in characters.
 const QUOTE: usize = 1_000;
@@ -63,6 +64,10 @@ impl Failing {
         let start: String = self.quote(&String::from_utf8_lossy(data)).chars().take(200).collect();
         // The parser's own text quotes what it read.
         let told = self.quote(&error.to_string());
+        if told.starts_with(json::TOO_MANY) {
+            let text = format!("{} sent a reply that is too large to be read ({told})", self.vendor);
+            return self.error(ErrorKind::TooLarge, text);
+        }
         if error.is_eof() {
             let text = format!("{} sent JSON that breaks off ({told}); try again: {start}", self.vendor);
             return self.error(ErrorKind::Protocol, text).with_retry(Retry::Temporary);
@@ -72,7 +77,12 @@ impl Failing {
 
     /// `text` without secrets, in one line of at most 1,000 characters.
     pub(crate) fn quote(&self, text: &str) -> String {
-        let clean = self.redactor.clean(text);
+        // More than is shown, so that what is taken out leaves enough.
+        let start = text.trim();
+        let start =
+            start.char_indices().nth(8 * QUOTE).map_or(start, |(end, _)| start.get(..end).unwrap_or(start));
+        let start = json::whole(start);
+        let clean = self.redactor.clean(&start);
         let mut chars = clean.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
         let mut quote: String = chars.by_ref().take(QUOTE).collect();
         if chars.next().is_some() {

@@ -2,43 +2,235 @@
 
 use std::{fmt, sync::Arc};
 
+use entourage_core::provider::Delta;
 use secrecy::{ExposeSecret, SecretString};
 
-/// Shorter secrets are placeholders such as `none`; removing them would only garble messages.
-const SHORTEST: usize = 6;
+use super::{
+    base64,
+    spelling::{self, Match},
+};
 
-/// Removes known secrets from text. Cloning shares them.
+/// Shorter secrets are placeholders such as `none`; removing them would only garble messages.
+pub(super) const SHORTEST: usize = 6;
+
+/// Signs of a piece of a header, such as a cookie's value, that is a secret of its own.
+const SHORTEST_PIECE: usize = 8;
+
+/// What a credential may follow in a header of any name.
+const SCHEMES: [&str; 6] = ["bearer", "basic", "token", "apikey", "api-key", "key"];
+
+/// What stands for a secret.
+const SHOWN: &str = "[key]";
+
+/// Removes known secrets from text, in every spelling in which a service may echo them: as they were sent, without
+/// `Bearer` or `Basic`, in base64 or out of it, in any case, and escaped for JSON, HTML or an address. Cloning shares
+/// them.
 #[derive(Clone, Default)]
-pub(crate) struct Redactor(Arc<[SecretString]>);
+pub(crate) struct Redactor(Arc<Secrets>);
+
+#[derive(Default)]
+struct Secrets {
+    /// The longest first: one may be part of another.
+    all: Vec<SecretString>,
+    /// The bytes that a spelling of a secret can begin with.
+    begins: Vec<u8>,
+}
 
 impl Redactor {
-    pub(crate) fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
-        Self(secrets.into_iter().filter(|secret| secret.expose_secret().len() >= SHORTEST).collect())
+    /// Of whole values, such as keys.
+    pub(crate) fn new(values: impl IntoIterator<Item = SecretString>) -> Self {
+        let mut secrets = Collected::default();
+        values.into_iter().for_each(|value| secrets.value(value.expose_secret()));
+        secrets.finish()
     }
 
-    /// `text` with each secret replaced by `[key]`.
+    /// Of keys and values, and of headers, which may hold several secrets if their name says that they hold one.
+    pub(super) fn with_headers<'a>(
+        values: impl IntoIterator<Item = &'a str>,
+        headers: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        let mut secrets = Collected::default();
+        values.into_iter().for_each(|value| secrets.value(value));
+        for (name, value) in headers {
+            secrets.value(value);
+            if super::tap::carries_secret(name) {
+                value.split_once(' ').into_iter().for_each(|(_, word)| secrets.add(word.trim()));
+                let pieces = value.split([' ', '\t', ',', ';', '=', '"', '&']);
+                pieces.filter(|piece| piece.len() >= SHORTEST_PIECE).for_each(|piece| secrets.add(piece));
+            }
+        }
+        secrets.finish()
+    }
+
+    /// Whether there is nothing to remove.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.all.is_empty()
+    }
+
+    /// `text` with each secret replaced by `[key]`, and the start of one at its end: it may have been cut there.
     pub(crate) fn clean(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, secret| match text.contains(secret.expose_secret()) {
-            true => text.replace(secret.expose_secret(), "[key]"),
-            false => text,
-        })
+        if self.is_empty() {
+            return text.to_owned();
+        }
+        let mut out = Vec::with_capacity(text.len());
+        let left = self.pass(text.as_bytes(), &mut out);
+        self.close(text.as_bytes().get(left..).unwrap_or_default(), &mut out);
+        String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+
+    /// Appends `bytes` without secrets to `out`, up to where a secret may begin that goes on in what follows; says
+    /// where that is.
+    pub(super) fn pass(&self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let mut at = 0_usize;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let plain = rest.iter().position(|byte| self.0.begins.contains(byte)).unwrap_or(rest.len());
+            if plain > 0 {
+                out.extend(rest.iter().take(plain));
+                at = at.saturating_add(plain);
+                continue;
+            }
+            match self.at(rest, true) {
+                Match::Whole(length) => {
+                    out.extend_from_slice(SHOWN.as_bytes());
+                    at = at.saturating_add(length.max(1));
+                }
+                Match::Cut(_) => return at,
+                Match::None => {
+                    out.extend(rest.first());
+                    at = at.saturating_add(1);
+                }
+            }
+        }
+        at
+    }
+
+    /// The same for what [`Redactor::pass`] left, when nothing follows.
+    pub(super) fn close(&self, bytes: &[u8], out: &mut Vec<u8>) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = match self.at(rest, false) {
+                Match::Whole(length) => length.max(1),
+                Match::Cut(signs) if signs >= SHORTEST => rest.len(),
+                Match::Cut(_) | Match::None => 0,
+            };
+            if taken > 0 {
+                out.extend_from_slice(SHOWN.as_bytes());
+            } else {
+                out.extend(rest.first());
+            }
+            rest = rest.get(taken.max(1)..).unwrap_or_default();
+        }
+    }
+
+    /// The secret that `bytes` begin with, the longest first: where the bytes end in one, a shorter one is no match as
+    /// long as more may come.
+    fn at(&self, bytes: &[u8], more: bool) -> Match {
+        let mut cut = Match::None;
+        for secret in &self.0.all {
+            let secret = secret.expose_secret().as_bytes();
+            let found = spelling::find(bytes, secret);
+            match (found, cut) {
+                // Its last sign may be the start of an escape that is not there yet.
+                (Match::Whole(length), _) if more && spelling::is_open(bytes, length, secret) => {
+                    cut = Match::Cut(secret.len());
+                }
+                (Match::Whole(_), Match::Cut(signs)) if more || signs >= secret.len() => {}
+                (Match::Whole(_), _) => return found,
+                (Match::Cut(signs), Match::Cut(known)) if signs <= known => {}
+                (Match::Cut(_), _) => cut = found,
+                (Match::None, _) => {}
+            }
+        }
+        cut
+    }
+
+    /// A delta without secrets in what a service says beside the reply. The reply itself is the model's, and what goes
+    /// back to the service must stay as it came.
+    pub(crate) fn delta(&self, mut delta: Delta) -> Delta {
+        if self.is_empty() {
+            return delta;
+        }
+        let clean = |text: &mut Box<str>| *text = self.clean(text).into();
+        match &mut delta {
+            Delta::Response(info) => {
+                let info = &mut **info;
+                [&mut info.id, &mut info.model, &mut info.request].into_iter().flatten().for_each(clean);
+            }
+            Delta::Warning(warning) => clean(&mut warning.text),
+            Delta::Finish(finish) => finish.raw.iter_mut().for_each(clean),
+            _ => {}
+        }
+        delta
     }
 }
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redactor({} secrets)", self.0.len())
+        write!(f, "Redactor({} spellings)", self.0.all.len())
+    }
+}
+
+/// Secrets with what else they may be recognised by.
+#[derive(Default)]
+struct Collected(Vec<SecretString>);
+
+impl Collected {
+    /// A value, and what it says behind the name of a scheme.
+    fn value(&mut self, value: &str) {
+        let value = value.trim();
+        self.add(value);
+        let Some((scheme, word)) = value.split_once(' ') else { return };
+        if !SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)) {
+            return;
+        }
+        let word = word.trim();
+        self.add(word);
+        if scheme.eq_ignore_ascii_case("basic")
+            && let Some(pair) = base64::decode(word).and_then(|pair| String::from_utf8(pair).ok())
+        {
+            self.add(&pair);
+            let (user, password) = pair.split_once(':').unwrap_or_default();
+            self.add(password);
+            // Some services take the key as the user, without a password.
+            if password.is_empty() {
+                self.add(user);
+            }
+        }
+    }
+
+    fn add(&mut self, secret: &str) {
+        if secret.len() < SHORTEST {
+            return;
+        }
+        self.0.push(secret.to_owned().into());
+        // What follows in the same text changes the last sign of its base64.
+        let groups = secret.len() / 3 * 3;
+        let signs = base64::encode(secret.as_bytes().get(..groups).unwrap_or_default());
+        if signs.len() >= SHORTEST_PIECE {
+            self.0.push(signs.replace('+', "-").replace('/', "_").into());
+            self.0.push(signs.into());
+        }
+    }
+
+    fn finish(mut self) -> Redactor {
+        self.0.sort_by(|one, two| {
+            let (one, two) = (one.expose_secret(), two.expose_secret());
+            two.len().cmp(&one.len()).then_with(|| one.cmp(two))
+        });
+        self.0.dedup_by(|one, two| one.expose_secret() == two.expose_secret());
+        let mut begins: Vec<u8> = Vec::new();
+        for byte in self.0.iter().filter_map(|secret| secret.expose_secret().bytes().next()) {
+            begins.extend([byte.to_ascii_lowercase(), byte.to_ascii_uppercase()]);
+        }
+        if !self.0.is_empty() {
+            begins.extend(spelling::ESCAPES);
+        }
+        begins.sort_unstable();
+        begins.dedup();
+        Redactor(Arc::new(Secrets { all: self.0, begins }))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_are_removed_and_never_shown() {
-        let redactor = Redactor::new(["sk-secret-1".to_owned().into(), "none".to_owned().into()]);
-        assert_eq!(redactor.clean("bad key sk-secret-1, none left"), "bad key [key], none left");
-        assert_eq!(format!("{redactor:?}"), "Redactor(1 secrets)");
-    }
-}
+#[path = "secret_tests.rs"]
+mod tests;

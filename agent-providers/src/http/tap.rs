@@ -3,6 +3,8 @@
 use entourage_core::provider::{CallContext, Exchange, WireRequest};
 use reqwest::{Url, header::HeaderMap};
 
+use super::Redactor;
+
 /// How a wire is named, and how its services count.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Protocol {
@@ -13,36 +15,83 @@ pub(crate) struct Protocol {
     pub(crate) reasoning_apart: bool,
 }
 
-/// Shows the request, if anybody listens.
-pub(super) fn request(
-    cx: &CallContext,
-    protocol: Protocol,
-    method: &str,
-    url: &Url,
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Option<Box<dyn Exchange>> {
-    let tap = cx.wiretap.as_ref()?;
-    let fields = url.query_pairs().filter(|(name, _)| !carries_secret(name));
-    let query = fields.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&");
-    let headers = shown(headers);
-    let mut request = WireRequest::post(protocol.name, url.path(), body)
-        .with_query(&query)
-        .with_headers(&headers)
-        .counting_apart(protocol.cache_apart, protocol.reasoning_apart);
-    request.method = method;
-    Some(tap.request(&request))
+/// What is known when a call is shown.
+pub(super) struct Tapped<'a> {
+    pub(super) protocol: Protocol,
+    pub(super) redactor: &'a Redactor,
+}
+
+impl Tapped<'_> {
+    /// Shows the request, if anybody listens.
+    pub(super) fn request(
+        &self,
+        cx: &CallContext,
+        method: &str,
+        url: &Url,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Option<Shown> {
+        let tap = cx.wiretap.as_ref()?;
+        let clean = |text: &str| self.redactor.clean(text);
+        let fields = url.query_pairs().filter(|(name, _)| !carries_secret(name));
+        let query =
+            fields.map(|(name, value)| format!("{name}={}", clean(&value))).collect::<Vec<_>>().join("&");
+        let (path, headers) = (clean(url.path()), shown(headers, self.redactor));
+        let mut request = WireRequest::post(self.protocol.name, &path, body)
+            .with_query(&query)
+            .with_headers(&headers)
+            .counting_apart(self.protocol.cache_apart, self.protocol.reasoning_apart);
+        request.method = method;
+        Some(Shown { exchange: tap.request(&request), redactor: self.redactor.clone(), held: Vec::new() })
+    }
+}
+
+/// An exchange that is shown without what the service repeats of secrets.
+pub(super) struct Shown {
+    exchange: Box<dyn Exchange>,
+    redactor: Redactor,
+    /// The end of what came, if a secret may begin there.
+    held: Vec<u8>,
+}
+
+impl Shown {
+    fn body(&mut self, piece: &[u8]) {
+        if self.redactor.is_empty() {
+            self.exchange.body(piece);
+            return;
+        }
+        let mut all = std::mem::take(&mut self.held);
+        all.extend_from_slice(piece);
+        let mut clean = Vec::with_capacity(all.len());
+        let left = self.redactor.pass(&all, &mut clean);
+        self.held = all.split_off(left.min(all.len()));
+        if !clean.is_empty() {
+            self.exchange.body(&clean);
+        }
+    }
+}
+
+/// The body has ended, or nobody reads on.
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let mut clean = Vec::new();
+        self.redactor.close(&self.held, &mut clean);
+        if !clean.is_empty() {
+            self.exchange.body(&clean);
+        }
+    }
 }
 
 /// Shows status and headers of the answer.
-pub(super) fn answer(exchange: &mut Option<Box<dyn Exchange>>, status: u16, headers: &HeaderMap) {
-    if let Some(exchange) = exchange {
-        exchange.answer(status, &shown(headers));
+pub(super) fn answer(exchange: &mut Option<Shown>, status: u16, headers: &HeaderMap) {
+    if let Some(shown_to) = exchange {
+        let headers = shown(headers, &shown_to.redactor);
+        shown_to.exchange.answer(status, &headers);
     }
 }
 
 /// Shows a piece of the answer's body.
-pub(super) fn body(exchange: &mut Option<Box<dyn Exchange>>, piece: &[u8]) {
+pub(super) fn body(exchange: &mut Option<Shown>, piece: &[u8]) {
     if let Some(exchange) = exchange {
         exchange.body(piece);
     }
@@ -54,12 +103,12 @@ pub(super) fn carries_secret(name: &str) -> bool {
     ["auth", "key", "token", "secret", "cookie", "sig"].iter().any(|word| name.contains(word))
 }
 
-fn shown(headers: &HeaderMap) -> Vec<(String, String)> {
+fn shown(headers: &HeaderMap, redactor: &Redactor) -> Vec<(String, String)> {
     let harmless = headers.iter().filter(|(name, value)| {
         // Counts of tokens are no tokens.
         !value.is_sensitive() && (!carries_secret(name.as_str()) || name.as_str().contains("ratelimit"))
     });
     harmless
-        .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
+        .filter_map(|(name, value)| Some((name.as_str().to_owned(), redactor.clean(value.to_str().ok()?))))
         .collect()
 }

@@ -6,11 +6,13 @@
 //! A wire's structs derive `Deserialize` with `#[serde(default)]`, mark borrowing fields with `#[serde(borrow)]`, and
 //! are built of these types only. Where chunks are small and many, they are declared with [`object!`] instead.
 
+mod halves;
 mod money;
 mod object;
 mod scalar;
 mod tree;
 
+pub(crate) use halves::{Halves, mend, whole};
 pub(crate) use money::Dollars;
 pub(crate) use object::{Fill, InPlace, Object, Whole, object};
 pub(crate) use scalar::{Arguments, Count, Flag, Text};
@@ -75,6 +77,30 @@ macro_rules! otherwise {
     };
 }
 pub(crate) use otherwise;
+
+/// The start of the error for a list of more than [`MAX_ITEMS`].
+pub(crate) const TOO_MANY: &str = "a list is too long";
+
+/// Most items of a list that is read. They are far larger in memory than on the wire, where `{},` is an item.
+pub(crate) const MAX_ITEMS: usize = 20_000;
+
+/// Reads the items of an array.
+///
+/// # Errors
+/// [`TOO_MANY`], for more than `most` of them.
+pub(crate) fn items<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
+    mut seq: A,
+    most: usize,
+) -> Result<Vec<T>, A::Error> {
+    let mut all = Vec::new();
+    while let Some(item) = seq.next_element()? {
+        if all.len() >= most {
+            return Err(serde::de::Error::custom(format!("{TOO_MANY}: more than {most} items")));
+        }
+        all.push(item);
+    }
+    Ok(all)
+}
 
 /// Reads past an array that counts as absent.
 pub(crate) fn skip_seq<'de, A: SeqAccess<'de>, T: Default>(mut seq: A) -> Result<T, A::Error> {

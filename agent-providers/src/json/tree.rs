@@ -9,7 +9,7 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
-use super::{otherwise, skip_seq};
+use super::{MAX_ITEMS, items, otherwise, skip_seq};
 
 /// An object, or nothing when there is something else.
 #[derive(Debug)]
@@ -53,12 +53,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
         struct Read<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
             type Value = List<T>;
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
-                let mut all = Vec::new();
-                while let Some(Maybe(item)) = seq.next_element()? {
-                    all.extend(item);
-                }
-                Ok(List(all))
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<List<T>, A::Error> {
+                let all: Vec<Maybe<T>> = items(seq, MAX_ITEMS)?;
+                Ok(List(all.into_iter().filter_map(|item| item.0).collect()))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<List<T>, A::Error> {
                 T::deserialize(MapAccessDeserializer::new(map)).map(|value| List(vec![value]))
@@ -127,10 +124,34 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Raw::deserialize(deserializer)?;
         let items = match raw.get() {
-            Some(text) if text.starts_with('[') => raw.read::<Vec<&RawValue>>().unwrap_or_default(),
+            Some(text) if text.starts_with('[') => {
+                let read: Result<RawItems<'_>, _> = serde_json::from_str(text);
+                read.map_err(|error| de::Error::custom(error.to_string()))?.0
+            }
             Some(text) if text.starts_with('{') => raw.0.into_iter().collect(),
             _ => Vec::new(),
         };
         Ok(Self(items.into_iter().map(Raw::from).collect()))
+    }
+}
+
+/// More than in [`MAX_ITEMS`], since a reply that is not streamed may be an array of its chunks.
+const MAX_RAW_ITEMS: usize = 1_000_000;
+
+struct RawItems<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawItems<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = RawItems<'de>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an array")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<RawItems<'de>, A::Error> {
+                items(seq, MAX_RAW_ITEMS).map(RawItems)
+            }
+        }
+        deserializer.deserialize_seq(Read)
     }
 }

@@ -21,6 +21,9 @@ use crate::{
     stream::{Reading, decoder},
 };
 
+/// More calls than this in one reply is an attack, not a plan; the core keeps far fewer.
+const MAX_CALLS: u32 = 10_000;
+
 decoder! {
     /// Decodes one reply.
     ///
@@ -144,6 +147,11 @@ impl Reply {
         self.say(said.thinking.filled(), Delta::Reasoning);
         self.say(said.content.filled(), Delta::Text);
         for call in said.tool_calls.0 {
+            if self.calls >= MAX_CALLS {
+                let text = "the model asked for more than 10,000 tool calls at once";
+                self.broken(Error::new(ErrorKind::TooLarge, text));
+                return;
+            }
             self.call(call);
         }
     }

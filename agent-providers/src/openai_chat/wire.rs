@@ -12,8 +12,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::json::{
-    Arguments, Count, Dollars, Fill, InPlace, List, Maybe, RawList, Text, object, otherwise, skip_map,
-    skip_seq,
+    Arguments, Count, Dollars, Fill, InPlace, List, MAX_ITEMS, Maybe, RawList, Text, items, object,
+    otherwise, skip_map, skip_seq,
 };
 
 object! {
@@ -180,12 +180,9 @@ impl<'de> Deserialize<'de> for Content<'de> {
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Content<'de>, E> {
                 Ok(Content::Text(Cow::Owned(text.to_owned())))
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Content<'de>, A::Error> {
-                let mut pieces = Vec::new();
-                while let Some(Maybe(piece)) = seq.next_element()? {
-                    pieces.extend(piece);
-                }
-                Ok(Content::Pieces(pieces))
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Content<'de>, A::Error> {
+                let pieces: Vec<Maybe<Piece<'de>>> = items(seq, MAX_ITEMS)?;
+                Ok(Content::Pieces(pieces.into_iter().filter_map(|piece| piece.0).collect()))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Content<'de>, A::Error> {
                 skip_map(map)

@@ -5,7 +5,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     server::{Act, Fault, send},
-    wires::{STREAM, WIRES},
+    wires::{STREAM, WIRES, Wire},
 };
 
 /// What a server is ready to send.
@@ -143,5 +143,74 @@ async fn attack_46_arguments_of_fifty_megabytes_are_refused() {
         assert_eq!((error.kind(), error.retry()), (ErrorKind::TooLarge, Retry::Permanent), "{error}");
         assert!(outcome.seen.closed, "{}", outcome.name);
         growth.check(96 * MIB, &outcome.name);
+    }
+}
+
+/// Frames in which nothing is said, calls and parts without end, and lists that are small on the wire and large in
+/// memory.
+#[tokio::test]
+async fn attack_38_frames_that_say_nothing_or_too_much_are_left_within_bounds() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let growth = Growth::start();
+    for wire in WIRES {
+        let nothing = wire.frame(match wire {
+            Wire::Chat => r#"{"choices":[]}"#,
+            Wire::Responses => r#"{"type":"response.in_progress"}"#,
+            Wire::Messages => r#"{"type":"ping"}"#,
+            Wire::Gemini => r#"{"candidates":[]}"#,
+            Wire::Ollama => r#"{"message":{"content":""},"done":false}"#,
+        });
+        let list = wire.frame(match wire {
+            Wire::Chat => r#"{"choices":[{"delta":{"tool_calls":["@@"]}}]}"#,
+            Wire::Responses => {
+                r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":["@@"]}}"#
+            }
+            Wire::Messages => {
+                r#"{"type":"content_block_start","index":5,"content_block":{"type":"text","text":"","citations":["@@"]}}"#
+            }
+            Wire::Gemini => r#"{"candidates":[{"content":{"parts":["@@"]}}]}"#,
+            Wire::Ollama => r#"{"message":{"tool_calls":["@@"]},"done":false}"#,
+        });
+        let (head, tail) = list.split_once("\"@@\"").unwrap();
+        let items = Act::Flood("{},".repeat(10_000).into_bytes(), 12 * MIB);
+        let begin = [STREAM, &wire.open()].concat();
+        let calls: String = (0..12_000).map(|index| wire.call(index, "{}")).collect();
+        for (name, acts) in [
+            ("frames that say nothing", vec![send(begin.clone()), flood(nothing.repeat(1_000))]),
+            (
+                "a list of four million items",
+                vec![send(begin.clone() + head), items, send(format!("{{}}{tail}{}", wire.close()))],
+            ),
+            ("12,000 calls", vec![send(begin.clone() + &calls + &wire.close())]),
+        ] {
+            let outcome = Fault::new(wire, name, acts).run().await;
+            match &outcome.result {
+                Err(error) => assert_eq!(
+                    (error.kind(), error.retry()),
+                    (ErrorKind::TooLarge, Retry::Permanent),
+                    "{}: {error}",
+                    outcome.name
+                ),
+                // An item that cannot be read is no item.
+                Ok(_) => assert!(name.starts_with("a list"), "{}", outcome.name),
+            }
+            growth.check(96 * MIB, &outcome.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn attack_38_deep_nesting_is_refused_or_passed_over() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    for wire in WIRES {
+        for deep in [100_000, 5_000_000] {
+            let nested = format!("{}{}", "[".repeat(deep), "]".repeat(deep));
+            let frame = wire.say("@@").replace("\"@@\"", &nested);
+            let acts = [send([STREAM, &wire.open(), &frame, &wire.close()].concat())];
+            let outcome = Fault::new(wire, format!("{deep} arrays in each other"), acts).run().await;
+            if let Err(error) = &outcome.result {
+                assert_eq!(error.kind(), ErrorKind::Protocol, "{}: {error}", outcome.name);
+            }
+        }
     }
 }

@@ -1,0 +1,102 @@
+//! Frames on their way into a wire's reading, and its deltas on their way out: what holds for the replies of all wires.
+//!
+//! Half characters are joined here, absurd figures become unknown, and a reply that does not end is ended.
+
+use std::collections::VecDeque;
+
+use entourage_core::{
+    Error, ErrorKind, Result, Usage,
+    provider::{Delta, Warning, WarningKind},
+};
+
+use crate::{framing::Frame, json::Halves, stream::Reading};
+
+/// Most bytes of frames in a reply, and most frames one after the other that say nothing. The reader bounds what is
+/// said; these end a reply that says nothing for ever. Keep-alives are no frames: silence is bounded by time.
+const MAX_REPLY: usize = 512 << 20;
+const MAX_EMPTY: u32 = 100_000;
+
+/// The state of one reply.
+#[derive(Debug, Default)]
+pub(crate) struct Intake {
+    halves: Halves,
+    taken: usize,
+    /// Frames since the last one that said something.
+    empty: u32,
+    /// It was said that a figure is absurd.
+    doubted: bool,
+}
+
+impl Intake {
+    /// Hands a frame to the wire.
+    pub(crate) fn frame(&mut self, frame: Frame<'_>, reply: &mut impl Reading) {
+        if self.is_over() {
+            return;
+        }
+        self.taken = self.taken.saturating_add(frame.data.len());
+        self.empty = self.empty.saturating_add(1);
+        if self.is_over() {
+            let text = "the model's reply does not come to an end; lower its output limit, or check that this address is a model service";
+            self.pass(reply, |reply| {
+                reply.broken(Error::new(ErrorKind::TooLarge, text).during("model.stream"));
+            });
+            return;
+        }
+        let data = self.halves.mend(frame.data);
+        if self.pass(reply, |reply| reply.frame(Frame { data: &data, ..frame })) {
+            self.empty = 0;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.taken > MAX_REPLY || self.empty > MAX_EMPTY
+    }
+
+    /// The frames cannot be read any further.
+    pub(crate) fn broken(&mut self, error: Error, reply: &mut impl Reading) {
+        self.pass(reply, |reply| reply.broken(error));
+    }
+
+    /// The bytes have ended.
+    pub(crate) fn end(&mut self, reply: &mut impl Reading) {
+        self.pass(reply, Reading::end);
+        self.halves.end(reply.out());
+    }
+
+    /// Says whether anything came of it.
+    fn pass<R: Reading>(&mut self, reply: &mut R, act: impl FnOnce(&mut R)) -> bool {
+        let new = reply.out().len();
+        act(reply);
+        let any = reply.out().len() > new;
+        self.halves.join(reply.out(), new);
+        self.figures(reply.out(), new);
+        any
+    }
+
+    /// Absurd figures become unknown, and the caller is told once.
+    fn figures(&mut self, out: &mut VecDeque<Result<Delta>>, new: usize) {
+        let mut absurd = false;
+        for item in out.iter_mut().skip(new) {
+            if let Ok(Delta::Usage(usage)) = item {
+                absurd |= doubt(usage);
+            }
+        }
+        if !absurd {
+            return;
+        }
+        let mut last = out.split_off(new.min(out.len()));
+        last.retain(|item| !matches!(item, Ok(Delta::Usage(usage)) if usage.is_unknown()));
+        if !std::mem::replace(&mut self.doubted, true) {
+            let text = "the service reported more tokens or a higher cost than a call can have; these figures count as unknown";
+            let warning = Warning::new(WarningKind::Reply, "usage", text);
+            out.push_back(Ok(Delta::Warning(Box::new(warning))));
+        }
+        out.append(&mut last);
+    }
+}
+
+/// Takes out what no call can have used; says whether there was such a figure.
+fn doubt(usage: &mut Usage) -> bool {
+    let plausible = usage.plausible();
+    std::mem::replace(usage, plausible) != plausible
+}

@@ -286,6 +286,11 @@ impl Prices {
         Some(parts.into_iter().map(|(tokens, price)| Money(tokens.saturating_mul(price))).sum())
     }
 
+    /// Whether a longer reply costs more.
+    pub(crate) fn charges_output(&self) -> bool {
+        self.output > 0 || self.tiers.iter().any(|tier| tier.output > 0)
+    }
+
     fn tier(&self, input: u64) -> PriceTier {
         let exceeded = self.tiers.iter().filter(|tier| input > tier.above);
         let base = PriceTier {

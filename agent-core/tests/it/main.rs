@@ -63,6 +63,7 @@ mod replay;
 mod replay_runs;
 mod run_budget;
 mod run_budget_lives;
+mod run_budget_open;
 mod run_budget_time;
 mod scheduling;
 mod scope;

@@ -26,8 +26,9 @@ use crate::{
 /// Charges model calls to a [`Budget`]: made by [`Budget::layer`].
 ///
 /// Before a call, its estimate is reserved: the prompt at (bytes + 3) / 4 tokens (1,500 for each file), the reply at
-/// [`Params::max_output`](crate::provider::Params::max_output), else the profile's, else 4,096 tokens, both at the
-/// prices of the request's profile. A call that is not covered is refused before anything is sent. After it:
+/// [`Params::max_output`](crate::provider::Params::max_output), else the profile's, both at the prices of the request's
+/// profile. A call with neither needs room for a reply of 4,096 tokens and reserves all that is left; see
+/// [`BudgetLimits`]. A call that is not covered is refused before anything is sent. After it:
 ///
 /// | how it ended | what it costs |
 /// |---|---|
@@ -54,8 +55,9 @@ impl BudgetLayer {
         Self { budget, expected: None }
     }
 
-    /// Reserves this many tokens for a reply instead of its upper bound, which is far more than most replies have.
-    /// Replies that are longer are charged in full, so that calls under way may together exceed the budget.
+    /// Reserves this many tokens for a reply instead of its upper bound, which is far more than most replies have, or
+    /// which nobody knows. Replies that are longer are charged in full, so that calls under way may together exceed the
+    /// budget.
     #[must_use]
     pub fn expecting_output(mut self, tokens: u64) -> Self {
         self.expected = Some(tokens);

@@ -11,6 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{BudgetLimits, BudgetState, Charge, Spend, limits::Shortage};
+use crate::Money;
 
 /// Names a budget within its tree.
 pub(super) type NodeId = u64;
@@ -26,7 +27,10 @@ struct Node {
     parent: Option<NodeId>,
     limits: BudgetLimits,
     spent: Spend,
-    reserved: Spend,
+    /// What is set aside for calls in flight, open-ended ones at the least that they may use.
+    held: Spend,
+    /// Open-ended calls in flight: those that may use any number of tokens, and any amount of money.
+    open: (u64, u64),
     labels: BTreeMap<Arc<str>, Spend>,
     started: Instant,
     /// Time that passed before `started`, in earlier processes.
@@ -38,9 +42,27 @@ impl Node {
         self.before.saturating_add(now.saturating_duration_since(self.started))
     }
 
-    fn remaining(&self, now: Instant) -> BudgetLimits {
-        self.limits.less(&self.spent.plus(&self.reserved), self.elapsed(now))
+    /// What is set aside for calls in flight. An open-ended one sets aside all that is left of a bound.
+    fn reserved(&self) -> Spend {
+        let mut reserved = self.held;
+        if let Some(limit) = self.limits.tokens.filter(|_| self.open.0 > 0) {
+            reserved.tokens = reserved.tokens.max(limit.saturating_sub(self.spent.tokens));
+        }
+        if let Some(limit) = self.limits.money.filter(|_| self.open.1 > 0) {
+            let left = limit.as_pico().saturating_sub(self.spent.money.as_pico());
+            reserved.money = reserved.money.max(Money::from_pico(left));
+        }
+        reserved
     }
+
+    fn remaining(&self, now: Instant) -> BudgetLimits {
+        self.limits.less(&self.spent.plus(&self.reserved()), self.elapsed(now))
+    }
+}
+
+/// Whether a charge may turn out higher, in tokens and in money.
+fn open(charge: &Charge) -> (u64, u64) {
+    (u64::from(charge.open_tokens), u64::from(charge.open_money))
 }
 
 impl Ledger {
@@ -53,7 +75,8 @@ impl Ledger {
             parent,
             limits: state.limits,
             spent: state.spent,
-            reserved: Spend::default(),
+            held: Spend::default(),
+            open: (0, 0),
             labels: state.labels,
             started: now,
             before: state.elapsed,
@@ -89,21 +112,26 @@ impl Ledger {
     ) -> Result<(), Box<Shortage>> {
         for node in self.path(from) {
             node.remaining(now).cover(charge).map_err(|kind| {
-                let Node { limits, spent, reserved, .. } = *node;
+                let Node { limits, spent, .. } = *node;
+                let reserved = node.reserved();
                 let (elapsed, remaining) = (node.elapsed(now), self.remaining(from, now));
                 Box::new(Shortage { kind, limits, spent, reserved, elapsed, remaining })
             })?;
         }
-        let amount = Spend::of(charge);
-        self.on_path(from, |node| node.reserved = node.reserved.plus(&amount));
+        let (amount, open) = (Spend::of(charge), open(charge));
+        self.on_path(from, |node| {
+            node.held = node.held.plus(&amount);
+            node.open = (node.open.0.saturating_add(open.0), node.open.1.saturating_add(open.1));
+        });
         Ok(())
     }
 
     /// Gives `reserved` back and takes `actual` instead, on the account of `label`.
     pub(super) fn settle(&mut self, from: NodeId, reserved: &Charge, actual: &Charge, label: &Arc<str>) {
-        let (held, amount) = (Spend::of(reserved), Spend::of(actual));
+        let (held, amount, open) = (Spend::of(reserved), Spend::of(actual), open(reserved));
         self.on_path(from, |node| {
-            node.reserved = node.reserved.minus(&held);
+            node.held = node.held.minus(&held);
+            node.open = (node.open.0.saturating_sub(open.0), node.open.1.saturating_sub(open.1));
             node.spent = node.spent.plus(&amount);
             if amount != Spend::default() {
                 let account = node.labels.entry(Arc::clone(label)).or_default();
@@ -117,7 +145,7 @@ impl Ledger {
     }
 
     pub(super) fn reserved(&self, id: NodeId) -> Spend {
-        self.nodes.get(&id).map_or_else(Spend::default, |node| node.reserved)
+        self.nodes.get(&id).map_or_else(Spend::default, Node::reserved)
     }
 
     /// The narrowest of what is left between `id` and the root.
@@ -133,7 +161,7 @@ impl Ledger {
         self.nodes.get(&id).map_or_else(BudgetState::default, |node| BudgetState {
             limits: node.limits,
             spent: node.spent,
-            reserved: node.reserved,
+            reserved: node.held,
             elapsed: node.elapsed(now),
             labels: node.labels.clone(),
         })

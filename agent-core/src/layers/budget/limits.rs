@@ -4,17 +4,35 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind, Money, Usage, layers::tally, provider::Request};
+use crate::{Error, ErrorKind, Money, Prices, Usage, layers::tally, provider::Request};
 
-/// The output that is reserved for when neither the request nor the model's profile bounds it.
+/// The least output that an open-ended call needs room for: neither the request nor the model's profile bounds it.
 const DEFAULT_OUTPUT: u64 = 4_096;
 
 /// Bounds of a budget; `None` means without bound.
 ///
-/// A model call sets aside what it may use at most, its prompt and [`Params::max_output`](crate::provider::Params) (else
-/// what its model is known to have, else 4,096 tokens), until it ends and what it did use is known. A call that finds no room for
-/// that is refused and does not wait: agents that work side by side need room for all their calls under way at once, or a
-/// smaller `max_output`.
+/// A model call sets aside what it may use at most, until it ends and what it did use is known: its prompt, and
+/// [`Params::max_output`](crate::provider::Params) or else the largest reply of its model's profile. A call that finds no
+/// room for that is refused and does not wait: agents that work side by side need room for all their calls in flight at
+/// once, or a smaller `max_output`.
+///
+/// # Calls without a known largest reply
+/// Such a call is open-ended. It needs room for its prompt and 4,096 tokens, and sets aside all that is left of the
+/// tokens and the money, in each budget of the tree that bounds them. So no other model call is covered until it ends:
+/// agents that work side by side need a `max_output`.
+///
+/// # How far a bound may be exceeded
+/// A bound on calls never is. Tokens and money are exceeded by what nobody can know before a call:
+///
+/// * the length of an open-ended reply, of one call at a time;
+/// * the difference between the estimate of a prompt, (bytes + 3) / 4 tokens and 1,500 for each file, and what the
+///   service counts;
+/// * replies of a service that does not keep to the `max_output` that it was given;
+/// * the attempts of one call after its first, in a run's budget: a [`BudgetLayer`](super::BudgetLayer) below the
+///   retries sets each attempt aside.
+///
+/// The excess counts as spent, and every later call is refused. A call whose end is not known, because its process died or
+/// its connection broke, counts as it was set aside, an open-ended one at its prompt and 4,096 tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -211,6 +229,13 @@ pub struct Charge {
     pub model_calls: u64,
     /// Tool calls.
     pub tool_calls: u64,
+    /// Whether it may use more tokens than this, since nobody knows its largest reply. Reserved, it sets aside all tokens
+    /// that are left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open_tokens: bool,
+    /// Whether it may cost more than this, as `open_tokens`: not when its reply costs nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open_money: bool,
 }
 
 impl Charge {
@@ -223,13 +248,20 @@ impl Charge {
     /// One model call of so many tokens.
     #[must_use]
     pub fn model_call(tokens: u64, money: Option<Money>) -> Self {
-        Self { money, tokens, model_calls: 1, tool_calls: 0 }
+        Self { money, tokens, model_calls: 1, ..Self::default() }
     }
 
     /// One tool call that costs nothing else.
     #[must_use]
     pub fn tool_call() -> Self {
         Self { tool_calls: 1, ..Self::nothing() }
+    }
+
+    /// The same call, which may use more tokens and cost more than that: nobody knows its largest reply.
+    #[must_use]
+    pub fn open_ended(mut self) -> Self {
+        (self.open_tokens, self.open_money) = (true, true);
+        self
     }
 
     /// What `request` may use at most, as far as can be told before it is sent: see [`super::BudgetLayer`].
@@ -246,6 +278,8 @@ pub(super) struct Forecast {
     pub(super) input: u64,
     pub(super) output: u64,
     money: Option<Money>,
+    /// Whether it may use more tokens, and cost more.
+    open: (bool, bool),
 }
 
 impl Forecast {
@@ -261,11 +295,14 @@ impl Forecast {
         // What is marked for a cache is written there at worst, which may cost more than to send it.
         usage.cache_write = request.params.cache.map(|_| input);
         let money = request.profile.prices.as_ref().and_then(|prices| prices.cost(&usage));
-        Self { usage, input, output, money }
+        let unknown = most.or(expected).is_none();
+        let paid = request.profile.prices.as_ref().is_none_or(Prices::charges_output);
+        Self { usage, input, output, money, open: (unknown, unknown && paid) }
     }
 
     pub(super) fn charge(&self) -> Charge {
-        Charge::model_call(self.input.saturating_add(self.output), self.money)
+        let charge = Charge::model_call(self.input.saturating_add(self.output), self.money);
+        Charge { open_tokens: self.open.0, open_money: self.open.1, ..charge }
     }
 }
 
@@ -329,8 +366,8 @@ pub struct BudgetState {
     pub limits: BudgetLimits,
     /// What was spent, by everything below it too.
     pub spent: Spend,
-    /// What was set aside for calls that were under way. Nobody knows how they ended, so restoring counts it as
-    /// spent.
+    /// What was set aside for calls that were under way, open-ended ones at the least that they may use. Nobody knows
+    /// how they ended, so restoring counts it as spent.
     pub reserved: Spend,
     /// Time that passed.
     pub elapsed: Duration,
@@ -413,7 +450,8 @@ impl Shortage {
         let limit = limit.map_or_else(String::new, |limit| limit.to_string());
         format!(
             "the budget of {limit}{what} does not cover this call: {spent} spent, {reserved} set aside for calls under \
-             way, up to {wanted} asked for; raise the limit, or lower `max_output`: what a call sets aside"
+             way, up to {wanted} asked for; raise the limit, or set a smaller `max_output`: what a call sets aside, and \
+             without it all that is left"
         )
     }
 

@@ -29,8 +29,8 @@ use ledger::{Ledger, NodeId};
 /// What a tree of agents may use. Cloning shares it.
 ///
 /// A [`Budget::child`] has bounds of its own, and what it uses is charged to all above it as well: a child can only
-/// be narrower. Reservations of calls that run in parallel never exceed a bound together; what a call really used may
-/// exceed what was set aside for it, and then that much is missing for the next.
+/// be narrower. Reservations of calls that run in parallel never exceed a bound together. [`BudgetLimits`] says by how much
+/// the calls themselves may, and that much is then missing for the next.
 ///
 /// ```
 /// use entourage_core::{Money, layers::{Budget, BudgetLimits, Charge}};
@@ -118,7 +118,8 @@ impl Budget {
         BudgetLayer::new(self.labelled(label))
     }
 
-    /// Sets `estimate` aside, here and in all budgets above.
+    /// Sets `estimate` aside, here and in all budgets above; all that is left there when it is
+    /// [open-ended](Charge::open_ended()) and covered.
     ///
     /// # Errors
     /// [`ErrorKind::BudgetExceeded`](crate::ErrorKind::BudgetExceeded), permanent, when a bound does not cover it, or

@@ -1,3 +1,5 @@
+mod open;
+
 use proptest::prelude::*;
 
 use super::*;

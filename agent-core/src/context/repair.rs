@@ -1,6 +1,9 @@
 //! Makes any list of messages one that every service accepts (CM15).
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::has_content;
 use crate::message::{History, Message, Part, Role, ToolResult};
@@ -13,7 +16,7 @@ use crate::message::{History, Message, Part, Role, ToolResult};
 pub fn repair(history: &History) -> History {
     let mut repaired = History::default();
     let mut open: Option<Arc<Message>> = None;
-    let mut results: Vec<Arc<ToolResult>> = Vec::new();
+    let mut results: Results = HashMap::new();
     for message in history {
         if message.role() == Role::Tool {
             collect(message, open.as_deref(), &mut results);
@@ -36,22 +39,25 @@ pub fn repair(history: &History) -> History {
     repaired
 }
 
-fn collect(message: &Message, open: Option<&Message>, results: &mut Vec<Arc<ToolResult>>) {
-    let Some(open) = open else { return };
+/// Results by the id of what they answer: a message may hold any number of calls, and each is looked up once.
+type Results = HashMap<Arc<str>, Arc<ToolResult>>;
+
+/// Takes the first result for each id. One that nobody asked for is never looked up.
+fn collect(message: &Message, open: Option<&Message>, results: &mut Results) {
+    if open.is_none() {
+        return;
+    }
     for part in message.parts() {
         let Part::ToolResult(result) = part else { continue };
-        let asked = open.tool_calls().any(|call| call.id == result.call);
-        if asked && results.iter().all(|it| it.call != result.call) {
-            results.push(Arc::clone(result));
-        }
+        results.entry(Arc::clone(&result.call)).or_insert_with(|| Arc::clone(result));
     }
 }
 
-fn close(repaired: &mut History, open: &mut Option<Arc<Message>>, results: &mut Vec<Arc<ToolResult>>) {
+fn close(repaired: &mut History, open: &mut Option<Arc<Message>>, results: &mut Results) {
     let Some(open) = open.take() else { return };
     let found = std::mem::take(results);
     let answer = |call: &crate::message::ToolCall| {
-        let known = found.iter().find(|result| result.call == call.id).cloned();
+        let known = found.get(&call.id).cloned();
         known.unwrap_or_else(|| Arc::new(ToolResult::error(call, "no result was recorded for this call")))
     };
     repaired.push(Message::tool(open.tool_calls().map(answer)));

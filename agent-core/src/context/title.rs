@@ -33,10 +33,7 @@ fn without_thoughts(text: &str) -> String {
     const TAGS: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
     let mut text = text.to_owned();
     for (open, close) in TAGS {
-        while let Some((before, rest)) = text.split_once(open) {
-            let Some((_, after)) = rest.split_once(close) else { break };
-            text = format!("{before}{after}");
-        }
+        text = without_blocks(&text, open, close);
         // What stands before a lone closing tag was thought too.
         if let Some((_, after)) = text.rsplit_once(close) {
             text = after.to_owned();
@@ -44,6 +41,17 @@ fn without_thoughts(text: &str) -> String {
         text = text.replace(open, "");
     }
     text
+}
+
+/// The text without what stands between two tags. It is read once: a model may write as many as it likes.
+fn without_blocks(text: &str, open: &str, close: &str) -> String {
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, block)) = rest.split_once(open) {
+        let Some((_, after)) = block.split_once(close) else { break };
+        kept.push_str(before);
+        rest = after;
+    }
+    kept + rest
 }
 
 fn one_line(text: &str) -> String {
@@ -86,6 +94,14 @@ mod tests {
         }
         assert_eq!(title("", &"é".repeat(80)), format!("{}…", "é".repeat(49)));
         assert_eq!(title(&"é".repeat(50), "p"), "é".repeat(50));
+    }
+
+    #[test]
+    fn attack_22_an_answer_of_many_thoughts_is_read_once() {
+        // To copy the answer for each thought would copy 20 GB.
+        let many = "<think>a</think>".repeat(50_000);
+        assert_eq!(title(&format!("{many}Fix the parser"), "p"), "Fix the parser");
+        assert_eq!(title(&format!("{}Fix", "<think>".repeat(50_000)), "p"), "Fix");
     }
 
     proptest! {

@@ -1,6 +1,11 @@
 //! Graphs in words: tasks by id, what each comes after, and who works on it. What a model writes when it plans.
 
-use std::{any::TypeId, collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    any::TypeId,
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -293,10 +298,10 @@ impl Inner {
         if place(&node.id).is_some() {
             problems.push(Problem::Duplicate { node: cut(&node.id) });
         }
-        let (mut edges, mut names) = (Vec::new(), Vec::new());
+        let (mut edges, mut names, mut known) = (Vec::new(), Vec::new(), HashSet::new());
         for edge in &node.after {
             match place(&edge.from) {
-                Some(from) if edges.iter().any(|edge: &Edge| edge.from == from) => {}
+                Some(from) if !known.insert(from) => {}
                 Some(from) => {
                     edges.push(Edge { from, optional: edge.optional, needed: false, when: None });
                     names.push(Arc::clone(&edge.from));

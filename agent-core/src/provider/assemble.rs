@@ -1,6 +1,6 @@
 //! Deltas → message: the fold that every reader of a stream shares.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use crate::{
     Error, ErrorKind, Money, Result, Usage, bound,
@@ -50,8 +50,9 @@ pub struct Assembler {
     bytes: usize,
     parts: Vec<Piece>,
     /// Position in `parts` of each call, with the index that the wire uses for it.
-    /// `None` for a call beyond the bound.
-    calls: Vec<(u32, Option<usize>)>,
+    calls: Vec<(u32, usize)>,
+    /// Calls beyond the bound: how many, and what the wire uses for them. Boxed, since a service rarely sends any.
+    dropped: Option<Box<(usize, HashSet<u32>)>>,
     finish: Option<Finish>,
     usage: Usage,
     /// Most replies need one attempt: a box keeps what they move around small.
@@ -193,7 +194,7 @@ impl Assembler {
             info: self.info,
             warnings: self.warnings,
             restarts: self.restarts,
-            dropped_calls: self.calls.iter().filter(|(_, place)| place.is_none()).count(),
+            dropped_calls: self.dropped.map_or(0, |dropped| dropped.0),
         }
     }
 
@@ -251,6 +252,7 @@ impl Assembler {
         self.bytes = 0;
         self.parts.clear();
         self.calls.clear();
+        self.dropped = None;
         **self.wasted.get_or_insert_default() += std::mem::take(&mut self.usage);
         self.info = ResponseInfo::default();
         self.restarts.push(restart.clone());
@@ -276,10 +278,12 @@ impl Assembler {
     fn start_call(&mut self, index: u32, id: &Arc<str>, name: &Arc<str>) -> Result<()> {
         self.grow(id.len() + name.len())?;
         if self.calls.len() >= self.limits.tool_calls {
-            self.calls.push((index, None));
+            let (count, wires) = &mut **self.dropped.get_or_insert_default();
+            *count = count.saturating_add(1);
+            wires.insert(index);
             return Ok(());
         }
-        self.calls.push((index, Some(self.parts.len())));
+        self.calls.push((index, self.parts.len()));
         self.parts.push(Piece::Call(RawCall {
             // One that is no id gets another, and a name that no tool can have is refused with its call.
             id: if id.len() > bound::ID { Arc::default() } else { Arc::clone(id) },
@@ -295,11 +299,12 @@ impl Assembler {
 
     fn extend_call(&mut self, index: u32, text: &str) -> Result<()> {
         self.grow(text.len())?;
-        let place = self.calls.iter().rev().find(|(wire, _)| *wire == index).map(|(_, place)| *place);
-        if place == Some(None) {
+        // Calls beyond the bound came after those within it.
+        if self.dropped.as_ref().is_some_and(|dropped| dropped.1.contains(&index)) {
             return Ok(());
         }
-        match place.flatten().and_then(|place| self.parts.get_mut(place)) {
+        let place = self.calls.iter().rev().find(|(wire, _)| *wire == index).map(|(_, place)| *place);
+        match place.and_then(|place| self.parts.get_mut(place)) {
             Some(Piece::Call(call)) => {
                 if call.arguments.len().saturating_add(text.len()) > self.limits.argument_bytes {
                     return Err(Error::new(

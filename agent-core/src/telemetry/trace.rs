@@ -138,9 +138,9 @@ pub(super) struct Records {
     asking: Option<Arc<Message>>,
     /// Results for it that were not yet put into a message.
     results: Vec<Arc<ToolResult>>,
-    /// Where the records begin that are still open.
-    open_tools: usize,
-    open_models: usize,
+    /// The records of the newest run that are still open, oldest first: few, however many calls a run makes.
+    open_tools: Vec<usize>,
+    open_models: Vec<usize>,
 }
 
 impl Records {
@@ -149,7 +149,8 @@ impl Records {
             Event::RunStarted(started) => {
                 self.flush();
                 self.messages.push(Arc::clone(&started.prompt));
-                (self.open_tools, self.open_models) = (self.tool_calls.len(), self.model_calls.len());
+                self.open_tools.clear();
+                self.open_models.clear();
                 self.exchanges.push(Exchange {
                     run: envelope.origin.run,
                     agent: Arc::clone(&started.agent),
@@ -176,7 +177,10 @@ impl Records {
             // A call that a process left without a reply is asked again under the same id.
             Event::ModelStarted(started) => match self.open_model(started.request) {
                 Some(call) if started.request.is_some() => call.attempts = call.attempts.saturating_add(1),
-                _ => self.model_calls.push(asked(envelope, started)),
+                _ => {
+                    self.open_models.push(self.model_calls.len());
+                    self.model_calls.push(asked(envelope, started));
+                }
             },
             Event::ModelRestarted(again) => {
                 if let Some(call) = self.open_model(Some(again.request)) {
@@ -188,7 +192,10 @@ impl Records {
                 let again = self.open_tool(&started.call);
                 match again.and_then(|place| self.tool_calls.get_mut(place)) {
                     Some(call) => call.started = Some(envelope.at),
-                    None => self.tool_calls.push(self.claimed(envelope, started)),
+                    None => {
+                        self.open_tools.push(self.tool_calls.len());
+                        self.tool_calls.push(self.claimed(envelope, started));
+                    }
                 }
             }
             Event::ToolFinished(finished) => self.settle(envelope, finished),
@@ -204,15 +211,15 @@ impl Records {
     }
 
     fn open_model(&mut self, request: Option<RequestId>) -> Option<&mut ModelCallTrace> {
-        let open = self.model_calls.get_mut(self.open_models..)?;
-        open.iter_mut().rev().find(|call| call.request == request && call.completed.is_none())
+        let asks = |place: &&usize| self.model_calls.get(**place).is_some_and(|call| call.request == request);
+        let place = self.open_models.iter().rev().find(asks).copied()?;
+        self.model_calls.get_mut(place)
     }
 
     /// The place of the call of this id that began and has no result.
     fn open_tool(&self, call: &str) -> Option<usize> {
-        let open = self.tool_calls.get(self.open_tools..)?;
-        let place = open.iter().rposition(|it| &*it.call == call && it.completed.is_none())?;
-        Some(place.saturating_add(self.open_tools))
+        let asks = |place: &&usize| self.tool_calls.get(**place).is_some_and(|it| &*it.call == call);
+        self.open_tools.iter().rev().find(asks).copied()
     }
 
     fn reply(&mut self, envelope: &Envelope, reply: &ModelFinished) {
@@ -226,6 +233,8 @@ impl Records {
             call.cost = reply.cost;
             call.attempts = reply.attempt;
             call.error.clone_from(&reply.error);
+            let calls = &self.model_calls;
+            self.open_models.retain(|place| calls.get(*place).is_some_and(|call| call.completed.is_none()));
         }
         if reply.message.tool_calls().next().is_some() {
             self.asking = Some(Arc::clone(&reply.message));
@@ -272,6 +281,7 @@ impl Records {
             call.micros = call.started.map(|_| finished.micros);
             call.result = Some(Arc::clone(result));
             call.denied = finished.denied;
+            self.open_tools.retain(|open| *open != place);
         }
         if finished.key.is_none() {
             self.results.push(Arc::clone(result));
@@ -285,8 +295,8 @@ impl Records {
         let tools = self.tool_calls.iter().position(|call| call.completed.is_none());
         let models: Vec<_> = self.model_calls.drain(..models.unwrap_or(self.model_calls.len())).collect();
         let tools: Vec<_> = self.tool_calls.drain(..tools.unwrap_or(self.tool_calls.len())).collect();
-        self.open_models = self.open_models.saturating_sub(models.len());
-        self.open_tools = self.open_tools.saturating_sub(tools.len());
+        self.open_models.iter_mut().for_each(|place| *place = place.saturating_sub(models.len()));
+        self.open_tools.iter_mut().for_each(|place| *place = place.saturating_sub(tools.len()));
         (models, tools)
     }
 }

@@ -35,10 +35,12 @@ pub(crate) fn digest(work: &[Arc<Message>]) -> String {
         if !said.trim().is_empty() {
             entries.push(cut(said.trim(), SAID));
         }
-        let results = work.get(place + 1).filter(|next| next.role() == Role::Tool);
-        for (index, call) in message.tool_calls().enumerate() {
+        let next = work.get(place + 1).filter(|next| next.role() == Role::Tool);
+        let mut results = next.into_iter().flat_map(|next| next.tool_results());
+        for call in message.tool_calls() {
+            let result = results.next();
             if *call.name != *TodoTool::NAME {
-                entries.push(line(call, results.and_then(|results| results.tool_results().nth(index))));
+                entries.push(line(call, result));
             }
         }
     }

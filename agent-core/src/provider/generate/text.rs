@@ -8,6 +8,11 @@ use crate::tool::repair_json;
 const MOST: usize = 16;
 /// Brackets at which a value may begin that are tried in one text.
 const TRIES: usize = 1_000;
+/// How many times a text is read, at most, for values that begin somewhere in it: one that never ends is read to its end
+/// from each bracket.
+const READINGS: usize = 8;
+/// Bytes of a text that is read as often as there are tries.
+const SHORT: usize = 16 << 10;
 
 /// The values in a text, the likeliest first: the whole text, else those in code blocks, else those among the words.
 /// Numbers and words are values only when nothing stands around them.
@@ -17,7 +22,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         return vec![value];
     }
     let mut values: Vec<_> = blocks(text).filter_map(whole).take(MOST).collect();
-    scan(text, &mut values);
+    scan(text, &mut values, text.len().saturating_mul(READINGS).max(SHORT * TRIES));
     if values.is_empty() {
         // The end of the only value may be missing.
         let begin = text.find(['{', '[']).and_then(|at| text.get(at..)).and_then(whole);
@@ -46,17 +51,19 @@ fn blocks(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Adds the complete objects and arrays that stand in the text, none from within another.
-fn scan(text: &str, values: &mut Vec<Value>) {
-    let mut at = 0_usize;
+/// Adds the complete objects and arrays that stand in the text, none from within another, and returns how many bytes it
+/// read of those that are no value: at most `most`, and what the last one of them takes.
+fn scan(text: &str, values: &mut Vec<Value>, most: usize) -> usize {
+    let (mut at, mut wasted) = (0_usize, 0_usize);
     for _ in 0..TRIES {
-        if values.len() >= MOST {
-            return;
+        if values.len() >= MOST || wasted >= most {
+            break;
         }
         let rest = text.get(at..).unwrap_or("");
-        let Some(begin) = rest.find(['{', '[']) else { return };
+        let Some(begin) = rest.find(['{', '[']) else { break };
         at = at.saturating_add(begin);
-        let mut reader = Deserializer::from_str(rest.get(begin..).unwrap_or("")).into_iter::<Value>();
+        let rest = rest.get(begin..).unwrap_or("");
+        let mut reader = Deserializer::from_str(rest).into_iter::<Value>();
         let step = match reader.next() {
             Some(Ok(value)) => {
                 if !values.contains(&value) {
@@ -64,10 +71,21 @@ fn scan(text: &str, values: &mut Vec<Value>) {
                 }
                 reader.byte_offset()
             }
-            _ => 1,
+            Some(Err(error)) => {
+                wasted = wasted.saturating_add(read_before(&error, rest));
+                1
+            }
+            None => 1,
         };
         at = at.saturating_add(step.max(1));
     }
+    wasted
+}
+
+/// How many bytes of `text` were read when `error` was found, about.
+fn read_before(error: &serde_json::Error, text: &str) -> usize {
+    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    lines.map(str::len).fold(error.column(), usize::saturating_add)
 }
 
 #[cfg(test)]
@@ -114,6 +132,22 @@ mod tests {
         {
             assert_eq!(values(&text), Vec::<Value>::new());
         }
+    }
+
+    #[test]
+    fn attack_22_what_never_ends_is_read_a_few_times_whatever_its_length() {
+        // Each of the brackets begins a list that goes on to the end of the text.
+        let lists = |items: usize| "[".repeat(127) + &"1,\n".repeat(items);
+        for items in [20_000, 80_000] {
+            let text = lists(items);
+            let mut values = Vec::new();
+            let read = scan(&text, &mut values, text.len() * READINGS);
+            assert!(read <= text.len() * (READINGS + 1), "{read} bytes of {}", text.len());
+            assert_eq!(values, Vec::<Value>::new());
+        }
+        // A short text is searched to its end.
+        let text = lists(1_000) + "no: {\"a\": 1}";
+        assert_eq!(values(&text), vec![json!({"a": 1})]);
     }
 
     proptest! {

@@ -172,6 +172,11 @@ impl RunId {
         Self(Uuid::from_u128(mix & !(0xf000_c000_0000_0000_0000) | FORM))
     }
 
+    /// Whether it was made by [`RunId::started_at`].
+    pub(crate) fn is_derived(self) -> bool {
+        self.0.get_version_num() == 8
+    }
+
     /// The id as a number, for stores that keep 128-bit keys.
     #[must_use]
     pub fn as_u128(self) -> u128 {

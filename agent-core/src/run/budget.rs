@@ -3,14 +3,21 @@
 //! Nothing about it is stored but its bounds and what was set aside for each model call: the rest follows from the
 //! events of the run's session and of those below it.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use super::{Admission, Env, Journal, StopReason};
+use super::{
+    Admission, Env, Journal, StopReason,
+    since::{Began, since},
+};
 use crate::{
     Result, RunId, SessionId,
     event::{Event, Origin},
-    layers::{Budget, BudgetLimits, BudgetState, Exhausted, Spend},
-    session::{ReadRange, SessionFilter, SessionInfo, SessionState, SharedStore},
+    layers::{Budget, BudgetLimits, BudgetState, Exhausted},
+    session::{SessionFilter, SessionInfo},
 };
 
 /// The admission of a run, with the runtime's bounds where a root's task has none.
@@ -47,7 +54,7 @@ pub(super) fn open(
 
 /// What the open run of a session, and all that it started, used up to now: each session counted once, from its own
 /// events. Calls that were cut off count as they were reserved. A session that has one run after the other counts from the
-/// first one that this run began, as `recorded` tells.
+/// first one that this run began.
 ///
 /// # Errors
 /// The store's. A session below that cannot be read is an error too: what it used is not known.
@@ -60,17 +67,20 @@ pub(super) async fn spent(
     let mut state = BudgetState::default();
     let run = journal.read(|state| {
         let run = state.run()?;
-        Some((state.charged().minus(&run.spent_before), run.seq, run.ran))
+        let phases = state.progress().map(|_| phases(run.id, run.seq, state.head().seq));
+        Some((state.charged().minus(&run.spent_before), run.seq, run.ran, phases))
     });
-    let Some((own, seq, ran)) = run else { return Ok(state) };
+    let Some((own, seq, ran, phases)) = run else { return Ok(state) };
     state.elapsed = Duration::from_micros(ran);
     state.add(Arc::clone(&origin.agent), &own);
     let Some(store) = &env.store else { return Ok(state) };
     let infos = store.query(&SessionFilter::tree(origin.session.clone())).await?;
     let tree: HashMap<_, _> = infos.iter().map(|info| (&info.record.id, info)).collect();
     let mut begun = vec![(&origin.session, seq)];
-    for (child, first) in followed(recorded) {
-        if let (Some(info), Some((spent, seq))) = (tree.get(child), since(store, child, first).await?) {
+    let known: Vec<_> = infos.iter().map(|info| &info.record.id).collect();
+    for (child, began) in lasting(origin, recorded, phases.as_ref(), known) {
+        let Some(info) = tree.get(child) else { continue };
+        if let Some((spent, seq)) = since(store, child, info.head.seq, began).await? {
             state.add(path(&tree, origin, info).into(), &spent);
             begun.push((child, seq));
         }
@@ -86,33 +96,40 @@ pub(super) async fn spent(
     Ok(state)
 }
 
-/// The sessions below that have one run after the other, each with the first run that this one began there.
+/// The sessions below in which one run follows another, and the runs there that belong to this one.
+fn lasting<'a>(
+    origin: &Origin,
+    recorded: &'a [Event],
+    phases: Option<&'a HashSet<RunId>>,
+    known: Vec<&'a SessionId>,
+) -> Vec<(&'a SessionId, Began<'a>)> {
+    let mut found: Vec<_> =
+        followed(recorded).into_iter().map(|(child, first)| (child, Began::Run(first))).collect();
+    let in_role = |id: &SessionId| id.role().is_some_and(|(above, _)| above == origin.session.as_str());
+    if let Some(phases) = phases {
+        let roles = known.iter().filter(|id| in_role(id));
+        found.extend(roles.map(|child| (*child, Began::AnyOf(phases))));
+    }
+    found
+}
+
+/// The sessions below in which an agent written by hand had one run after the other, each with the first of them.
 fn followed(recorded: &[Event]) -> Vec<(&SessionId, RunId)> {
-    let mut found: Vec<(&SessionId, RunId)> = Vec::new();
+    let (mut found, mut known) = (Vec::new(), HashSet::new());
     for event in recorded {
-        let (child, run) = match event {
-            Event::PhaseStarted(started) => (&started.child, started.run),
-            Event::ChildStarted(started) if let Some(run) = started.run => (&started.child, run),
-            _ => continue,
-        };
-        if !found.iter().any(|(known, _)| *known == child) {
-            found.push((child, run));
+        if let Event::ChildStarted(started) = event
+            && let Some(run) = started.run
+            && known.insert(&started.child)
+        {
+            found.push((&started.child, run));
         }
     }
     found
 }
 
-/// What a session used from its run `first` on, and the number of that run's first event; `None` when it never began.
-async fn since(store: &SharedStore, session: &SessionId, first: RunId) -> Result<Option<(Spend, u64)>> {
-    let (mut state, mut before) = (SessionState::default(), None);
-    for row in store.read(session, ReadRange::all()).await? {
-        let envelope = row.into_envelope(session)?;
-        if matches!(envelope.event, Event::RunStarted(_)) && envelope.origin.run == first {
-            before = Some((state.charged(), envelope.seq));
-        }
-        state.apply(&envelope);
-    }
-    Ok(before.map(|(before, seq)| (state.charged().minus(&before), seq)))
+/// The ids of all phases that a run began or may begin until event `newest` of its session.
+fn phases(run: RunId, seq: u64, newest: u64) -> HashSet<RunId> {
+    (seq..=newest).map(|seq| run.started_at(seq)).collect()
 }
 
 /// Whether `below` was started by `session`, by an event from `seq` on, or by something that was.

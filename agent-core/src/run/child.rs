@@ -21,6 +21,9 @@ use crate::{
     session::{ReadRange, SessionRecord, SessionState},
 };
 
+/// Rows that are read at once.
+const WINDOW: usize = 1_000;
+
 /// How a child's run ended.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildEnd {
@@ -178,15 +181,21 @@ pub(crate) async fn recorded_end(env: &Env, child: &SessionId, turn: Turn) -> Re
         let outcome = journal.last_outcome().await?;
         return Ok(outcome.map(|outcome| ChildEnd::new(Box::new(outcome))));
     };
-    let mut state = SessionState::default();
-    for row in store.read(child, ReadRange::all()).await? {
-        state.apply(&row.into_envelope(child)?);
-        if let Some(ended) = state.ended().filter(|ended| ended.id == run) {
-            let work = state.messages_after(ended.messages_before);
-            return Ok(Some(ChildEnd { work, ..ChildEnd::new(Box::new(ended.end.outcome.clone())) }));
+    let (mut state, mut after) = (SessionState::default(), 0);
+    loop {
+        let rows = store.read(child, ReadRange::after(after).take(WINDOW)).await?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        for row in rows {
+            after = row.seq();
+            state.apply(&row.into_envelope(child)?);
+            if let Some(ended) = state.ended().filter(|ended| ended.id == run) {
+                let work = state.messages_after(ended.messages_before);
+                return Ok(Some(ChildEnd { work, ..ChildEnd::new(Box::new(ended.end.outcome.clone())) }));
+            }
         }
     }
-    Ok(None)
 }
 
 /// How the run ended, if it has.

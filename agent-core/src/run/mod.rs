@@ -21,6 +21,7 @@ mod parts;
 mod pool;
 mod queue;
 mod replay;
+mod since;
 mod stop;
 mod talk;
 mod todos;

@@ -78,7 +78,7 @@ payload! {
         attempt: u32,
         /// How.
         end: NodeEnd,
-        /// Tokens of the agent's own model calls.
+        /// Tokens of the model calls of the agent and of all agents below it, as far as services told.
         #[serde(default, skip_serializing_if = "Usage::is_unknown")]
         usage: Usage,
         /// What they cost; `None` means unknown.

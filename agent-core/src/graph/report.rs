@@ -45,7 +45,7 @@ pub struct NodeReport {
     pub end: Option<NodeEnd>,
     /// How long the attempts took that ended.
     pub time: Duration,
-    /// Tokens of these attempts.
+    /// Tokens of these attempts, those of all agents below included, as far as services told.
     pub usage: Usage,
     /// What they cost; `None` means unknown.
     pub cost: Option<Money>,
@@ -127,9 +127,7 @@ impl NodeReport {
         if self.has_facts() {
             facts.push(shown_time(self.time));
         }
-        if let Some(tokens) = self.usage.total() {
-            facts.push(format!("{tokens} tokens"));
-        }
+        facts.extend(self.shown_tokens().map(|tokens| format!("{tokens} tokens")));
         facts.extend(self.shown_cost());
         facts.join(", ")
     }
@@ -137,6 +135,14 @@ impl NodeReport {
     /// Whether an attempt ended, so that there is a time to speak of.
     fn has_facts(&self) -> bool {
         self.attempts > u32::from(self.since.is_some())
+    }
+
+    /// The tokens; `None` where there were no model calls to speak of.
+    fn shown_tokens(&self) -> Option<Cow<'static, str>> {
+        match self.usage.total() {
+            Some(tokens) => Some(tokens.to_string().into()),
+            None => (self.shown_cost()? != Money::default().to_string()).then_some("unknown".into()),
+        }
     }
 
     fn shown_cost(&self) -> Option<String> {
@@ -187,7 +193,7 @@ impl GraphReport {
         self.nodes.iter().filter(|node| node.state() == state).count()
     }
 
-    /// Tokens of all attempts that ended.
+    /// Tokens of all attempts that ended, those of all agents below included, as far as services told.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.nodes.iter().map(|node| node.usage).sum()
@@ -348,7 +354,7 @@ impl fmt::Display for GraphReport {
             self.nodes.iter().map(|node| shown(&node.id).chars().count()).max().unwrap_or_default().max(4);
         writeln!(f, "{:width$}  state      tries     time   tokens        cost  agent", "node")?;
         for node in &self.nodes {
-            let tokens = node.usage.total().map(|tokens| tokens.to_string()).unwrap_or_default();
+            let tokens = node.shown_tokens().unwrap_or_default();
             let time = if node.has_facts() { shown_time(node.time) } else { String::new() };
             let cost = match node.shown_cost() {
                 Some(_) if node.cost.is_none() => "unknown".to_owned(),

@@ -374,7 +374,15 @@ pub(crate) async fn compact_session(
     let cx = RunContext::new(
         env,
         origin,
-        Given { scope: Scope::all(), cancel, emitter, todos, asking: Asking::default(), budget: None },
+        Given {
+            scope: Scope::all(),
+            cancel,
+            emitter,
+            todos,
+            asking: Asking::default(),
+            budget: None,
+            subtree: None,
+        },
         Arc::clone(&effects) as _,
         Arc::clone(&journal),
     );

@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Bus, Effect, Effects, Emitter, Journal, Limits, ModelCall, Observation, Observer, Outcome, PendingCall,
-    Spawn, Task, TodoList, ToolCalls,
+    Spawn, Subtree, Task, TodoList, ToolCalls,
 };
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
@@ -97,6 +97,8 @@ pub(crate) struct Given {
     pub(crate) asking: Asking,
     /// `None` when nothing is bounded.
     pub(crate) budget: Option<Budget>,
+    /// Where its model calls are counted; `None` when nobody asks.
+    pub(crate) subtree: Option<Arc<Subtree>>,
 }
 
 struct Inner {
@@ -202,6 +204,10 @@ impl RunContext {
 
     pub(crate) fn journal(&self) -> &Arc<Journal> {
         &self.0.journal
+    }
+
+    pub(crate) fn subtree(&self) -> Option<&Arc<Subtree>> {
+        self.0.given.subtree.as_ref()
     }
 
     pub(crate) fn emitter(&self) -> &Emitter {

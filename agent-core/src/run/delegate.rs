@@ -162,7 +162,10 @@ fn begin(
     pool: Pool,
     unseated: bool,
 ) -> impl Future<Output = Result<ChildEnd>> + Send + use<> {
-    let Delegate { spawn, run, opening, .. } = delegate;
+    let Delegate { spawn, run, opening, subtree, .. } = delegate;
+    if let Some(subtree) = subtree.as_ref().filter(|_| journal.read(|state| state.run().is_none())) {
+        subtree.begin();
+    }
     let within = Box::new(Within {
         path: Some(Arc::clone(&cx.origin().agent)),
         scope: cx.scope().narrow(&spawn.scope),
@@ -176,6 +179,7 @@ fn begin(
         title: spawn.title,
         pool: Some(pool),
         unseated,
+        subtree: subtree.or_else(|| cx.subtree().cloned()),
     });
     run_child(cx.env(), journal, spawn.agent, spawn.task, run.map_or(Turn::Only, Turn::Of), within)
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, Outcome, RunContext, Task};
+use super::{Limits, Outcome, RunContext, Subtree, Task};
 use crate::{
     Result, RunId, SessionId, Timestamp,
     agent::Agent,
@@ -163,18 +163,26 @@ pub struct Delegate {
     pub cancel: Option<CancellationToken>,
     /// Whether it is a part of what this run does, and no agent beside it: it takes no place of its own (AI04).
     pub(crate) part_of_run: bool,
+    /// Where the model calls of the child and all below it are counted.
+    pub(crate) subtree: Option<Arc<Subtree>>,
 }
 
 impl Delegate {
     /// `spawn`, run in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
-        Self { child, spawn, run: None, opening: Vec::new(), cancel: None, part_of_run: false }
+        Self { child, spawn, run: None, opening: Vec::new(), cancel: None, part_of_run: false, subtree: None }
     }
 
     /// The same as a part of this run: it starts at once, whatever else runs.
     pub(crate) fn part_of_run(mut self) -> Self {
         self.part_of_run = true;
+        self
+    }
+
+    /// The same, with the model calls of the child and all below it counted in `subtree`.
+    pub(crate) fn counted_in(mut self, subtree: Arc<Subtree>) -> Self {
+        self.subtree = Some(subtree);
         self
     }
 

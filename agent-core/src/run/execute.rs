@@ -16,7 +16,7 @@ use futures_util::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Emitter, Journal, Outcome, RunContext, Status, Task, TodoList,
+    Emitter, Journal, Outcome, RunContext, Status, Subtree, Task, TodoList,
     admit::{admit, opening, recorded},
     budget,
     context::{Asking, Env, Given},
@@ -75,6 +75,8 @@ pub(crate) struct Within {
     pub(crate) pool: Option<Pool>,
     /// It was cancelled before there was a place for it: its agent does not begin.
     pub(crate) unseated: bool,
+    /// Where its model calls are counted.
+    pub(crate) subtree: Option<Arc<Subtree>>,
 }
 
 /// Runs `agent` to its outcome. A failure is an `Err`, after it was recorded.
@@ -158,6 +160,7 @@ impl Admitted {
             asking: within.asking,
             todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),
             budget: budget::open(task.budget, spent, within.budget, &origin.agent),
+            subtree: within.subtree,
         };
         let cx = RunContext::new(env, origin, given, Arc::clone(&effects) as _, journal);
         Run { agent, task: Some(task), cx, effects, resumed, unseated: within.unseated }

@@ -23,6 +23,7 @@ mod queue;
 mod replay;
 mod since;
 mod stop;
+mod subtree;
 mod talk;
 mod todos;
 mod tool_bound;
@@ -51,6 +52,7 @@ pub(crate) use fold::Fold;
 pub(crate) use journal::Journal;
 pub(crate) use queue::{Active, Desk, Line, Running, Ticket};
 pub(crate) use replay::{RecordedTime, Recording, Script, beyond, replay};
+pub(crate) use subtree::{Spent, Subtree};
 pub(crate) use todos::TodoList;
 pub(crate) use tool_run::panic_text;
 

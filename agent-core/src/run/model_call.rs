@@ -102,6 +102,9 @@ pub(crate) fn perform<'a>(
             let charge = reply_charge(&reserved.charge(), &finished);
             reserved.settle(charge);
         }
+        if let Some(subtree) = cx.subtree() {
+            subtree.count(&finished);
+        }
         let finished = Arc::new(finished);
         local.stage_at(cx, ended, Event::ModelFinished(Arc::clone(&finished)));
         error.map_or(Ok(Observation::Model(finished)), Err)

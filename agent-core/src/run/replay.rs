@@ -424,6 +424,7 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
             asking: Asking::default(),
             todos: TodoList::new(&journal, &origin),
             budget: budget::open(task.budget, BudgetState::default(), None, &origin.agent),
+            subtree: None,
         };
         let (env, origin) = (Arc::clone(&offline), Arc::clone(&origin));
         let cx = RunContext::new(env, origin, given, Arc::new(effects) as _, Arc::clone(&journal));

@@ -317,6 +317,7 @@ impl Shared {
             title: None,
             pool: None,
             unseated: false,
+            subtree: None,
         })
     }
 

@@ -93,6 +93,7 @@ async fn entitle(
         title: None,
         pool: None,
         unseated: false,
+        subtree: None,
     });
     let child = journal.session().child(PLACE.0, PLACE.1)?;
     let mut task = Task::new("");

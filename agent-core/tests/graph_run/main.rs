@@ -19,6 +19,7 @@ mod changes;
 mod cost;
 mod crash;
 mod crew;
+mod figures;
 mod given;
 mod lives;
 mod order;

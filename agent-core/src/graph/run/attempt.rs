@@ -20,13 +20,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{AgentWork, Inputs, NodeValue, StepFn, work::with_text},
     machine::{guarded, panicked},
-    track::{Attempt, Ended, Spent},
+    track::{Attempt, Ended},
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId,
     agent::Agent,
     run::{
-        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task, check_prompt,
+        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, StopReason, Subtree, Task,
+        check_prompt,
     },
 };
 
@@ -118,7 +119,10 @@ impl Worker {
             Some(_) => Arc::new(Timed { agent: Arc::clone(&self.agent), began: Arc::clone(&began) }),
         };
         let spawn = Spawn::new(agent, task).within(self.work.scope.clone()).role(ROLE);
-        let delegate = Delegate::new(self.child.clone(), spawn).cancelled_by(self.stop.clone());
+        let subtree = Subtree::below(cx.subtree());
+        let delegate = Delegate::new(self.child.clone(), spawn)
+            .cancelled_by(self.stop.clone())
+            .counted_in(Arc::clone(&subtree));
         let effect = Effect::Delegate(Box::new(delegate));
         let mut working = pin!(cx.effects().perform(cx, None, effect));
         let mut late = false;
@@ -135,7 +139,12 @@ impl Worker {
             },
         };
         match observed {
-            Ok(Observation::Child { outcome: Some(outcome), .. }) => self.ended(&outcome, late),
+            Ok(Observation::Child { outcome: Some(outcome), .. }) => {
+                // Figures that cannot be read are unknown, and no reason to fail what was done.
+                let unknown = Spent { usage: outcome.usage, cost: None };
+                let spent = subtree.total(cx.env(), &self.child).await.unwrap_or(unknown);
+                Ended { result: self.result(&outcome, late), spent }
+            }
             Ok(_) => Ended::new(Attempt::Broken(Error::new(
                 ErrorKind::Internal,
                 "the effects answered with an observation of another kind",
@@ -147,9 +156,8 @@ impl Worker {
         }
     }
 
-    fn ended(&self, outcome: &Outcome, late: bool) -> Ended {
-        let spent = Spent { usage: outcome.usage, cost: outcome.cost };
-        let result = match &outcome.status {
+    fn result(&self, outcome: &Outcome, late: bool) -> Attempt {
+        match &outcome.status {
             Status::Completed => match guarded("reading the answer", || (self.work.read)(outcome)) {
                 Ok(value) => Attempt::Done(value),
                 Err(error) => Attempt::Failed(error),
@@ -161,8 +169,7 @@ impl Worker {
             Status::Failed(error) if error.kind == ErrorKind::Diverged => Attempt::Broken(error.to_error()),
             Status::Failed(error) => Attempt::Failed(error.to_error()),
             Status::Stopped(reason) => Attempt::Failed(stopped(reason)),
-        };
-        Ended { result, spent }
+        }
     }
 }
 

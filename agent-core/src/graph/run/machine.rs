@@ -16,13 +16,13 @@ use super::{
     },
     refused,
     topology::{Names, Topology},
-    track::{Attempt, Ended, Extra, Spent, Told, Track},
+    track::{Attempt, Ended, Extra, Told, Track},
 };
 use crate::{
     Error, ErrorKind, Result, Timestamp,
     agent::Agent,
     event::{Event, NodeFinished},
-    run::{Task, panic_text},
+    run::{Spent, Task, panic_text},
 };
 
 /// One run of a graph.

@@ -8,12 +8,12 @@ use super::{
         schedule::{Cause, How, State},
     },
     machine::Machine,
-    track::Spent,
 };
 use crate::{
     Error, ErrorKind, Result, Timestamp,
     event::{Event, GraphStarted, NodeFinished, NodeStarted},
     graph::SkipAs,
+    run::Spent,
 };
 
 impl Machine {

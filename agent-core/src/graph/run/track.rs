@@ -3,7 +3,12 @@
 use std::{ops::Range, sync::Arc};
 
 use super::super::{EdgeSignature, Node, NodeValue};
-use crate::{Error, ErrorRecord, Money, SessionId, Timestamp, Usage, agent::Agent, event::Event, run::Pause};
+use crate::{
+    Error, ErrorRecord, SessionId, Timestamp,
+    agent::Agent,
+    event::Event,
+    run::{Pause, Spent},
+};
 
 /// How far a node is, beyond what the scheduler knows. Small: a graph may have many thousands.
 #[derive(Debug, Clone, Default)]
@@ -50,26 +55,6 @@ pub(super) struct More {
 impl std::fmt::Debug for More {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("More").field("child", &self.child).field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-/// What attempts used.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Spent {
-    pub(super) usage: Usage,
-    pub(super) cost: Option<Money>,
-}
-
-impl Default for Spent {
-    fn default() -> Self {
-        Self { usage: Usage::default(), cost: Some(Money::default()) }
-    }
-}
-
-impl Spent {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.usage += other.usage;
-        self.cost = self.cost.zip(other.cost).map(|(sum, cost)| sum + cost);
     }
 }
 

@@ -5,6 +5,8 @@ mod dual;
 mod react;
 mod sub;
 
+#[cfg(feature = "testkit")]
+pub(crate) use autonomy::stands_in;
 pub use autonomy::{
     Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, ConfigChoice, ConfigKind, ConfigOption,
     CurrentModeUpdate, Evidence, Mode, ModeState, Phase, StopKind, Verdict,

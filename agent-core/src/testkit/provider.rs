@@ -14,7 +14,8 @@ use serde_json::Value;
 use super::Gate;
 use crate::{
     Error, ErrorKind, Result, Usage,
-    message::Role,
+    agent::stands_in,
+    message::{History, Role},
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
 };
 
@@ -186,8 +187,10 @@ impl ScriptedProvider {
         Self(Arc::new(Inner { name, by_history: false, state: Mutex::default() }))
     }
 
-    /// A provider that finds its place from the request (how many replies the conversation holds) instead of counting
-    /// its calls: the same reply again for the same step, as a resumed run needs. Left-over replies are not checked.
+    /// A provider that finds its place from the request instead of counting its calls: the same reply again for the same
+    /// step, as a resumed run needs. Its place is the number of replies that the conversation holds, in a session of any
+    /// role: what a discriminator is taken to have said before its first report is no reply. Left-over replies are not
+    /// checked.
     #[must_use]
     pub fn by_history() -> Self {
         Self(Arc::new(Inner { name: "scripted", by_history: true, state: Mutex::default() }))
@@ -281,6 +284,13 @@ impl ScriptedProvider {
     }
 }
 
+/// How many of the model's messages in a conversation a model answered with.
+fn replies(messages: &History) -> usize {
+    let before = std::iter::once(None).chain(messages.iter().map(Some));
+    let pairs = before.zip(messages).filter(|(_, message)| message.role() == Role::Assistant);
+    pairs.filter(|(before, message)| !stands_in(before.map(|before| &**before), message)).count()
+}
+
 impl Default for ScriptedProvider {
     fn default() -> Self {
         Self::new()
@@ -322,11 +332,7 @@ impl Provider for Inner {
     async fn stream(&self, request: Request, _: &CallContext) -> Result<DeltaStream> {
         let script = {
             let mut state = self.lock();
-            let place = if self.by_history {
-                request.messages.iter().filter(|message| message.role() == Role::Assistant).count()
-            } else {
-                state.requests.len()
-            };
+            let place = if self.by_history { replies(&request.messages) } else { state.requests.len() };
             state.requests.push(request);
             let script = state.scripts.get(place).cloned();
             match script {

@@ -86,7 +86,6 @@ fn cw04_calls_after_it_are_not_run_after_a_restart_either() {
         let make = || {
             let works = ScriptedProvider::by_history().text("a").text("Summary.");
             let checks = ScriptedProvider::by_history()
-                .text("never")
                 .calls([("task_complete", done("I saw it.")), ("look", json!({}))]);
             let checker = ReactAgent::builder("reviewer", checks.model()).tool(look.clone()).build().unwrap();
             DualAgent::builder("pair", executor(&works), checker).build().unwrap()

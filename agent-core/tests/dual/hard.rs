@@ -93,10 +93,8 @@ async fn cw03_a_budget_that_is_used_up_in_the_check_is_never_completion() {
     // Two calls of the executor fit; of the checker's two, none or one does.
     for calls in [2, 3] {
         let works = ScriptedProvider::new().text("I wrote it.").text("Summary.");
-        let checks = ScriptedProvider::by_history()
-            .text("never")
-            .call("look", json!({}))
-            .call("task_complete", done("I saw it."));
+        let checks =
+            ScriptedProvider::by_history().call("look", json!({})).call("task_complete", done("I saw it."));
         let task = Task::new("Write it.").within(BudgetLimits::none().with_model_calls(calls));
         let store = memory();
         let outcome =
@@ -293,7 +291,7 @@ fn payer(pay: &FakeTool) -> DualAgent {
         .text("It is paid.")
         .text("Summary one.");
     let lead = ReactAgent::builder("lead", works.model()).tool(AgentTool::new(clerk)).build().unwrap();
-    let checks = ScriptedProvider::by_history().text("never").call("task_complete", done("I saw it."));
+    let checks = ScriptedProvider::by_history().call("task_complete", done("I saw it."));
     DualAgent::builder("pair", lead, checker(&checks)).build().unwrap()
 }
 

@@ -64,17 +64,14 @@ pub(crate) fn two_rounds() -> (ScriptedProvider, ScriptedProvider) {
     (works, checks)
 }
 
-/// The same for runs that are resumed: each finds its place from what was said. The checker's own voice says the request.
+/// The same for runs that are resumed: each finds its place from what was said.
 pub(crate) fn two_rounds_by_history() -> (ScriptedProvider, ScriptedProvider) {
     let works = ScriptedProvider::by_history()
         .text("I wrote it.")
         .text("Summary one.")
         .text("I tested it.")
         .text("Summary two.");
-    let checks = ScriptedProvider::by_history()
-        .text("never")
-        .text("Test it.")
-        .call("task_complete", done("It is tested."));
+    let checks = ScriptedProvider::by_history().text("Test it.").call("task_complete", done("It is tested."));
     (works, checks)
 }
 
@@ -126,4 +123,40 @@ fn phase(event: &Envelope) -> Option<String> {
 
 fn name(phase: entourage_core::agent::Phase) -> String {
     serde_json::to_value(phase).unwrap().as_str().unwrap().to_owned()
+}
+
+/// Each of the two finds its place from what was said, in its first conversation and after a cancel.
+#[tokio::test(start_paused = true)]
+async fn attack_29_a_script_by_history_begins_with_its_first_reply_in_each_role() {
+    use crate::common::{memory, runtime_on};
+    use entourage_core::{
+        provider::FinishReason,
+        testkit::{Gate, Script},
+    };
+    for read_only in [false, true] {
+        let (works, checks) = two_rounds_by_history();
+        let agent = builder(&works, &checks);
+        let agent = if read_only { agent.read_only() } else { agent }.build().unwrap();
+        let runtime = runtime_on(&memory());
+        let outcome = session(&runtime).start(&agent, "Write it.").outcome().await.unwrap();
+        assert_eq!((outcome.is_completed(), outcome.text.as_str()), (true, "Summary two."));
+        assert_eq!((works.count(), checks.count()), (4, 2));
+    }
+    // A report that was not answered, and what the user says then: neither is a reply.
+    let gate = Gate::new();
+    let held = Script::new().wait(&gate).text("Test it.").finish(FinishReason::Stop);
+    let works = (0..6).fold(ScriptedProvider::by_history(), |works, n| works.text(format!("Said {n}.")));
+    let checks = ScriptedProvider::by_history().step(held).call("task_complete", done("Seen."));
+    let runtime = runtime_on(&memory());
+    let (agent, work) = (pair(&works, &checks), session(&runtime));
+    let run = work.start(&agent, "Write it.");
+    gate.arrived(1).await;
+    run.cancel();
+    run.outcome().await.unwrap();
+    gate.open();
+    let outcome = work.start(&agent, "Not like this.").outcome().await.unwrap();
+    assert!(outcome.is_completed(), "{outcome}");
+    let checked = told(&conversation(&runtime, "discriminator").await);
+    let own = checked.iter().filter(|line| *line == "A: Test it." || *line == "A: [task_complete]").count();
+    assert_eq!(own, 2, "{checked:?}");
 }

@@ -154,7 +154,7 @@ fn cw16_a_pause_in_any_phase_is_gone_on_with_in_another_process() {
                 Phase::Summarize => works.text("I wrote it.").step(held("Summary one.")),
                 _ => works.text("I wrote it.").text("Summary one."),
             };
-            let checks = ScriptedProvider::by_history().text("never").step(held("Test it."));
+            let checks = ScriptedProvider::by_history().step(held("Test it."));
             let runtime = runtime_on(&store);
             let work = session(&runtime);
             let run = work.start(&pair(&works, &checks), "Write it.");
@@ -310,9 +310,7 @@ fn cw16_a_question_of_the_executor_is_answered_and_its_turn_goes_on() {
             .call("write", serde_json::json!({}))
             .text("I wrote it.")
             .text("Summary one.");
-        let checks = ScriptedProvider::by_history()
-            .text("never")
-            .call("task_complete", crate::pair::done("I saw it."));
+        let checks = ScriptedProvider::by_history().call("task_complete", crate::pair::done("I saw it."));
         let runtime = testkit::runtime()
             .policy(Policy::allow_all().ask("write"))
             .shared_store(std::sync::Arc::clone(&store))

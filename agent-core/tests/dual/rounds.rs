@@ -128,7 +128,7 @@ async fn cw03_a_refusal_ends_the_task_as_refused_in_either_turn() {
         } else {
             works.text("Done.").text("Summary.")
         };
-        let checks = ScriptedProvider::by_history().text("never").call("look", json!({})).text("never");
+        let checks = ScriptedProvider::by_history().call("look", json!({})).text("never");
         let store = memory();
         let runtime = testkit::runtime()
             .policy(Policy::allow_all().deny(tool))

@@ -176,7 +176,7 @@ fn resumable(level: AutonomyLevel) -> Autonomy {
         _ => ScriptedProvider::by_history().call("look", json!({})).text("Planted.").text("I planted it."),
     };
     let judges = ScriptedProvider::by_history().text(approve());
-    let checks = ScriptedProvider::by_history().text("").call("task_complete", json!({"summary": "Seen."}));
+    let checks = ScriptedProvider::by_history().call("task_complete", json!({"summary": "Seen."}));
     let checker = entourage_core::agent::ReactAgent::builder("checker", checks.model()).build().unwrap();
     Autonomy::builder("gardener", worker(works.model().with_profile(profile)))
         .judge(judges.model())

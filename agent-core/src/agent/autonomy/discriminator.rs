@@ -153,6 +153,16 @@ impl Check for Discriminator {
     }
 }
 
+/// Whether a message of a checker's, which came after `before`, was put there for it: see [`Check::opening`].
+#[cfg(feature = "testkit")]
+pub(crate) fn stands_in(before: Option<&Message>, message: &Message) -> bool {
+    let opened = |before: &Message| {
+        let text = before.text();
+        before.role() == Role::User && (text == OPENER || text == STOPPED)
+    };
+    message.text() == INTERRUPTED || before.is_some_and(opened)
+}
+
 /// The user's words as the checker's own.
 fn spoken(said: &Message) -> Message {
     let parts = said.parts().iter().filter_map(|part| match part {

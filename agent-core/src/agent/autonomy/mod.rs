@@ -20,6 +20,8 @@ mod verdict;
 
 pub(crate) use complete::TASK_COMPLETE;
 pub(crate) use discriminator::Discriminator;
+#[cfg(feature = "testkit")]
+pub(crate) use discriminator::stands_in;
 pub use ending::StopKind;
 pub use ladder::{Autonomy, AutonomyBuilder};
 pub use levels::AutonomyLevel;

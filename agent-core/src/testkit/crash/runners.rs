@@ -45,9 +45,7 @@ pub fn dual() -> Scenario {
             .tool(life.tool(Deed::new("put", Access::WRITE, Some(Repeat::Idempotent), 1)))
             .tool(life.tool(Deed::new("pay", Access::WRITE, None, 1)))
             .build()?;
-        // The user's words stand first among the checker's own.
         let checks = ScriptedProvider::by_history()
-            .text("What the user said.")
             .call("look", json!({}))
             .text("Nobody has paid for it.")
             .call("count", json!({}))

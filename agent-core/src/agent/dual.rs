@@ -189,7 +189,10 @@ impl DualBuilder {
     pub fn build(self) -> Result<DualAgent> {
         check_agent_name(&self.name)?;
         if self.iterations == 0 {
-            return Err(Error::new(ErrorKind::Config, "a checked task needs at least one round"));
+            return Err(Error::new(
+                ErrorKind::Config,
+                "a checked task needs at least one round; set `iterations` to 1 or more",
+            ));
         }
         if self.executor.tool_set().get(TASK_COMPLETE).is_some() {
             let text = "the executor has a tool `task_complete`, which is the checker's alone; rename it";

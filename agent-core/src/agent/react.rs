@@ -435,7 +435,10 @@ impl ReactBuilder {
     pub fn build(self) -> Result<ReactAgent> {
         check_agent_name(&self.name)?;
         if self.more.as_ref().is_some_and(|more| more.limits.steps == 0) {
-            return Err(Error::new(ErrorKind::Config, "an agent needs at least one step"));
+            return Err(Error::new(
+                ErrorKind::Config,
+                "an agent needs at least one step; raise its limit of steps",
+            ));
         }
         let tools = match self.toolset {
             Some(_) if !self.tools.is_empty() => {

@@ -59,6 +59,7 @@ impl fmt::Display for GraphError {
         }
         match self.problems.len().saturating_sub(SHOWN) {
             0 => Ok(()),
+            1 => f.write_str("; and 1 problem more"),
             more => write!(f, "; and {more} problems more"),
         }
     }
@@ -175,7 +176,9 @@ impl fmt::Display for Problem {
                 write!(f, "it has {count} {what}; make it {limit} at most")
             }
             Self::BadName { what: what @ ("graph" | "agent"), name } => {
-                write!(f, "`{}` cannot name an {what}; use 1 to 64 letters, digits, _ and -", shown(name))
+                let article = if *what == "agent" { "an" } else { "a" };
+                let name = shown(name);
+                write!(f, "`{name}` cannot name {article} {what}; use 1 to 64 letters, digits, _ and -")
             }
             Self::BadName { what: what @ "task", name } => {
                 write!(
@@ -199,12 +202,12 @@ impl fmt::Display for Problem {
                 write!(f, "`{}` is for `{}`, and no agent has that name", shown(node), shown(agent))
             }
             Self::UnknownAgent { node: None, agent } => {
-                write!(f, "a limit is for `{}`, and no agent has that name", shown(agent))
+                write!(f, "a limit is for `{}`, and no agent has that name; remove it", shown(agent))
             }
             Self::Foreign { node, dependency } => {
                 write!(
                     f,
-                    "`{}` takes from `{}`, which is a node of another graph",
+                    "`{}` takes from `{}`, which is a node of another graph; use one of this graph",
                     shown(node),
                     shown(dependency)
                 )
@@ -214,15 +217,17 @@ impl fmt::Display for Problem {
                 f.write_str("use the handle that `returns` or `partial` gave back, and call either once")
             }
             Self::Misused { node, setting, only } => {
-                write!(f, "`{}` has no setting `{setting}`, which is for {only}", shown(node))
+                write!(f, "`{}` has no setting `{setting}`, which is for {only}; leave it out", shown(node))
             }
             Self::NoSizes { node } => write!(f, "`{}` is to escalate to nobody; name an agent", shown(node)),
             Self::Zero { what, of } if of.is_empty() => write!(f, "{what} is 0; make it 1 at least"),
             Self::Zero { what, of } => write!(f, "{what} of `{}` is 0; make it more", shown(of)),
             Self::UnusedLimit { provider } => {
-                write!(f, "a limit is for the provider `{}`, which no node names", shown(provider))
+                write!(f, "a limit is for the provider `{}`, which no node names; remove it", shown(provider))
             }
-            Self::NoTask { node } => write!(f, "`{}` does not say what is to be done", shown(node)),
+            Self::NoTask { node } => {
+                write!(f, "`{}` does not say what to do; describe the task", shown(node))
+            }
         }
     }
 }

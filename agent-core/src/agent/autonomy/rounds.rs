@@ -214,8 +214,12 @@ impl Rounds {
             }
             (Phase::Criteria, Some(check)) => {
                 scope = check.scope();
-                let no_longer =
-                    || Error::new(ErrorKind::Diverged, "the agent has nobody who writes down criteria");
+                let no_longer = || {
+                    Error::new(
+                        ErrorKind::Diverged,
+                        "the run began with criteria, and the agent has nobody who writes them; resume it with the agent that began it",
+                    )
+                };
                 check.criteria().ok_or_else(no_longer)?
             }
             (Phase::Summarize, _) => Arc::new(self.speaker.clone()),

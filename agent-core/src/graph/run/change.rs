@@ -45,8 +45,10 @@ impl Machine {
     }
 
     fn known(&self, id: &str) -> Result<usize> {
-        self.place(id)
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "the graph has no such node").with("node", id))
+        self.place(id).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, "the graph has no such node; name one of its own")
+                .with("node", id)
+        })
     }
 
     fn skip(&mut self, id: &str, dependents: SkipAs) -> Result<()> {
@@ -145,7 +147,9 @@ impl Machine {
 pub(super) fn refusal(refusal: &Refused, id: impl Fn(usize) -> Arc<str>) -> Error {
     let invalid = |text: String| Error::new(ErrorKind::InvalidInput, text);
     match refusal {
-        Refused::Unknown(_) => Error::new(ErrorKind::NotFound, "the graph has no such node"),
+        Refused::Unknown(_) => {
+            Error::new(ErrorKind::NotFound, "the graph has no such node; name one of its own")
+        }
         Refused::State { node, state: State::Completed } => {
             invalid("the node is completed, and stays so".to_owned()).with("node", &*id(*node))
         }
@@ -157,13 +161,19 @@ pub(super) fn refusal(refusal: &Refused, id: impl Fn(usize) -> Arc<str>) -> Erro
         )
         .with("node", &*id(*node))
         .with("needs", &*id(*by)),
-        Refused::Closed => {
-            Error::new(ErrorKind::Cancelled, "the graph is being cancelled, and takes no changes any more")
-        }
+        Refused::Closed => Error::new(
+            ErrorKind::Cancelled,
+            "the graph is being cancelled and takes no more changes; start a new run",
+        ),
         Refused::Cycle(nodes) => {
             let names: Vec<_> = nodes.iter().map(|node| id(*node)).collect();
-            invalid(format!("tasks depend on each other: {}", names.join(" -> ")))
+            invalid(format!(
+                "tasks depend on each other: {}; drop one of the dependencies",
+                names.join(" -> ")
+            ))
         }
-        Refused::TooMany => Error::new(ErrorKind::TooLarge, "the graph has too many nodes or edges"),
+        Refused::TooMany => {
+            Error::new(ErrorKind::TooLarge, "the graph has too many nodes or edges; add fewer")
+        }
     }
 }

@@ -44,7 +44,10 @@ impl Machine {
             return Err(Error::new(ErrorKind::TooLarge, text).with("items", items.len().to_string()));
         }
         if items.iter().any(|item| matches!(item, Work::Map(_))) {
-            return Err(Error::new(ErrorKind::InvalidInput, "an item of a map is no map itself"));
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "an item of a map cannot be a map itself; flatten the list",
+            ));
         }
         Ok(items)
     }

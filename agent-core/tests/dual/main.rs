@@ -10,6 +10,7 @@
     clippy::needless_pass_by_value
 )]
 
+mod anywhere;
 mod budget;
 mod cancel;
 #[allow(dead_code)]

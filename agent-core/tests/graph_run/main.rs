@@ -19,6 +19,7 @@ mod changes;
 mod cost;
 mod crash;
 mod crew;
+mod faults;
 mod figures;
 mod given;
 mod lives;

@@ -59,7 +59,7 @@ impl NoValue {
             ),
             NoValueReason::Invalid(problem) => (
                 ErrorKind::Protocol,
-                format!("the model gave no valid `{name}`, nor at a second try: {problem}; try a larger model"),
+                format!("the model gave no `{name}`, not at a second try either: {problem}; try a larger model"),
             ),
         };
         let began = excerpt(&self.message);

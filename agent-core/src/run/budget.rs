@@ -78,7 +78,7 @@ pub(super) async fn spent(
     let tree: HashMap<_, _> = infos.iter().map(|info| (&info.record.id, info)).collect();
     let mut begun = vec![(&origin.session, seq)];
     let known: Vec<_> = infos.iter().map(|info| &info.record.id).collect();
-    for (child, began) in lasting(origin, recorded, phases.as_ref(), known) {
+    for (child, began) in lasting(origin, recorded, phases.as_ref(), &known) {
         let Some(info) = tree.get(child) else { continue };
         if let Some((spent, seq)) = since(store, child, info.head.seq, began).await? {
             state.add(path(&tree, origin, info).into(), &spent);
@@ -101,7 +101,7 @@ fn lasting<'a>(
     origin: &Origin,
     recorded: &'a [Event],
     phases: Option<&'a HashSet<RunId>>,
-    known: Vec<&'a SessionId>,
+    known: &[&'a SessionId],
 ) -> Vec<(&'a SessionId, Began<'a>)> {
     let mut found: Vec<_> =
         followed(recorded).into_iter().map(|(child, first)| (child, Began::Run(first))).collect();

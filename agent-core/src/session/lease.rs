@@ -11,6 +11,17 @@ use crate::Timestamp;
 /// for dead runs ([`Runtime::recover`](crate::Runtime::recover)) away from live ones; that no two writers' events ever
 /// mix does not depend on it, nor on anybody's clock: see [`SessionStore::append`](super::SessionStore::append).
 ///
+/// # Clocks
+/// `until` is a moment of the holder's clock, and others compare it with their own. A live run renews its lease after a
+/// third of the lease's time, so clocks may be apart by half of that time (15 seconds of the default 30) and nobody
+/// notices. Where they are further apart, or one jumps:
+/// - A holder whose clock is ahead keeps others away for as much longer, should it die.
+///   [`Session::resume`](crate::Session::resume) asks no clock and goes on at once.
+/// - A live holder whose clock is behind is taken over from by [`Runtime::recover`](crate::Runtime::recover). It ends with
+///   [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) at its next append or renewal and stores nothing more; a tool
+///   that it had under way may have run.
+/// - A lease that was given back is over by everybody's clock.
+///
 /// ```
 /// use entourage_core::{Timestamp, session::Lease};
 ///

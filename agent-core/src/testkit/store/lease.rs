@@ -211,8 +211,10 @@ pub(super) async fn attack_09_of_fifty_racing_takeovers_one_wins(at: Fixture) ->
     same("the lease", &held(&at.store, &session).await?, &winners.pop())
 }
 
-/// Both at once, each from a task of its own.
+/// Both at once, each from a task of its own. The rounds differ in the head start that one of them has: on a single
+/// thread nothing else would vary their order.
 async fn both<A: Send + 'static, B: Send + 'static>(
+    round: usize,
     a: impl Future<Output = A> + Send + 'static,
     b: impl Future<Output = B> + Send + 'static,
 ) -> Checked<(A, B)> {
@@ -220,17 +222,25 @@ async fn both<A: Send + 'static, B: Send + 'static>(
     let other = Arc::clone(&start);
     let a = tokio::spawn(async move {
         start.wait().await;
+        yield_times(round % 4).await;
         a.await
     });
     let b = tokio::spawn(async move {
         other.wait().await;
+        yield_times(round / 4 % 4).await;
         b.await
     });
     let failed = |error: tokio::task::JoinError| Failure(error.to_string());
     Ok((a.await.map_err(failed)?, b.await.map_err(failed)?))
 }
 
-const ROUNDS: usize = 40;
+async fn yield_times(times: usize) {
+    for _ in 0..times {
+        tokio::task::yield_now().await;
+    }
+}
+
+const ROUNDS: usize = 48;
 
 pub(super) async fn attack_10_a_takeover_that_races_an_append_fences_it(at: Fixture) -> Checked {
     for round in 0..ROUNDS {
@@ -240,7 +250,7 @@ pub(super) async fn attack_10_a_takeover_that_races_an_append_fences_it(at: Fixt
         let append = async move { store.append(&name, 1, batch(7, 1, 2).leased(lease(7, 1, 10))).await };
         let (store, name) = (Arc::clone(&at.store), session.clone());
         let take = async move { store.lease(&name, lease(8, 2, 9)).await };
-        let (appended, taken) = both(append, take).await?;
+        let (appended, taken) = both(round, append, take).await?;
         taken?;
         let events = match appended {
             Ok(_) => 3,
@@ -274,7 +284,7 @@ pub(super) async fn a_delete_that_races_leaves_nothing_behind(at: Fixture) -> Ch
         };
         let (store, name) = (Arc::clone(&at.store), session.clone());
         let delete = async move { store.delete(&name).await };
-        let (written, deleted) = both(write, delete).await?;
+        let (written, deleted) = both(round, write, delete).await?;
         let there = match written {
             Ok(sessions) => sessions,
             late => {

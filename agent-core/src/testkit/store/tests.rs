@@ -246,7 +246,8 @@ async fn a_schedule_shows_what_a_careless_store_does_wrong() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+// On one thread everybody looks before anybody writes, whatever else the machine does.
+#[tokio::test]
 async fn a_race_shows_who_looks_and_then_writes() {
     let steps = vec![Step::Append(1), Step::Look, Step::TakeOver, Step::Look];
     let mut noticed = false;
@@ -257,7 +258,8 @@ async fn a_race_shows_who_looks_and_then_writes() {
     assert!(noticed);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+// On one thread everybody looks before anybody writes, whatever else the machine does.
+#[tokio::test]
 async fn each_lapse_fails_its_case() {
     for (lapse, case) in LAPSES {
         let make = async || Arc::new(Careless::new(lapse));

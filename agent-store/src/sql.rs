@@ -64,7 +64,8 @@ impl Failure {
     }
 }
 
-/// A head in the types of its columns. Making one is where a head that does not fit is refused.
+/// A head in the types of its columns. A figure that is larger than a column can hold is as large as it can be: it must not
+/// be the end of a session, and the events hold it as it is. Numbers of events are no figures, and are refused.
 #[derive(Debug)]
 pub(crate) struct HeadColumns {
     pub(crate) seq: i64,
@@ -83,22 +84,15 @@ pub(crate) struct HeadColumns {
 impl HeadColumns {
     pub(crate) fn new(head: SessionHead) -> Result<Self> {
         let Usage { input, output, cache_read, cache_write, reasoning, .. } = head.usage;
-        let tokens = |count: Option<u64>| count.map(signed).transpose();
         Ok(Self {
             seq: signed(head.seq)?,
             status: head.status.as_str(),
             run: head.run.map(|run| run.to_string()),
-            messages: signed(head.messages)?,
-            usage: [
-                tokens(input)?,
-                tokens(output)?,
-                tokens(cache_read)?,
-                tokens(cache_write)?,
-                tokens(reasoning)?,
-            ],
-            cost: head.cost.map(|cost| signed(cost.as_pico())).transpose()?,
+            messages: clamped(head.messages),
+            usage: [input, output, cache_read, cache_write, reasoning].map(|count| count.map(clamped)),
+            cost: head.cost.map(|cost| clamped(cost.as_pico())),
             updated: head.updated.as_micros(),
-            checkpoint: signed(head.checkpoint)?,
+            checkpoint: clamped(head.checkpoint),
             agent: head.agent,
             title: head.title,
         })
@@ -132,7 +126,7 @@ pub(crate) fn signed(number: u64) -> Result<i64> {
     })
 }
 
-/// A window or a page may ask for more than a database can count: that is all of it.
+/// As much of a number as a column takes: a window or a page that asks for more than a database can count wants all of it.
 pub(crate) fn clamped(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }

@@ -151,17 +151,35 @@ async fn numbers_that_do_not_fit_are_refused_before_anything_is_stored() {
     let store = SqliteStore::in_memory().await.unwrap();
     let session = id("s");
     let too_large = u64::MAX / 2 + 1;
-    let mut batches = vec![batch(1, 0, 1), batch(1, 0, 1), batch(1, 0, 1)];
-    batches[0].head.messages = too_large;
-    batches[1].head.cost = Some(Money::from_pico(u64::MAX));
-    batches[2].head.usage.reasoning = Some(too_large);
-    for batch in batches {
-        let error = store.append(&session, 0, batch.creating(root(&session))).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error:?}");
-    }
     let error = store.append(&session, too_large, batch(1, too_large, 1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error:?}");
     assert!(store.query(&SessionFilter::all()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn figures_beyond_a_column_are_stored_as_the_largest_that_it_takes() {
+    let store = SqliteStore::in_memory().await.unwrap();
+    let (session, largest) = (id("s"), i64::MAX.unsigned_abs());
+    let mut first = batch(1, 0, 1);
+    (first.head.messages, first.head.checkpoint) = (u64::MAX, u64::MAX);
+    first.head.cost = Some(Money::from_pico(largest + 1));
+    let usage = &mut first.head.usage;
+    for count in [
+        &mut usage.input,
+        &mut usage.output,
+        &mut usage.cache_read,
+        &mut usage.cache_write,
+        &mut usage.reasoning,
+    ] {
+        *count = Some(u64::MAX);
+    }
+    assert_eq!(store.append(&session, 0, first.creating(root(&session))).await.unwrap(), 1);
+    let listed = store.query(&SessionFilter::all()).await.unwrap();
+    let [stored] = listed.as_slice() else { panic!("one session: {listed:?}") };
+    assert_eq!((stored.head.messages, stored.head.checkpoint), (largest, largest));
+    assert_eq!(stored.head.cost, Some(Money::from_pico(largest)));
+    assert_eq!((stored.head.usage.input, stored.head.usage.reasoning), (Some(largest), Some(largest)));
+    assert_eq!(store.append(&session, 1, batch(1, 1, 1)).await.unwrap(), 2, "the session goes on");
 }
 
 /// Deeper than SQLite lets one delete cascade.

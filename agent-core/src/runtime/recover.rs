@@ -176,12 +176,12 @@ impl Runtime {
 /// The run once it was admitted; otherwise what there is to tell of it.
 async fn admission(agent: Arc<str>, run: RunHandle) -> Result<RunHandle, Option<Skipped>> {
     let session = run.session().clone();
-    run.admitted().await.map_err(|error| Skipped::new(session, agent, error))
+    run.admitted().await.map_err(|error| Skipped::new(session, agent, &error))
 }
 
 impl Skipped {
     /// A session whose run was not admitted here; `None` when another process was faster.
-    fn new(session: SessionId, agent: Arc<str>, error: Error) -> Option<Self> {
+    fn new(session: SessionId, agent: Arc<str>, error: &Error) -> Option<Self> {
         use ErrorKind::{Busy, Conflict, NotFound};
         let reason = SkipReason::Refused(error.record());
         (!matches!(error.kind(), Busy | Conflict | NotFound)).then_some(Self { session, agent, reason })

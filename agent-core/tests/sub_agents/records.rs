@@ -196,9 +196,9 @@ async fn ai01_a_sub_session_needs_its_parent() {
     let events = {
         let other = memory();
         let provider = ScriptedProvider::new().text("Seen.");
-        let session = runtime_on(&other).session_with_id(child.clone());
+        let session = runtime_on(&other).session_with_id(root());
         session.start(&sub(&provider), "Go").outcome().await.unwrap();
-        stored(&other, &child).await
+        stored(&other, &root()).await
     };
     let mut head = SessionHead::default();
     head.seq = 1;

@@ -180,7 +180,7 @@ impl Shared {
     /// # Errors
     /// [`ErrorKind::Conflict`] when the run that `seen` has open is another process' by now; [`ErrorKind::InvalidInput`]
     /// for a session below another one.
-    async fn journal_for(&self, admission: &Admission, seen: Option<&Journal>) -> Result<Arc<Journal>> {
+    async fn journal_for(&self, admission: &Admission, seen: Option<Life>) -> Result<Arc<Journal>> {
         let create = matches!(admission, Admission::Start(_) | Admission::Queued(..));
         let journal = self.opened(create, true).await?;
         refuse_below(&self.env, &journal).await?;
@@ -276,10 +276,13 @@ impl Shared {
         agents: Option<Agents>,
     ) -> impl Future<Output = Result<Outcome>> + Send {
         async move {
-            let mut seen = self.lock().journal.clone().filter(|journal| !journal.is_broken());
+            // Taken down before anything is staged: that would be part of the journal's state at once.
+            let used = self.lock().journal.clone().filter(|journal| !journal.is_broken());
+            let mut seen = used.map(|journal| open_run(&journal));
             let mut tries = 0;
             let (outcome, journal) = loop {
-                let journal = self.journal_for(&admission, seen.as_deref()).await?;
+                let journal = self.journal_for(&admission, seen).await?;
+                seen.get_or_insert_with(|| open_run(&journal));
                 let before = journal.committed();
                 self.adopt(&journal, &entry.agent, &admission, agents.as_ref());
                 let (env, agent) = (Arc::clone(&self.env), Arc::clone(&entry.agent));
@@ -293,7 +296,6 @@ impl Shared {
                     break (outcome, journal);
                 }
                 tries += 1;
-                seen.get_or_insert(journal);
             };
             active.hold = is_open(&outcome) && journal.read(|state| state.run().is_some());
             drop(active);
@@ -375,11 +377,17 @@ impl Desk for Shared {
     }
 }
 
-/// Whether the open run of a session, as `seen` has it, is another process' by now: that one ended it, or works on it.
-fn was_taken(seen: &Journal, now: &Journal, at: Timestamp) -> bool {
-    let open = |journal: &Journal| journal.read(|state| state.run().map(|run| (run.id, run.resumed)));
-    let (before, after) = (open(seen), open(now));
-    before != after && (after.is_none() || now.leased_elsewhere(at).is_some())
+/// The open run of a session, if it has one, and how often it was resumed.
+type Life = Option<(RunId, u32)>;
+
+fn open_run(journal: &Journal) -> Life {
+    journal.read(|state| state.run().map(|run| (run.id, run.resumed)))
+}
+
+/// Whether the open run of a session, as it was `seen`, is another process' by now: that one ended it, or works on it.
+fn was_taken(seen: Life, now: &Journal, at: Timestamp) -> bool {
+    let open = open_run(now);
+    seen != open && (open.is_none() || now.leased_elsewhere(at).is_some())
 }
 
 /// Whether the run can be resumed, so that what waits must not give it up.

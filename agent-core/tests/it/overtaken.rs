@@ -140,6 +140,8 @@ struct Overtaken {
 enum What {
     Signal(SessionId),
     Decide(ApprovalId, Decision),
+    /// Goes on with the run, and stands in the middle of it.
+    Resume(SessionId, Box<ReactAgent>, Gate),
 }
 
 #[async_trait]
@@ -153,6 +155,10 @@ impl SessionStore for Overtaken {
                     session.signal("beside", json!(1)).await?;
                 }
                 What::Decide(id, decision) => self.other.decide(id, *decision).await?,
+                What::Resume(session, agent, gate) => {
+                    self.other.open(session).await?.resume(&**agent).detach();
+                    gate.arrived(1).await;
+                }
             }
         }
         self.inner.append(session, expected, batch).await
@@ -197,6 +203,23 @@ async fn a_run_whose_first_commit_comes_second_begins_again_on_what_is_there_now
     let mine = second.open(session.id()).await.unwrap();
     assert_eq!(mine.resume(&asker(&write)).outcome().await.unwrap().status, Status::Completed);
     assert_eq!(write.finished(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_09_a_resume_whose_first_commit_comes_second_does_not_take_the_run() {
+    let store = memory();
+    let (write, gate) = (writer(), Gate::new());
+    let (session, id) = asked(&runtime(&store), &write).await;
+    runtime(&store).decide(&id, Decision::Allow).await.unwrap();
+    let slow = FakeTool::new("write").access(Access::WRITE).behind(&gate);
+    let faster = What::Resume(session.id().clone(), Box::new(asker(&slow)), gate.clone());
+    let second = overtaken(&store, faster);
+    let mine = second.open(session.id()).await.unwrap();
+    let error = mine.resume(&asker(&write)).outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(count(&stored(&store, session.id()).await, "run_resumed"), 1, "both were admitted");
+    assert_eq!(write.started(), 0);
+    gate.open();
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,6 +60,10 @@ use self::{attribute::Options, errors::Errors};
 /// | `timeout` | `"500ms"`, `"30s"`, `"5m"` | the limit of the agent |
 /// | `crate` | the path of entourage-core | `"::entourage::core"` |
 ///
+/// Such a tool cannot say which paths, hosts or commands a call touches, so a rule with a subject, such as `deny` of
+/// `count:secrets/*`, holds for all of its calls: see `entourage_core::permission::Policy`. Write rules for the whole tool,
+/// or implement `Tool` and its `footprint` by hand.
+///
 /// # Parameters
 ///
 /// Each parameter is an argument that the model gives; its type implements `serde::Deserialize` and

@@ -171,3 +171,37 @@ fn an_added_task_is_as_narrow_in_a_later_life_of_its_run() {
     });
     assert_eq!(scene.scout.saw("more"), no_write().narrow(&Scope::none()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn items_of_a_map_are_as_narrow_as_the_map() {
+    let gate = Gate::new();
+    let (scout, other) = (Noting::new("scout"), Noting::new("other"));
+    scout.fails.lock().unwrap().push("two");
+    let graph = TaskGraph::builder("scene");
+    let list = graph.step("list", (), |()| async { Ok(vec!["one".to_owned(), "two".to_owned()]) });
+    let hold = gate.clone();
+    graph.step("hold", (), move |()| {
+        let hold = hold.clone();
+        async move {
+            hold.pass().await;
+            Ok("held".to_owned())
+        }
+    });
+    graph.map_agent("each", &list, &scout, |item: &String| item.clone()).scope(no_write());
+    graph.agent("own", &other, "own").scope(Scope::read_only());
+    let graph = graph.build().unwrap();
+    let run = runtime_on(&memory()).session_with_id(root()).start(&graph, "Go");
+    let control = graph.control(run.session());
+    gate.arrived(1).await;
+    // It can be tried again once it has failed.
+    while control.retry("each").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    control.add(PlanTask::new("more", "scout", "more")).await.unwrap();
+    gate.open();
+    run.outcome().await.unwrap();
+    for task in ["one", "two", "more"] {
+        assert_eq!(scout.saw(task), no_write(), "{task}");
+    }
+    assert_eq!(other.saw("own"), Scope::read_only());
+}

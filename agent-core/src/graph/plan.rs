@@ -153,7 +153,10 @@ impl PlanTask {
     /// The same task, at which its agent may do at most what `scope` admits. It only narrows what the agent may do anyway.
     #[must_use]
     pub fn within(mut self, scope: Scope) -> Self {
-        self.scope = Some(self.scope.map_or(scope.clone(), |own| own.narrow(&scope)));
+        self.scope = Some(match self.scope {
+            None => scope,
+            Some(own) => own.narrow(&scope),
+        });
         self
     }
 

@@ -241,7 +241,7 @@ fn naive(policy: &Policy, spec: &ToolSpec, footprint: &Footprint) -> u8 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
     #[test]
     fn verdicts_are_those_of_a_naive_reading(

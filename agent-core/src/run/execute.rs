@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    borrow::Cow,
     future::{Future, ready},
     panic::AssertUnwindSafe,
     sync::Arc,
@@ -384,7 +385,12 @@ pub(crate) fn close(journal: &Journal, origin: &Arc<Origin>, env: &Env, outcome:
         };
         journal.stage(origin, now, Event::ToolFinished(Arc::new(finished)));
     }
-    journal.stage(origin, now, Event::RunFinished(Arc::new(RunFinished { outcome: outcome.clone() })));
+    let mut outcome = outcome.clone();
+    // An agent written by hand may say more than a store takes.
+    if let Cow::Owned(cut) = bound::shortened(&outcome.text, bound::VALUE) {
+        outcome.text = cut;
+    }
+    journal.stage(origin, now, Event::RunFinished(Arc::new(RunFinished { outcome })));
 }
 
 /// What a run's end with this status gives the calls that have no result.

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
-    bound,
+    bound::{self, Flaw},
     context::Compaction,
     event::{ApprovalDecided, Event, Origin, Signal},
     message::{History, Message},
@@ -185,7 +185,9 @@ impl Session {
     /// [`ErrorKind::NotFound`] when the session is not stored, [`ErrorKind::Busy`] while a run is active, the store's.
     pub async fn signal(&self, name: impl Into<String>, value: Value) -> Result<()> {
         let signal = Arc::new(Signal { name: name.into(), value });
-        bound::check(&signal.name, bound::WORD).map_err(|flaw| flaw.refused("the signal's name"))?;
+        if signal.name.len() > bound::WORD {
+            return Err(Flaw::Large(bound::WORD).refused("the signal's name"));
+        }
         bound::check(&signal.value, bound::VALUE).map_err(|flaw| flaw.refused("the signal's value"))?;
         self.append(|_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
     }

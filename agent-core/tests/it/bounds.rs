@@ -17,7 +17,7 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{agent, memory};
+use crate::common::{act, agent, memory};
 
 fn deep(levels: usize) -> Value {
     (0..levels).fold(json!(1), |inner, _| json!([inner]))
@@ -278,4 +278,15 @@ async fn attack_23_a_checkpoint_over_a_stores_limit_is_left_out_and_a_batch_is_c
     assert!(count("checkpoint") >= 1, "while it fits there is one");
     let sizes = events.iter().map(|event| event.to_json().unwrap().len());
     assert!(sizes.max() < Some(200_000));
+}
+
+#[tokio::test]
+async fn what_an_agent_by_hand_says_at_its_end_is_stored_within_bounds() {
+    let store = memory();
+    let session = runtime(&store).session();
+    let talker = act(|_| Box::pin(async { Ok("x".repeat(40 << 20)) }));
+    let outcome = session.start(&talker, "Go").outcome().await.unwrap();
+    assert_eq!(outcome.text.len(), 40 << 20, "who waits for it gets all of it");
+    let rows = store.read(session.id(), ReadRange::all()).await.unwrap();
+    assert!(rows.iter().all(|row| row.body().unwrap().len() < 33 << 20));
 }

@@ -19,6 +19,8 @@ use entourage::{
 const ARGUMENTS: usize = 70;
 /// Moves the cursor to the start of its line and clears the line.
 const CLEAR: &str = "\r\x1b[K";
+/// Begins each line of the program's own. What a model says never holds it, so it cannot pass for one.
+const MARK: char = '▸';
 
 #[derive(Debug)]
 pub(crate) struct Screen {
@@ -61,7 +63,9 @@ impl Screen {
             Event::ModelFinished(reply) => self.reply(reply)?,
             Event::ToolStarted(call) => self.wait(&format!("{} runs", call.tool)),
             Event::ToolFinished(call) => self.tool(call)?,
-            Event::Warning(warning) => self.line(&format!("warning: {}", warning.text))?,
+            Event::Warning(warning) => {
+                self.line(&format!("{MARK} warning: {}", shortened(&warning.text, 300)))?
+            }
             _ => {}
         }
         Ok(())
@@ -79,7 +83,7 @@ impl Screen {
 
     /// Text as it comes, piece by piece.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
-        let text = printable(text);
+        let text = printable(text).replace(MARK, ">");
         let Some(last) = text.chars().last() else { return Ok(()) };
         self.clear()?;
         self.has_answer = true;
@@ -127,7 +131,7 @@ impl Screen {
         } else {
             format!("{} in {} ms", size(text.len()), call.micros / 1_000)
         };
-        let line = format!("  {} {arguments} -> {came}", result.name);
+        let line = format!("{MARK} {} {arguments} -> {came}", result.name);
         self.line(&line)
     }
 
@@ -140,9 +144,14 @@ impl Screen {
     }
 }
 
-/// Without control characters: what a model says or a file holds must not steer the terminal.
+/// Without control characters and those that reorder or hide text: what a model says or a file holds must not steer the
+/// terminal, nor look like something else.
 fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    let hides = |c: char| {
+        matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+    };
+    text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control() && !hides(*c)).collect()
 }
 
 /// The first `most` characters, on one line.

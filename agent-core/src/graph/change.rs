@@ -1,11 +1,15 @@
 //! What somebody may change of a graph while it runs.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::signature::NodeSignature;
 use crate::permission::Scope;
+use crate::shown::Shown;
 
 /// One change of a graph that runs. Recorded, so that a run which is resumed knows of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +69,7 @@ pub enum SkipAs {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let f = &mut Shown::line(f);
         match self {
             Self::Skip { node, .. } => write!(f, "{node} is to be skipped"),
             Self::Reassign { node, agent } => write!(f, "{node} goes to {agent}"),

@@ -1,11 +1,14 @@
 //! How a node ends.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::NodeValue;
-use crate::ErrorRecord;
+use crate::{ErrorRecord, shown::Shown};
 
 /// How an attempt at a node ended, or why there was none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +48,7 @@ impl NodeEnd {
 
 impl fmt::Display for NodeEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let f = &mut Shown::line(f);
         match self {
             Self::Completed(value) => write!(f, "completed: {}", value.to_text()),
             Self::Failed(error) => write!(f, "failed: {}", error.message),

@@ -1,12 +1,15 @@
 //! How a run ends.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, ErrorKind, ErrorRecord, Money, Timestamp, Usage, layers::Exhausted, permission::ApprovalId,
-    provider::FinishReason,
+    provider::FinishReason, shown::Shown,
 };
 
 /// What a whole run ends with.
@@ -52,11 +55,13 @@ impl Outcome {
 }
 
 impl fmt::Display for Outcome {
-    /// How the run ended and what its own model calls came to; the first alone when it made none.
+    /// How the run ended and what its own model calls came to; the first alone when it made none. One line, without what
+    /// commands a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.steps == 0 && self.usage == Usage::default() && self.cost == Some(Money::default()) {
             return self.status.fmt(f);
         }
+        let f = &mut Shown::line(f);
         write!(f, "{}; {} steps, {}, ", self.status, self.steps, self.usage)?;
         match self.cost {
             Some(cost) => write!(f, "{cost}"),
@@ -115,6 +120,7 @@ impl From<Exhausted> for StopReason {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let f = &mut Shown::line(f);
         match self {
             Self::Completed => f.write_str("completed"),
             Self::Stopped(reason) => write!(f, "stopped: {reason}"),

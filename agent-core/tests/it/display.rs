@@ -119,6 +119,20 @@ fn an_error_is_one_line_whatever_it_quotes() {
     assert!(format!("{outer:?}").lines().all(|line| shown(line).is_none()), "{outer:?}");
 }
 
+#[test]
+fn an_outcome_is_one_line_whatever_it_quotes() {
+    let error = Error::new(ErrorKind::Tool, EVIL).record();
+    let incomplete = StopReason::Incomplete { iterations: 2, feedback: EVIL.into() };
+    for status in
+        [Status::Failed(error), Status::Stopped(StopReason::Denied(EVIL.into())), Status::Stopped(incomplete)]
+    {
+        let mut outcome = Outcome::new(status);
+        assert_eq!(shown(&outcome.to_string()), None, "{outcome}");
+        outcome.steps = 1;
+        assert_eq!(shown(&outcome.to_string()), None, "{outcome}");
+    }
+}
+
 /// An outcome shows what its run's own calls came to, and no figures of calls that were never made.
 #[test]
 fn an_outcome_without_calls_of_its_own_shows_no_figures() {

@@ -1,8 +1,10 @@
 //! What a check found, and the phases of a checked task.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
+
+use crate::shown::Shown;
 
 /// A phase of a task whose result is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -76,6 +78,6 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.accepted { "accepted" } else { "rejected" };
-        write!(f, "{word}: {}", self.reason)
+        write!(Shown::line(f), "{word}: {}", self.reason)
     }
 }

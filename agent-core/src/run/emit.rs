@@ -68,6 +68,10 @@ impl Emitter {
         self
     }
 
+    pub(super) fn env(&self) -> &Env {
+        &self.env
+    }
+
     /// The session whose prompts this run answers; `None` below it.
     pub(crate) fn desk(&self) -> Option<&Arc<dyn Desk>> {
         self.home.as_ref().map(|home| &home.desk)

@@ -356,7 +356,7 @@ async fn keep_lease(cx: &RunContext) -> Error {
     loop {
         tokio::time::sleep((time / 3).max(Duration::from_millis(1))).await;
         // A store that fails now may be back before the lease ends.
-        if let Err(error) = cx.journal().renew_lease(cx.clock(), time).await
+        if let Err(error) = cx.journal().renew_lease(cx.emitter(), cx.clock(), time).await
             && error.kind() == ErrorKind::Conflict
         {
             return error;

@@ -7,19 +7,15 @@ mod stored;
 
 use std::{
     collections::VecDeque,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, Shared},
-};
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{
-    Emitter, Env, Outcome, Script,
+    Env, Outcome, Script,
     parts::{Parts, size},
 };
 use crate::{
@@ -32,30 +28,32 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Journal {
     /// `None` for a session that ends with its handle: its state lives here alone.
-    store: Option<SharedStore>,
-    record: SessionRecord,
+    pub(super) store: Option<SharedStore>,
+    pub(super) record: SessionRecord,
     writer: u64,
     /// The runtime, which leases are held by.
     owner: u64,
     /// Events from one checkpoint to the next, at least.
     checkpoint_every: u64,
-    /// Held while a commit begins or comes to its end: what is stored is shown in its order.
-    turn: Mutex<()>,
+    /// Told whenever nothing is under way any more.
+    pub(super) landed: Notify,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     /// In a box, as is its open run: the allocator is quickest with pieces of less than a kilobyte.
     state: Box<SessionState>,
-    staged: VecDeque<Envelope>,
+    pub(super) staged: VecDeque<Envelope>,
     /// An empty buffer, kept between commits.
-    spare: VecDeque<Envelope>,
+    pub(super) spare: VecDeque<Envelope>,
     /// Number of the newest event that the store has.
-    committed: u64,
-    /// The commit that is under way.
-    flight: Option<Flight>,
-    broken: Option<ErrorRecord>,
+    pub(super) committed: u64,
+    /// Number of the newest event that somebody wants stored.
+    pub(super) wanted: u64,
+    /// The store is at something, or it is being shown: one thing at a time, so that what is stored is shown in its order.
+    pub(super) aloft: bool,
+    pub(super) broken: Option<ErrorRecord>,
     /// The events of the run that has no end, as found when the session was opened.
     recorded: Vec<Event>,
     /// The lease as last seen in the store.
@@ -63,21 +61,11 @@ struct Inner {
     /// How long a renewal lasts, while a run holds the lease.
     held: Option<Duration>,
     /// Where what is staged is too much for one append; `None` where nothing is stored.
-    parts: Option<Parts>,
+    pub(super) parts: Option<Parts>,
     /// Number of the newest event before which a checkpoint was too large to be stored.
     passed_over: u64,
     /// The record that a replay follows; what is staged is then part of it already.
     script: Option<Box<Script>>,
-}
-
-/// A commit that is under way. Whoever commits drives it on: the future that began it may be dropped, or wait for
-/// something that has to commit itself.
-#[derive(Clone)]
-enum Flight {
-    /// The store is at it.
-    Append { expected: u64, count: usize, stored: Shared<BoxFuture<'static, Result<(), ErrorRecord>>> },
-    /// It is stored, and a slow subscriber is waited for.
-    Arrival(Shared<BoxFuture<'static, ()>>),
 }
 
 impl Journal {
@@ -130,13 +118,14 @@ impl Journal {
             writer: Uuid::new_v4().as_u64_pair().0,
             owner: env.owner,
             checkpoint_every: env.checkpoint_every,
-            turn: Mutex::default(),
+            landed: Notify::new(),
             inner: Mutex::new(Inner {
                 state,
                 staged: VecDeque::new(),
                 spare: VecDeque::new(),
                 committed,
-                flight: None,
+                wanted: 0,
+                aloft: false,
                 broken: None,
                 recorded,
                 lease,
@@ -148,7 +137,7 @@ impl Journal {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,38 +197,21 @@ impl Journal {
         inner.held.is_some() && inner.lease.is_some_and(|lease| lease.until > Timestamp::default())
     }
 
-    /// Gives back a lease that was kept, unless somebody holds it again.
-    pub(crate) async fn return_lease(&self) -> Result<()> {
-        let lease = {
-            let mut inner = self.lock();
-            if inner.committed == 0 || inner.broken.is_some() || inner.held != Some(Duration::ZERO) {
-                return Ok(());
-            }
-            inner.next_lease(self.owner, Timestamp::default())
-        };
-        match (&self.store, lease) {
-            (Some(store), Some(lease)) => store.lease(&self.record.id, lease).await,
-            _ => Ok(()),
+    /// The lease that gives back one that was kept; `None` when somebody holds it again.
+    pub(super) fn lease_to_return(&self, inner: &mut Inner) -> Option<Lease> {
+        if inner.committed == 0 || inner.broken.is_some() || inner.held != Some(Duration::ZERO) {
+            return None;
         }
+        inner.next_lease(self.owner, Timestamp::default())
     }
 
-    /// Renews the lease of a run that stored nothing for a while: at least a third of `time`, which it is held for.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Conflict`] when another process took the session over, the store's.
-    pub(crate) async fn renew_lease(&self, now: Timestamp, time: Duration) -> Result<()> {
-        let lease = {
-            let mut inner = self.lock();
-            let fresh = inner.lease.is_some_and(|lease| lease.until.since(now) > time - time / 3);
-            if inner.committed == 0 || fresh {
-                return Ok(());
-            }
-            inner.next_lease(self.owner, now)
-        };
-        match (&self.store, lease) {
-            (Some(store), Some(lease)) => store.lease(&self.record.id, lease).await,
-            _ => Ok(()),
+    /// The lease that renews one that is held for `time`; `None` while at least two thirds of that are left.
+    pub(super) fn lease_to_renew(&self, inner: &mut Inner, now: Timestamp, time: Duration) -> Option<Lease> {
+        let fresh = inner.lease.is_some_and(|lease| lease.until.since(now) > time - time / 3);
+        if inner.committed == 0 || fresh {
+            return None;
         }
+        inner.next_lease(self.owner, now)
     }
 
     pub(crate) fn forget_recorded(&self) {
@@ -309,66 +281,8 @@ impl Journal {
         self.lock().state.head().seq
     }
 
-    /// Stores what is staged, then shows it to whoever watches.
-    ///
-    /// Cancel-safe: a commit whose future is dropped, or not polled any more, is gone on with by the next one.
-    pub(crate) async fn commit(&self, emitter: &Emitter) -> Result<()> {
-        // A run whose model, tools and store are always ready lets others have their turn.
-        tokio::task::consume_budget().await;
-        while let Some(flight) = self.take_off(emitter)? {
-            match flight {
-                Flight::Append { expected, count, stored } => {
-                    let stored = stored.await;
-                    self.land(expected, count, stored, emitter)?;
-                }
-                Flight::Arrival(arrival) => {
-                    arrival.clone().await;
-                    let _turn = self.turn();
-                    let mut inner = self.lock();
-                    inner.flight.take_if(|it| matches!(it, Flight::Arrival(other) if other.ptr_eq(&arrival)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The commit that is under way, or a new one of what is staged; `None` when there is nothing to wait for.
-    fn take_off(&self, emitter: &Emitter) -> Result<Option<Flight>> {
-        let _turn = self.turn();
-        let mut inner = self.lock();
-        if let Some(flight) = &inner.flight {
-            return Ok(Some(flight.clone()));
-        }
-        let Some(store) = &self.store else {
-            if inner.staged.is_empty() {
-                return Ok(None);
-            }
-            let events = inner.take_staged(usize::MAX);
-            drop(inner);
-            return Ok(self.show(events, emitter));
-        };
-        if let Some(error) = &inner.broken {
-            return Err(error.to_error());
-        }
-        if inner.staged.is_empty() {
-            return Ok(None);
-        }
-        let (expected, batch) = (inner.committed, self.batch(&mut inner));
-        let (count, store, session) = (batch.rows.len(), Arc::clone(store), self.record.id.clone());
-        let append = async move {
-            let stored = store.append(&session, expected, batch).await;
-            stored.map(drop).map_err(|error| error.record())
-        };
-        let flight = Flight::Append { expected, count, stored: append.boxed().shared() };
-        inner.flight = Some(flight.clone());
-        Ok(Some(flight))
-    }
-
-    fn batch(&self, inner: &mut Inner) -> Batch {
+    /// What is staged, as much of it as goes in one append.
+    pub(super) fn batch(&self, inner: &mut Inner) -> Batch {
         let part = inner.parts.as_ref().map(|parts| parts.next(inner.committed));
         let (count, head) = part.unwrap_or((usize::MAX, None));
         let head = head.unwrap_or_else(|| inner.state.head().clone());
@@ -377,45 +291,6 @@ impl Journal {
         let mut batch = Batch::new(self.writer, rows, head);
         batch.lease = inner.next_lease(self.owner, now);
         if inner.committed == 0 { batch.creating(self.record.clone()) } else { batch }
-    }
-
-    /// The store has answered. Of several who waited for it the first one to come here shows what is stored.
-    fn land(
-        &self,
-        expected: u64,
-        count: usize,
-        stored: Result<(), ErrorRecord>,
-        emitter: &Emitter,
-    ) -> Result<()> {
-        let _turn = self.turn();
-        let mut inner = self.lock();
-        let landed = |it: &mut Flight| matches!(it, Flight::Append { expected: it, .. } if *it == expected);
-        let first = inner.flight.take_if(landed).is_some();
-        if let Err(error) = stored {
-            let failed = error.to_error();
-            inner.broken = Some(error);
-            return Err(failed);
-        }
-        if first {
-            inner.committed = expected.saturating_add(count as u64);
-            let committed = inner.committed;
-            inner.parts.iter_mut().for_each(|parts| parts.stored(committed));
-            let events = inner.take_staged(count);
-            drop(inner);
-            self.show(events, emitter);
-        }
-        Ok(())
-    }
-
-    /// Shows events to whoever watches. What a subscriber has no room for is waited for by the next look at the flight.
-    fn show(&self, mut events: VecDeque<Envelope>, emitter: &Emitter) -> Option<Flight> {
-        let left = emitter.emit(&mut events);
-        events.clear();
-        let mut inner = self.lock();
-        inner.spare = events;
-        let left = left?;
-        inner.flight = Some(Flight::Arrival(async move { left.arrive().await }.boxed().shared()));
-        inner.flight.clone()
     }
 }
 
@@ -477,7 +352,7 @@ impl Inner {
     }
 
     /// Takes out the oldest `count` staged events.
-    fn take_staged(&mut self, count: usize) -> VecDeque<Envelope> {
+    pub(super) fn take_staged(&mut self, count: usize) -> VecDeque<Envelope> {
         let mut events = std::mem::take(&mut self.spare);
         if count >= self.staged.len() {
             // As a rule all of them go: the empty buffer takes the place of the full one.
@@ -486,14 +361,5 @@ impl Inner {
             events.extend(self.staged.drain(..count));
         }
         events
-    }
-}
-
-impl fmt::Debug for Flight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Append { .. } => "Append",
-            Self::Arrival(_) => "Arrival",
-        })
     }
 }

@@ -11,6 +11,7 @@ mod delegate;
 mod effect;
 mod emit;
 mod execute;
+mod flight;
 mod fold;
 mod handle;
 mod journal;

@@ -324,7 +324,7 @@ impl Shared {
     }
 
     /// Gives the lease back that was kept for those who waited, when nobody does any more.
-    pub(super) async fn rest(&self, journal: &Journal) {
+    pub(super) async fn rest(self: &Arc<Self>, journal: &Arc<Journal>) {
         if !journal.keeps_lease() {
             return;
         }
@@ -336,7 +336,8 @@ impl Shared {
             journal.release_lease();
         }
         // If this fails the lease ends by itself.
-        drop(tokio::time::timeout(CLEAN_UP, Box::pin(journal.return_lease())).await);
+        let emitter = Emitter::new(None, &self.env).at(Arc::clone(self) as _, RunId::generate());
+        drop(tokio::time::timeout(CLEAN_UP, Box::pin(journal.return_lease(&emitter))).await);
     }
 
     /// Gives the turn to whoever is next; first of all the active run is over, if `ended`.

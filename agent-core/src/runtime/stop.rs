@@ -31,7 +31,7 @@ pub(super) async fn stop(session: &Session) -> Result<bool> {
 }
 
 /// Records that the session's open run was cancelled, if it has one.
-async fn end(env: &Arc<Env>, journal: &Journal, emitter: &Emitter) -> Result<bool> {
+async fn end(env: &Arc<Env>, journal: &Arc<Journal>, emitter: &Emitter) -> Result<bool> {
     let now = env.clock.now();
     if journal.leased(now).is_some() {
         return Err(Error::new(ErrorKind::Busy, "an agent runs in the session; wait for it or cancel it")

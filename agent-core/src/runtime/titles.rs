@@ -71,7 +71,7 @@ pub(crate) fn begin(
 async fn entitle(
     titles: Titles,
     env: &Arc<Env>,
-    journal: &Journal,
+    journal: &Arc<Journal>,
     origin: &Arc<Origin>,
     prompt: Arc<Message>,
     emitter: &Emitter,

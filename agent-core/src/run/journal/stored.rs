@@ -45,7 +45,7 @@ impl Journal {
         let held = |lease: Lease| lease.owner == self.owner && lease.is_live(now);
         self.store.is_none()
             || !inner.staged.is_empty()
-            || inner.flight.is_some()
+            || inner.aloft
             // A child's lease is its parent's run's, which writes in a journal of its own.
             || (self.record.parent.is_none() && inner.lease.is_some_and(held))
     }

@@ -1,0 +1,225 @@
+//! What a journal has under way in its store: once begun it comes to its end, whatever becomes of whoever began it.
+//!
+//! It is polled once where it begins, which is all that a store in memory takes. What is not over then goes on in a task
+//! of its own.
+
+use std::{
+    future::{Future, poll_fn, ready},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Either},
+};
+use tokio::{runtime::Handle, sync::oneshot};
+
+use super::{Emitter, Journal, bus::Undelivered, journal::Inner, tool_run::panic_text};
+use crate::{Error, ErrorKind, Result, Timestamp, session::Lease};
+
+/// The one thing that a journal has under way. Dropped with events aboard, as when the tokio runtime ends, it leaves the
+/// journal broken: nobody knows whether they are stored.
+struct Flight {
+    journal: Arc<Journal>,
+    /// How many events the store was given and did not answer for.
+    aboard: usize,
+}
+
+impl Journal {
+    /// Stores what is staged, then shows it to whoever watches.
+    ///
+    /// What is staged when this is polled is stored and shown whether or not it is polled again.
+    pub(crate) async fn commit(self: &Arc<Self>, emitter: &Emitter) -> Result<()> {
+        while self.wants_more()? {
+            match self.take_off() {
+                Some(flight) => flight.go(emitter).await,
+                None => self.settled().await,
+            }
+        }
+        // A run whose model, tools and store are always ready lets others have their turn.
+        tokio::task::consume_budget().await;
+        Ok(())
+    }
+
+    /// Gives back a lease that was kept, unless somebody holds it again.
+    pub(crate) async fn return_lease(self: &Arc<Self>, emitter: &Emitter) -> Result<()> {
+        self.send_lease(emitter, |inner| self.lease_to_return(inner)).await
+    }
+
+    /// Renews the lease of a run that stored nothing for a while: at least a third of `time`, which it is held for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another process took the session over, the store's.
+    pub(crate) async fn renew_lease(
+        self: &Arc<Self>,
+        emitter: &Emitter,
+        now: Timestamp,
+        time: Duration,
+    ) -> Result<()> {
+        self.send_lease(emitter, |inner| self.lease_to_renew(inner, now, time)).await
+    }
+
+    /// Waits until nothing is under way.
+    pub(crate) async fn settled(&self) {
+        let mut landed = std::pin::pin!(self.landed.notified());
+        // Heard of from here on, so that no landing is missed between the look and the wait.
+        landed.as_mut().enable();
+        if self.lock().aloft {
+            landed.await;
+        }
+    }
+
+    /// Asks for all that is staged to be stored. False when it is, and was shown.
+    fn wants_more(&self) -> Result<bool> {
+        let mut inner = self.lock();
+        let newest = inner.staged.back().map_or(0, |event| event.seq);
+        inner.wanted = inner.wanted.max(newest);
+        match &inner.broken {
+            _ if inner.aloft => Ok(true),
+            Some(error) => Err(error.to_error()),
+            None => Ok(newest > 0),
+        }
+    }
+
+    fn take_off(self: &Arc<Self>) -> Option<Flight> {
+        let mut inner = self.lock();
+        let free = !std::mem::replace(&mut inner.aloft, true);
+        free.then(|| Flight { journal: Arc::clone(self), aboard: 0 })
+    }
+
+    /// Stores a lease, unless `choose` says that there is no need to.
+    async fn send_lease(
+        self: &Arc<Self>,
+        emitter: &Emitter,
+        choose: impl Fn(&mut Inner) -> Option<Lease>,
+    ) -> Result<()> {
+        let flight = loop {
+            match self.take_off() {
+                Some(flight) => break flight,
+                None => self.settled().await,
+            }
+        };
+        let Some(lease) = choose(&mut self.lock()) else {
+            return Ok(());
+        };
+        let (tell, told) = oneshot::channel();
+        let onward = emitter.clone();
+        let work = Box::pin(async move {
+            // Whoever asked may have gone.
+            drop(tell.send(flight.lease(lease).await));
+            flight.journey(onward).await;
+        });
+        send_off(work, emitter).await;
+        told.await.unwrap_or_else(|_| Err(unanswered()))
+    }
+}
+
+impl Flight {
+    /// Stores and shows what is staged.
+    async fn go(mut self, emitter: &Emitter) {
+        if self.journal.store.is_some() {
+            return send_off(Box::pin(self.journey(emitter.clone())), emitter).await;
+        }
+        if self.board()
+            && let Some(left) = self.land(Ok(()), emitter)
+        {
+            let work = Box::pin(async move {
+                left.arrive().await;
+                drop(self);
+            });
+            send_off(work, emitter).await;
+        }
+    }
+
+    /// Goes on until all that somebody wants stored is stored and shown.
+    async fn journey(mut self, emitter: Emitter) {
+        while self.board() {
+            let stored = AssertUnwindSafe(self.append()).catch_unwind().await;
+            let stored = stored.unwrap_or_else(|panic| {
+                let text = format!("the store panicked: {}", panic_text(&*panic));
+                Err(Error::new(ErrorKind::Internal, text).during("store.append"))
+            });
+            if let Some(left) = self.land(stored.map(drop), &emitter) {
+                left.arrive().await;
+            }
+        }
+    }
+
+    /// Takes what is staged aboard. False when nobody waits for it, or nothing can be stored any more.
+    fn board(&mut self) -> bool {
+        let inner = self.journal.lock();
+        let wanted = inner.staged.front().is_some_and(|event| event.seq <= inner.wanted);
+        self.aboard = if wanted && inner.broken.is_none() { inner.staged.len() } else { 0 };
+        self.aboard > 0
+    }
+
+    fn append(&mut self) -> impl Future<Output = Result<u64>> + Send + '_ {
+        let Some(store) = &self.journal.store else { return Either::Left(ready(Ok(0))) };
+        let (expected, batch) = {
+            let mut inner = self.journal.lock();
+            (inner.committed, self.journal.batch(&mut inner))
+        };
+        self.aboard = batch.rows.len();
+        Either::Right(store.append(&self.journal.record.id, expected, batch))
+    }
+
+    async fn lease(&self, lease: Lease) -> Result<()> {
+        match &self.journal.store {
+            Some(store) => store.lease(&self.journal.record.id, lease).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The store has answered: what is stored is shown. What a subscriber has no room for has to be waited for.
+    fn land(&mut self, stored: Result<()>, emitter: &Emitter) -> Option<Box<Undelivered>> {
+        let count = std::mem::take(&mut self.aboard);
+        let mut inner = self.journal.lock();
+        if let Err(error) = stored {
+            inner.broken = Some(error.record());
+            return None;
+        }
+        let committed = inner.committed.saturating_add(count as u64);
+        inner.committed = committed;
+        inner.parts.iter_mut().for_each(|parts| parts.stored(committed));
+        let mut events = inner.take_staged(count);
+        drop(inner);
+        let left = emitter.emit(&mut events);
+        events.clear();
+        self.journal.lock().spare = events;
+        left
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut inner = self.journal.lock();
+        if self.aboard > 0 {
+            inner.broken.get_or_insert_with(|| unanswered().record());
+        }
+        inner.aloft = false;
+        drop(inner);
+        self.journal.landed.notify_waiters();
+    }
+}
+
+fn unanswered() -> Error {
+    let text =
+        "the store's operation was ended from outside, and nobody knows what it did; open the session again";
+    Error::new(ErrorKind::Internal, text)
+}
+
+/// Polls what has begun once; what is not over then goes on in a task of its own.
+async fn send_off(mut work: BoxFuture<'static, ()>, emitter: &Emitter) {
+    let over = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await;
+    if over {
+        return;
+    }
+    match Handle::try_current() {
+        Ok(tokio) => drop(emitter.env().tasks.spawn_on(work, &tokio)),
+        // A store that waits for something else than tokio: its caller has to.
+        Err(_) => work.await,
+    }
+}

@@ -1,5 +1,5 @@
 //! Everybody's events for subscribers who may be slow (CD03): what a full one misses is counted, and no run waits for
-//! one longer than a moment.
+//! one longer than a moment, nor all of them for one who never reads.
 
 use std::{
     collections::VecDeque,
@@ -43,6 +43,8 @@ struct Buffer {
     events: VecDeque<Envelope>,
     waker: Option<Waker>,
     closed: bool,
+    /// It was waited for in vain: until it reads again, what finds no room is only counted.
+    behind: bool,
 }
 
 impl Bus {
@@ -122,7 +124,7 @@ impl Reader {
         for event in events {
             if buffer.events.len() < self.capacity {
                 buffer.events.push_back(event.clone());
-            } else if must_arrive(&event.event) {
+            } else if must_arrive(&event.event) && !buffer.behind {
                 left.push((Arc::clone(self), event.clone()));
             } else {
                 self.miss();
@@ -143,6 +145,14 @@ impl Reader {
         buffer.events.push_back(event.clone());
         wake(buffer);
         true
+    }
+
+    /// It had its time.
+    fn give_up(&self, event: &Envelope) {
+        if !self.offer(event) {
+            self.lock().behind = true;
+            self.miss();
+        }
     }
 
     fn miss(&self) {
@@ -183,9 +193,7 @@ impl Undelivered {
                 } else if tokio::time::timeout_at(until, room).await.is_ok() {
                     false
                 } else {
-                    if !reader.offer(event) {
-                        reader.miss();
-                    }
+                    reader.give_up(event);
                     true
                 }
             };
@@ -206,7 +214,7 @@ impl Drop for Undelivered {
 ///
 /// It may be read slowly or not at all: once its buffer is full, events are dropped and counted. Those that say that a
 /// run began, waits for somebody or is over, and that a queued prompt was dropped, wait up to 50 ms for room before they
-/// are. Events arrive after they were stored, each run's in order. It ends when the runtime and its last run are gone.
+/// are; but once one waited in vain, none waits until the subscriber reads again. Events arrive after they were stored, each run's in order. It ends when the runtime and its last run are gone.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -243,6 +251,7 @@ impl Subscription {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Envelope>> {
         let mut buffer = self.reader.lock();
         if let Some(event) = buffer.events.pop_front() {
+            buffer.behind = false;
             drop(buffer);
             self.reader.room.notify_waiters();
             return Poll::Ready(Some(event));

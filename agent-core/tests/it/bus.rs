@@ -133,6 +133,28 @@ async fn cd03_several_full_subscribers_are_waited_for_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn cd03_one_who_never_reads_is_waited_for_once_until_it_reads_again() {
+    let provider = talker(3);
+    let agent = agent(provider.model()).build().unwrap();
+    let runtime = testkit::runtime().event_buffer(4).build();
+    let mut deaf = runtime.subscribe();
+    let mut kept = 0;
+    for _ in 0..3 {
+        let (began, missed) = (Instant::now(), deaf.missed());
+        let mut events = 0;
+        for _ in 0..50 {
+            let mut run = runtime.session().start(&agent, "Talk");
+            events += drain(&mut run).await.len() as u64;
+            run.outcome().await.unwrap();
+        }
+        assert_eq!(began.elapsed(), Duration::from_millis(50), "for all runs together");
+        kept = ready(&mut deaf).len() as u64;
+        assert_eq!(deaf.missed() - missed, events - kept, "what it has not is counted");
+    }
+    assert_eq!(kept, 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn cd03_one_who_goes_away_is_not_waited_for() {
     let provider = talker(10);
     let agent = agent(provider.model()).build().unwrap();

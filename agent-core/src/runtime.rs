@@ -31,7 +31,7 @@ use crate::{
     layers::BudgetLimits,
     permission::{Approver, Policy},
     provider::Egress,
-    run::{Bus, Env, Observer, Subscription},
+    run::{Bus, Env, Observer, Subscription, Watcher},
     session::{MemoryStore, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 
@@ -320,7 +320,10 @@ impl RuntimeBuilder {
             clock: self.clock,
             policy: self.policy,
             approver: self.approver,
-            observers: if self.observers.is_empty() { Arc::default() } else { self.observers.into() },
+            observers: match self.observers {
+                none if none.is_empty() => Arc::default(),
+                observers => observers.into_iter().map(Watcher::new).collect(),
+            },
             egress: self.egress,
             tasks: TaskTracker::new(),
             bus: Bus::default(),

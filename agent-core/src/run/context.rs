@@ -17,8 +17,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Bus, Effect, Effects, Emitter, Journal, Limits, ModelCall, Observation, Observer, Outcome, PendingCall,
-    Spawn, Subtree, Task, TodoList, ToolCalls,
+    Bus, Effect, Effects, Emitter, Journal, Limits, ModelCall, Observation, Outcome, PendingCall, Spawn,
+    Subtree, Task, TodoList, ToolCalls, Watcher,
 };
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
@@ -41,7 +41,7 @@ pub(crate) struct Env {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: Policy,
     pub(crate) approver: Option<Arc<dyn Approver>>,
-    pub(crate) observers: Arc<[Arc<dyn Observer>]>,
+    pub(crate) observers: Arc<[Watcher]>,
     pub(crate) egress: Egress,
     pub(crate) tasks: TaskTracker,
     pub(crate) bus: Bus,

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -21,9 +22,35 @@ use crate::{
 ///
 /// # Contract
 /// Quick, and never blocks: it is called from within the run.
+///
+/// One that panics is not asked again: the panic hook of the process tells of it, once. The run, what is stored and the
+/// other observers go on.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// An event happened.
     fn on_event(&self, event: &Envelope);
+}
+
+/// An observer, until it panics.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    observer: Arc<dyn Observer>,
+    out: AtomicBool,
+}
+
+impl Watcher {
+    pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
+        Self { observer, out: AtomicBool::new(false) }
+    }
+
+    fn show(&self, events: &VecDeque<Envelope>) {
+        if self.out.load(Ordering::Relaxed) {
+            return;
+        }
+        let watch = || events.iter().for_each(|event| self.observer.on_event(event));
+        if catch_unwind(AssertUnwindSafe(watch)).is_err() {
+            self.out.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Where a run's events go. Shared by a run and its children.
@@ -91,10 +118,8 @@ impl Emitter {
 
     /// Hands over all events of `batch`, which is then empty. What a subscriber had no room for has to be waited for.
     pub(crate) fn emit(&self, batch: &mut VecDeque<Envelope>) -> Option<Box<Undelivered>> {
-        for observer in &*self.env.observers {
-            for event in &*batch {
-                observer.on_event(event);
-            }
+        for watcher in &*self.env.observers {
+            watcher.show(batch);
         }
         let left = if self.env.bus.is_watched() { self.env.bus.publish(batch) } else { None };
         match (&self.sink, &self.home) {

@@ -47,7 +47,7 @@ pub(crate) use admit::{check_lease, check_prompt};
 pub(crate) use bus::Bus;
 pub(crate) use child::{Turn as ChildTurn, known_end, open_child, run_child};
 pub(crate) use context::{Asking, Env};
-pub(crate) use emit::{Emitter, Sink};
+pub(crate) use emit::{Emitter, Sink, Watcher};
 pub(crate) use execute::{Admission, CLEAN_UP, Within, close, execute};
 pub(crate) use fold::Fold;
 pub(crate) use journal::Journal;

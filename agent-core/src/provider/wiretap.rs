@@ -5,7 +5,7 @@ use std::fmt;
 /// Is shown the exchanges of a model call as they cross the wire: set it with [`super::CallContext::with_wiretap`].
 ///
 /// Providers without a wire show nothing. Credentials are left out by the provider: headers and query fields that
-/// carry them are not shown.
+/// carry them are not shown, and what a service repeats of them is replaced by `[key]`.
 ///
 /// # Contract
 /// Quick, and never blocks: it is called from within the call.
@@ -19,7 +19,8 @@ pub trait Exchange: Send + Sync + fmt::Debug {
     /// The status and the headers (names in lower case) of the answer.
     fn answer(&mut self, status: u16, headers: &[(String, String)]);
 
-    /// More of the answer's body, after decompression, as it was cut on the wire.
+    /// More of the answer's body, after decompression, as it was cut on the wire; the end of a piece in which a
+    /// credential may begin comes with the next one.
     fn body(&mut self, piece: &[u8]);
 }
 

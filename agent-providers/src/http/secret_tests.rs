@@ -72,7 +72,10 @@ fn spell(secret: &str, how: usize) -> String {
     let each = |spell: fn(u8) -> String| secret.bytes().map(spell).collect::<String>();
     match how {
         0 => secret.to_owned(),
-        1 => serde_json::Value::from(secret).to_string().trim_matches('"').to_owned(),
+        1 => {
+            let json = serde_json::Value::from(secret).to_string();
+            json.get(1..json.len() - 1).unwrap().to_owned()
+        }
         2 => each(|byte| format!("\\u{:04x}", u32::from(byte))),
         3 => each(|byte| format!("%{byte:02X}")),
         4 => {
@@ -107,7 +110,7 @@ proptest! {
         let text = format!("{before} {spelled} {after}");
         let clean = redactor.clean(&text);
         // Base64 is known by its whole groups.
-        let known = if how == 7 { &spelled[..secret.len() / 3 * 4] } else { &spelled };
+        let known = if how == 7 { spelled.get(..secret.len() / 3 * 4).unwrap() } else { &spelled };
         prop_assert!(!clean.contains(known) && clean.contains(SHOWN), "{} -> {}", text, clean);
 
         // In pieces it comes to the same.

@@ -47,7 +47,8 @@ fn follow(text: &[u8], secret: &[u8], known: usize, steps: &mut usize) -> Match 
                 other => other,
             };
         }
-        if !first.eq_ignore_ascii_case(wanted) && !(*first == b'+' && *wanted == b' ') {
+        let space = *first == b'+' && *wanted == b' ';
+        if !space && !first.eq_ignore_ascii_case(wanted) {
             return Match::None;
         }
         (at, known) = (at.saturating_add(1), known.saturating_add(1));

@@ -54,7 +54,7 @@ pub(crate) fn mend(json: &[u8]) -> Cow<'_, [u8]> {
 fn escaped(json: &[u8]) -> Option<u16> {
     let digits = json.strip_prefix(b"\\u")?.get(..4)?;
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u16::from_str_radix(digits, 16).ok().filter(|unit| matches!(unit, 0xd800..=0xdbff | 0xdc00..=0xdfff))
+    u16::from_str_radix(digits, 16).ok().filter(|unit| matches!(unit, 0xd800..=0xdfff))
 }
 
 fn stand_in(half: u16) -> String {
@@ -70,7 +70,7 @@ fn half(text: &str) -> Option<(u16, &str)> {
         let digit = u32::from(chars.next()?).checked_sub(DIGITS).filter(|digit| *digit < 16)?;
         unit = (unit << 4) | u16::try_from(digit).ok()?;
     }
-    matches!(unit, 0xd800..=0xdbff | 0xdc00..=0xdfff).then(|| (unit, chars.as_str()))
+    matches!(unit, 0xd800..=0xdfff).then(|| (unit, chars.as_str()))
 }
 
 /// `text` without stand-ins: for what is shown or kept outside of deltas.

@@ -136,6 +136,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
         /// Whatever a tool gives: what is kept has a bound, and each character of it was there.
         #[test]
         fn any_output_is_bounded(pieces in proptest::collection::vec(("[aé🚀]{0,30}", proptest::option::of(0_usize..300)), 0..2_000)) {

@@ -408,7 +408,8 @@ impl fmt::Debug for Reply {
     }
 }
 
-#[cfg(all(test, feature = "openai-chat"))]
+#[cfg(test)]
+#[cfg(feature = "openai-chat")]
 #[path = "h2_tests.rs"]
 mod h2_tests;
 

@@ -411,12 +411,8 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
     task.prompt = Arc::clone(&started.prompt);
     (task.budget, task.deadline) = (started.budget, started.deadline);
     while let Some(recorded) = journal.follow(Script::begin)? {
-        let effects = ReplayEffects {
-            live: Arc::clone(&live),
-            journal: Arc::clone(&journal),
-            recorded,
-            children: Mutex::default(),
-        };
+        let (live, record, children) = (Arc::clone(&live), Arc::clone(&journal), Mutex::default());
+        let effects = ReplayEffects { live, journal: record, recorded, children };
         let given = Given {
             scope: Scope::all(),
             cancel: CancellationToken::new(),

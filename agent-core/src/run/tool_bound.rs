@@ -96,9 +96,13 @@ mod tests {
         Media::new("image/png", MediaSource::Base64("A".repeat(bytes)))
     }
 
+    fn text(piece: &Content) -> &str {
+        if let Content::Text(text) = piece { text } else { "" }
+    }
+
     fn texts(output: &ToolOutput) -> Vec<&str> {
-        let text = |piece| if let &Content::Text(ref text) = piece { Some(text.as_str()) } else { None };
-        output.content.iter().filter_map(text).collect()
+        let is_text = |piece: &&Content| matches!(piece, Content::Text(_));
+        output.content.iter().filter(is_text).map(text).collect()
     }
 
     #[test]
@@ -145,8 +149,7 @@ mod tests {
                 let media = file_of.map(|bytes| Content::Media(file(bytes)));
                 std::iter::once(Content::Text(text)).chain(media)
             });
-            let mut output = ToolOutput::default();
-            output.content = content.collect();
+            let output = ToolOutput { content: content.collect(), ..ToolOutput::default() };
             let kept = bounded(output, &limits(1_000, 5_000, 0));
             let bytes: usize = texts(&kept).iter().map(|text| text.len()).sum();
             prop_assert!(bytes <= 1_000 + 200 && kept.content.len() <= PIECES + 3, "{bytes} {}", kept.content.len());

@@ -6,6 +6,8 @@
 
 #[path = "sql/engines.rs"]
 mod engines;
+#[path = "sql/hostile.rs"]
+mod hostile;
 #[path = "sql/plans.rs"]
 mod plans;
 #[path = "sql/queries.rs"]

@@ -10,6 +10,7 @@ use crate::sql::Failure;
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_sessions_and_events.sql"),
     include_str!("../../migrations/postgres/0002_views.sql"),
+    include_str!("../../migrations/postgres/0003_views_of_any_body.sql"),
 ];
 
 /// The version that this library writes.

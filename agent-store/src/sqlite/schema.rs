@@ -15,6 +15,7 @@ const APPLICATION_ID: i64 = 1_164_866_663;
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/sqlite/0001_sessions_and_events.sql"),
     include_str!("../../migrations/sqlite/0002_leases_and_views.sql"),
+    include_str!("../../migrations/sqlite/0003_views_of_any_body.sql"),
 ];
 
 /// The version that this library writes.

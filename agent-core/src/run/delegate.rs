@@ -11,7 +11,7 @@ use tokio::{runtime::Handle, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Delegate, Journal, Observation, RunContext, Status, Within,
+    Delegate, Journal, Nest, Observation, RunContext, Status, Within,
     child::{Below, ChildEnd, Kept, Turn, known_end, open_kept, run_child, seated},
     local::{LocalEffects, child_end, observed},
     pool::{Number, Pool, Seat, refusal, too_many},
@@ -108,10 +108,10 @@ impl LocalEffects {
     fn go_on_beside(&self, cx: &RunContext, child: SessionId, seat: Option<Number>, work: Work) {
         let (tell, outcome) = watch::channel(None);
         self.children().insert(child, Below { outcome, seat });
-        cx.env().tasks.spawn(async move {
+        cx.env().tasks.spawn(Nest::inherited(async move {
             let end = work.await;
             tell.send_replace(Some(end));
-        });
+        }));
     }
 
     /// What the child does, from its beginning to its end. It takes no place when it has no seat.

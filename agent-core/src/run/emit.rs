@@ -165,6 +165,8 @@ impl Emitter {
 pub(crate) struct Sink {
     queue: Mutex<Queue>,
     pausing: AtomicBool,
+    /// The run waits for its turn.
+    waiting: AtomicBool,
 }
 
 struct Queue {
@@ -200,7 +202,7 @@ impl Sink {
 
     fn with(run: RunId, events: VecDeque<Envelope>, abandoned: bool) -> Self {
         let queue = Queue { run, events, waker: None, closed: false, abandoned };
-        Self { queue: Mutex::new(queue), pausing: AtomicBool::new(false) }
+        Self { queue: Mutex::new(queue), pausing: AtomicBool::new(false), waiting: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -213,6 +215,15 @@ impl Sink {
 
     fn set_run(&self, run: RunId) {
         self.lock().run = run;
+    }
+
+    /// The run begins to wait for its turn, or no longer does.
+    pub(crate) fn set_waiting(&self, waiting: bool) {
+        self.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// The run stops before its next effect.

@@ -3,16 +3,17 @@
 use std::{
     collections::VecDeque,
     fmt,
+    future::Future,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use futures_util::Stream;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{Outcome, emit::Sink};
+use super::{Nest, Outcome, emit::Sink, panic_text};
 use crate::{Error, ErrorKind, Result, RunId, SessionId, event::Envelope};
 
 /// A run under way, or waiting for its turn: a stream of its events, and one outcome.
@@ -21,10 +22,18 @@ use crate::{Error, ErrorKind, Result, RunId, SessionId, event::Envelope};
 /// is [`Event::PromptQueued`](crate::event::Event::PromptQueued), and cancelled before its turn, the last one
 /// [`Event::PromptDropped`](crate::event::Event::PromptDropped). Dropping the handle cancels the
 /// run, [`RunHandle::detach`] lets it go on.
+///
+/// From within a run, as in a tool, one that waits behind it in its session may be started, but not awaited: its stream
+/// then ends after the event that queued it, and its outcome is [`ErrorKind::Busy`], which cancels it. So is the outcome of
+/// the run itself. Only futures that the run polls are known to be within it, not tasks that a tool spawns.
 #[must_use = "dropping a run cancels it; await its outcome or detach it"]
 pub struct RunHandle {
     session: SessionId,
+    /// The runtime.
+    owner: u64,
     events: VecDeque<Envelope>,
+    /// Whether an event came.
+    begun: bool,
     sink: Arc<Sink>,
     task: Task,
     cancel: CancelOnDrop,
@@ -48,6 +57,7 @@ impl Drop for CancelOnDrop {
 
 impl RunHandle {
     pub(crate) fn new(
+        owner: u64,
         session: SessionId,
         sink: Arc<Sink>,
         task: Result<JoinHandle<Result<Outcome>>>,
@@ -60,7 +70,8 @@ impl RunHandle {
                 Task::Refused(Some(error))
             }
         };
-        Self { session, events: VecDeque::new(), sink, task, cancel: CancelOnDrop(Some(cancel)) }
+        let cancel = CancelOnDrop(Some(cancel));
+        Self { session, owner, events: VecDeque::new(), begun: false, sink, task, cancel }
     }
 
     /// This run. That of a resumed run is known once it goes on, so when its first event was read.
@@ -128,14 +139,20 @@ impl RunHandle {
     /// Dropping the future cancels the run.
     ///
     /// # Errors
-    /// What the run failed with. A run that was cancelled, stopped or paused is an outcome, not an error.
+    /// What the run failed with; [`ErrorKind::Busy`] when it is awaited from within a run that it waits for. A run that was cancelled, stopped or paused is an outcome, not an error.
     pub async fn outcome(mut self) -> Result<Outcome> {
         self.events.clear();
         self.sink.abandon();
         let result = match &mut self.task {
-            Task::Running(task) => task.await.unwrap_or_else(|error| {
-                Err(Error::new(ErrorKind::Internal, "the run's task was ended from outside").caused_by(error))
-            }),
+            Task::Running(task) => {
+                let ended = std::future::poll_fn(|cx| match Pin::new(&mut *task).poll(cx) {
+                    Poll::Ready(ended) => Poll::Ready(Ok(ended)),
+                    Poll::Pending => Nest::refuse(self.owner, &self.session, &self.sink)
+                        .map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
+                });
+                // Refused, the handle is dropped as it is: nobody waits for the run any more.
+                ended.await?.unwrap_or_else(|error| Err(lost(error)))
+            }
             Task::Refused(error) => Err(error.take().unwrap_or_else(Error::cancelled)),
         };
         self.cancel.0 = None;
@@ -154,8 +171,23 @@ impl RunHandle {
     /// Fetches what is there; `Ready(false)` when no more comes.
     #[inline(never)]
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        self.sink.poll_drain(cx, &mut self.events)
+        let more = self.sink.poll_drain(cx, &mut self.events);
+        if more.is_pending() && self.begun && Nest::is_waited_for(self.owner, &self.session, &self.sink) {
+            return Poll::Ready(false);
+        }
+        self.begun |= more.is_ready();
+        more
     }
+}
+
+/// The run's task ended without a result.
+fn lost(error: JoinError) -> Error {
+    if !error.is_panic() {
+        return Error::new(ErrorKind::Internal, "the run's task was ended from outside").caused_by(error);
+    }
+    let panic = error.into_panic();
+    let text = format!("what the run was given panicked: {}", panic_text(&*panic));
+    Error::new(ErrorKind::Internal, text)
 }
 
 impl Stream for RunHandle {

@@ -23,8 +23,8 @@ use crate::{
     event::Origin,
     permission::Scope,
     run::{
-        Active, Admission, Asking, CLEAN_UP, Desk, Emitter, Env, Journal, Line, Outcome, RunHandle, Running,
-        Sink, Status, Task, Ticket, Within, execute,
+        Active, Admission, Asking, CLEAN_UP, Desk, Emitter, Env, Journal, Line, Nest, Outcome, RunHandle,
+        Running, Sink, Status, Task, Ticket, Within, execute,
     },
     session::SessionRecord,
 };
@@ -232,7 +232,7 @@ impl Shared {
             drop(state);
             Ok(self.spawn(entry, Admission::Start(task), None, &tokio))
         });
-        RunHandle::new(self.id.clone(), sink, job, cancel)
+        RunHandle::new(self.env.owner, self.id.clone(), sink, job, cancel)
     }
 
     /// Goes on with a run, or with a queue, that nobody here works on.
@@ -247,7 +247,7 @@ impl Shared {
             self.occupy(&mut self.lock(), |accepted| entry.running(accepted))?;
             Ok(self.spawn(entry, admission, agents, &tokio))
         });
-        RunHandle::new(self.id.clone(), sink, job, cancel)
+        RunHandle::new(self.env.owner, self.id.clone(), sink, job, cancel)
     }
 
     /// Starts the task of the run that has just become the active one.
@@ -264,10 +264,7 @@ impl Shared {
         self.env.tasks.spawn_on(run, tokio)
     }
 
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "an async fn keeps what it is given twice, and every run pays for it"
-    )]
+    // An async fn keeps what it is given twice, and every run pays for it.
     pub(super) fn run(
         self: Arc<Self>,
         mut active: Active,
@@ -275,7 +272,8 @@ impl Shared {
         admission: Admission,
         agents: Option<Agents>,
     ) -> impl Future<Output = Result<Outcome>> + Send {
-        async move {
+        let nest = Nest::new(&self.env, &self.id, &entry.sink);
+        nest.around(async move {
             // Taken down before anything is staged: that would be part of the journal's state at once.
             let used = self.lock().journal.clone().filter(|journal| !journal.is_broken());
             let mut seen = used.map(|journal| open_run(&journal));
@@ -301,7 +299,7 @@ impl Shared {
             drop(active);
             self.rest(&journal).await;
             outcome.map(|outcome| *outcome)
-        }
+        })
     }
 
     fn within(self: &Arc<Self>, entry: &Entry) -> Box<Within> {

@@ -116,6 +116,7 @@ impl Shared {
 
     fn ticket(self: &Arc<Self>, state: &mut State, entry: Entry, task: Task) -> (Ticket, Wait) {
         let (turn, turns) = oneshot::channel();
+        entry.sink.set_waiting(true);
         let accepted = state.line.accept();
         let ticket = Ticket {
             accepted,
@@ -158,6 +159,7 @@ impl Shared {
         };
         // Without a turn it joined another run: that one answers it.
         let Ok(active) = active else { return Ok(Outcome::new(Status::Completed)) };
+        entry.sink.set_waiting(false);
         place.sink = None;
         drop(place);
         let admission = Admission::Queued(task, active.queued);

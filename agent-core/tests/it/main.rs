@@ -53,6 +53,7 @@ mod layers_retry;
 mod leases;
 mod loops;
 mod misbehaviour;
+mod nested;
 mod overtaken;
 mod past;
 mod prepare;

@@ -23,6 +23,9 @@ pub type SharedStore = Arc<dyn SessionStore>;
 /// - A lease that comes with a batch must replace the stored one ([`Lease::replaces`]); else the batch is refused like
 ///   any other that came too late. A batch without a lease leaves the stored one as it is.
 /// - Rows come back in order, each once, byte for byte.
+/// - An operation that was polled once comes to its end, or is undone, without its caller: a future that is kept and not
+///   polled, or dropped at any poll, holds no lock, lane, connection or transaction that others wait for. A store that
+///   waits for anything within an operation runs it in a task of its own.
 /// - An id of one session never touches another, whatever it looks like.
 /// - Damaged or newer data is a typed error for its session; other sessions still load.
 ///

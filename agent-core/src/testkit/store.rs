@@ -16,6 +16,7 @@
 //! ```
 
 mod append;
+mod cut;
 mod inert;
 mod lease;
 mod list;
@@ -266,6 +267,13 @@ fn cases() -> impl IntoIterator<Item = Case> {
         append::a_child_needs_its_parent,
         append::a_hundred_sessions_at_once_lose_nothing,
         append::a_dropped_append_is_all_or_nothing,
+        cut::an_append_that_is_cut_holds_up_nobody,
+        cut::a_creation_that_is_cut_holds_up_nobody,
+        cut::a_lease_that_is_cut_holds_up_nobody,
+        cut::a_delete_that_is_cut_holds_up_nobody,
+        cut::a_list_that_is_cut_holds_up_nobody,
+        cut::a_window_that_is_cut_holds_up_nobody,
+        cut::a_crowd_that_is_cut_holds_up_nobody,
         read::every_event_and_every_part_comes_back,
         read::every_kind_of_event_comes_back_with_any_value,
         read::bodies_come_back_byte_for_byte,

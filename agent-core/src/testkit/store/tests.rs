@@ -1,12 +1,16 @@
 //! The suite itself: the reference store passes, and a store that breaks one promise fails the case for it.
 
 mod careless;
+mod leaning;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 
-use self::careless::{Careless, LAPSES, Lapse};
+use self::{
+    careless::{Careless, LAPSES, Lapse},
+    leaning::{LEANS, Leaning},
+};
 use super::*;
 use crate::{
     ErrorKind, SessionId,
@@ -19,8 +23,8 @@ const MEMORY: Capabilities = Capabilities::all().without_reopen();
 async fn the_reference_store_passes() {
     let report = conformance("memory", MEMORY, async || Arc::new(MemoryStore::new())).await;
     report.assert();
-    assert_eq!(report.passed().len(), 49);
-    assert_eq!(report.to_string(), "conformance memory: 49 passed, 0 failed, 2 skipped");
+    assert_eq!(report.passed().len(), 56);
+    assert_eq!(report.to_string(), "conformance memory: 56 passed, 0 failed, 2 skipped");
 }
 
 #[tokio::test]
@@ -265,5 +269,16 @@ async fn each_lapse_fails_its_case() {
         let make = async || Arc::new(Careless::new(lapse));
         let report = conformance(format!("{lapse:?}"), MEMORY, make).await;
         assert!(names(&report).contains(&case), "{lapse:?} is not noticed by {case}: {report:#}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_leans_on_its_callers_fails_the_case_for_it() {
+    for (leans, case) in LEANS {
+        let report =
+            conformance(format!("leans on {leans:?}"), MEMORY, async || Arc::new(Leaning::new(leans))).await;
+        assert!(names(&report).contains(&case), "{leans:?} is not noticed by {case}: {report:#}");
+        let waited = |(_, text): &&(&str, String)| text.contains("waited for it");
+        assert!(report.failed().iter().any(|it| waited(&it)), "{leans:?}: {report:#}");
     }
 }

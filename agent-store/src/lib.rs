@@ -22,7 +22,7 @@ mod hybrid;
 mod json;
 #[cfg(feature = "json")]
 mod listing;
-#[cfg(feature = "json")]
+#[cfg(any(feature = "json", feature = "postgres", feature = "sqlite"))]
 mod owned;
 #[cfg(feature = "postgres")]
 mod postgres;

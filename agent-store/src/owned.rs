@@ -1,14 +1,84 @@
 //! Operations that come to their end without their caller.
 
-use entourage_core::{Error, ErrorKind, Result};
+use std::time::Duration;
 
-/// Runs `work` in a task of its own from the first poll on. A caller that goes away, or polls no more, then neither stops
-/// it nor leaves a lock in its hands that others wait for.
-pub(crate) async fn owned<T: Send + 'static>(
-    work: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    tokio::spawn(work).await.map_err(|error| {
-        Error::new(ErrorKind::Internal, "the runtime stopped while the store was in use; see the cause")
+use entourage_core::{Error, ErrorKind, Retry};
+use tokio::runtime::Handle;
+
+/// The longest that an operation can be told to wait for anything.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
+
+/// Runs an operation in a task of its own and waits for it. A caller that goes away, or stays and never looks again,
+/// then holds no connection and no transaction: the operation ends without it.
+pub(crate) async fn owned<T: Send + 'static, E: From<Error> + Send + 'static>(
+    operation: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E> {
+    let runtime = Handle::try_current().map_err(|error| {
+        Error::new(ErrorKind::InvalidInput, "the store needs Tokio; call it from within a Tokio runtime")
             .caused_by(error)
-    })?
+    })?;
+    runtime.spawn(operation).await.unwrap_or_else(|error| {
+        let text = if error.is_panic() {
+            "the operation panicked, which is a defect of the store; it may have happened or not, so look before it is \
+             tried again"
+        } else {
+            "the runtime was shut down in the middle of the operation; it happened completely or not at all, try it again"
+        };
+        let retry = if error.is_panic() { Retry::Permanent } else { Retry::Temporary };
+        Err(Error::new(ErrorKind::Internal, text).with_retry(retry).caused_by(error).into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::pending,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_a_typed_error() {
+        let error = owned::<(), Error>(async { panic!("on purpose") }).await.unwrap_err();
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, Retry::Permanent));
+        assert!(error.to_string().contains("panicked"), "{error}");
+    }
+
+    #[test]
+    fn a_runtime_that_ends_is_a_typed_error() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut waiting = Box::pin(owned::<(), Error>(pending()));
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let _entered = runtime.enter();
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+        }
+        drop(runtime);
+        let Poll::Ready(ended) = waiting.as_mut().poll(&mut context) else { panic!("still waiting") };
+        let error = ended.unwrap_err();
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, Retry::Temporary));
+    }
+
+    #[test]
+    fn a_store_without_a_runtime_is_a_typed_error() {
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(ended) = Box::pin(owned::<(), Error>(async { Ok(()) })).as_mut().poll(&mut context)
+        else {
+            panic!("still waiting")
+        };
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    #[tokio::test]
+    async fn an_operation_that_is_dropped_goes_on() {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let mut waiting = Box::pin(owned(async move {
+            tokio::task::yield_now().await;
+            tell.send(()).map_err(|()| Error::new(ErrorKind::Internal, "nobody listens"))
+        }));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(waiting);
+        told.await.unwrap();
+    }
 }

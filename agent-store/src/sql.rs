@@ -2,7 +2,6 @@
 //! failed. Nothing here knows an engine's dialect or its result codes.
 
 pub(crate) mod held;
-pub(crate) mod task;
 pub(crate) mod write;
 
 use std::sync::Arc;

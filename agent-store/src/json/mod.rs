@@ -34,7 +34,7 @@ use tokio::{
 use crate::{
     Durability,
     listing::{below, page},
-    owned::owned,
+    owned::{LONGEST_WAIT, owned},
 };
 use directory::Directory;
 use error::Failure;
@@ -94,9 +94,9 @@ pub struct JsonBuilder {
 }
 
 impl JsonBuilder {
-    /// How long an operation waits for another process that holds a lock. Default 5 seconds.
+    /// How long an operation waits for another process that holds a lock. Default 5 seconds, at most a day.
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
-        self.lock_timeout = timeout;
+        self.lock_timeout = timeout.min(LONGEST_WAIT);
         self
     }
 

@@ -26,7 +26,10 @@ use tokio::time;
 use error::{Remedy, breaks_connection, from_driver, no_answer};
 use rows::Encoded;
 
-use crate::sql::{Failure, LeaseColumns, held::Held, task::to_its_end};
+use crate::{
+    owned::owned,
+    sql::{Failure, LeaseColumns, held::Held},
+};
 
 /// How often an operation is tried when others are in its way or its connection breaks.
 const ATTEMPTS: u32 = 5;
@@ -116,7 +119,7 @@ impl PostgresStore {
         T: Send + 'static,
     {
         let (store, with) = (self.clone(), Arc::clone(with));
-        to_its_end(async move { store.attempts(&*with, operation).await }).await
+        owned(async move { store.attempts(&*with, operation).await }).await
     }
 
     async fn attempts<A: Sync, T>(&self, with: &A, operation: Operation<A, T>) -> Result<T, Failure> {

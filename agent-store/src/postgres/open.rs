@@ -14,14 +14,15 @@ use super::{
     error::{from_driver, no_answer},
     schema,
 };
-use crate::sql::{Failure, task::to_its_end};
+use crate::{
+    owned::{LONGEST_WAIT, owned},
+    sql::Failure,
+};
 
 const OPERATION: &str = "store.open";
 /// A connection that rested longer is asked for a sign of life before it is used. A shorter rest costs nothing, and
 /// what breaks in it is met by another attempt.
 const RESTED: Duration = Duration::from_secs(10);
-/// As long as anything may take.
-const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// How much longer than the server's own timeout an answer may take.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -65,14 +66,14 @@ impl PostgresBuilder {
     /// How long the server may work on one statement; it is undone then, and the error is temporary. Default 30
     /// seconds, at least one millisecond. Bringing tables up to date is not bounded by it.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
-        self.statement_timeout = timeout.clamp(Duration::from_millis(1), LONGEST);
+        self.statement_timeout = timeout.clamp(Duration::from_millis(1), LONGEST_WAIT);
         self
     }
 
     /// How long connecting may take, and how long an operation waits for a free connection. Default 10 seconds, at most
     /// a day.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout.min(LONGEST);
+        self.connect_timeout = timeout.min(LONGEST_WAIT);
         self
     }
 
@@ -91,7 +92,7 @@ impl PostgresBuilder {
         let (timeout, patience) = (self.connect_timeout, self.statement_timeout.saturating_add(GRACE));
         let place: Arc<str> = Arc::from(place(&options, self.schema.as_deref()));
         let with = options.clone();
-        to_its_end(async move { self.ready(&with).await })
+        owned(async move { self.ready(&with).await })
             .await
             .map_err(|failure| failure.into_error(from_driver).during(OPERATION).with("database", &*place))?;
         let pool = PgPoolOptions::new()

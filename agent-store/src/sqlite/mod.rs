@@ -28,10 +28,12 @@ use entourage_core::{
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
 };
 
-use crate::sql::{
-    Failure, LeaseColumns,
-    task::to_its_end,
-    write::{Appended, Leased},
+use crate::{
+    owned::owned,
+    sql::{
+        Failure, LeaseColumns,
+        write::{Appended, Leased},
+    },
 };
 use append::{append, remove, take_lease};
 use error::Explain;
@@ -125,7 +127,7 @@ impl SessionStore for SqliteStore {
         let batch = Encoded::new(expected, batch)
             .map_err(|error| error.during(OPERATION).with("session", session.as_str()))?;
         let (place, of) = (Arc::clone(&self.place), session.clone());
-        match to_its_end(async move { write(&place, &of, batch).await }).await {
+        match owned(async move { write(&place, &of, batch).await }).await {
             Ok(appended) => appended.told(OPERATION, session, expected),
             Err(failure) => Err(failure.explain_session(OPERATION, self.path(), session)),
         }
@@ -134,7 +136,7 @@ impl SessionStore for SqliteStore {
     async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
         const OPERATION: &str = "store.read";
         let (place, of) = (Arc::clone(&self.place), session.clone());
-        match to_its_end(async move { window(&place, &of, range).await }).await {
+        match owned(async move { window(&place, &of, range).await }).await {
             Ok(Some(rows)) => Ok(rows),
             Ok(None) => Err(Error::no_session(session).during(OPERATION)),
             Err(failure) => Err(failure.explain_session(OPERATION, self.path(), session)),
@@ -143,7 +145,7 @@ impl SessionStore for SqliteStore {
 
     async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
         let (place, filter) = (Arc::clone(&self.place), filter.clone());
-        let found = to_its_end(async move { list(&place, &filter).await }).await;
+        let found = owned(async move { list(&place, &filter).await }).await;
         found.map_err(|failure| failure.explain("store.query", self.path()))
     }
 
@@ -152,7 +154,7 @@ impl SessionStore for SqliteStore {
         let lease = LeaseColumns::new(lease)
             .map_err(|error| error.during(OPERATION).with("session", session.as_str()))?;
         let (place, of) = (Arc::clone(&self.place), session.clone());
-        match to_its_end(async move { take(&place, &of, lease).await }).await {
+        match owned(async move { take(&place, &of, lease).await }).await {
             Ok(leased) => leased.told(OPERATION, session),
             Err(failure) => Err(failure.explain_session(OPERATION, self.path(), session)),
         }
@@ -160,7 +162,7 @@ impl SessionStore for SqliteStore {
 
     async fn delete(&self, session: &SessionId) -> Result<u64> {
         let (place, of) = (Arc::clone(&self.place), session.clone());
-        let deleted = to_its_end(async move { delete(&place, &of).await }).await;
+        let deleted = owned(async move { delete(&place, &of).await }).await;
         deleted.map_err(|failure| failure.explain_session("store.delete", self.path(), session))
     }
 }

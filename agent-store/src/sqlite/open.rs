@@ -24,14 +24,13 @@ use super::{
 };
 use crate::{
     Durability,
-    sql::{Failure, task::to_its_end},
+    owned::{LONGEST_WAIT, owned},
+    sql::Failure,
 };
 
 const OPERATION: &str = "store.open";
 /// How long a caller waits for its turn inside this process.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
-/// As long as anything waits.
-const LONGEST: Duration = Duration::from_secs(24 * 3_600);
 /// Pause between attempts to take the lock that SQLite does not wait for by itself.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
@@ -57,7 +56,7 @@ impl SqliteBuilder {
 
     /// How long an operation waits for another process that writes to the same file. Default 5 seconds, at most a day.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
-        self.busy_timeout = timeout.min(LONGEST);
+        self.busy_timeout = timeout.min(LONGEST_WAIT);
         self
     }
 
@@ -89,11 +88,11 @@ impl SqliteBuilder {
         })?;
         let at: Arc<Path> = Arc::from(path);
         let path = Arc::clone(&at);
-        let opening = to_its_end(async move {
+        let opening = owned(async move {
             let connections = self.connections(&path, true).await?;
             Ok(SqliteStore::new(Place::new(path, Some(self), connections)))
         });
-        opening.await.map_err(|failure| failure.explain(OPERATION, &at))
+        opening.await.map_err(|failure: Failure| failure.explain(OPERATION, &at))
     }
 
     /// Connections to the database at `path`, which is made if it `may_be_made` and there is none.

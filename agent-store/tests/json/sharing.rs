@@ -259,3 +259,10 @@ async fn no_append_is_lost_in_a_file_that_is_deleted() {
         assert_eq!(store.append(&session, 1, batch(1, 1, 1)).await.unwrap(), 2);
     }
 }
+
+#[tokio::test]
+async fn however_long_a_store_may_wait_it_opens() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = JsonStore::builder(directory.path()).lock_timeout(Duration::MAX).open().await.unwrap();
+    create(&store, "s", 1).await;
+}

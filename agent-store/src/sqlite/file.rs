@@ -47,6 +47,11 @@ pub(super) fn inspect(path: &Path) -> Result<Found, Error> {
     if metadata.len() == 0 {
         return Ok(Found::Nothing);
     }
+    // Closing any handle of a file drops all locks that this process has on it; another process could then delete the log
+    // of a store that is open here. Beside an open database lies the index of its log, and SQLite itself judges it.
+    if beside(path, "-shm").exists() {
+        return Ok(Found::Database);
+    }
     let mut header = Vec::with_capacity(HEADER);
     let read = File::open(path).and_then(|file| file.take(HEADER as u64).read_to_end(&mut header));
     read.map_err(unreadable)?;
@@ -122,11 +127,15 @@ pub(super) fn unreadable(error: io::Error) -> Error {
 
 /// Whether a log beside the file may hold newer pages than the file itself.
 fn has_journal(path: &Path) -> bool {
-    ["-wal", "-journal"].iter().any(|suffix| {
-        let mut name = OsString::from(path);
-        name.push(suffix);
-        fs::metadata(PathBuf::from(name)).is_ok_and(|log| log.len() > 0)
-    })
+    ["-wal", "-journal"]
+        .iter()
+        .any(|suffix| fs::metadata(beside(path, suffix)).is_ok_and(|log| log.len() > 0))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// Refuses what can be refused without opening it. The header may be older than a log beside the file, so passing here

@@ -139,3 +139,33 @@ async fn dropped_deletes_and_reads_leave_the_store_usable() {
     let again = id("s");
     assert_eq!(store.append(&again, 0, batch(1, 0, 1).creating(root(&again))).await.unwrap(), 1);
 }
+
+/// Locks of this process on the file, as the kernel knows them.
+#[cfg(target_os = "linux")]
+fn locks(path: &std::path::Path) -> usize {
+    use std::os::unix::fs::MetadataExt;
+    let inode = format!(":{}", std::fs::metadata(path).unwrap().ino());
+    let process = std::process::id().to_string();
+    let table = std::fs::read_to_string("/proc/locks").unwrap();
+    let of_this = |line: &&str| {
+        let mut words = line.split_whitespace();
+        words.any(|word| word == process) && words.next().is_some_and(|file| file.ends_with(&inode))
+    };
+    table.lines().filter(of_this).count()
+}
+
+/// A process that closes any handle of a file loses all its locks on it, and another one could then delete a log in use.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_second_store_on_a_file_leaves_the_locks_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.db");
+    let first = SqliteStore::open(&path).await.unwrap();
+    first.query(&SessionFilter::all()).await.unwrap();
+    let held = locks(&path);
+    assert!(held > 0, "a store that is open holds no lock");
+    let second = SqliteStore::open(&path).await.unwrap();
+    second.query(&SessionFilter::all()).await.unwrap();
+    second.close().await;
+    assert_eq!(locks(&path), held);
+}

@@ -63,7 +63,12 @@ impl Flaw {
     /// The error for a value that the program handed in; nothing has happened yet.
     pub(crate) fn refused(self, what: &str) -> Error {
         let kind = if matches!(self, Self::Large(_)) { ErrorKind::TooLarge } else { ErrorKind::InvalidInput };
-        Error::new(kind, format!("{what} cannot be stored: {self}; make it flatter or smaller"))
+        let mend = match self {
+            Self::Broken => "give its maps keys that are text",
+            Self::Number => "send such a number as text",
+            Self::Deep | Self::Large(_) => "make it flatter or smaller",
+        };
+        Error::new(kind, format!("{what} cannot be stored: {self}; {mend}"))
     }
 
     /// The error for a value that a service sent.

@@ -237,9 +237,8 @@ async fn a_value_that_does_not_serialize_fails_its_step_and_not_the_store() {
     let store = memory();
     let outcome = runtime_on(&store).session_with_id(root()).start(&graph, "Go").outcome().await.unwrap();
     assert_eq!(not_done(&outcome).0, ["map"]);
-    assert!(
-        stored_ends(&store, &root()).await["map"].starts_with("failed: a node's value does not serialize")
-    );
+    let told = "failed: the node's value cannot be stored: it does not serialize as JSON";
+    assert!(stored_ends(&store, &root()).await["map"].starts_with(told));
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,7 +52,7 @@ async fn ready(runtime: &Runtime, ask: Ask) -> (Session, Option<ApprovalId>) {
     let session = runtime.session();
     if !matches!(ask, Ask::Decide) {
         for _ in 0..3 {
-            session.start(&talker(), "Hi").outcome().await.unwrap();
+            session.start(&talker(), "word ".repeat(2_000)).outcome().await.unwrap();
         }
         return (session, None);
     }

@@ -222,7 +222,7 @@ async fn assert_whole(scene: &Scene, action: Action, label: &str) {
     });
     assert!(paid.count() <= scene.pay.finished(), "{label}");
     let calls: usize = scene.scripts.iter().map(ScriptedProvider::count).sum();
-    assert!(calls <= 2 * CALLS as usize, "{label}: {calls} calls");
+    assert!(calls as u64 <= 2 * CALLS, "{label}: {calls} calls");
     // What a check found was said to the executor, unless the task was over then.
     let told_phases = phases(&scene.store).await;
     let rejected = told_phases.iter().filter(|phase| phase.ends_with("check rejected")).count();

@@ -113,7 +113,7 @@ async fn attack_34_a_seal_compares_the_newest_event_and_the_lease() {
     let judged = active.query(&of).await.unwrap().remove(0);
     active.append(&session, 6, batch(1, 6, 1)).await.unwrap();
     assert_eq!(active.seal(&judged).await.unwrap_err().kind(), ErrorKind::Conflict);
-    assert_eq!(active.remove(&[session.clone()]).await.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(active.remove(std::slice::from_ref(&session)).await.unwrap_err().kind(), ErrorKind::Conflict);
     let judged = active.query(&of).await.unwrap().remove(0);
     active.seal(&judged).await.unwrap();
     drop(archive);

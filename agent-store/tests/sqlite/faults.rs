@@ -234,7 +234,7 @@ async fn inner_a_disk_that_fails() {
                     assert!(error.to_string().contains("check the disk"), "{operation}: {error}");
                 }
                 Ok(()) => {
-                    assert!(matches!(operation, "read" | "query"), "{operation} wrote to a broken disk")
+                    assert!(matches!(operation, "read" | "query"), "{operation} wrote to a broken disk");
                 }
             }
         }

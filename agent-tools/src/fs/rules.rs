@@ -93,7 +93,9 @@ fn verdict(rules: &Gitignore, path: &Path, is_dir: bool) -> Verdict {
 
 /// Lines that are no patterns are passed over, as git does.
 fn load(ws: &Workspace, at: &Path) -> Gitignore {
-    let Ok(Some(file)) = ws.open_file(ws.dir(), at, FollowSymlinks::No) else { return Gitignore::empty() };
+    let Ok(Some(file)) = Workspace::open_file(ws.dir(), at, FollowSymlinks::No) else {
+        return Gitignore::empty();
+    };
     let mut bytes = Vec::new();
     if file.take(LARGEST).read_to_end(&mut bytes).is_err() {
         return Gitignore::empty();

@@ -126,7 +126,7 @@ impl<'a> Sight<'a> {
     /// Opens the file that a call names; `None` when it is anything else.
     pub(super) fn open_named(&self, start: &Start) -> io::Result<Option<std::fs::File>> {
         match self.admission {
-            None => self.ws.open_file(self.ws.dir(), &start.path, FollowSymlinks::Yes),
+            None => Workspace::open_file(self.ws.dir(), &start.path, FollowSymlinks::Yes),
             Some(_) => self.open_plain(start.real.as_deref().unwrap_or(&start.path)),
         }
     }
@@ -134,7 +134,7 @@ impl<'a> Sight<'a> {
     /// Opens a file that a walk from `start` came to.
     pub(super) fn open_file(&self, start: &Start, at: &Path) -> io::Result<Option<std::fs::File>> {
         match self.admission {
-            None => self.ws.open_file(self.ws.dir(), at, FollowSymlinks::No),
+            None => Workspace::open_file(self.ws.dir(), at, FollowSymlinks::No),
             Some(_) => self.open_plain(start.real(at).as_deref().unwrap_or(at)),
         }
     }
@@ -152,7 +152,7 @@ impl<'a> Sight<'a> {
     fn open_plain(&self, at: &Path) -> io::Result<Option<std::fs::File>> {
         let Some(name) = at.file_name() else { return Ok(None) };
         let dir = self.plain(at.parent().unwrap_or(Path::new("")))?;
-        self.ws.open_file(&dir, Path::new(name), FollowSymlinks::No)
+        Workspace::open_file(&dir, Path::new(name), FollowSymlinks::No)
     }
 
     /// Opens a directory name by name: no link is followed.

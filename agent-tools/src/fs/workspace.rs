@@ -159,7 +159,6 @@ impl Workspace {
 
     /// Opens a regular file below `dir`, which is the root or a directory in it; `None` when it is anything else.
     pub(super) fn open_file(
-        &self,
         dir: &Dir,
         at: &Path,
         follow: FollowSymlinks,

@@ -7,19 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Result, RunId, SessionId, digest::Digest, message::Arguments, tool::Footprint};
 
-/// Names one question to an approver: the digest of tool, schema and effective arguments, and the call's place.
+/// Names one question to an approver: the call's place, and a digest of its run, tool, schema, effective arguments and
+/// footprint. A call that has come to touch something else is another question.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ApprovalId(String);
 
 impl ApprovalId {
-    /// The question about a call of `run`, when that names its calls: a later session of the same id asks others.
-    pub(crate) fn new(session: &SessionId, run: Option<RunId>, seq: u64, index: usize) -> Self {
+    /// The question `asked` about a call of `run`, when that names its calls: a later session of the same id asks others.
+    pub(crate) fn new(
+        session: &SessionId,
+        run: Option<RunId>,
+        seq: u64,
+        index: usize,
+        asked: Digest,
+    ) -> Self {
         let Some(run) = run else { return Self(format!("{session}.{seq}$${index}")) };
-        // As much of the run's id as no two runs share but by chance.
-        let run = Digest::of([b"question".as_slice(), &run.as_u128().to_be_bytes()]).to_string();
-        let run = run.get(..16).unwrap_or(&run);
-        Self(format!("{session}.{seq}$${index}-{run}"))
+        let asked = asked.to_string();
+        // As much of the digest as no two questions share but by chance.
+        let of = [b"question".as_slice(), &run.as_u128().to_be_bytes(), asked.as_bytes()];
+        let question = Digest::of(of).to_string();
+        let question = question.get(..16).unwrap_or(&question);
+        Self(format!("{session}.{seq}$${index}-{question}"))
     }
 
     /// The session that asks; `None` for an id that is none.

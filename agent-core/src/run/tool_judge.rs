@@ -152,13 +152,14 @@ impl Judge<'_> {
         let [tool, touched] = &parts;
         let named = self.journal.read(|state| state.run().is_none_or(|run| run.named_by_run));
         let run = named.then(|| self.cx.run());
+        let digest = Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]);
         ApprovalRequest {
-            id: ApprovalId::new(self.cx.session(), run, self.seq, self.first + index),
+            id: ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest),
             session: self.cx.session().clone(),
             run: self.cx.run(),
             agent: self.cx.agent().to_owned(),
             tool: call.name.to_string(),
-            digest: Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]),
+            digest,
             arguments: call.arguments.clone(),
             footprint,
             rule: rule.to_owned(),

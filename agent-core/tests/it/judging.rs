@@ -169,10 +169,20 @@ async fn a_yes_from_before_a_restart_is_void_when_the_call_touches_something_els
     let agent = agent(provider.model()).tool(Arc::clone(&looks)).build().unwrap();
     let session = runtime().session();
     let mut outcome = session.start(&agent, "Go").outcome().await.unwrap();
-    let mut asked = 0;
+    let (mut asked, mut first) = (0, None);
     while let Status::Paused(Pause::Approval(id)) = &outcome.status {
         asked += 1;
         let later = runtime().open(session.id()).await.unwrap();
+        // A yes to the first question, given once more by a screen that still shows it, is none to the second.
+        if let Some(first) = first.replace(id.clone()) {
+            assert_ne!(&first, id);
+            let _ = later.decide(&first, Decision::Allow).await;
+            let still = later.resume(&agent).outcome().await.unwrap();
+            assert!(
+                matches!(&still.status, Status::Paused(Pause::Approval(again)) if again == id),
+                "{still:?}"
+            );
+        }
         later.decide(id, Decision::Allow).await.unwrap();
         if asked == 1 {
             *pointer.lock().unwrap() = "b.txt".to_owned();

@@ -180,10 +180,7 @@ fn cw03_each_end_of_a_turn_has_its_fate() {
         (stopped(StopReason::Denied("x".into())), Fate::Over),
         (stopped(StopReason::Deadline), Fate::Over),
         (Status::Failed(Error::new(ErrorKind::Overloaded, "x").record()), Fate::Over),
-        (
-            Status::Paused(crate::run::Pause::Approval(ApprovalId::new(&SessionId::generate(), None, 1, 0))),
-            Fate::Over,
-        ),
+        (Status::Paused(crate::run::Pause::Approval(ApprovalId::from("session.1$$0"))), Fate::Over),
         (Status::Cancelled, Fate::Again),
     ] {
         assert_eq!(fate(&status), expected, "{status}");

@@ -16,6 +16,21 @@ pub(super) const SHORTEST: usize = 6;
 /// Signs of a piece of a header, such as a cookie's value, that is a secret of its own.
 const SHORTEST_PIECE: usize = 8;
 
+/// Headers that hold no secret, whatever their value.
+const PLAIN_HEADERS: [&str; 8] = [
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "content-type",
+    "http-referer",
+    "referer",
+    "user-agent",
+    "x-title",
+];
+
+/// Signs from which on a value of a header of any other name is taken for a secret, even if it is all letters or digits.
+const LONGEST_PLAIN: usize = 16;
+
 /// What a credential may follow in a header of any name.
 const SCHEMES: [&str; 6] = ["bearer", "basic", "token", "apikey", "api-key", "key"];
 
@@ -52,11 +67,13 @@ impl Redactor {
         let mut secrets = Collected::default();
         values.into_iter().for_each(|value| secrets.value(value));
         for (name, value) in headers {
-            secrets.value(value);
             if super::tap::carries_secret(name) {
+                secrets.value(value);
                 value.split_once(' ').into_iter().for_each(|(_, word)| secrets.add(word.trim()));
                 let pieces = value.split([' ', '\t', ',', ';', '=', '"', '&']);
-                pieces.filter(|piece| piece.len() >= SHORTEST_PIECE).for_each(|piece| secrets.add(piece));
+                pieces.filter(|piece| is_opaque(piece)).for_each(|piece| secrets.add(piece));
+            } else if !is_plain(name, value) {
+                secrets.value(value);
             }
         }
         secrets.finish()
@@ -168,6 +185,22 @@ impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Redactor({} spellings)", self.0.all.len())
     }
+}
+
+/// Whether a piece of a header may be a secret of its own, and not a word such as `Signature`.
+fn is_opaque(piece: &str) -> bool {
+    piece.len() >= SHORTEST_PIECE && piece.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a header whose name tells of no secret holds an ordinary value, which would spoil what is shown if it were
+/// removed: a media type, a version, a name, a number.
+fn is_plain(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let (letters, digits) = (|byte: u8| byte.is_ascii_alphabetic(), |byte: u8| byte.is_ascii_digit());
+    let mixed = value.bytes().any(letters) && value.bytes().any(digits);
+    PLAIN_HEADERS.contains(&&*name)
+        || ["-version", "-beta", "-organization", "-project"].iter().any(|end| name.ends_with(end))
+        || (value.len() < LONGEST_PLAIN && !mixed && !value.contains(' '))
 }
 
 /// Secrets with what else they may be recognised by.

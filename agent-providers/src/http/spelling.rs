@@ -11,6 +11,8 @@ const MAX_DEPTH: usize = 4;
 
 /// Bounds what is tried where a text can mean many things.
 const MAX_STEPS: usize = 4_096;
+/// Backslashes before one sign: four layers of JSON within JSON write fewer.
+const MAX_SLASHES: usize = 32;
 
 /// How far a text begins with a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +93,11 @@ fn meanings(text: &[u8]) -> Vec<(u8, usize)> {
 
 /// `\u0041`, `\"`, `\/`, `\\`; of JSON inside JSON too, with more backslashes.
 fn json(text: &[u8], all: &mut Vec<(u8, usize)>) {
-    let slashes = text.iter().take_while(|byte| **byte == b'\\').count();
+    // A longer run escapes nothing that a service writes; counting it again at each of its bytes would be quadratic.
+    let slashes = text.iter().take(MAX_SLASHES + 1).take_while(|byte| **byte == b'\\').count();
+    if slashes > MAX_SLASHES {
+        return;
+    }
     let escape = match text.get(slashes..).unwrap_or_default() {
         [b'u', digits @ ..] => digits.get(..4).and_then(hex).map(|byte| (byte, 5)),
         [b'x', digits @ ..] => digits.get(..2).and_then(hex).map(|byte| (byte, 3)),

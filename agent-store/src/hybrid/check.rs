@@ -22,7 +22,6 @@ impl ArchiveStore for SqliteStore {
         if path == Path::new(":memory:") {
             return Ok(None);
         }
-        // Opening would make a file where there is none.
         if !path.is_file() {
             return Err(Error::new(
                 ErrorKind::Store,
@@ -31,7 +30,7 @@ impl ArchiveStore for SqliteStore {
             .during(OPERATION)
             .with("path", path.display().to_string()));
         }
-        Ok(Some(Arc::new(Self::builder(path).readers(1).open().await?)))
+        Ok(Some(Arc::new(Self::builder(path).readers(1).open_existing().await?)))
     }
 }
 

@@ -116,7 +116,17 @@ pub(super) fn create(path: &Path) -> Result<(), Error> {
 pub(super) fn gone() -> Error {
     Error::new(
         ErrorKind::Store,
-        "the database file is gone; put it back, with the log beside it, or restore a backup",
+        "the database file is gone; put it back, with the log beside it, or remove what is left of the log (`-wal`, \
+         `-shm`) and restore a backup",
+    )
+}
+
+/// Another file is at the path of an open store, beside the log of the one before.
+pub(super) fn mixed() -> Error {
+    Error::new(
+        ErrorKind::Store,
+        "another file took the database's place, but the log of the one before still lies beside it and would be applied \
+         to it; put the first file back, or remove `-wal` and `-shm` and then restore a backup",
     )
 }
 
@@ -132,7 +142,8 @@ fn has_journal(path: &Path) -> bool {
         .any(|suffix| fs::metadata(beside(path, suffix)).is_ok_and(|log| log.len() > 0))
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// The file that SQLite keeps beside the database under this suffix.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)

@@ -81,6 +81,16 @@ impl SqliteBuilder {
     /// stays locked (the last is worth a retry), [`ErrorKind::Config`] when the program is linked with an SQLite
     /// that may damage a file of several connections. A file that is refused is not changed.
     pub async fn open(self) -> Result<SqliteStore> {
+        self.opened(true).await
+    }
+
+    /// Opens a database that is there.
+    #[cfg(feature = "hybrid")]
+    pub(crate) async fn open_existing(self) -> Result<SqliteStore> {
+        self.opened(false).await
+    }
+
+    async fn opened(self, may_be_made: bool) -> Result<SqliteStore> {
         let path = std::path::absolute(&self.path).map_err(|error| {
             Error::new(ErrorKind::InvalidInput, "this is no path; name a file")
                 .during(OPERATION)
@@ -89,7 +99,7 @@ impl SqliteBuilder {
         let at: Arc<Path> = Arc::from(path);
         let path = Arc::clone(&at);
         let opening = owned(async move {
-            let connections = self.connections(&path, true).await?;
+            let connections = self.connections(&path, may_be_made).await?;
             Ok(SqliteStore::new(Place::new(path, Some(self), connections)))
         });
         opening.await.map_err(|failure: Failure| failure.explain(OPERATION, &at))

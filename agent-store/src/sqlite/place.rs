@@ -12,7 +12,7 @@ use sqlx::{Sqlite, SqlitePool};
 
 use super::{
     SqliteBuilder,
-    file::{FileId, gone, unreadable},
+    file::{FileId, beside, gone, mixed, unreadable},
 };
 use crate::sql::{Failure, held::Held};
 
@@ -30,13 +30,15 @@ pub(super) struct Place {
 pub(super) struct Connections {
     /// `None` for a database in memory.
     file: Option<FileId>,
+    /// The log that lies beside it while they are open, as last seen.
+    log: Mutex<Option<FileId>>,
     writer: SqlitePool,
     readers: SqlitePool,
 }
 
 impl Connections {
     pub(super) fn new(file: Option<FileId>, writer: SqlitePool, readers: SqlitePool) -> Self {
-        Self { file, writer, readers }
+        Self { file, log: Mutex::default(), writer, readers }
     }
 
     pub(super) async fn writer(&self) -> Result<Held<Sqlite>, Failure> {
@@ -97,6 +99,11 @@ impl Place {
         if self.is_in_use(&current)? {
             return Ok(current);
         }
+        // SQLite takes a log for that of whichever file it lies beside.
+        let log = *current.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if log.is_some() && log == FileId::of(&beside(&self.path, "-wal")).ok() {
+            return Err(mixed().into());
+        }
         let opened = Arc::new(builder.connections(&self.path, false).await?);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&opened);
         // What is under way on the file that was here before ends by itself, and nobody waits for it.
@@ -116,7 +123,13 @@ impl Place {
     fn is_here(&self, connections: &Connections) -> Result<bool, Failure> {
         let Some(file) = connections.file else { return Ok(true) };
         match FileId::of(&self.path) {
-            Ok(found) => Ok(found == file),
+            Ok(found) if found == file => {
+                if let Ok(log) = FileId::of(&beside(&self.path, "-wal")) {
+                    *connections.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(log);
+                }
+                Ok(true)
+            }
+            Ok(_) => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(gone().into()),
             Err(error) => Err(unreadable(error).into()),
         }

@@ -161,6 +161,25 @@ async fn a_database_that_is_gone_is_an_error_and_one_that_comes_back_is_used() {
     assert_eq!(count(&fresh, &session).await, 3, "it is the file at the path that was written");
 }
 
+/// SQLite would apply the log to whichever file it lies beside.
+#[tokio::test]
+async fn a_backup_beside_the_log_of_another_file_is_refused_until_the_log_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, backup) = (directory.path().join("sessions.db"), directory.path().join("backup.db"));
+    let (store, session) = some_sessions(&path).await;
+    let mut other = plain(&path).await;
+    sqlx::query("VACUUM INTO ?").bind(backup.to_str().unwrap()).execute(&mut other).await.unwrap();
+    other.close().await.unwrap();
+    store.append(&session, 1, batch(1, 1, 3)).await.unwrap();
+
+    fs::remove_file(&path).unwrap();
+    fs::copy(&backup, &path).unwrap();
+    all_fail(&store, &session, "the log of the one before").await;
+    assert_eq!(fs::read(&path).unwrap(), fs::read(&backup).unwrap(), "what was refused is as it was");
+    files(&path)[1..].iter().for_each(|log| fs::remove_file(log).unwrap());
+    all_work(&store, &session, 1).await;
+}
+
 #[tokio::test]
 async fn a_file_that_takes_the_databases_place_is_judged_like_any_other() {
     let directory = tempfile::tempdir().unwrap();

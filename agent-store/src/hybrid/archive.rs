@@ -71,7 +71,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     /// roots. Costs in proportion to what is moved and to the number of active sessions.
     ///
     /// # Errors
-    /// As either store's; a tree that gets busy meanwhile is left out. What was moved before stays moved.
+    /// As either store's, the first one, after all other trees were moved; a tree that gets busy meanwhile is left out.
     pub async fn archive_idle(&self, before: Timestamp) -> Result<Vec<SessionId>> {
         let is_over =
             |held: &Held| held.info.head.status == SessionStatus::Idle && held.info.head.updated < before;
@@ -82,7 +82,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     /// use is left for later.
     ///
     /// # Errors
-    /// As either store's.
+    /// As either store's, the first one, after all other moves were finished.
     pub async fn recover(&self) -> Result<u64> {
         let moved = self.move_trees(|members| members.iter().any(|held| held.sealed)).await?;
         Ok(moved.len() as u64)
@@ -92,6 +92,8 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     /// all of them: a look at each tree would cost as much as there are sessions.
     async fn move_trees(&self, pick: impl Fn(&[Held]) -> bool) -> Result<Vec<SessionId>> {
         let (mut done, mut under_way) = (Vec::new(), None::<HashSet<SessionId>>);
+        // One tree that cannot be moved keeps no other one from it.
+        let mut failed = None;
         loop {
             let known = Known::new(self.active.held().await?);
             let mut sealed = HashSet::new();
@@ -104,14 +106,15 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
                 if !pick(&members) {
                     continue;
                 }
-                match self.step_if_free(members).await? {
-                    Some(Step::Done) => done.push(root),
-                    Some(Step::Sealed) => drop(sealed.insert(root)),
-                    None => {}
+                match self.step_if_free(members).await {
+                    Ok(Some(Step::Done)) => done.push(root),
+                    Ok(Some(Step::Sealed)) => drop(sealed.insert(root)),
+                    Ok(None) => {}
+                    Err(error) => drop(failed.get_or_insert(error)),
                 }
             }
             if sealed.is_empty() {
-                return Ok(done);
+                return failed.map_or(Ok(done), Err);
             }
             under_way = Some(sealed);
         }

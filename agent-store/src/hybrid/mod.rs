@@ -178,7 +178,8 @@ impl<A, B> Clone for HybridStore<A, B> {
 impl HybridStore {
     /// Opens the directory of active sessions and the archive, creating what is missing (but not what is above them),
     /// and finishes moves that were cut short. A damaged file of a session that was moved before is set aside; any other
-    /// stays, as an error of its session. `store.active().problems()` names both.
+    /// stays, as an error of its session. `store.active().problems()` names both. A move that cannot be finished is left as
+    /// it is; [`HybridStore::recover`] tells why.
     ///
     /// # Errors
     /// As [`JsonStore::open`] and [`SqliteStore::open`].
@@ -192,7 +193,8 @@ impl HybridStore {
                 store.active.set_aside(session).await.ok();
             }
         }
-        store.recover().await?;
+        // One session whose move cannot be finished must not keep all others away.
+        store.recover().await.ok();
         Ok(store)
     }
 }

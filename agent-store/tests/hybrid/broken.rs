@@ -284,3 +284,23 @@ async fn attack_44_an_unreadable_file_is_an_error_of_its_session_alone() {
     assert_eq!(store.archive_idle(micros(i64::MAX)).await.unwrap().len(), 37);
     assert_eq!(store.active().held().await.unwrap().sessions, []);
 }
+
+/// A move whose copy is lost cannot be finished; it keeps no other session away, and no other tree from being moved.
+#[tokio::test]
+async fn attack_44_a_move_that_cannot_be_finished_holds_up_nothing_else() {
+    let place = Place::new();
+    let (active, _) = quick(&place).await;
+    let lost = create(&active, "lost", None).await;
+    let found = active.query(&SessionFilter::id(lost.clone())).await.unwrap();
+    active.seal(&found[0]).await.unwrap();
+    for name in ["a", "z"] {
+        create(&active, name, None).await;
+    }
+    let store = place.open().await;
+    assert_eq!(contents(&store, &id("a")).await.0.len(), 6);
+    assert_eq!(store.recover().await.unwrap_err().kind(), ErrorKind::Store);
+    assert_eq!(store.archive_idle(micros(i64::MAX)).await.unwrap_err().kind(), ErrorKind::Store);
+    assert_eq!(place.files(), 1, "all others were moved");
+    assert_eq!(store.delete(&lost).await.unwrap(), 0);
+    assert_eq!(store.recover().await.unwrap(), 0);
+}

@@ -143,11 +143,12 @@ impl RunHandle {
     pub async fn outcome(mut self) -> Result<Outcome> {
         self.events.clear();
         self.sink.abandon();
+        let cancelled = self.is_cancelled();
         let result = match &mut self.task {
             Task::Running(task) => {
                 let ended = std::future::poll_fn(|cx| match Pin::new(&mut *task).poll(cx) {
                     Poll::Ready(ended) => Poll::Ready(Ok(ended)),
-                    Poll::Pending => Nest::refuse(self.owner, &self.session, &self.sink)
+                    Poll::Pending => Nest::refuse(self.owner, &self.session, &self.sink, cancelled)
                         .map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
                 });
                 // Refused, the handle is dropped as it is: nobody waits for the run any more.
@@ -157,6 +158,10 @@ impl RunHandle {
         };
         self.cancel.0 = None;
         result
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.0.as_ref().is_some_and(CancellationToken::is_cancelled)
     }
 
     /// Inlined up to the queue: a long reply is read one piece at a time.
@@ -172,7 +177,8 @@ impl RunHandle {
     #[inline(never)]
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let more = self.sink.poll_drain(cx, &mut self.events);
-        if more.is_pending() && self.begun && Nest::is_waited_for(self.owner, &self.session, &self.sink) {
+        let waits = more.is_pending() && self.begun && !self.is_cancelled();
+        if waits && Nest::is_waited_for(self.owner, &self.session, &self.sink) {
             return Poll::Ready(false);
         }
         self.begun |= more.is_ready();

@@ -51,11 +51,17 @@ impl Nest {
         sink.is_waiting() && NEST.try_with(behind).unwrap_or(false)
     }
 
-    /// Why the run of `sink` cannot be waited for here: it would wait for itself.
-    pub(super) fn refuse(owner: u64, session: &SessionId, sink: &Arc<Sink>) -> Option<Error> {
+    /// Why the run of `sink` cannot be waited for here: it would wait for itself. One that was `cancelled` needs no turn of
+    /// its own any more.
+    pub(super) fn refuse(
+        owner: u64,
+        session: &SessionId,
+        sink: &Arc<Sink>,
+        cancelled: bool,
+    ) -> Option<Error> {
         let text = if Self::is_within(sink) {
             "a run cannot wait for its own outcome; take its handle out of what runs within it"
-        } else if Self::is_waited_for(owner, session, sink) {
+        } else if !cancelled && Self::is_waited_for(owner, session, sink) {
             "this run waits for the one under way in its session, from within which it is awaited, so neither would go \
              on; use `ToolContext::run_agent` to run an agent now, `Session::steer` to add to the run under way, or \
              `RunHandle::detach` to let it run afterwards"

@@ -168,3 +168,16 @@ async fn a_run_that_awaits_itself_is_an_error_and_other_sessions_may_be_awaited(
     let said = told_outside.await.unwrap();
     assert!(said.starts_with("Hi. a run cannot wait for its own outcome"), "{said}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_run_that_was_cancelled_may_be_awaited_from_within_the_one_before_it() {
+    let tool = Inside::new(|session| {
+        Box::pin(async move {
+            let run = session.start(&hi(), "Nested");
+            run.cancel();
+            run.outcome().await.unwrap().status.to_string()
+        })
+    });
+    let (_runtime, _session) = within(&tool, 1).await;
+    assert_eq!(tool.said(), Status::Cancelled.to_string());
+}

@@ -42,8 +42,10 @@ impl SessionState {
     /// The wait for a signal ends with the oldest of its name. This is part of the fold, so that no later wait,
     /// after a restart either, gets the same one.
     pub(super) fn set_signal_aside(&mut self, name: &str) {
-        let place = self.signals.iter().position(|(it, _)| it == name);
-        self.taken = place.map(|place| self.signals.remove(place));
+        // Without one the wait only begins, and what another wait set aside stays aside.
+        if let Some(place) = self.signals.iter().position(|(it, _)| it == name) {
+            self.taken = Some(self.signals.remove(place));
+        }
     }
 
     /// An answer came that `fits` what the open run may be paused for.

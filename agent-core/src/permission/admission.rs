@@ -39,7 +39,8 @@ impl Admission {
 
     /// What holds for one path that the call reads: [`RuleEffect::Allow`] to show it, [`RuleEffect::Deny`] to act as if
     /// it were not there, [`RuleEffect::Ask`] when somebody would have to be asked first, which a new call that names the
-    /// path does. What the call itself was allowed covers the paths that the same rules ask about.
+    /// path does. The call that was allowed covers the paths that the same rules ask about, and those that only a rule without
+    /// a subject, or no rule, asks about.
     #[must_use]
     pub fn reading(&self, path: &str) -> RuleEffect {
         if self.scope.admits(&self.spec, &Footprint::default()).is_err() {

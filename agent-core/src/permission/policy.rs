@@ -200,7 +200,8 @@ impl Policy {
     }
 
     /// The rules with a subject that concern this tool and can match none of its calls, since the tool does not declare
-    /// that it names what a call touches. Such a rule that denies or asks holds for every call; one that allows for none.
+    /// that it names what a call touches. Such a rule that denies or asks holds for each call that names nothing; one that
+    /// allows for none of these.
     pub fn unmatchable<'a>(&'a self, spec: &'a ToolSpec) -> impl Iterator<Item = &'a Rule> {
         self.rules().iter().filter(move |rule| {
             !spec.names_subjects()

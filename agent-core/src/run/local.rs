@@ -100,13 +100,16 @@ impl LocalEffects {
             return;
         }
         for spec in tools {
+            if !lock(&self.warned).insert(spec.name().into()) {
+                continue;
+            }
             let rules: Vec<_> = policy.unmatchable(spec).map(|rule| format!("`{rule}`")).collect();
-            if rules.is_empty() || !lock(&self.warned).insert(spec.name().into()) {
+            if rules.is_empty() {
                 continue;
             }
             let text = format!(
                 "the tool `{}` does not declare that it names what its calls touch, so these rules cannot be matched \
-                 against them: {}. What they deny or ask holds for every call of it, what they allow for none; write \
+                 against them: {}. What they deny or ask holds for each of them that names nothing, what they allow for none; write \
                  rules for the whole tool, or declare `ToolSpec::naming_subjects` where its footprints name all",
                 spec.name(),
                 rules.join(", "),

@@ -39,6 +39,8 @@ use super::{
 /// - What a rule of the run denies is not shown below the place that a call names either, by whichever path or link it is
 ///   reached; a directory that is denied is not entered. What a rule asks about is left out there, and the result says
 ///   so, unless the same rule asked about the call: a call that names it is asked about.
+/// - Rules are matched against the path that was named and the final place, as they are spelled: write them for the final
+///   place. Where the file system ignores case, another spelling of a name is not recognised.
 /// - The directory is held open: if it is renamed the workspace follows it.
 ///
 /// ```

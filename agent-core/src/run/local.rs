@@ -99,10 +99,7 @@ impl LocalEffects {
         if !policy.has_subjects() {
             return;
         }
-        for spec in tools {
-            if !lock(&self.warned).insert(spec.name().into()) {
-                continue;
-            }
+        for spec in tools.iter().filter(|spec| lock(&self.warned).insert(spec.name().into())) {
             let rules: Vec<_> = policy.unmatchable(spec).map(|rule| format!("`{rule}`")).collect();
             if rules.is_empty() {
                 continue;

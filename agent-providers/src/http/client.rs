@@ -28,6 +28,7 @@ use super::{
     connections::Connections,
     headers, limits,
     tap::{self, Protocol, Shown, carries_secret},
+    tls,
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ pub(crate) struct Settings {
     pub(crate) allow_insecure: bool,
     pub(crate) protocol: Protocol,
     /// Speaks HTTP/2 without TLS, and no other.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "http2"))]
     pub(crate) h2: bool,
 }
 
@@ -103,11 +104,12 @@ impl Endpoint {
         }
         let headers = header_map(&settings)?;
         let mut client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::config()?)
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .tcp_nodelay(true)
             .user_agent(concat!("entourage/", env!("CARGO_PKG_VERSION")));
-        #[cfg(test)]
+        #[cfg(all(test, feature = "http2"))]
         if settings.h2 {
             client = client.http2_prior_knowledge();
         }
@@ -409,7 +411,7 @@ impl fmt::Debug for Reply {
 }
 
 #[cfg(test)]
-#[cfg(feature = "openai-chat")]
+#[cfg(all(feature = "http2", feature = "openai-chat"))]
 #[path = "h2_tests.rs"]
 mod h2_tests;
 

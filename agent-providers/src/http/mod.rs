@@ -13,6 +13,7 @@ mod secret;
 mod spelling;
 pub(crate) mod sse;
 mod tap;
+mod tls;
 
 pub(crate) use client::{Auth, Endpoint, Reply, Settings, Target};
 pub(crate) use failure::Failure;

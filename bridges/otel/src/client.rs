@@ -1,10 +1,11 @@
 //! HTTP for the exporter, which runs on a plain thread: requests are made on a small runtime of their own.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{Error, ErrorKind, Result};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use rustls_platform_verifier::BuilderVerifierExt;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::{Builder, Runtime};
 
@@ -22,6 +23,7 @@ impl Client {
         let failed =
             |why: String| Error::new(ErrorKind::Config, "the export cannot be set up").with("cause", why);
         let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls().map_err(|error| failed(error.to_string()))?)
             .timeout(timeout)
             // A header that holds a key goes where it was meant to go, and nowhere else.
             .redirect(reqwest::redirect::Policy::none())
@@ -38,6 +40,16 @@ impl Client {
             .map_err(|error| failed(error.to_string()))?;
         Ok(Self { http, runtime: Some(runtime) })
     }
+}
+
+/// A configuration that trusts what the system trusts. The cryptography is named: no default of the process is read.
+fn tls() -> std::result::Result<rustls::ClientConfig, rustls::Error> {
+    #[cfg(feature = "aws-lc")]
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    #[cfg(not(feature = "aws-lc"))]
+    let provider = rustls::crypto::ring::default_provider();
+    let builder = rustls::ClientConfig::builder_with_provider(Arc::new(provider));
+    Ok(builder.with_safe_default_protocol_versions()?.with_platform_verifier()?.with_no_client_auth())
 }
 
 #[async_trait]

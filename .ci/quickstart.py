@@ -1,6 +1,6 @@
 """Judges a run of the quickstart by what it printed and by what it stored.
 
-usage: quickstart.py scripted|resumed|real OUTPUT DATABASE
+usage: quickstart.py scripted|resumed|real OUTPUT SESSIONS
 
 scripted: no model was there, a scripted one stood in and said so.
 resumed:  the same session was continued by the command that the first run printed.
@@ -11,11 +11,11 @@ Prints the command that goes on with the session. What is wrong goes to standard
 
 import json
 import re
-import sqlite3
 import sys
+from pathlib import Path
 
 
-def main(kind, output_path, database):
+def main(kind, output_path, directory):
     with open(output_path, encoding="utf8") as file:
         output = file.read()
     problems = []
@@ -36,13 +36,13 @@ def main(kind, output_path, database):
     else:
         check(stands_in, "the output does not say that a scripted model stands in; is a model server on this machine?")
 
-    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
-        events = connection.execute("SELECT session, kind, body FROM events ORDER BY session, seq").fetchall()
-    sessions = {session for session, _, _ in events}
-    check(not session or sessions == {session[1]}, f"the database holds the sessions {sorted(sessions)}, not the one shown")
-    bodies = {}
-    for _, event, body in events:
-        bodies.setdefault(event, []).append(json.loads(body))
+    sessions, bodies = set(), {}
+    for path in Path(directory).glob("*.jsonl"):
+        head, *commits = map(json.loads, path.read_text(encoding="utf8").splitlines())
+        sessions.add(head["session"]["id"])
+        for event in (event for commit in commits for event in commit.get("events", [])):
+            bodies.setdefault(event["kind"], []).append(event["body"])
+    check(not session or sessions == {session[1]}, f"the directory holds the sessions {sorted(sessions)}, not the one shown")
     runs = 2 if kind == "resumed" else 1
     finished = [body["outcome"].get("status") for body in bodies.get("run_finished", [])]
     check(finished == ["completed"] * runs, f"{runs} completed runs are expected, stored are {finished}")

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 scratch=$1
 export TMPDIR=$scratch/resume
 mkdir -p "$TMPDIR"
-cargo build -q --example resume
+cargo build -q -p entourage-examples --example resume
 for seconds in 0.5 1.5 1.5 1.5; do
   timeout -s KILL "$seconds" "${CARGO_TARGET_DIR:-target}/debug/examples/resume" >>"$TMPDIR/log" 2>&1 </dev/null || true
   echo '-- killed' >>"$TMPDIR/log"

@@ -2,7 +2,7 @@
 //! not done again.
 //!
 //! ```text
-//! cargo run --example resume -- [--reset]
+//! cargo run -p entourage-examples --example resume -- [--reset]
 //! ```
 //!
 //! What it knows is in the folder `entourage-resume` of the system's folder for temporary files, one readable file a session.

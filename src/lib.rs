@@ -1,4 +1,5 @@
-#![doc = include_str!("../README.md")]
+// The snippets are compiled and run by the package `examples`.
+#![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 /// The nouns, traits, pure machines and runners: what everything else depends on.

@@ -56,6 +56,8 @@ const VENDOR_WORDS: &str = "cohere, azure, grok, xai, gpt, together ai";
 /// `(package, what it may depend on in this workspace, and in its tests besides)`.
 const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("counting-alloc", &[], &[]),
+    ("entourage-benches", &[], &["counting-alloc", "entourage"]),
+    ("entourage-examples", &[], &["entourage"]),
     // Itself with its doubles for tests.
     ("entourage-core", &[], &["entourage-core"]),
     ("entourage-macros", &[], &["entourage-core"]),
@@ -74,7 +76,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "entourage-store",
             "entourage-tools",
         ],
-        &["entourage", "counting-alloc"],
+        &["entourage"],
     ),
 ];
 

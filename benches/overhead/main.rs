@@ -1,6 +1,6 @@
 //! What the framework costs, beside a hand-written floor doing the same work in the same run.
 //!
-//! `cargo bench --bench overhead` shows criterion's figures, then the ratios: each is the median over pairs of samples
+//! `cargo bench -p entourage-benches --bench overhead` shows criterion's figures, then the ratios: each is the median over pairs of samples
 //! taken in turns, so that a slow moment of the machine hits both sides. `RATIOS_ONLY=1` leaves criterion out; `-- --test`
 //! runs each part small; `-- loop`, `graph` or `dual` runs that part without criterion.
 

@@ -1,7 +1,7 @@
 //! What sessions cost where they are kept: appending beside bare sqlx, opening long ones, reading a million events,
 //! many writers, and transactions a step.
 //!
-//! `cargo bench --bench sessions` shows criterion's figures, then the ratios with their targets. `RATIOS_ONLY=1` leaves
+//! `cargo bench -p entourage-benches --bench sessions` shows criterion's figures, then the ratios with their targets. `RATIOS_ONLY=1` leaves
 //! criterion out; `-- --test` runs each part small; `-- append`, `resume`, `million`, `crowd`, `step` or `journal` runs
 //! that part without criterion. A server named in `DATABASE_URL` is part of the crowd. Files are written below `TMPDIR`
 //! (two gigabytes); the disk there is what is waited for.

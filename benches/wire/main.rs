@@ -1,6 +1,6 @@
 //! What the chat-completions wire costs, beside a hand-written reader of the same stream in the same run.
 //!
-//! `cargo bench --bench wire` starts a service of its own (this program again, as another process), shows criterion's
+//! `cargo bench -p entourage-benches --bench wire` starts a service of its own (this program again, as another process), shows criterion's
 //! figures, then the ratios with their targets. `RATIOS_ONLY=1` leaves criterion out; `-- --test` runs each part once;
 //! `-- decoding`, `-- memory` or `-- encoding` runs that part without criterion.
 

@@ -9,14 +9,14 @@ use std::{
 use entourage::prelude::{SessionId, Workspace};
 
 pub(crate) const USAGE: &str =
-    "usage: quickstart [--dir DIR] [--db FILE] [--model vendor:model] [--resume ID] [\"question\"]";
+    "usage: quickstart [--dir DIR] [--sessions DIR] [--model vendor:model] [--resume ID] [\"question\"]";
 
 const QUESTION: &str = "What is this project, and which file here is the longest?";
 
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     dir: Option<PathBuf>,
-    db: Option<PathBuf>,
+    sessions: Option<PathBuf>,
     question: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) resume: Option<SessionId>,
@@ -33,7 +33,7 @@ impl Args {
             match word.as_str() {
                 "-h" | "--help" => args.help = true,
                 "--dir" => args.dir = Some(value(&word, words.next())?.into()),
-                "--db" => args.db = Some(value(&word, words.next())?.into()),
+                "--sessions" => args.sessions = Some(value(&word, words.next())?.into()),
                 "--model" => args.model = Some(text(&word, words.next())?),
                 "--resume" => args.resume = Some(session(&text(&word, words.next())?)?),
                 option if option.starts_with('-') => return Err(format!("there is no option `{option}`")),
@@ -55,9 +55,9 @@ impl Args {
 
     /// Where sessions are kept: beside the program, which cargo puts below `target`, so that no other directory is
     /// touched and `cargo clean` clears it away.
-    pub(crate) fn db(&self) -> PathBuf {
-        let beside = || Some(env::current_exe().ok()?.with_file_name("quickstart.db"));
-        self.db.clone().or_else(beside).unwrap_or_else(|| env::temp_dir().join("quickstart.db"))
+    pub(crate) fn sessions(&self) -> PathBuf {
+        let beside = || Some(env::current_exe().ok()?.with_file_name("quickstart-sessions"));
+        self.sessions.clone().or_else(beside).unwrap_or_else(|| env::temp_dir().join("quickstart-sessions"))
     }
 
     /// What to ask. In an old session the default is to carry on.
@@ -74,8 +74,8 @@ impl Args {
     pub(crate) fn again(&self, session: &SessionId) -> String {
         let mut command = program();
         let dir = self.dir.as_ref().map(|dir| dir.display().to_string());
-        let db = self.db.as_ref().map(|db| db.display().to_string());
-        let options = [("--dir", dir), ("--db", db), ("--model", self.model.clone())];
+        let sessions = self.sessions.as_ref().map(|sessions| sessions.display().to_string());
+        let options = [("--dir", dir), ("--sessions", sessions), ("--model", self.model.clone())];
         for (option, value) in options {
             if let Some(value) = value {
                 command.push_str(&format!(" {option} {}", quoted(&value)));

@@ -1,7 +1,7 @@
 //! An agent explores a directory, read-only, and answers a question about it:
 //!
 //! ```text
-//! cargo run --example quickstart -- [--dir DIR] [--db FILE] [--model vendor:model] [--resume ID] ["question"]
+//! cargo run --example quickstart -- [--dir DIR] [--sessions DIR] [--model vendor:model] [--resume ID] ["question"]
 //! ```
 //!
 //! What it says and does is shown as it happens and stored as it happens: Ctrl-C cancels the run, and whatever ended
@@ -61,7 +61,7 @@ async fn explore(workspace: &Workspace, args: &Args) -> Result<u8, Box<dyn Error
         .limits(limits(&origin))
         .build()?;
 
-    let store = SqliteStore::open(args.db()).await?;
+    let store = JsonStore::open(args.sessions()).await?;
     let runtime = Runtime::builder().store(store.clone()).build();
     let session = match &args.resume {
         Some(id) => runtime.open(id).await?,
@@ -69,7 +69,7 @@ async fn explore(workspace: &Workspace, args: &Args) -> Result<u8, Box<dyn Error
     };
     screen.line(&format!("model    {origin}"))?;
     screen.line(&format!("dir      {} (read-only)", workspace.root().display()))?;
-    screen.line(&format!("session  {} in {}", session.id(), store.path().display()))?;
+    screen.line(&format!("session  {} in {}", session.id(), store.path_of(session.id()).display()))?;
     // Said at once: a run that is killed cannot say it any more.
     let resume = format!("resume   {}", args.again(session.id()));
     screen.line(&format!("{resume}\n"))?;
@@ -81,7 +81,6 @@ async fn explore(workspace: &Workspace, args: &Args) -> Result<u8, Box<dyn Error
         conclude(outcome, started.elapsed(), &mut screen)?;
     }
     screen.line(&resume)?;
-    store.close().await;
     Ok(match outcome?.status {
         Status::Completed => 0,
         Status::Cancelled => CANCELLED,

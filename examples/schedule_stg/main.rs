@@ -22,7 +22,7 @@ use stg::Stg;
 
 const USAGE: &str = "usage: schedule_stg [--workers K] [FILE...]\n       schedule_stg --generate DIR";
 
-const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/stg");
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/stg");
 
 #[derive(Debug, Default)]
 struct Args {

@@ -1,6 +1,6 @@
 //! Simulations on paused time: what the parts of this library do together, against what can be computed by hand.
 //!
-//! `cargo run --release --example simulate` prints four tables. Everything that runs is the real runtime; only the models
+//! `cargo run --release -p entourage-examples --example simulate` prints four tables. Everything that runs is the real runtime; only the models
 //! are simulated, and time: an hour takes milliseconds, and the same figures come out each time. It exits with an
 //! error when a bound that is stated does not hold, so it is a check as well as a show.
 

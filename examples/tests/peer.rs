@@ -1,5 +1,5 @@
 //! Agents made of agents against a real llama.cpp server, each killed and gone on with from an SQLite file:
-//! `LLM_PEER_URL=http://127.0.0.1:PORT cargo test --test peer -- --ignored`.
+//! `LLM_PEER_URL=http://127.0.0.1:PORT cargo test -p entourage-examples --test peer -- --ignored`.
 //!
 //! Its model knows one byte a token and says gibberish, so nothing here depends on what is said: a user's turn with tools
 //! gives a call of any of them, a tool's result gives text. What must hold is what the crash suite judges: nothing that was

@@ -2,19 +2,9 @@
 //! database, paths that lead out, calls that make no sense. It ends in a typed error or in a result that the model
 //! reads; the session goes on, and no key is told to anybody.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests fail by panicking too"
-)]
-
-#[path = "support/http.rs"]
-mod http;
-
 use std::{collections::HashSet, fs, time::Duration};
 
+use super::http::{Answer, Asked, LONG, STREAM, Server, call_chunk, chunk};
 use entourage::{
     event::Event,
     prelude::*,
@@ -22,7 +12,6 @@ use entourage::{
     session::{ReadRange, SessionStatus},
     testkit::{FakeTool, Gate},
 };
-use http::{Answer, Asked, LONG, STREAM, Server, call_chunk, chunk};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;

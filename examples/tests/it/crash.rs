@@ -3,20 +3,8 @@
 //! First the testkit's suite, which kills tasks at every point there is. Then real processes: this binary starts itself
 //! again as a worker (`crash/worker.rs`), which is ended with SIGKILL at seeded moments (`crash/killer.rs`).
 
-#![cfg(unix)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::indexing_slicing,
-    reason = "helpers of tests fail by panicking too"
-)]
-
-#[path = "crash/killer.rs"]
 mod killer;
-#[path = "crash/media.rs"]
 mod media;
-#[path = "crash/worker.rs"]
 mod worker;
 
 use std::path::Path;

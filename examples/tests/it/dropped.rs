@@ -1,8 +1,6 @@
 //! Clients that go away in the middle of a request: whatever is cut at whichever poll, other sessions of the same store go
 //! on, and so does the same one. Session handles are kept, as in a server; nobody polls the cut future again.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking too")]
-
 use std::{future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use entourage::{

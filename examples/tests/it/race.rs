@@ -3,14 +3,6 @@
 //! Real processes race here. This binary starts itself again, as the process that began the run and is ended with SIGKILL,
 //! and as the two that come after it. What a death alone may leave is the crash suite's (`crash.rs`).
 
-#![cfg(unix)]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "helpers of tests fail by panicking too"
-)]
-
 use std::{
     env, fs,
     io::{BufRead, BufReader, Write},
@@ -120,7 +112,7 @@ impl Drop for Worker {
 impl Worker {
     fn start(directory: &Path, order: &str) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "worker_process", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "race::worker_process", "--ignored", "--nocapture", "--test-threads=1"])
             .env(DIRECTORY, directory)
             .env(ORDER, order)
             .stdin(Stdio::piped())

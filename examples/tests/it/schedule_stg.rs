@@ -1,15 +1,13 @@
 //! The example `schedule_stg`: files are read as the set writes them, the sample is what its generator makes, and a
 //! `TaskGraph` schedules it well.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic, in its helpers too")]
-
-#[path = "../examples/schedule_stg/generate.rs"]
+#[path = "../../schedule_stg/generate.rs"]
 mod generate;
-#[path = "../examples/schedule_stg/reference.rs"]
+#[path = "../../schedule_stg/reference.rs"]
 mod reference;
-#[path = "../examples/schedule_stg/run.rs"]
+#[path = "../../schedule_stg/run.rs"]
 mod run;
-#[path = "../examples/schedule_stg/stg.rs"]
+#[path = "../../schedule_stg/stg.rs"]
 mod stg;
 
 use std::{fs, path::Path};
@@ -96,7 +94,7 @@ fn the_reference_takes_the_longest_way_first() {
 
 #[test]
 fn the_sample_is_what_its_generator_makes() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/stg"));
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/stg"));
     let sample = generate::sample();
     for (name, text) in &sample {
         assert_eq!(&fs::read_to_string(folder.join(name)).unwrap(), text, "{name}");

@@ -14,7 +14,7 @@ use entourage::{
     testkit::crash::{self, Medium, Random, Report, Tree},
 };
 
-use crate::{media, worker};
+use super::{media, worker};
 
 /// Processes killed on each store.
 const KILLS: usize = 220;
@@ -50,7 +50,7 @@ impl Worker {
     fn start(store: &str, directory: &Path, kill: Kill) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
         command
-            .args(["--exact", "worker_process", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "crash::worker_process", "--ignored", "--nocapture", "--test-threads=1"])
             .env(worker::DIRECTORY, directory)
             .env(worker::STORE, store)
             // Held open by this process: a worker ends when its parent does.
@@ -136,7 +136,7 @@ pub(crate) fn chain(store: &str, seed: u64) {
     assert!(over >= reports.len(), "the workers did not get through all scenarios: {over}");
     judge(&mut reports, store, directory, over);
     for report in &reports {
-        crate::tell(format_args!("{report} seed {seed:#x}"));
+        super::tell(format_args!("{report} seed {seed:#x}"));
     }
     reports.iter().for_each(Report::assert);
 }

@@ -19,7 +19,7 @@ use entourage::{
     testkit::crash::{self, Life, Note, Scenario, Step, Witness},
 };
 
-use crate::media;
+use super::media;
 
 pub(crate) const DIRECTORY: &str = "ENTOURAGE_CRASH_DIRECTORY";
 pub(crate) const STORE: &str = "ENTOURAGE_CRASH_STORE";

@@ -1,0 +1,19 @@
+//! The crates together, through the facade: stores under agents, real processes, services that misbehave.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking, in their helpers too"
+)]
+
+mod bad_input;
+#[cfg(unix)]
+mod crash;
+mod dropped;
+mod http;
+#[cfg(unix)]
+mod race;
+mod schedule_stg;

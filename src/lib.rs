@@ -2,7 +2,7 @@
 #![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// The nouns, traits, pure machines and runners: what everything else depends on.
+/// The nouns, traits, pure machines and runners that everything else builds on.
 pub use entourage_core as core;
 pub use entourage_core::{
     Agents, Digest, Error, ErrorKind, Moment, Money, Prices, Recovery, Result, Retry, RunId, Runtime,
@@ -13,11 +13,11 @@ pub use entourage_core::{
 #[cfg(feature = "testkit")]
 pub use entourage_core::testkit;
 
-/// Makes a tool of an async function.
+/// Turns an async function into a tool.
 #[cfg(feature = "macros")]
 pub use entourage_macros::tool;
 
-/// Model services, one wire protocol a feature.
+/// Model services, one wire protocol per feature.
 #[cfg(any(
     feature = "openai-chat",
     feature = "openai-responses",
@@ -39,11 +39,11 @@ pub use entourage_tools::project;
 #[cfg(feature = "otel")]
 pub use entourage_otel as otel;
 
-/// Where sessions live.
+/// Stores for sessions.
 #[cfg(any(feature = "json", feature = "sqlite", feature = "postgres"))]
 pub use entourage_store as store;
 
-/// What most programs use, for `use entourage::prelude::*`.
+/// The items that most programs use, for `use entourage::prelude::*`.
 pub mod prelude {
     pub use entourage_core::{
         Error, ErrorKind, Money, Result, Runtime, Session, SessionId, Usage,

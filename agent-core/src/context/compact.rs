@@ -1,4 +1,5 @@
-//! When a conversation is made smaller, and what of it stays. Pure; [`crate::agent::ReactAgent`] acts on it.
+//! Compaction: when a conversation is made smaller, and what of it stays. Pure; [`crate::agent::ReactAgent`] acts on
+//! it.
 
 mod fit;
 mod gauge;
@@ -19,12 +20,12 @@ use crate::{
     provider::{Model, ModelSlot},
 };
 
-/// Why a conversation is made smaller.
+/// The reason for a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CompactionCause {
-    /// The context is nearly full (CS01).
+    /// The context is nearly full.
     Threshold,
     /// The service refused a request for its length.
     Overflow,
@@ -32,24 +33,24 @@ pub enum CompactionCause {
     Asked,
 }
 
-/// Results of fewer bytes are never cleared: the note that stands in their place would be as long.
+/// Bytes below which a result is never cleared: the note that takes its place would be as long.
 const LEAST: u64 = 256;
 
-/// How a conversation is made smaller when it nears the model's window.
+/// Settings for compaction: how a conversation is made smaller when it nears the model's window.
 ///
-/// Before a model call, the newest step's tokens (prompt and reply) are held against the window: of a window over
-/// 200,000 tokens at least 20,000 must remain free, of a smaller one 20% (CS01). What tools returned since that step is
-/// estimated, and the half of this room that is for the reply is kept free of it. When the window is unknown or 0,
-/// nothing happens before a service refuses a request for its length; then the conversation is made smaller and the
-/// step is tried again, at most twice in a row.
+/// Before each model call, the tokens of the newest step (prompt and reply) are compared with the window. Compaction
+/// is due when a window of more than 200,000 tokens has 20,000 or fewer left, a smaller one 20% or less. Tool results
+/// that came since that step are estimated; it is also due when they leave half of that reserve or less. With an
+/// unknown window, or one of 0, compaction waits until the service refuses a request for its length. After such a
+/// refusal the conversation is made smaller and the step is tried again, at most twice in a row.
 ///
-/// - First, old tool outputs are replaced by notes, when that frees enough by itself.
-/// - Otherwise a model writes a summary, in a session of its own below this one. The summary, with the task under way
-///   word for word and the list of what is to be done, takes the place of the older messages. A call is never parted
-///   from its results. A summary that is empty, refused or not smaller than what it stands for is not taken, and none
-///   is tried again before the context has grown by a tenth or the next run begins.
+/// - First, old tool outputs are replaced by notes, if that alone frees enough.
+/// - Otherwise a model writes a summary, in a child session of this one. The summary, the todo list and the current
+///   task, word for word, replace the older messages. A call is never separated from its results. A summary that is
+///   empty, refused or not smaller than the messages it replaces is discarded. Another is tried only after the context
+///   has grown by a tenth or the next run has begun.
 ///
-/// The store keeps every message. When the run is cancelled meanwhile, the conversation stays what it was.
+/// The store keeps every message. If the run is cancelled meanwhile, the conversation stays unchanged.
 ///
 /// ```
 /// # #[cfg(feature = "testkit")] {
@@ -70,7 +71,7 @@ pub struct Compaction {
     focus: Option<Arc<str>>,
 }
 
-/// Which tool outputs are cleared before anything is summarised.
+/// Selects the tool outputs that are cleared before anything is summarised.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Clearing {
     Never,
@@ -84,39 +85,39 @@ impl Default for Clearing {
 }
 
 impl Compaction {
-    /// The agent's own model writes the summary, and the newest step stays word for word when it takes at most a
-    /// quarter of the window. Tool outputs of at least 1,024 bytes are cleared first, those in the newest 8 messages
-    /// excepted.
+    /// Default settings. The agent's own model writes the summary. The newest step stays word for word if it takes at
+    /// most a quarter of the window. Tool outputs of at least 1,024 bytes are cleared first, except in the newest 8
+    /// messages.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets this model write the summary, a cheaper one for example. What does not fit its window is left out, and
-    /// tool outputs go first.
+    /// Sets the model that writes the summary, for example a cheaper one. Messages that do not fit its window are left
+    /// out; tool outputs go first.
     #[must_use]
     pub fn model(mut self, model: impl Into<ModelSlot>) -> Self {
         self.model = Some(model.into());
         self
     }
 
-    /// Keeps at most the newest `count` messages word for word, as far as they take a quarter of the window; 0 keeps
-    /// none. A call and its results stay together, on one side. Prompts that were not answered yet always stay.
+    /// Keeps at most the newest `count` messages word for word, as far as they fit a quarter of the window; 0 keeps
+    /// none. A call and its results stay together. Unanswered prompts always stay.
     #[must_use]
     pub fn keep_messages(mut self, count: usize) -> Self {
         self.keep = Some(count);
         self
     }
 
-    /// Clears results of tools first that are older than the newest `keep` messages and have at least `least` bytes
-    /// (never less than 256). A file counts as 65,536 bytes.
+    /// Sets the tool results that are cleared first: those before the newest `keep` messages with at least `least`
+    /// bytes (never less than 256). A file counts as 65,536 bytes.
     #[must_use]
     pub fn clear_outputs(mut self, keep: usize, least: u64) -> Self {
         self.clearing = Clearing::Old { keep, least: least.max(LEAST) };
         self
     }
 
-    /// Never clears tool outputs alone.
+    /// Disables clearing: compaction always summarises.
     #[must_use]
     pub fn without_clearing(mut self) -> Self {
         self.clearing = Clearing::Never;
@@ -130,7 +131,7 @@ impl Compaction {
         self
     }
 
-    /// The model that writes the summary where the agent's own is `own`.
+    /// Model that writes the summary for an agent whose own model is `own`.
     pub(crate) fn summariser(&self, own: &Model) -> Model {
         self.model.as_ref().map_or_else(|| own.clone(), ModelSlot::model)
     }
@@ -164,7 +165,7 @@ pub(crate) fn cleared(message: &Arc<Message>, least: u64) -> Arc<Message> {
 fn size_of(content: &Content) -> u64 {
     match content {
         Content::Text(text) => u64::try_from(text.len()).unwrap_or(u64::MAX),
-        // What a file takes is not known; it is never small.
+        // The size of a file is not known; it never counts as small.
         Content::Media(_) => 1 << 16,
     }
 }

@@ -1,5 +1,5 @@
-//! How many tokens a conversation takes, where no service has counted them (CC03), and how full a context is (CC02).
-//! Pure. It knows no tokenizer and no service: totals and costs are never made of these figures.
+//! Token estimates, for conversations that no service has counted, and the fill level of a context. Pure. Knows no
+//! tokenizer and no service: totals and costs are never computed from these figures.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use crate::{
     message::{Content, Media, Message, Part, ToolResult},
 };
 
-/// How full the context was in the newest step of a conversation (CC02).
+/// Fill level of the context in the newest step of a conversation.
 ///
-/// These are the sizes of one step and no sums: they say how near the conversation is to the model's window, while
-/// [`SessionHead::usage`](crate::session::SessionHead::usage) says what was used in all.
+/// These are the sizes of one step, not sums: they show how near the conversation is to the model's window.
+/// [`SessionHead::usage`](crate::session::SessionHead::usage) has the tokens used in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ContextUsage {
@@ -21,8 +21,8 @@ pub struct ContextUsage {
     pub input: u64,
     /// Tokens of the reply, reasoning included.
     pub output: u64,
-    /// Whether the service left a figure out, or said 0, so that it was estimated from the conversation. An estimate
-    /// knows neither the instructions nor the tools that were sent along.
+    /// True if the service left a figure out, or reported 0, so that it was estimated from the conversation. An
+    /// estimate includes neither the instructions nor the tools of the request.
     pub estimated: bool,
 }
 
@@ -33,13 +33,13 @@ impl ContextUsage {
         self.input.saturating_add(self.output)
     }
 
-    /// A context that no service has counted.
+    /// A context that no service has counted: both figures are estimates.
     pub(crate) fn of(input: u64, output: u64) -> Self {
         Self { input, output, estimated: true }
     }
 
-    /// After a step that answered `reply` to a conversation of about `prompt` tokens. A figure of 0 is none: every
-    /// prompt has tokens.
+    /// The context after a step that answered `reply` to a conversation of about `prompt` tokens. A figure of 0 counts
+    /// as missing: every prompt has tokens.
     pub(crate) fn after(usage: &Usage, prompt: u64, reply: &Message) -> Self {
         let counted = |figure: Option<u64>| figure.filter(|tokens| *tokens > 0);
         let (input, output) = (counted(usage.input), counted(usage.output));
@@ -50,17 +50,17 @@ impl ContextUsage {
     }
 }
 
-/// Whether the service counted anything. All figures 0 is how some say that they do not count.
+/// True if the service counted anything. Some services report all figures as 0 instead of leaving them out.
 pub(crate) fn is_counted(usage: &Usage) -> bool {
     let Usage { input, output, cache_read, cache_write, reasoning, cost } = *usage;
     let figures = [input, output, cache_read, cache_write, reasoning];
     figures.into_iter().flatten().any(|tokens| tokens > 0) || cost.is_some_and(|cost| cost > Money::default())
 }
 
-/// About how many tokens a message takes: (bytes + 3) / 4 of each text, tool name, input and result (CC03).
+/// Estimated tokens of a message: (bytes + 3) / 4 of each text, tool name, input and result.
 ///
-/// Files count as their short description, since what they take differs from service to service; signatures and
-/// encrypted reasoning count nothing. Costs a look at each part, not at its text.
+/// Files count as their short description, since their cost differs from service to service. Signatures and encrypted
+/// reasoning count nothing. The cost is one step per part, whatever its length.
 ///
 /// ```
 /// use entourage_core::{context::estimate_tokens, message::Message};
@@ -96,7 +96,7 @@ fn result(result: &ToolResult) -> u64 {
     pieces.fold(tokens(result.name.len()), u64::saturating_add)
 }
 
-/// As `[image/png cat.png]`.
+/// Tokens of the short description, such as `[image/png cat.png]`.
 fn media(media: &Media) -> u64 {
     let name = media.name.as_ref().map_or(0, |name| name.len().saturating_add(1));
     tokens(media.mime.len().saturating_add(name).saturating_add(2))
@@ -106,7 +106,7 @@ fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX)
 }
 
-/// Counts what is written to it.
+/// A writer that only counts bytes.
 struct Size(usize);
 
 impl io::Write for Size {

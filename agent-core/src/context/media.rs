@@ -1,6 +1,6 @@
-//! Files in a conversation with a model that cannot take them (CM15, CM19). Pure.
+//! Files in a conversation with a model that cannot take them. Pure.
 //!
-//! Which media types a service takes, and in what form, is its wire's business.
+//! The media types that a service takes, and their form, are the business of its wire.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::{
     provider::Profile,
 };
 
-/// The conversation as a model of this profile can take it: each file that it is known not to see, in a prompt or in a
-/// tool's result, is replaced by a short note. Comes back unchanged and shared when there is none.
+/// The conversation as a model of this profile can take it: each file that the model is known not to see, in a prompt
+/// or in a tool result, is replaced by a short note. Without such files the history is returned unchanged and shared.
 ///
-/// Images and films need [`Profile::vision`]; texts and sounds are left to the wire; any other file needs
-/// [`Profile::documents`] or, where nothing is known about that, vision.
+/// Images and films need [`Profile::vision`]. Texts and sounds are left to the wire. Any other file needs
+/// [`Profile::documents`] or, if that is unknown, vision.
 #[must_use]
 pub fn shown_to(history: &History, profile: &Profile) -> History {
     let blind = profile.vision == Some(false);
@@ -28,7 +28,7 @@ pub fn shown_to(history: &History, profile: &Profile) -> History {
     })
 }
 
-/// The history without media: each file, in a prompt or in a tool's result, is replaced by a short note.
+/// The history without media: each file, in a prompt or in a tool result, is replaced by a short note.
 #[must_use]
 pub fn without_media(history: &History) -> History {
     replaced(history, |_| true)
@@ -104,7 +104,7 @@ mod tests {
         .collect()
     }
 
-    /// The files that are left in the prompt and in the result.
+    /// Media types of the files that are left in the prompt and in the result.
     fn left(history: &History) -> [Vec<String>; 2] {
         let mimes = |message: &Message| {
             let parts = message.parts().iter();

@@ -1,5 +1,5 @@
-//! What the model sees: repair of histories that came from elsewhere, files that it cannot take, and how full its
-//! context is. Pure.
+//! The model's view of a conversation: repair of foreign histories, files that a model cannot take, compaction,
+//! prompts, and the fill level of the context. Pure.
 
 mod compact;
 mod estimate;
@@ -22,7 +22,7 @@ pub use repair::repair;
 
 use crate::message::{Message, Part};
 
-/// Whether a message says anything that a service would accept: text, reasoning, media, calls or results.
+/// True if a message has content that a service would accept: text, reasoning, media, calls or results.
 #[must_use]
 pub fn has_content(message: &Message) -> bool {
     message.parts().iter().any(|part| match part {

@@ -1,7 +1,7 @@
-//! Instructions for a model, and the templates that they are made of (CI03, CW17). Pure: every fact is handed in.
+//! Instructions for a model, and their templates. Pure: every fact is handed in.
 //!
-//! What is written into a prompt is recorded by name, version and content hash, so that a change of behaviour can be
-//! traced to a change of words. Facts are data: text in them is never read as a template.
+//! The text of a prompt is recorded by name, version and content hash, so that a change of behaviour can be traced to
+//! a change of words. Facts are data: text in them is never read as a template.
 
 mod facts;
 #[cfg(feature = "templates")]
@@ -21,10 +21,10 @@ pub use registry::Templates;
 #[cfg(feature = "templates")]
 pub use template::PromptTemplate;
 
-/// System instructions, and the id of the template that they were made of.
+/// System instructions, and the id of their template.
 ///
-/// Plain text becomes instructions without a template, so replacing the text also takes the id away: a record never
-/// names a template whose words were not sent.
+/// Plain text becomes instructions without a template. So replacing the text also removes the id: a record never names
+/// a template whose words were not sent.
 ///
 /// ```
 /// use entourage_core::context::Instructions;
@@ -41,15 +41,15 @@ pub struct Instructions {
 }
 
 impl Instructions {
-    /// Text that was made of a template by other means than this crate's. `id` is recorded with each call, see
-    /// [`ModelStarted::template`](crate::event::ModelStarted); name it so that other words have another id.
+    /// Instructions rendered from a template by other means than this crate's. `id` is recorded with each call, see
+    /// [`ModelStarted::template`](crate::event::ModelStarted). Choose it so that other words have another id.
     #[must_use]
     pub fn from_template(text: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), template: Some(id.into()) }
     }
 
-    /// The same with `prefix` and a blank line before it: what a service wants to be said first. An empty prefix
-    /// changes nothing. The template stays, since its words do.
+    /// Puts `prefix` and a blank line before the text, for services that require certain words first. An empty prefix
+    /// changes nothing. The template id stays, since its words do.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {
         if !prefix.is_empty() {
@@ -62,19 +62,19 @@ impl Instructions {
         self
     }
 
-    /// The text.
+    /// The text of the instructions.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The id of the template that it was made of.
+    /// The id of the template that the text was rendered from.
     #[must_use]
     pub fn template(&self) -> Option<&str> {
         self.template.as_deref()
     }
 
-    /// Words of this library's own, under a version that changes with them.
+    /// A text of this library, under a version that changes with its words.
     pub(crate) fn built_in(name: &str, version: u32, text: &'static str) -> Self {
         let hash: String = Digest::of([text.as_bytes()]).to_string().chars().take(12).collect();
         Self::from_template(text, format!("{name}@{version}#{hash}"))

@@ -1,4 +1,4 @@
-//! Makes any list of messages one that every service accepts (CM15).
+//! Repair of foreign histories, so that every service accepts them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,8 +8,8 @@ use std::{
 use super::has_content;
 use crate::message::{History, Message, Part, Role, ToolResult};
 
-/// Repairs a history: results without a call are dropped, calls without a result get an error result, and messages
-/// that say nothing are left out. A valid history comes back unchanged and shared.
+/// Repairs a history: drops results without a call, answers calls without a result with an error result, and leaves
+/// out messages without content. A valid history is returned unchanged and shared.
 ///
 /// The sessions of this library are valid by construction; this is for histories that a program brings along.
 #[must_use]
@@ -39,10 +39,10 @@ pub fn repair(history: &History) -> History {
     repaired
 }
 
-/// Results by the id of what they answer: a message may hold any number of calls, and each is looked up once.
+/// Results by the id of their call. A message may hold any number of calls, and each is looked up once.
 type Results = HashMap<Arc<str>, Arc<ToolResult>>;
 
-/// Takes the first result for each id. One that nobody asked for is never looked up.
+/// Takes the first result for each id. A result without a call is never looked up.
 fn collect(message: &Message, open: Option<&Message>, results: &mut Results) {
     if open.is_none() {
         return;
@@ -63,7 +63,8 @@ fn close(repaired: &mut History, open: &mut Option<Arc<Message>>, results: &mut 
     repaired.push(Message::tool(open.tool_calls().map(answer)));
 }
 
-/// Calls belong to assistants and results to tool messages; ids within a message are unique.
+/// The message without misplaced parts: calls belong to assistants and results to tool messages; ids within a message
+/// are unique.
 fn without_stray_parts(message: &Arc<Message>) -> Arc<Message> {
     let mut ids = HashSet::new();
     let keep = |part: &Part, ids: &mut HashSet<Arc<str>>| match part {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     proptest! {
-        /// CM15: whatever comes in, every call is followed by exactly one result, and repair is idempotent.
+        /// Every call is followed by exactly one result, whatever comes in, and repair is idempotent.
         #[test]
         fn cm15_every_call_is_followed_by_one_result(messages in prop::collection::vec(any_message(), 0..12)) {
             let history: History = messages.into_iter().collect();

@@ -1,34 +1,34 @@
-//! What a session is called: what a model is asked for that, and what is made of its answer (CT01). Pure.
+//! Session titles: the request to a model, and the title made from its answer. Pure.
 
 /// The longest title, in characters.
 const MOST: usize = 50;
 
-/// What stands in when every model failed.
+/// Title used when every model failed.
 pub(crate) const UNTITLED: &str = "Untitled session";
 
-/// Output that a title may take, for models that do not reason.
+/// Output tokens of a title, for models that do not reason.
 pub(crate) const MAX_OUTPUT: u64 = 40;
 
-/// What a model is told.
+/// Instructions of the model that writes a title.
 pub(crate) const INSTRUCTIONS: &str = "You name conversations. Answer with a title for the conversation that the \
     user's message begins, and with nothing else: in the user's language, at most 50 characters, one line, without \
     quotation marks and without colons. Never answer the message itself.";
 
-/// The request for a title: the prompt as it is, and an empty thought, which keeps models that think aloud from it.
+/// The request for a title: the prompt as it is, and an empty thought, which stops models from thinking aloud.
 pub(crate) fn question(prompt: &str) -> String {
     format!(
         "Give a title for the conversation that begins with this message:\n\n{prompt}\n\n<think>\n\n</think>"
     )
 }
 
-/// A model's answer as a title; of an empty one the beginning of the prompt.
+/// A model's answer as a title. An empty answer becomes the beginning of the prompt.
 pub(crate) fn title(answer: &str, prompt: &str) -> String {
     let said = one_line(&without_thoughts(answer));
     let said = said.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '“' | '”'));
     if said.is_empty() { shortened(&one_line(prompt)) } else { shortened(said) }
 }
 
-/// The text without blocks of thought, and without tags that were never closed or opened.
+/// The text without blocks of thought and without unpaired tags.
 fn without_thoughts(text: &str) -> String {
     const TAGS: [(&str, &str); 2] = [("<think>", "</think>"), ("<thinking>", "</thinking>")];
     let mut text = text.to_owned();
@@ -43,7 +43,7 @@ fn without_thoughts(text: &str) -> String {
     text
 }
 
-/// The text without what stands between two tags. It is read once: a model may write as many as it likes.
+/// The text without the parts between two tags, in one pass: a model may write any number of them.
 fn without_blocks(text: &str, open: &str, close: &str) -> String {
     let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, block)) = rest.split_once(open) {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn attack_22_an_answer_of_many_thoughts_is_read_once() {
-        // To copy the answer for each thought would copy 20 GB.
+        // Copying the answer for each thought would copy 20 GB.
         let many = "<think>a</think>".repeat(50_000);
         assert_eq!(title(&format!("{many}Fix the parser"), "p"), "Fix the parser");
         assert_eq!(title(&format!("{}Fix", "<think>".repeat(50_000)), "p"), "Fix");

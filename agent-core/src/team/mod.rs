@@ -1,4 +1,4 @@
-//! What agents that work together share. No I/O.
+//! State that cooperating agents share: the todo list of a session. No I/O.
 
 mod todo;
 mod todo_tool;

@@ -1,4 +1,4 @@
-//! The list of what is to be done in a session (CX11).
+//! The todo list of a session.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The tool with which agents keep a session's list of what is to be done (CX11).
+//! The tool with which agents keep the todo list of their session.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Todo, TodoStatus};
 use crate::tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of};
 
-/// Things that a list may hold.
+/// Longest list, in items.
 const MOST: usize = 200;
 
 /// The arguments: the whole list, each time.
@@ -18,7 +18,7 @@ struct NewList {
     todos: Vec<Todo>,
 }
 
-/// Replaces the session's list of what is to be done.
+/// Replaces the todo list of the session.
 ///
 /// Agents that share a list ([`crate::run::Spawn::sharing_todos`]) see each other's changes at once. The list is part of
 /// the session: it comes back with it, and a summary of a long conversation holds it.
@@ -97,7 +97,7 @@ impl Tool for TodoTool {
     }
 }
 
-/// What came to be of this status, told apart by its text.
+/// Contents of the items that have `status` after the change and did not before. Items are told apart by content.
 fn entered<'a>(before: &[Todo], after: &'a [Todo], status: TodoStatus) -> Vec<&'a str> {
     let was = |content: &str| before.iter().any(|todo| todo.content == content && todo.status == status);
     let now = after.iter().filter(|todo| todo.status == status);

@@ -1,7 +1,7 @@
-//! What happened, asked of any store: sessions as users saw them, what worked below them, and figures (CW08, CW09,
-//! CW14).
+//! Queries over past runs in any store: sessions as users saw them, the sessions below them, and statistics; and runs
+//! as `tracing` spans.
 //!
-//! Everything is computed from the events when it is asked for, and read in windows. Nothing here writes.
+//! Everything is computed from the events on demand, and read in windows. Nothing here writes.
 
 mod query;
 #[cfg(feature = "tracing")]

@@ -1,4 +1,4 @@
-//! The questions.
+//! Queries over the sessions of a store.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::{
     session::{ReadRange, SessionFilter, SessionInfo, SharedStore},
 };
 
-/// Rows that are read at once.
+/// Rows per read.
 const WINDOW: usize = 1_000;
-/// Sessions that an error about an ambiguous prefix names.
+/// Most sessions that the error about an ambiguous prefix names.
 const NAMED: usize = 5;
 
 /// A root session as its user saw it.
@@ -24,11 +24,11 @@ const NAMED: usize = 5;
 pub struct External {
     /// The session.
     pub info: SessionInfo,
-    /// The compressed stream: one answer a prompt.
+    /// The compressed stream: one answer per prompt.
     pub exchanges: Vec<Exchange>,
 }
 
-/// A root session, and what worked below it.
+/// A root session, and the sessions below it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExternalTrace {
@@ -38,9 +38,10 @@ pub struct ExternalTrace {
     pub traces: Vec<SessionInfo>,
 }
 
-/// Questions about what happened. Cloning shares the store.
+/// Queries over past runs. Clones share the store.
 ///
-/// Wherever an id is asked for, its beginning is enough; one that fits several sessions is an error that names some.
+/// Wherever an id is expected, a unique prefix of it suffices. A prefix of several sessions is an error that names
+/// some of them.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -68,7 +69,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Questions about what `store` holds.
+    /// Queries over the contents of `store`.
     #[must_use]
     pub fn new(store: SharedStore) -> Self {
         Self { store }
@@ -89,7 +90,7 @@ impl Telemetry {
         }
         let filter = SessionFilter::all().with_prefix(prefix).page(0, NAMED);
         let mut found = self.store.query(&filter).await?;
-        // Children begin with their parent's id: the beginning of a root's id means the root.
+        // Children begin with their parent's id: a prefix of a root's id means the root.
         if found.len() > 1 {
             let roots = SessionFilter::roots().with_prefix(prefix).page(0, NAMED);
             let roots = self.store.query(&roots).await?;
@@ -152,7 +153,7 @@ impl Telemetry {
         Ok(Trace { info, root, siblings, messages, exchanges, model_calls, tool_calls })
     }
 
-    /// What each tool did, in one session's tree or, without an id, in all sessions.
+    /// Statistics per tool, in one session's tree or, without an id, in all sessions.
     ///
     /// # Errors
     /// Those of [`Telemetry::resolve`].
@@ -174,7 +175,7 @@ impl Telemetry {
         Ok(stats.tools)
     }
 
-    /// A session and all below it, in figures.
+    /// Statistics of a session and all sessions below it.
     ///
     /// # Errors
     /// Those of [`Telemetry::resolve`].
@@ -193,7 +194,7 @@ impl Telemetry {
         Ok(stats)
     }
 
-    /// Adds a session's calls, and returns how many of its runs ended.
+    /// Adds a session's calls to `stats`, and returns the number of its runs that ended.
     async fn count(&self, id: &SessionId, stats: &mut SessionStats) -> Result<u64> {
         let mut records = Records::default();
         let mut runs = 0_u64;
@@ -229,7 +230,7 @@ impl Telemetry {
         Ok(id)
     }
 
-    /// Reads a session window by window; `after` may take what it wants after each.
+    /// Reads a session window by window. `after_window` may drain the records after each.
     async fn read(
         &self,
         id: &SessionId,
@@ -242,7 +243,7 @@ impl Telemetry {
             let full = rows.len() == WINDOW;
             for row in rows {
                 after = row.seq();
-                // Says nothing that the events before it did not.
+                // A checkpoint repeats the events before it.
                 if row.columns().kind != "checkpoint" {
                     records.apply(&row.into_envelope(id)?);
                 }

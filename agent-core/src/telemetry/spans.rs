@@ -1,7 +1,7 @@
 //! Runs as `tracing` spans, under the names that OpenTelemetry's conventions for generative AI give them.
 //!
-//! One span a run, one a model call, one a tool call, each below what began it: known from the events alone, so a span
-//! of the caller's own is never a parent by accident. What was said is left out unless it is asked for.
+//! One span per run, model call and tool call, each below the one that started it. Parents are known from the events
+//! alone, so a span of the caller is never a parent by accident. Content is left out unless it is asked for.
 
 mod content;
 mod open;
@@ -34,7 +34,7 @@ use crate::{
 /// All have `gen_ai.operation.name` and, when they failed, `error.type` with the kind of the error. Names and kinds go
 /// to OpenTelemetry through the fields `otel.name`, `otel.kind` and `otel.status_code`.
 ///
-/// A run's parent is the tool call that started it, else the run that did; other runs begin a trace of their own.
+/// A run's parent is the tool call that started it, otherwise the run that did; other runs begin a trace of their own.
 /// A run that is resumed, here or in another process, begins a new span: spans of one run share `entourage.run.id`.
 ///
 /// Finish reasons are a JSON list in one string, since `tracing` has no lists.
@@ -43,8 +43,9 @@ use crate::{
 /// Names, ids, counts, kinds. No prompt, reply, argument, result or error text, unless [`Spans::with_content`].
 ///
 /// # Contract
-/// Streamed events cost a comparison. For others a lock is held for a look into a map, never while a subscriber works.
-/// Spans of at most 10,000 runs are open at a time; the oldest is closed for one more. Dropping this closes all.
+/// A streamed event costs one comparison. Any other takes a lock for a map lookup; the lock is never held while a
+/// subscriber works. Spans of at most 10,000 runs are open at a time; one more closes the oldest. Dropping this closes
+/// all.
 ///
 /// ```
 /// use entourage_core::{Runtime, telemetry::Spans};
@@ -59,22 +60,22 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Spans for whatever subscriber is the default where a run begins; what is below the run goes to the same one.
+    /// Spans for the subscriber that is the default where a run begins. Spans below the run go to the same one.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Spans for this subscriber, whatever the default is: nothing global has to be set.
+    /// Spans for this subscriber, regardless of the default: nothing global has to be set.
     #[must_use]
     pub fn to(mut self, subscriber: impl Into<Dispatch>) -> Self {
         self.to = Some(subscriber.into());
         self
     }
 
-    /// Adds what was said: `gen_ai.input.messages` (what is new since the model call before), `gen_ai.output.messages`,
-    /// `gen_ai.tool.call.arguments`, `gen_ai.tool.call.result`, and the texts of errors. At most 16 KiB of text each,
-    /// cut at a character; media are named by their type alone.
+    /// Adds content: `gen_ai.input.messages` (new messages since the previous model call), `gen_ai.output.messages`,
+    /// `gen_ai.tool.call.arguments`, `gen_ai.tool.call.result`, and the texts of errors. Each has at most 16 KiB of
+    /// text, cut at a character; media are named by their type alone.
     #[must_use]
     pub fn with_content(mut self) -> Self {
         self.content = true;
@@ -114,7 +115,7 @@ impl Spans {
         }
     }
 
-    /// Looks at the run that the event is about; `None` when its begin was not seen.
+    /// Calls `look` with the run that the event belongs to. `None` when the start of that run was not seen.
     fn with<T>(&self, event: &Envelope, look: impl FnOnce(&mut OpenRun) -> T) -> Option<T> {
         self.lock().runs.get_mut(&event.origin.run).map(look)
     }
@@ -191,10 +192,10 @@ impl Spans {
             (run.tools.remove(&run.place(call.key, call.index)), run.span.clone())
         });
         let Some((span, parent)) = found else { return };
-        // The begin of a call that goes on after a resume was not seen here.
+        // The start of a call that continues after a resume was not seen here.
         let ran = span.is_some() || call.micros > 0;
         let span = span.unwrap_or_else(|| {
-            // Only of these calls is it known that the tool was offered; any other name may be of the model's making.
+            // Only these calls are known to name an offered tool; any other name may be invented by the model.
             let known = ran || call.denied || self.content;
             let name = if known { &*call.result.name } else { "_OTHER" };
             shape::tool(&parent, name, &call.result.call, ran)
@@ -215,7 +216,7 @@ impl Spans {
             Status::Cancelled => Some(("cancelled".into(), None)),
             _ => None,
         };
-        // What is still open was cut off by the run's end.
+        // Spans that are still open were cut off by the end of the run.
         for span in run.chats.values().chain(run.tools.values()) {
             match &error {
                 Some((kind, _)) => shape::failed(span, kind, None),
@@ -251,7 +252,7 @@ impl fmt::Debug for Spans {
     }
 }
 
-/// Makes a span below another one, where that one lives: ids of one subscriber mean nothing to another.
+/// Makes a span below `parent`, in the subscriber of `parent`: ids of one subscriber mean nothing to another.
 fn below(parent: &Span, make: impl Fn(Option<tracing::Id>) -> Span) -> Span {
     parent
         .with_subscriber(|(id, subscriber)| dispatcher::with_default(subscriber, || make(Some(id.clone()))))

@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::trace::{ModelCallTrace, ToolCallTrace};
 use crate::{Money, Usage, session::SessionHead};
 
-/// What one tool did.
+/// Statistics of one tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct ToolStats {
     /// Calls that have a result.
     pub calls: u64,
-    /// Calls that ran; the others were refused or could not be run.
+    /// Calls that ran. The others were refused or could not run.
     pub ran: u64,
     /// Results that are errors.
     pub errors: u64,
@@ -23,12 +23,12 @@ pub struct ToolStats {
     pub open: u64,
     /// Time of all calls that ran, in microseconds.
     pub micros: u64,
-    /// Time of the longest, in microseconds.
+    /// Time of the longest call, in microseconds.
     pub slowest: u64,
 }
 
 impl ToolStats {
-    /// Time of a call that ran on average, in microseconds.
+    /// Average time of a call that ran, in microseconds. `None` when none ran.
     #[must_use]
     pub fn mean(&self) -> Option<u64> {
         self.micros.checked_div(self.ran)
@@ -50,11 +50,11 @@ impl ToolStats {
     }
 }
 
-/// What one model did.
+/// Statistics of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ModelStats {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
     /// Calls that failed.
     pub errors: u64,
@@ -62,7 +62,7 @@ pub struct ModelStats {
     pub open: u64,
     /// Tokens of all attempts.
     pub usage: Usage,
-    /// What they cost; `None` when the cost of any is unknown.
+    /// Cost of all calls; `None` when the cost of any is unknown.
     pub cost: Option<Money>,
     /// Time of all calls, in microseconds.
     pub micros: u64,
@@ -95,17 +95,17 @@ impl ModelStats {
     }
 }
 
-/// What sessions come to.
+/// Sums over sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
     /// Messages in their conversations.
     pub messages: u64,
-    /// Tokens.
+    /// Tokens of all calls.
     pub usage: Usage,
-    /// Money; `None` when the cost of any call is unknown.
+    /// Cost of all calls; `None` when the cost of any is unknown.
     pub cost: Option<Money>,
 }
 
@@ -124,7 +124,7 @@ impl Totals {
     }
 }
 
-/// A session and all below it, in figures (CC04): each session's own events are counted once.
+/// Statistics of a session and all sessions below it: each session's own events are counted once.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct SessionStats {

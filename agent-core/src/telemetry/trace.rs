@@ -13,61 +13,61 @@ use crate::{
     session::SessionInfo,
 };
 
-/// One prompt and what came of it: a root session's compressed stream is a list of these (CW08).
+/// One prompt and its outcome. The compressed stream of a root session is a list of these.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Exchange {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
-    /// The agent.
+    /// The agent that ran.
     pub agent: Arc<str>,
-    /// What was asked.
+    /// The prompt.
     pub prompt: Arc<Message>,
     /// The answer; empty while there is none.
     pub answer: String,
-    /// How it ended; `None` for a run that has not.
+    /// Status at the end; `None` for a run that has not ended.
     pub status: Option<Status>,
-    /// When it began.
+    /// Start of the run.
     pub started: Timestamp,
-    /// When it ended.
+    /// End of the run.
     pub ended: Option<Timestamp>,
 }
 
-/// One model call, with as much as is known of it: a process may have died before the reply came (CW09).
+/// One model call, as far as it is known: a process may have died before the reply came.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ModelCallTrace {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
     /// The agents from the root down.
     pub agent: Arc<str>,
     /// The step of the run, from 1; 0 in a hand-written agent.
     pub step: u32,
-    /// The service.
+    /// The service of the model.
     pub provider: Arc<str>,
     /// The model that was asked.
     pub model: Arc<str>,
-    /// Names the call.
+    /// Id of the request.
     pub request: Option<RequestId>,
-    /// The template that the instructions were made of.
+    /// The template of the instructions.
     pub template: Option<Arc<str>>,
-    /// When it began.
+    /// Start of the call.
     pub started: Timestamp,
-    /// When the reply ended.
+    /// End of the reply.
     pub completed: Option<Timestamp>,
     /// From the call to the end of the reply, in microseconds.
     pub micros: Option<u64>,
-    /// What came, as far as it came.
+    /// The reply, possibly partial.
     pub reply: Option<Arc<Message>>,
-    /// Why it ended.
+    /// The reason why the reply ended.
     pub finish: Option<Finish>,
     /// Tokens of all attempts.
     pub usage: Usage,
-    /// What all attempts cost; `None` means unknown.
+    /// Cost of all attempts; `None` when unknown.
     pub cost: Option<Money>,
-    /// How many attempts were made, as far as is known.
+    /// Number of known attempts.
     pub attempts: u32,
-    /// Why it failed, if it did.
+    /// The error of a failed call.
     pub error: Option<ErrorRecord>,
 }
 
@@ -75,39 +75,39 @@ pub struct ModelCallTrace {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ToolCallTrace {
-    /// The run.
+    /// Id of the run.
     pub run: RunId,
     /// The agents from the root down.
     pub agent: Arc<str>,
     /// The id of the call, as the model's service chose it.
     pub call: Arc<str>,
-    /// The tool.
+    /// Name of the tool.
     pub tool: Arc<str>,
     /// The arguments, as far as the session's messages tell.
     pub arguments: Option<Arguments>,
-    /// The rule, or who else allowed it; `None` for a call that was never run.
+    /// The rule or the person that allowed it; `None` for a call that never ran.
     pub allowed_by: Option<String>,
-    /// When it began to run.
+    /// Start of the execution.
     pub started: Option<Timestamp>,
-    /// When it had its result.
+    /// Time of the result.
     pub completed: Option<Timestamp>,
-    /// How long it ran, in microseconds.
+    /// Duration of the execution, in microseconds.
     pub micros: Option<u64>,
-    /// What the model was shown.
+    /// The result as the model saw it.
     pub result: Option<Arc<ToolResult>>,
-    /// Whether leave to run it was refused.
+    /// True if permission to run was refused.
     pub denied: bool,
 }
 
 impl ToolCallTrace {
-    /// Whether it ended with an error.
+    /// True if the call ended with an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.result.as_ref().is_some_and(|result| result.is_error)
     }
 }
 
-/// The full history of one session: all messages, those that a summary has replaced for the model too.
+/// The full history of one session, including messages that a summary replaced for the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Trace {
@@ -119,11 +119,11 @@ pub struct Trace {
     pub siblings: Vec<SessionId>,
     /// All messages.
     pub messages: Vec<Arc<Message>>,
-    /// Runs.
+    /// One record per run.
     pub exchanges: Vec<Exchange>,
-    /// Model calls.
+    /// All model calls.
     pub model_calls: Vec<ModelCallTrace>,
-    /// Tool calls.
+    /// All tool calls.
     pub tool_calls: Vec<ToolCallTrace>,
 }
 
@@ -136,9 +136,9 @@ pub(super) struct Records {
     pub(super) tool_calls: Vec<ToolCallTrace>,
     /// The newest message with calls.
     asking: Option<Arc<Message>>,
-    /// Results for it that were not yet put into a message.
+    /// Results for it that are not yet part of a message.
     results: Vec<Arc<ToolResult>>,
-    /// The records of the newest run that are still open, oldest first: few, however many calls a run makes.
+    /// Indices of the newest run's open records, oldest first. Few, however many calls a run makes.
     open_tools: Vec<usize>,
     open_models: Vec<usize>,
 }
@@ -174,7 +174,7 @@ impl Records {
                 self.flush();
                 self.messages.push(Arc::clone(&added.message));
             }
-            // A call that a process left without a reply is asked again under the same id.
+            // A call whose process died before the reply is asked again under the same id.
             Event::ModelStarted(started) => match self.open_model(started.request) {
                 Some(call) if started.request.is_some() => call.attempts = call.attempts.saturating_add(1),
                 _ => {
@@ -203,7 +203,7 @@ impl Records {
         }
     }
 
-    /// Results that came together make one message.
+    /// Joins the pending results into one message.
     pub(super) fn flush(&mut self) {
         if !self.results.is_empty() {
             self.messages.push(Arc::new(Message::tool(self.results.drain(..))));
@@ -216,7 +216,7 @@ impl Records {
         self.model_calls.get_mut(place)
     }
 
-    /// The place of the call of this id that began and has no result.
+    /// Index of the open call with this id: begun, without a result.
     fn open_tool(&self, call: &str) -> Option<usize> {
         let asks = |place: &&usize| self.tool_calls.get(**place).is_some_and(|it| &*it.call == call);
         self.open_tools.iter().rev().find(asks).copied()
@@ -288,7 +288,7 @@ impl Records {
         }
     }
 
-    /// Forgets what is complete, for whoever wants sums only.
+    /// Removes and returns the completed records, for callers that only want sums.
     pub(super) fn drain(&mut self) -> (Vec<ModelCallTrace>, Vec<ToolCallTrace>) {
         self.messages.clear();
         let models = self.model_calls.iter().position(|call| call.completed.is_none());

@@ -9,12 +9,12 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::{Builder, Runtime};
 
-/// Largest answer that is read. A collector's answer says at most how many spans it refused, and why.
+/// Largest response body that is read. A collector reports at most the number of refused spans, and why.
 const ANSWER: usize = 64 * 1024;
 
 pub(crate) struct Client {
     http: reqwest::Client,
-    /// `None` once dropped.
+    /// `None` after the drop.
     runtime: Option<Runtime>,
 }
 
@@ -25,12 +25,12 @@ impl Client {
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls().map_err(|error| failed(error.to_string()))?)
             .timeout(timeout)
-            // A header that holds a key goes where it was meant to go, and nowhere else.
+            // A header with a key goes to the configured host only.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        // One worker: whoever waits for an answer need not drive the request, and the program's own runtime may be
-        // blocked in `shutdown` meanwhile.
+        // One worker: a thread that waits for an answer need not drive the request, and the program's own runtime may
+        // be blocked in `shutdown` meanwhile.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(2)
@@ -42,7 +42,8 @@ impl Client {
     }
 }
 
-/// A configuration that trusts what the system trusts. The cryptography is named: no default of the process is read.
+/// A configuration that trusts the system's certificates. The cryptography is named explicitly: no process default is
+/// read.
 fn tls() -> std::result::Result<rustls::ClientConfig, rustls::Error> {
     #[cfg(feature = "aws-lc")]
     let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -97,7 +98,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The exporter leaves out headers that it cannot send; a key that is missing is found out here instead.
+/// Checks a header. The exporter silently leaves out headers that it cannot send, so a lost key is found here.
 pub(crate) fn check_header(name: &str, value: &SecretString) -> Result<()> {
     let fits = reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
         && reqwest::header::HeaderValue::from_str(value.expose_secret()).is_ok();

@@ -1,4 +1,4 @@
-//! Lists as lists: `tracing` has none, so spans carry them as JSON in a string.
+//! List attributes. `tracing` has no lists, so spans carry them as JSON strings; the exporter here turns them back.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use opentelemetry_sdk::{
 /// Attributes that are lists of words.
 const LISTS: &[&str] = &["gen_ai.response.finish_reasons"];
 
-/// An exporter behind which lists are lists again.
+/// An exporter that turns the attributes of `LISTS` from JSON strings into lists.
 #[derive(Debug)]
 pub(crate) struct Lists<E>(pub(crate) E);
 
@@ -42,7 +42,7 @@ impl<E: SpanExporter> SpanExporter for Lists<E> {
     }
 }
 
-/// The words of a list such as `["stop"]`. Words have nothing in them that JSON escapes.
+/// The words of a list such as `["stop"]`. No word contains a character that JSON escapes.
 fn words(list: &str) -> Option<Vec<StringValue>> {
     let inside = list.strip_prefix('[')?.strip_suffix(']')?;
     if inside.is_empty() {

@@ -23,17 +23,17 @@ use tracing_subscriber::{Registry, layer::SubscriberExt, registry::LookupSpan};
 
 use crate::{client::Client, exporter::Lists};
 
-/// Spans that wait to be sent; further ones are dropped.
+/// Most spans that wait to be sent; further ones are dropped.
 const QUEUE: usize = 8_192;
 const BATCH: usize = 512;
 
-/// Takes spans to a collector.
+/// Exports spans to a collector.
 ///
-/// # What is lost
-/// Spans go out every second, or when 512 wait. [`Otlp::shutdown`] sends the rest. Dropping it does so too, with at most
-/// one second for it: what the collector does not take in that time is lost, as is what waits when the process is
-/// killed. When the collector is down or slow, at most 8,192 spans wait and further ones are dropped; runs never wait
-/// for it.
+/// # Lost spans
+/// Spans are sent every second, or when 512 wait. [`Otlp::shutdown`] sends the rest. A drop does so too, within at
+/// most one second. Lost are spans that the collector does not take in that time, and spans that wait when the process
+/// is killed. While the collector is down or slow, at most 8,192 spans wait and further ones are dropped; runs never
+/// wait for it.
 ///
 /// ```
 /// use entourage_core::{Runtime, telemetry::Spans};
@@ -56,8 +56,8 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// Spans to the collector at this address, such as `http://127.0.0.1:4318`. `/v1/traces` is added unless the
-    /// address ends with it.
+    /// Builds an exporter to the collector at this address, such as `http://127.0.0.1:4318`. `/v1/traces` is added
+    /// unless the address ends with it.
     pub fn builder(endpoint: impl Into<String>) -> OtlpBuilder {
         OtlpBuilder {
             endpoint: endpoint.into(),
@@ -67,14 +67,14 @@ impl Otlp {
         }
     }
 
-    /// A subscriber that has nothing but the export, for [`Spans::to`](entourage_core::telemetry::Spans::to).
+    /// A subscriber that only exports, for [`Spans::to`](entourage_core::telemetry::Spans::to).
     #[must_use]
     pub fn subscriber(&self) -> Dispatch {
         Dispatch::new(Registry::default().with(self.layer()))
     }
 
-    /// The export as a layer for a subscriber of yours. It exports all spans that reach it, other crates' included: give
-    /// it a filter to keep those of the target `entourage` alone.
+    /// The export as a layer for an existing subscriber. It exports all spans that reach it, other crates' included;
+    /// add a filter for the target `entourage` to export only those.
     #[must_use]
     pub fn layer<S>(&self) -> OpenTelemetryLayer<S, SdkTracer>
     where
@@ -82,7 +82,7 @@ impl Otlp {
     {
         tracing_opentelemetry::layer()
             .with_tracer(self.tracer.clone())
-            // What a span is about is in its attributes; these would be about this library's own code.
+            // Attributes say what a span is about; these would describe this library's own code.
             .with_location(false)
             .with_threads(false)
             .with_tracked_inactivity(false)
@@ -90,23 +90,23 @@ impl Otlp {
             .with_level(false)
     }
 
-    /// Sends what waits, and waits until it is sent, for as long as one request may take. Blocks: on a runtime of tokio,
-    /// call it in `spawn_blocking` when other tasks have to go on meanwhile.
+    /// Sends waiting spans and blocks until they are sent, for at most the time of one request. On a tokio runtime,
+    /// call it in `spawn_blocking` if other tasks have to continue meanwhile.
     ///
     /// # Errors
-    /// [`ErrorKind::Transport`] when the collector did not take it.
+    /// [`ErrorKind::Transport`] when the collector did not take the spans.
     pub fn flush(&self) -> Result<()> {
         self.provider.force_flush().map_err(|error| not_sent(&error.to_string()))
     }
 
-    /// Sends what waits and ends the export; spans that end later are dropped. Blocks for at most as long as one request
-    /// may take (see [`OtlpBuilder::timeout`]). A second call does nothing.
+    /// Sends waiting spans and ends the export; spans that end later are dropped. Blocks for at most the time of one
+    /// request (see [`OtlpBuilder::timeout`]).
     ///
     /// # Errors
-    /// [`ErrorKind::Transport`] when the collector did not take it in that time: these spans are lost.
+    /// [`ErrorKind::Transport`] when the collector did not take the spans in that time: they are lost.
     pub fn shutdown(mut self) -> Result<()> {
         let patience = self.patience;
-        // The drop that follows finds nothing to do.
+        // The drop that follows has nothing to do.
         self.patience = Duration::ZERO;
         self.provider.shutdown_with_timeout(patience).map_err(|error| not_sent(&error.to_string()))
     }
@@ -146,28 +146,28 @@ pub struct OtlpBuilder {
 }
 
 impl OtlpBuilder {
-    /// What the program is called in traces. Default `entourage`.
+    /// Name of the program in traces. Default `entourage`.
     pub fn service_name(mut self, name: impl Into<String>) -> Self {
         self.service = name.into();
         self
     }
 
-    /// A header of every request, such as a key. Its value is never shown.
+    /// Adds a header to every request, such as a key. Its value is never shown.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), SecretString::from(value.into())));
         self
     }
 
-    /// How long one request may take, from 1 ms. Default 10 seconds.
+    /// Longest time for one request, at least 1 ms. Default 10 seconds.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time.max(Duration::from_millis(1));
         self
     }
 
-    /// Begins to export. The collector is not asked yet, so it may start later.
+    /// Starts the export. The collector is not contacted yet, so it may start later.
     ///
-    /// The variables `OTEL_EXPORTER_OTLP_HEADERS`, `…_TIMEOUT` and `…_COMPRESSION` of the environment are read by the
-    /// exporter below; what is set here goes before them, save that headers of the environment are added.
+    /// The exporter below reads `OTEL_EXPORTER_OTLP_HEADERS`, `…_TIMEOUT` and `…_COMPRESSION` from the environment.
+    /// Settings made here take precedence, except that headers of the environment are added.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] for an address that is no HTTP address, a header that cannot be one, or when no thread can

@@ -1,4 +1,4 @@
-//! A run of two agents, exported: to a socket of this test, and to a real receiver (`.ci/otlp.sh`).
+//! A run of two agents, exported to a socket of this test and to a real collector (`.ci/otlp.sh`).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -24,10 +24,10 @@ use tokio::{
     net::TcpListener,
 };
 
-/// In everything that is said.
+/// A text that is part of all content.
 const SECRET: &str = "hunter2";
 
-/// Hands its call on to another agent.
+/// A tool that passes its call on to another agent.
 struct Ask(ToolSpec, Arc<dyn Agent>);
 
 #[async_trait]
@@ -81,7 +81,7 @@ async fn a_run_arrives_at_a_real_receiver() {
     otlp.shutdown().unwrap();
 }
 
-/// Takes one request and answers it with `status`.
+/// Accepts one request and answers it with `status`.
 async fn receive(listener: TcpListener, status: &'static str) -> Vec<u8> {
     let (mut socket, _) = listener.accept().await.unwrap();
     let mut request = Vec::new();

@@ -1,4 +1,4 @@
-//! Makes what a summary is written from fit the window of the model that writes it.
+//! Cuts a conversation to the window of the model that summarises it.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use crate::{
     message::{Content, History, Message, Part, Role},
 };
 
-/// What is left of a tool's result that is cut.
+/// Bytes kept of a tool result that is cut.
 const RESULT: usize = 400;
 
-/// What is left of any other text that is cut.
+/// Bytes kept of any other text that is cut.
 const TEXT: usize = 2_000;
 
-/// The conversation in at most `most` estimated tokens: results of tools are cut, the oldest first, then other texts,
-/// and at last the oldest messages are left out, with a note that says so and begins with `goal`. A call and its
+/// The conversation in at most `most` estimated tokens. Tool results are cut first, from the oldest on, then other
+/// texts. At last the oldest messages are left out, and a note that names `goal` takes their place. A call and its
 /// results go together. `None` when nothing would be left.
 pub(crate) fn fitted(history: &History, most: u64, goal: Option<&Message>) -> Option<History> {
     if history.is_empty() {
@@ -44,7 +44,7 @@ pub(crate) fn fitted(history: &History, most: u64, goal: Option<&Message>) -> Op
     let note = Message::user(note(goal));
     total = total.saturating_add(estimate_tokens(&note));
     let mut left = messages.into_iter().peekable();
-    // Whole units only: a result follows its call out.
+    // Whole units only: a result leaves with its call.
     while total > most || left.peek().is_some_and(|(message, _)| message.role() == Role::Tool) {
         let (_, tokens) = left.next()?;
         total = total.saturating_sub(tokens);
@@ -96,7 +96,7 @@ fn cut_texts(message: &Arc<Message>) -> Option<Message> {
     })
 }
 
-/// `None` when no part changes.
+/// The message with parts replaced by `cut`. `None` when no part changes, or none is left.
 fn cut_parts(message: &Message, mut cut: impl FnMut(&Part) -> Option<Part>) -> Option<Message> {
     let mut changed = false;
     let mut parts = Vec::with_capacity(message.parts().len());
@@ -111,11 +111,11 @@ fn cut_parts(message: &Message, mut cut: impl FnMut(&Part) -> Option<Part>) -> O
             None => parts.push(part.clone()),
         }
     }
-    // A message that says nothing is none.
+    // A message without parts is none.
     (changed && !parts.is_empty()).then(|| Message::new(message.role(), parts))
 }
 
-/// Beginning and end of `text`, `most` bytes of it in all; `None` when it is hardly longer.
+/// Beginning and end of `text`, together `most` bytes. `None` when `text` is less than 100 bytes longer than that.
 fn middle_cut(text: &str, most: usize) -> Option<String> {
     let over = text.len().saturating_sub(most);
     if over < 100 {

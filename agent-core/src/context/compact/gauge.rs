@@ -1,5 +1,5 @@
-//! What the fold knows of a conversation's size and of the attempts to make it smaller: enough to decide in constant
-//! time whether one is due, and to go on with one that was cut off.
+//! The size of a conversation and its attempts at compaction, as a part of the fold: enough to decide in constant time
+//! whether an attempt is due, and to continue an interrupted one.
 
 use std::sync::Arc;
 
@@ -14,23 +14,24 @@ use crate::{
 /// Model calls in a row that may fail for length and be tried again.
 const OVERFLOWS: u32 = 2;
 
-/// See the module's words. Part of the session's state.
+/// Size and compaction state of a conversation. Part of the session's state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Gauge {
-    /// A compaction that began and has no end.
+    /// A compaction that has begun and not ended.
     open: Option<Arc<CompactionStarted>>,
-    /// Tokens that no attempt brought the context below; 0 for none. None is made before it has grown by a tenth.
+    /// Tokens of the context after an attempt that did not suffice; 0 for none. The next attempt waits until the
+    /// context is a tenth larger.
     floor: u64,
-    /// Whether an attempt ended since the newest reply.
+    /// True if an attempt has ended since the newest reply.
     tried: bool,
-    /// Whether that attempt made the conversation smaller.
+    /// True if that attempt made the conversation smaller.
     shrank: bool,
     /// Model calls in a row that failed for length.
     overflows: u32,
-    /// About how many tokens the conversation took when its size was last measured.
+    /// Estimated tokens of the conversation when its context was last measured.
     counted: u64,
-    /// Whether the first message is a summary.
+    /// True if the first message is a summary.
     summarised: bool,
 }
 
@@ -44,7 +45,8 @@ impl Gauge {
         self.open = None;
     }
 
-    /// A model call of the conversation ended. `tokens` is the conversation's estimate, the reply included.
+    /// Records the end of a model call of the conversation. `tokens` is the conversation's estimate, the reply
+    /// included.
     pub(crate) fn replied(
         &mut self,
         reply: &ModelFinished,
@@ -73,41 +75,41 @@ impl Gauge {
         self.floor = self.projected(context, tokens);
     }
 
-    /// `tokens` is the conversation's estimate from now on.
+    /// Records a summary. `tokens` is the conversation's estimate from now on.
     pub(crate) fn compacted(&mut self, tokens: u64) {
         self.open = None;
         (self.tried, self.shrank) = (true, true);
         (self.floor, self.counted, self.summarised) = (0, tokens, true);
     }
 
-    /// Outputs of about `freed` tokens were cleared.
+    /// Records that outputs of about `freed` tokens were cleared.
     pub(crate) fn cleared(&mut self, freed: u64) {
         (self.tried, self.shrank) = (true, true);
         (self.floor, self.counted) = (0, self.counted.saturating_sub(freed));
     }
 
-    /// The compaction to go on with. One of another session came here with a fork.
+    /// The compaction to continue. One that began in another session came here with a fork and does not count.
     pub(crate) fn open(&self, session: &SessionId) -> Option<&Arc<CompactionStarted>> {
         let own = |child: &SessionId| child.origin().is_some_and(|(parent, ..)| parent == session.as_str());
         self.open.as_ref().filter(|started| own(&started.child))
     }
 
-    /// Whether the first message is a summary.
+    /// True if the first message is a summary.
     pub(crate) fn is_summarised(&self) -> bool {
         self.summarised
     }
 
-    /// About how many tokens the conversation took when `context` was measured.
+    /// Estimated tokens of the conversation when `context` was measured.
     pub(crate) fn counted(&self) -> u64 {
         self.counted
     }
 
-    /// The newest step's tokens, and about those of what was added since.
+    /// Tokens of the newest step plus an estimate for messages added since.
     pub(crate) fn projected(&self, context: ContextUsage, tokens: u64) -> u64 {
         context.total().saturating_add(tokens.saturating_sub(self.counted))
     }
 
-    /// Whether the conversation is to be made smaller before the next model call (CS01).
+    /// True if the conversation must be made smaller before the next model call.
     pub(crate) fn is_due(&self, context: ContextUsage, tokens: u64, window: Option<u64>) -> bool {
         let Some(window) = window.filter(|window| *window > 0) else { return false };
         if self.tried {
@@ -119,18 +121,18 @@ impl Gauge {
         full && grew(self.floor, projected)
     }
 
-    /// Whether a step that the service refused for its length may be tried again with a smaller conversation.
+    /// True if a step that the service refused for its length may be tried again with a smaller conversation.
     pub(crate) fn may_retry(&self) -> bool {
         !self.tried && (1..=OVERFLOWS).contains(&self.overflows)
     }
 }
 
-/// By at least a tenth.
+/// True if `now` exceeds `floor` by at least a tenth.
 fn grew(floor: u64, now: u64) -> bool {
     now >= floor.saturating_add(floor / 10)
 }
 
-/// Tokens of a window that remain free (CS01).
+/// Tokens of a window that must remain free.
 pub(super) fn reserve(window: u64) -> u64 {
     if window > 200_000 { 20_000 } else { window / 5 }
 }

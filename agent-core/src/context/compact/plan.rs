@@ -1,4 +1,4 @@
-//! What to clear, what to summarise and what to keep. Works on estimates and asks nobody.
+//! The plan of a compaction: messages to clear, to summarise and to keep. Works on estimates and does no I/O.
 
 use std::sync::Arc;
 
@@ -14,37 +14,37 @@ use crate::{
 pub(crate) struct Frame<'a> {
     pub(crate) cause: CompactionCause,
     pub(crate) history: &'a History,
-    /// What the open run was asked.
+    /// Prompt of the open run.
     pub(crate) goal: Option<&'a Message>,
-    /// Whether the first message is a summary.
+    /// True if the first message is a summary.
     pub(crate) summarised: bool,
-    /// About how many tokens the history takes.
+    /// Estimated tokens of the history.
     pub(crate) tokens: u64,
-    /// Tokens of the newest step and what came since; more than `tokens` by instructions, tools and what the estimate
-    /// is wrong by.
+    /// Tokens of the newest step and of later messages. Exceeds `tokens` by the instructions, the tools and the error
+    /// of the estimate.
     pub(crate) used: u64,
     /// The model's window.
     pub(crate) window: Option<u64>,
-    /// How many real tokens an estimated one stands for, in thousandths.
+    /// Ratio of real to estimated tokens, in per mille.
     pub(crate) permille: u64,
 }
 
-/// What to do.
+/// One way to make a conversation smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// Clear results of at least `least` bytes in the oldest `before` messages.
     Clear { before: usize, least: u64 },
-    /// Put a summary in the place of the oldest messages, so many.
+    /// Replace the oldest `older` messages by a summary.
     Summarise { older: usize },
 }
 
-/// How to make the conversation smaller; `None` when nothing of it could go.
+/// Chooses how to make the conversation smaller. `None` when nothing can be removed.
 pub(crate) fn plan(compaction: &Compaction, frame: &Frame<'_>) -> Option<Plan> {
     clearing(compaction, frame).or_else(|| summary_plan(compaction, frame))
 }
 
-/// Clearing is enough when it leaves twice the room that CS01 asks for; where the window is unknown or was exceeded,
-/// when it halves the conversation.
+/// Plans to clear outputs if that is enough: it must leave twice the reserve free. If the window is unknown or was
+/// exceeded, it must halve the conversation.
 fn clearing(compaction: &Compaction, frame: &Frame<'_>) -> Option<Plan> {
     let Clearing::Old { keep, least } = compaction.clearing else { return None };
     if frame.cause == CompactionCause::Asked {
@@ -69,7 +69,7 @@ fn clearing(compaction: &Compaction, frame: &Frame<'_>) -> Option<Plan> {
     (freed > 0 && enough).then_some(Plan::Clear { before, least })
 }
 
-/// The summary's plan alone.
+/// Plans a summary, without clearing.
 pub(crate) fn summary_plan(compaction: &Compaction, frame: &Frame<'_>) -> Option<Plan> {
     let must = unanswered(frame);
     let wished = kept_from(compaction, frame, must);
@@ -79,7 +79,7 @@ pub(crate) fn summary_plan(compaction: &Compaction, frame: &Frame<'_>) -> Option
     (older > old_summary && gain(frame, older) > 0).then_some(Plan::Summarise { older })
 }
 
-/// Tokens of the oldest messages, so many, that a summary of no length would free: the goal stays in any case.
+/// Tokens of the `older` oldest messages that an empty summary would free. The goal is never freed.
 fn gain(frame: &Frame<'_>, older: usize) -> u64 {
     let old = frame.history.iter().take(older);
     let all = old.map(|message| estimate_tokens(message)).fold(0, u64::saturating_add);
@@ -88,7 +88,7 @@ fn gain(frame: &Frame<'_>, older: usize) -> u64 {
     all.saturating_sub(pinned)
 }
 
-/// Where the prompts at the end begin that no reply answers yet: from the open run's own one on.
+/// Index of the first prompt at the end that has no reply yet, from the open run's own prompt on.
 fn unanswered(frame: &Frame<'_>) -> usize {
     let mut from = frame.history.len();
     let Some(goal) = frame.goal else { return from };
@@ -104,7 +104,7 @@ fn unanswered(frame: &Frame<'_>) -> usize {
     from.max(usize::from(frame.summarised)).min(frame.history.len())
 }
 
-/// Where the messages begin that are kept word for word. A call and its results are one unit.
+/// Index of the first message that is kept word for word. A call and its results are one unit.
 fn kept_from(compaction: &Compaction, frame: &Frame<'_>, must: usize) -> usize {
     let room = match (frame.cause, frame.window) {
         (CompactionCause::Threshold | CompactionCause::Asked, Some(window)) if window > 0 => {
@@ -133,7 +133,7 @@ fn kept_from(compaction: &Compaction, frame: &Frame<'_>, must: usize) -> usize {
     from
 }
 
-/// What the summary's own model call has room for, in real tokens.
+/// Room for the summary's own model call, in real tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     /// For the conversation.
@@ -143,7 +143,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The room that `model` has beside an instruction of about so many tokens.
+    /// Room in the window of `model` beside an instruction of `instruction` tokens.
     pub(crate) fn of(model: &Model, frame: &Frame<'_>, instruction: u64) -> Self {
         let own = model.profile().context_window.filter(|window| *window > 0);
         let Some(window) = own.or(frame.window.filter(|window| *window > 0)) else {
@@ -160,14 +160,14 @@ impl Room {
         Self { input: window.saturating_sub(taken), output: Some(output) }
     }
 
-    /// The estimated tokens that fit at attempt number `attempt`, from 0: half as many each time.
+    /// Estimated tokens that fit at attempt number `attempt`, from 0. Each attempt halves them.
     pub(crate) fn estimated(&self, permille: u64, attempt: u32) -> u64 {
         let input = self.input.checked_shr(attempt).unwrap_or(0);
         u64::try_from(u128::from(input) * 1_000 / u128::from(permille.max(1_000))).unwrap_or(u64::MAX)
     }
 }
 
-/// Enough for any summary, and for a model that reasons before it.
+/// Output tokens that suffice for any summary, and for the reasoning before it.
 const MOST_OUTPUT: u64 = 16_384;
 
 #[cfg(test)]
@@ -185,7 +185,7 @@ mod tests {
         ToolCall::new(format!("call_{id}"), "look", Arguments::from(&json!({"n": id})))
     }
 
-    /// A step of an agent: calls, and results of so many bytes.
+    /// A step of an agent: calls, and results of the given sizes in bytes.
     fn step(results: &[usize]) -> Vec<Message> {
         let calls = results.iter().enumerate().map(|(id, _)| call(id));
         let asks = calls.clone().fold(Message::assistant("Let me look."), |message, call| {

@@ -1,4 +1,4 @@
-//! The words: what the model is asked for, and what takes the place of the older messages.
+//! The texts of compaction: the request for a summary, and the message that replaces the older ones.
 
 use std::fmt::Write;
 
@@ -27,7 +27,7 @@ const HEADER: &str = "[Earlier messages were replaced by this summary of them.]"
 
 const GO_ON: &str = "The earlier part was cut for length; go on with this task:";
 
-/// The prompt that asks for a summary (CS02).
+/// The prompt that asks for a summary.
 pub(crate) fn instruction(todos: &[Todo], focus: Option<&str>) -> String {
     let mut text = ASK.to_owned();
     if let Some(focus) = focus {
@@ -44,8 +44,8 @@ pub(crate) fn instruction(todos: &[Todo], focus: Option<&str>) -> String {
     text
 }
 
-/// What the model sees first from now on: the summary, what is to be done, and the task under way word for word if it
-/// is not shown any more (CS04).
+/// The message that replaces the older ones: the summary, the todo list if items are open, and `goal` word for word:
+/// the task under way, when its own message is no longer shown.
 pub(crate) fn summary_message(summary: &str, todos: &[Todo], goal: Option<&Message>) -> Message {
     let mut text = format!("{HEADER}\n\n{}", summary.trim());
     let open = todos.iter().any(|todo| matches!(todo.status, TodoStatus::Pending | TodoStatus::InProgress));

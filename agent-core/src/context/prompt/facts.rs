@@ -1,17 +1,17 @@
-//! What a prompt template may speak of. Whoever builds the facts read them; nothing here looks at the machine.
+//! The variables of a prompt template. The caller gathers the facts; nothing here looks at the machine.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Lines of a short status that a prompt shows at most.
+/// Most lines of a short status that a prompt shows.
 const STATUS_LINES: usize = 20;
 
-/// Commits that a prompt shows at most.
+/// Most commits that a prompt shows.
 const COMMITS: usize = 3;
 
-/// Characters of one line of git's answers that a prompt shows at most.
+/// Most characters of one line of git output that a prompt shows.
 const LINE: usize = 200;
 
 /// The values for a template's variables.
@@ -24,7 +24,7 @@ const LINE: usize = 200;
 /// | `config` | any JSON; absent until it is set |
 /// | what was added with [`variable`](Self::variable) | any JSON |
 ///
-/// Asking for what is absent is an error when a template is rendered, never empty text.
+/// A template that uses an absent variable fails to render; it never yields empty text.
 ///
 /// ```
 /// use entourage_core::context::PromptFacts;
@@ -101,7 +101,7 @@ impl PromptFacts {
         self
     }
 
-    /// The day, as the prompt shall show it. With the day alone a prompt stays the same for a day, and so do the
+    /// The date, as the prompt shall show it. A prompt with the day alone stays the same for a day, and so do the
     /// services' caches.
     #[must_use]
     pub fn date(mut self, date: impl Into<String>) -> Self {
@@ -144,7 +144,7 @@ impl PromptFacts {
         self
     }
 
-    /// The first added variable whose name is one of the table's.
+    /// The first added variable whose name is reserved for a fact of the table.
     #[cfg(feature = "templates")]
     pub(super) fn taken_name(&self) -> Option<&str> {
         const OWN: [&str; 10] = [
@@ -178,7 +178,7 @@ fn forward_slashes(path: String) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GitFacts {
-    /// The branch, or what stands for it when none is checked out.
+    /// The branch, or a text for a detached head, such as a commit.
     pub branch: String,
     /// `clean`, or the lines of the short status: 20 at most, with `...` below them when there are more.
     pub status: String,
@@ -187,8 +187,8 @@ pub struct GitFacts {
 }
 
 impl GitFacts {
-    /// From git's own answers: the branch, the short status (empty for none), the newest commits. Lines are cut to 200
-    /// characters, and control characters become spaces: names and messages in a repository are anybody's.
+    /// Facts from git's output: the branch, the short status (empty for none), the newest commits. Lines are cut to
+    /// 200 characters and control characters become spaces, since names and messages in a repository are untrusted.
     #[must_use]
     pub fn new<'a>(
         branch: &str,
@@ -219,9 +219,9 @@ fn plain_line(line: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
 pub struct ContextFile {
-    /// Where it lies, as the prompt shall show it.
+    /// The path, as the prompt shall show it.
     pub path: String,
-    /// Its text.
+    /// Text of the file.
     pub content: String,
 }
 

@@ -1,14 +1,14 @@
-//! The templates of a program, each version of each name once (CW17).
+//! The templates of a program, each version of each name once.
 
 use std::collections::BTreeMap;
 
 use super::template::{PromptTemplate, check_name};
 use crate::{Error, ErrorKind, Result};
 
-/// Templates by name and version. Other text under a version that is known is refused.
+/// Templates by name and version. Different text under a known version is refused.
 ///
-/// A program that keeps the ids of earlier releases, for example in a test, pins them: then a change of words without a
-/// new version is found before it is recorded anywhere.
+/// A program that keeps the ids of earlier releases, for example in a test, can pin them. Then words that changed
+/// without a new version are found before they are recorded.
 ///
 /// ```
 /// use entourage_core::context::{PromptTemplate, Templates};
@@ -49,11 +49,11 @@ impl Templates {
         Ok(())
     }
 
-    /// Says which text a version has, by an id that was recorded earlier.
+    /// Fixes the text of a version by an id that was recorded earlier.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when it is no `name@version#hash`, [`ErrorKind::Conflict`] when this version is known
-    /// with other text.
+    /// [`ErrorKind::InvalidInput`] if `id` is not of the form `name@version#hash`, [`ErrorKind::Conflict`] if this
+    /// version is known with other text.
     pub fn pin(&mut self, id: &str) -> Result<()> {
         let (name, version) = read_id(id)?;
         self.agree(name, version, id)?;
@@ -62,7 +62,8 @@ impl Templates {
         Ok(())
     }
 
-    /// The template of this id, or the newest version of this name. A pinned id has none until its text is registered.
+    /// The template of this id, or the newest version of this name. A pinned id yields `None` until its text is
+    /// registered.
     #[must_use]
     pub fn get(&self, name_or_id: &str) -> Option<&PromptTemplate> {
         if let Some(versions) = self.0.get(name_or_id) {

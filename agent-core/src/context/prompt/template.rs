@@ -1,4 +1,4 @@
-//! One template: text with variables, checked when it is made, rendered within bounds.
+//! One template: text with variables, checked on construction, rendered within bounds.
 
 use std::{fmt, io, sync::Arc};
 
@@ -16,23 +16,23 @@ const OUTPUT: usize = 1024 * 1024;
 /// Instructions of the template engine that one rendering may execute.
 const FUEL: u64 = 1_000_000;
 
-/// How deep blocks may lie in each other.
+/// Deepest nesting of blocks.
 const DEPTH: usize = 64;
 
 /// Longest name, in bytes.
 const NAME: usize = 64;
 
-/// A prompt with variables, in the Jinja language. Cloning shares it.
+/// A prompt with variables, in the Jinja language. Clones share it.
 ///
 /// # Contract
-/// - The source is checked when the template is made; it has at most 256 KiB.
-/// - A variable that the facts do not have, and a value that is none, is an error wherever it would be printed. A variable
-///   that may be absent is asked for with `{% if x is defined %}`.
+/// - The source is checked on construction; it has at most 256 KiB.
+/// - Printing a variable that is missing from the facts, or a value that is none, is an error. Guard an optional
+///   variable with `{% if x is defined %}`.
 /// - Nothing is escaped. A line that holds only a block tag leaves no line behind, and the newline at the very end is
 ///   dropped.
 /// - A template stands alone: there are no includes, imports and macros, and no file is read.
-/// - A rendering ends with an error after 1,000,000 instructions or 1 MiB of text. It is the source that is trusted and
-///   the facts that are not: a source may still join text in memory as large as it likes.
+/// - A rendering fails after 1,000,000 instructions or 1 MiB of text. The source is trusted, the facts are not: a
+///   source may still build text of any size in memory.
 ///
 /// ```
 /// use entourage_core::context::{PromptFacts, PromptTemplate};
@@ -57,8 +57,8 @@ struct Inner {
 }
 
 impl PromptTemplate {
-    /// Checks a template. A program raises `version` whenever it changes the words; see [`Templates`](super::Templates),
-    /// which holds it to that.
+    /// Checks a template. Raise `version` with every change of the words; [`Templates`](super::Templates) enforces
+    /// that.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when the name is not 1 to 64 letters, digits, `.`, `_`, `-` and `/`, or when the source
@@ -77,13 +77,13 @@ impl PromptTemplate {
         Ok(Self(Arc::new(Inner { name: name.into(), version, id: id.into(), source: source.into() })))
     }
 
-    /// Its name.
+    /// Name of the template.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its version.
+    /// Version of the template.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.0.version
@@ -95,13 +95,13 @@ impl PromptTemplate {
         &self.0.id
     }
 
-    /// The text that it was made of, with `\n` at the end of lines.
+    /// The source text, with `\n` at the end of lines.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// The text for these facts, with this template's id. The same facts give the same text.
+    /// Renders the text for these facts, with this template's id. Equal facts give equal text.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a variable that is missing or none, for an operation that its value does not
@@ -153,7 +153,8 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidInput, text).with("name", format!("{shown:?}")))
 }
 
-/// Strict and without escapes. Made anew for each use: that costs microseconds, and a prompt is rendered once a run.
+/// A strict environment without escapes. It is created anew for each use: that costs microseconds, and a prompt is
+/// rendered once a run.
 fn environment() -> Result<Environment<'static>> {
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(|error| {
         Error::new(ErrorKind::Internal, "the template engine refused its syntax").caused_by(error)
@@ -164,7 +165,7 @@ fn environment() -> Result<Environment<'static>> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(DEPTH);
-    // For the place of an error; the engine keeps it to itself unless its own report is printed.
+    // For the line of an error; the engine keeps it to itself unless its own report is printed.
     environment.set_debug(true);
     environment.set_formatter(|out, state, value| {
         if value.is_none() {
@@ -184,7 +185,7 @@ fn broken(error: &minijinja::Error) -> Error {
     )
 }
 
-/// What a rendering failed with, told by what the template says there and never by the values.
+/// The error of a failed rendering. It quotes the template at that place, never a value.
 fn failed(error: &minijinja::Error, source: &str) -> Error {
     let line = error.line().unwrap_or(1);
     let asked = error.range().and_then(|range| source.get(range)).unwrap_or_default().trim();
@@ -207,7 +208,7 @@ fn failed(error: &minijinja::Error, source: &str) -> Error {
     }
 }
 
-/// Takes text up to a bound, then fails.
+/// A writer that takes text up to a bound, then fails.
 #[derive(Default)]
 struct Bounded {
     text: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What templates refuse and what bounds them; the rows of the specification are in `tests/it/prompts.rs`.
+//! Errors and bounds of templates; `tests/it/prompts.rs` tests the contract.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

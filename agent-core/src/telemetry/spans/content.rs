@@ -1,13 +1,13 @@
-//! What was said, in the form that the conventions give messages, within bounds.
+//! Messages in the form of OpenTelemetry's conventions, within bounds.
 
 use serde_json::{Value, json};
 
 use crate::message::{Content, Message, Part, Role};
 
-/// Text of one attribute, in bytes.
+/// Most text of one attribute, in bytes.
 const ROOM: usize = 16 * 1024;
 
-/// What is left for further text.
+/// Bytes left for further text.
 struct Room(usize);
 
 impl Room {
@@ -18,7 +18,7 @@ impl Room {
     }
 }
 
-/// The beginning of a text that has at most so many bytes, in whole characters.
+/// The longest prefix of `text` with at most `bytes` bytes, in whole characters.
 fn upto(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
@@ -27,12 +27,12 @@ fn upto(text: &str, bytes: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// A text on its own.
+/// A single text, cut to the bound.
 pub(super) fn cut(text: &str) -> String {
     Room(ROOM).text(text)
 }
 
-/// Messages in order; what no longer fits is left out.
+/// Messages in order, as JSON. The rest is left out when the room is used up.
 pub(super) fn messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
     let mut room = Room(ROOM);
     let mut shown = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> S
     Value::Array(shown).to_string()
 }
 
-/// The one reply of a model, and why it ended.
+/// The reply of a model as JSON, with its finish reason.
 pub(super) fn output(message: &Message, reason: &str) -> String {
     let mut shown = one(message, &mut Room(ROOM));
     if let Some(fields) = shown.as_object_mut() {

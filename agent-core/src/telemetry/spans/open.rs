@@ -1,4 +1,4 @@
-//! The spans that are open, found by run, session and place of a call.
+//! The open spans, by run, session and place of a call.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,7 +9,7 @@ use tracing::Span;
 
 use crate::{RequestId, RunId, SessionId, event::EffectKey, message::Message};
 
-/// Runs whose spans are open at a time. A run that dies without an end, such as one whose store failed, stays until its
+/// Most runs with open spans. A run that dies without an end, for example when its store failed, stays until its
 /// session goes on or it is the oldest.
 const MOST: usize = 10_000;
 
@@ -23,18 +23,19 @@ pub(super) struct OpenRuns {
 pub(super) struct OpenRun {
     session: SessionId,
     pub(super) span: Span,
-    /// Number of the event that began it; 0 when that was not seen, and so below.
+    /// Sequence number of the event that began the run; 0 when that event was not seen.
     pub(super) seq: u64,
-    /// Number of the message whose calls are under way.
+    /// Sequence number of the message whose calls are in flight; 0 when it was not seen.
     pub(super) calls: u64,
     pub(super) chats: HashMap<Option<RequestId>, Span>,
-    /// By what their sessions below are named after: number of the message (or of the run) and index.
+    /// Spans of tool calls by the place that names their child sessions: number of the message (or of the run) and
+    /// index.
     pub(super) tools: HashMap<(u64, u64), Span>,
-    /// The context was made smaller.
+    /// True after a compaction.
     pub(super) compacted: bool,
-    /// Messages that no model call was told of yet. Kept only when content is wanted, and so is the next.
+    /// Messages that no model call was sent yet. Like `asked`, kept only when content is wanted.
     pub(super) unsaid: Vec<Arc<Message>>,
-    /// The message whose calls are under way.
+    /// The message whose calls are in flight.
     pub(super) asked: Option<Arc<Message>>,
 }
 
@@ -53,7 +54,7 @@ impl OpenRun {
         }
     }
 
-    /// What names a call for good.
+    /// The place of a call, unique within the run: number of the message (or of the run) and index.
     pub(super) fn place(&self, key: Option<EffectKey>, index: usize) -> (u64, u64) {
         let index = u64::try_from(index).unwrap_or(u64::MAX);
         match key {
@@ -62,7 +63,7 @@ impl OpenRun {
         }
     }
 
-    /// The call that a session below was started by.
+    /// The call that started a child session.
     fn call(&self, seq: u64, index: u64) -> Option<&Span> {
         // No event has the number 0: such a session is not below a call.
         if seq == 0 {
@@ -73,7 +74,7 @@ impl OpenRun {
 }
 
 impl OpenRuns {
-    /// What started the session: a tool call, else the run above.
+    /// The span that started the session: a tool call, otherwise the run above.
     pub(super) fn parent(&self, session: &SessionId) -> Option<Span> {
         let above = |parent: &str| self.runs.get(self.sessions.get(&SessionId::new(parent).ok()?)?);
         if let Some((parent, _)) = session.role() {
@@ -84,7 +85,8 @@ impl OpenRuns {
         Some(run.call(seq, index).unwrap_or(&run.span).clone())
     }
 
-    /// What had to make room: an earlier run of the session that never ended, or the oldest of too many.
+    /// Adds a run and returns those removed for it: an unfinished earlier run of the session, or the oldest of too
+    /// many.
     pub(super) fn insert(&mut self, id: RunId, run: OpenRun) -> Vec<OpenRun> {
         let earlier = self.sessions.get(&run.session).copied();
         let mut lost: Vec<_> = earlier.and_then(|id| self.remove(id)).into_iter().collect();

@@ -1,6 +1,6 @@
-//! What each span is called and carries.
+//! Names and attributes of each span.
 //!
-//! Numbers are signed: OpenTelemetry has no others, and what is unsigned would reach it as text.
+//! Numbers are signed: OpenTelemetry has no unsigned ones and would turn them into text.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use crate::{
     run::{Outcome, Status, StopReason},
 };
 
-/// A span of this operation on something: what all of them carry, and these fields.
+/// A span of one operation: the common fields, and these.
 macro_rules! span {
     ($parent:expr, $operation:literal, $on:expr, $kind:literal, $($fields:tt)*) => {
         tracing::span!(
@@ -143,7 +143,7 @@ fn count(tokens: Option<u64>) -> Option<i64> {
     tokens.map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX))
 }
 
-/// The conventions' word. A reply that broke off is an error to them, whatever broke it off.
+/// Finish reason in the conventions' words. A reply that broke off is an error there, whatever the cause.
 pub(super) fn finish_reason(finish: &Finish) -> &'static str {
     match finish.reason {
         FinishReason::Stop => "stop",
@@ -156,7 +156,7 @@ pub(super) fn finish_reason(finish: &Finish) -> &'static str {
     }
 }
 
-/// Why a call did not go well, if it did not.
+/// Error type of a failed tool call; `None` for a success.
 pub(super) fn tool_error(call: &ToolFinished, ran: bool) -> Option<Cow<'static, str>> {
     match &call.fatal {
         Some(error) => Some(kind(error.kind)),
@@ -204,7 +204,7 @@ pub(super) fn failed(span: &Span, kind: &str, text: Option<&str>) {
     }
 }
 
-/// The kind of an error as an attribute spells it: in one word.
+/// The kind of an error as an attribute, in one word.
 pub(super) fn kind(kind: ErrorKind) -> Cow<'static, str> {
     let name = kind.as_str();
     if name.contains(' ') { name.replace(' ', "_").into() } else { name.into() }

@@ -29,20 +29,20 @@ use crate::{
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 
-/// What must not be in any span: parts of it are the prompt, the reply, arguments, results and errors.
+/// A text that no span may contain. It is part of the prompt, the reply, arguments, results and errors.
 const SECRET: &str = "hunter2";
 
 #[derive(Debug, Clone, Default)]
 struct Seen {
     id: u64,
-    /// Place in the tape.
+    /// Index in the tape.
     parent: Option<usize>,
     fields: BTreeMap<&'static str, String>,
     events: Vec<BTreeMap<&'static str, String>>,
     closed: bool,
 }
 
-/// Keeps all that a subscriber is told, in order.
+/// A layer that records every notification, in order.
 #[derive(Debug, Clone, Default)]
 struct Tape(Arc<Mutex<Vec<Seen>>>);
 
@@ -96,7 +96,7 @@ impl Tape {
         Spans::new().to(self.subscriber())
     }
 
-    /// Of the newest span of that id: the registry gives ids again.
+    /// Index of the newest span with that id: the registry reuses ids.
     fn place(&self, id: &span::Id) -> usize {
         self.0.lock().unwrap().iter().rposition(|it| it.id == id.into_u64()).unwrap()
     }
@@ -123,7 +123,7 @@ impl Tape {
         of.parent.map(|place| self.0.lock().unwrap()[place].fields["otel.name"].clone())
     }
 
-    /// Everything that was told, as one text.
+    /// All records, as one text.
     fn text(&self) -> String {
         format!("{:?}", self.all())
     }
@@ -246,7 +246,7 @@ async fn what_was_said_comes_when_asked_for() {
     let reply = &read(chats[0], "gen_ai.output.messages")[0];
     assert_eq!(reply["finish_reason"], "tool_call");
     assert_eq!(reply["parts"][1]["type"], "tool_call");
-    // Only what is new since the call before.
+    // Only messages since the previous call.
     let second = read(chats[1], "gen_ai.input.messages");
     assert_eq!(second.as_array().unwrap().len(), 1);
     assert_eq!(second[0]["parts"][0]["response"], "seen hunter2");
@@ -268,7 +268,7 @@ async fn content_is_cut_in_whole_characters() {
     assert!(text.ends_with("ü…"));
 }
 
-/// Hands its call on to another agent.
+/// A tool that passes its call on to another agent.
 struct Ask(ToolSpec, Arc<dyn Agent>);
 
 impl Ask {

@@ -1,7 +1,7 @@
-//! What happened: the one event type and its envelope. What is stored is what is streamed, traced and shown.
+//! The one event type and its envelope. The same events are stored, streamed, traced and shown.
 //!
-//! A session's state is a fold over its stored events. Deltas and progress are streamed only; what they add up to is
-//! stored.
+//! A session's state is a fold over its stored events. Deltas and progress are streamed only; the message that they add
+//! up to is stored.
 
 mod display;
 #[macro_use]
@@ -28,15 +28,15 @@ use crate::{
 /// Version of the stored form of events. A store written by a newer version is refused, never guessed at.
 pub const FORMAT: u32 = 1;
 
-/// Where an event comes from.
+/// Origin of an event: session, run and agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The session that it belongs to.
+    /// The session that the event belongs to.
     pub session: SessionId,
     /// The run.
     pub run: RunId,
-    /// The agents from the root down, joined by `/`.
+    /// Names of the agents from the root down, joined by `/`.
     pub agent: Arc<str>,
 }
 
@@ -48,21 +48,22 @@ impl Origin {
     }
 }
 
-/// An event with where and when it happened. Cloning shares what is large.
-// In this order also in memory: the tag of the event, which stands for `None` and `Pending` too, is then not its first
-// word. What follows a first word of four bytes is copied in pieces that overlap, and each load of one waits for the
+/// An event with its origin, number and time. Cloning shares the large parts.
+// This order also holds in memory: the event's tag, whose niches encode `None` and `Pending`, is then not the first
+// word. After a first word of four bytes the rest is copied in overlapping pieces, and each load of one waits for the
 // stores before it: some nanoseconds for every delta.
 #[repr(C)]
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Envelope {
-    /// Where it comes from.
+    /// Origin of the event.
     pub origin: Arc<Origin>,
-    /// Its number in the session, from 1. An event that is streamed only has the number of the stored event before it.
+    /// Number of the event in its session, from 1. An event that is only streamed has the number of the stored event
+    /// before it.
     pub seq: u64,
-    /// When it happened. Deltas that arrived together share one reading of the clock.
+    /// Time of the event. Deltas that arrived together share one reading of the clock.
     pub at: Timestamp,
-    /// What happened.
+    /// The event itself.
     pub event: Event,
 }
 
@@ -88,13 +89,13 @@ impl Serialize for Envelope {
     }
 }
 
-/// Names an effect of an agent that somebody wrote by hand: its ordinal in the run and the digest of what was asked.
+/// Key of an effect of a hand-written agent: its ordinal in the run and the digest of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectKey {
     /// Position among the effects of the run, from 0.
     pub ordinal: u64,
-    /// Digest of the effect.
+    /// Digest of the effect's request.
     pub digest: Digest,
 }
 
@@ -111,7 +112,7 @@ macro_rules! events {
         stored { $($(#[$doc:meta])* $name:ident($payload:ty) = $kind:literal,)* }
         streamed { $($(#[$sdoc:meta])* $sname:ident($spayload:ty) = $skind:literal,)* }
     ) => {
-        /// What happened.
+        /// One thing that happened in a session.
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
         pub enum Event {
@@ -129,7 +130,7 @@ macro_rules! events {
                 }
             }
 
-            /// Whether it is stored; the others are streamed only.
+            /// True for events that are stored; the others are only streamed.
             #[must_use]
             pub fn is_stored(&self) -> bool {
                 match self {
@@ -141,12 +142,13 @@ macro_rules! events {
             /// The stored form, without the kind.
             ///
             /// # Errors
-            /// [`ErrorKind::Internal`] when a value does not serialize, or nests deeper than any reader goes.
+            /// [`ErrorKind::Internal`] when a value does not serialize, or nests deeper than readers accept.
             pub fn to_json(&self) -> Result<String> {
                 let json = serde_json::to_string(&Data(self)).map_err(|error| {
                     Error::new(ErrorKind::Internal, "an event does not serialize").caused_by(error)
                 })?;
-                // Values are bounded where they come from; this keeps what was forgotten from ending a session.
+                // Values are bounded at their source. A value that was missed must not end a session, so it is refused
+                // here.
                 if self.must_be_read() && !is_readable(&json) {
                     let text = "an event nests deeper than 127 levels, and could never be read again";
                     return Err(Error::new(ErrorKind::Internal, text).with("kind", self.kind()));
@@ -206,27 +208,27 @@ events! {
         ApprovalRequested(Arc<ApprovalRequest>) = "approval_requested",
         /// An approver answered.
         ApprovalDecided(Arc<ApprovalDecided>) = "approval_decided",
-        /// An agent started another one.
+        /// An agent started a child.
         ChildStarted(Arc<ChildStarted>) = "child_started",
-        /// An agent took note of another one's outcome.
+        /// An agent observed the outcome of a child.
         ChildFinished(Arc<ChildFinished>) = "child_finished",
-        /// A wait began that survives a restart.
+        /// A durable wait began: it survives a restart.
         WaitStarted(Arc<WaitStarted>) = "wait_started",
         /// A hand-written agent observed a value: the time, an id, a signal.
         Observed(Arc<Observed>) = "observed",
-        /// Somebody sent the session a signal.
+        /// A signal was sent to the session.
         SignalReceived(Arc<Signal>) = "signal_received",
         /// A prompt was accepted while another run was under way.
         PromptQueued(Arc<PromptQueued>) = "prompt_queued",
-        /// A queued prompt will not be answered.
+        /// A queued prompt was dropped: it will not be answered.
         PromptDropped(Arc<PromptDropped>) = "prompt_dropped",
         /// A message joined the conversation during a run.
         MessageAdded(Arc<MessageAdded>) = "message_added",
-        /// The context is about to be made smaller.
+        /// A compaction of the context began.
         CompactionStarted(Arc<CompactionStarted>) = "compaction_started",
         /// A summary took the place of the older messages.
         Compacted(Arc<Compacted>) = "compacted",
-        /// The context stays as it is.
+        /// A compaction failed; the context stays as it is.
         CompactionFailed(Arc<CompactionFailed>) = "compaction_failed",
         /// Old results of tools are no longer shown to the model.
         OutputsCleared(Arc<OutputsCleared>) = "outputs_cleared",
@@ -240,19 +242,19 @@ events! {
         NodeStarted(Arc<NodeStarted>) = "node_started",
         /// An attempt at a node of a graph ended, or the node will not be run.
         NodeFinished(Arc<NodeFinished>) = "node_finished",
-        /// Somebody changed a graph while it ran.
+        /// A graph was changed while it ran.
         GraphChanged(Arc<GraphChanged>) = "graph_changed",
         /// The session has a title.
         Titled(Arc<Titled>) = "titled",
-        /// The list of what is to be done was replaced.
+        /// The todo list was replaced.
         TodosChanged(Arc<TodosChanged>) = "todos_changed",
         /// The session's mode changed: its next run works in it.
         ModeChanged(Arc<ModeChanged>) = "mode_changed",
-        /// What all events before this one add up to.
+        /// Snapshot of the fold of all events before this one.
         Checkpoint(Arc<Checkpoint>) = "checkpoint",
-        /// Something could not be honoured; the run goes on.
+        /// A setting, tool or part could not be honoured; the run goes on.
         Warning(Arc<Warning>) = "warning",
-        /// The run waits for somebody and can be resumed.
+        /// The run was paused and can be resumed.
         RunPaused(Arc<RunPaused>) = "run_paused",
         /// The run is over.
         RunFinished(Arc<RunFinished>) = "run_finished",
@@ -260,19 +262,19 @@ events! {
     streamed {
         /// A piece of a reply.
         Delta(Delta) = "delta",
-        /// A tool says how far it has come.
+        /// A tool reported its progress.
         Progress(Arc<Progress>) = "progress",
     }
 }
 
 impl Event {
-    /// Whether the session cannot do without it. What a checkpoint says, the events before it do; those of a fork are in
-    /// another session.
+    /// True unless the session can be read without this event. A checkpoint repeats the events before it, except in a
+    /// fork, whose earlier events are in another session.
     fn must_be_read(&self) -> bool {
         !matches!(self, Self::Checkpoint(checkpoint) if checkpoint.forked.is_none())
     }
 
-    /// The effect of a hand-written agent that this is about.
+    /// Key of the hand-written agent's effect that the event belongs to.
     pub(crate) fn effect_key(&self) -> Option<EffectKey> {
         match self {
             Self::ModelStarted(it) => it.key,

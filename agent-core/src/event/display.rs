@@ -1,4 +1,4 @@
-//! Events for people: one line for a terminal or a log.
+//! Display of events for people: one line for a terminal or a log.
 
 use std::fmt::{self, Write};
 
@@ -9,11 +9,14 @@ use crate::{
 };
 
 impl fmt::Display for Envelope {
-    /// One line for a terminal or a log; a text delta with its layout, each of its further lines indented by two spaces.
-    /// What models and tools say cannot command the terminal or pass for another event: control and hidden characters
-    /// are shown as escapes, in a text delta they are left out, and no line that they begin looks like an event's.
+    /// Writes one line for a terminal or a log. A text delta keeps its layout, with each further line indented by two
+    /// spaces.
     ///
-    /// Who prints deltas begins the first of a reply within a line of the program's own, such as `> `.
+    /// Text of models and tools cannot control the terminal or pass for another event: control and hidden characters
+    /// are shown as escapes (in a text delta they are left out), and no line that such text begins looks like an
+    /// event's.
+    ///
+    /// A program that prints deltas begins the first of a reply within a line of its own, such as `> `.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_delta = matches!(self.event, Event::Delta(_));
         self.show(&mut if is_delta { Shown::layout(f) } else { Shown::line(f) })

@@ -1,4 +1,4 @@
-//! What each kind of event carries.
+//! Payloads of the events, one struct for each kind.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -37,22 +37,22 @@ payload! {
         format: u32,
         /// The agent's own name.
         agent: Arc<str>,
-        /// What it was asked.
+        /// The prompt.
         prompt: Arc<Message>,
         /// Number of the event that queued the prompt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queued: Option<u64>,
-        /// What it may use.
+        /// Budget of the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<BudgetLimits>,
-        /// When it is stopped.
+        /// Time at which the run is stopped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
-        /// What the session is called when it has no title yet; `None` for the prompt's first words.
+        /// Title of the session if it has none yet; `None` for the prompt's first words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<Arc<str>>,
-        /// Whether what names its calls outside, idempotency keys and questions, follows from the run's id. Those of older
-        /// runs follow from the session's alone: they keep the names that they were begun with.
+        /// True if idempotency keys and approval ids of its calls are derived from the run's id. Runs of older versions
+        /// derived them from the session's id alone, and keep the names that they began with.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         named_by_run: bool,
     }
@@ -61,7 +61,7 @@ payload! {
 payload! {
     /// A run goes on in another process, or after a pause.
     RunResumed {
-        /// How many times it was resumed, this one included.
+        /// Number of times that the run was resumed, this one included.
         count: u32,
     }
 }
@@ -75,13 +75,13 @@ payload! {
         provider: Arc<str>,
         /// The model's name there.
         model: Arc<str>,
-        /// Names the call.
+        /// Id of the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<RequestId>,
-        /// The template that the instructions were made of (CW17).
+        /// Template that the instructions were rendered from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         template: Option<Arc<str>>,
-        /// What was set aside for it in the run's budget, if it has one.
+        /// Reservation for the call in the run's budget, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reserved: Option<Charge>,
         /// Set for an effect of a hand-written agent; its messages are not part of the conversation.
@@ -95,9 +95,9 @@ payload! {
     ModelRestarted {
         /// The step of the run, from 1.
         step: u32,
-        /// Names the call.
+        /// Id of the call.
         request: RequestId,
-        /// Which attempt begins, and why.
+        /// The attempt that begins, with the error of the one before.
         restart: Restart,
         /// As in [`ModelStarted`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,19 +110,19 @@ payload! {
     ModelFinished {
         /// The step of the run, from 1.
         step: u32,
-        /// What came, as far as it came.
+        /// The reply, as far as it came.
         message: Arc<Message>,
-        /// Why it ended.
+        /// Reason for the end of the reply.
         finish: Finish,
         /// Tokens of the attempt that gave the reply.
         usage: Usage,
-        /// Tokens of the attempts before it, as far as their services said.
+        /// Tokens of the failed attempts before it, as far as their services reported them.
         #[serde(default, skip_serializing_if = "Usage::is_unknown")]
         wasted: Usage,
-        /// What all attempts cost; `None` means unknown.
+        /// Cost of all attempts; `None` means unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<Money>,
-        /// The model that really answered, when the service says so.
+        /// The model that really answered, if the service reports it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<Box<str>>,
         /// The service's id of the response.
@@ -131,15 +131,15 @@ payload! {
         /// The service's id of the request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         service_request: Option<Box<str>>,
-        /// Names the call.
+        /// Id of the call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<RequestId>,
-        /// Which attempt gave the reply, from 1.
+        /// Number of the attempt that gave the reply, from 1.
         #[serde(default = "first", skip_serializing_if = "is_first")]
         attempt: u32,
-        /// From the call to the end of the reply, in microseconds.
+        /// Time from the call to the end of the reply, in microseconds.
         micros: u64,
-        /// Why it failed, if it did.
+        /// Error of the call, if it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorRecord>,
         /// As in [`ModelStarted`].
@@ -153,13 +153,13 @@ payload! {
     ToolStarted {
         /// Position of the call in its message, from 0.
         index: usize,
-        /// The id of the call.
+        /// Id of the call.
         call: Arc<str>,
-        /// The tool.
+        /// Name of the tool.
         tool: Arc<str>,
-        /// What resume may do when no result is recorded.
+        /// What a resume may do if no result is recorded.
         repeat: Repeat,
-        /// The rule, or who else allowed it.
+        /// The rule, or other authority, that allowed the call.
         allowed_by: Cow<'static, str>,
         /// Set for an effect of a hand-written agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,18 +172,18 @@ payload! {
     ToolFinished {
         /// Position of the call in its message, from 0.
         index: usize,
-        /// What the model is shown.
+        /// Result as the model is shown it.
         result: Arc<ToolResult>,
-        /// Whether the turn ends here.
+        /// True if the turn ends with this result.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stop_turn: bool,
-        /// Whether leave to run it was refused.
+        /// True if permission to run the call was refused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         denied: bool,
-        /// For programs.
+        /// Data for programs, not shown to the model.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "plain::option")]
         metadata: Option<Value>,
-        /// How long it ran, in microseconds; 0 when it was not run.
+        /// Running time in microseconds; 0 if the call was not run.
         micros: u64,
         /// A failure that ends the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,54 +197,54 @@ payload! {
 payload! {
     /// An approver answered.
     ApprovalDecided {
-        /// The question.
+        /// Id of the question.
         id: ApprovalId,
-        /// The answer.
+        /// Decision of the approver.
         decision: Decision,
-        /// What the answer is bound to.
+        /// Digest of the call that the decision is bound to.
         digest: Digest,
     }
 }
 
 payload! {
-    /// An agent started another one.
+    /// An agent started a child.
     ChildStarted {
         /// The child's session.
         child: SessionId,
         /// The child's name.
         agent: String,
-        /// Which run of that session it is, when there are several that follow each other.
+        /// Run of that session, if several runs follow each other in it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
-        /// Which effect it was.
+        /// Key of the effect.
         key: EffectKey,
     }
 }
 
 payload! {
-    /// An agent took note of another one's outcome.
+    /// An agent observed the outcome of a child.
     ChildFinished {
         /// The child's session; `None` when the wait timed out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         child: Option<SessionId>,
-        /// What it ended with.
+        /// Outcome of the child.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
-        /// Which effect it was.
+        /// Key of the effect.
         key: EffectKey,
     }
 }
 
 payload! {
-    /// A wait began.
+    /// A durable wait began.
     WaitStarted {
-        /// When it ends by itself.
+        /// Time at which the wait ends by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
-        /// The signal that it waits for. Such a wait is recorded when it begins, and once more when its signal has come.
+        /// Name of the awaited signal. Such a wait is recorded when it begins, and once more when its signal has come.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<String>,
-        /// Which effect it was.
+        /// Key of the effect.
         key: EffectKey,
     }
 }
@@ -255,7 +255,7 @@ payload! {
         /// The value.
         #[serde(deserialize_with = "plain::value")]
         value: Value,
-        /// Which effect it was.
+        /// Key of the effect.
         key: EffectKey,
     }
 }
@@ -263,41 +263,41 @@ payload! {
 payload! {
     /// A signal to a session.
     Signal {
-        /// Its name.
+        /// Name of the signal.
         name: String,
-        /// What it carries.
+        /// Value that it carries.
         #[serde(deserialize_with = "plain::value")]
         value: Value,
     }
 }
 
 payload! {
-    /// A prompt that waits for the end of another run, or for its next step.
+    /// A queued prompt: it waits for the end of another run, or for that run's next step.
     PromptQueued {
-        /// The run that it begins, or the one that it is added to.
+        /// The run that the prompt begins, or the one that it joins.
         run: RunId,
         /// The agent that will answer.
         agent: Arc<str>,
-        /// What it says.
+        /// The prompt.
         prompt: Arc<Message>,
-        /// Whether it joins the run under way at its next step (CM11) instead of beginning its own.
+        /// True if the prompt joins the active run at its next step instead of beginning a run of its own.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         steer: bool,
-        /// What its own run may use.
+        /// Budget of its own run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<BudgetLimits>,
-        /// When its own run is stopped.
+        /// Time at which its own run is stopped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
     }
 }
 
 payload! {
-    /// A queued prompt was dropped: its run ends before it began (CM12).
+    /// A queued prompt was dropped: its run ended before it began.
     PromptDropped {
-        /// Number of the event that queued it.
+        /// Number of the event that queued the prompt.
         queued: u64,
-        /// Why.
+        /// Reason that the prompt was dropped.
         error: ErrorRecord,
     }
 }
@@ -307,20 +307,20 @@ payload! {
     MessageAdded {
         /// The message.
         message: Arc<Message>,
-        /// Number of the event that queued it, if it is a prompt.
+        /// Number of the event that queued the message, if it is a prompt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         queued: Option<u64>,
     }
 }
 
 payload! {
-    /// The context is about to be made smaller.
+    /// A compaction of the context began.
     CompactionStarted {
-        /// Why.
+        /// Cause of the compaction.
         cause: CompactionCause,
         /// The session in which the summary is written; its model calls are there.
         child: SessionId,
-        /// About how many tokens the conversation takes.
+        /// Estimated tokens of the conversation.
         tokens: u64,
     }
 }
@@ -328,13 +328,13 @@ payload! {
 payload! {
     /// A summary took the place of the older messages, which the store keeps.
     Compacted {
-        /// What the model sees first from now on: a user message.
+        /// The summary, a user message that the model sees first from now on.
         summary: Arc<Message>,
-        /// How many of the newest messages stay after it, word for word.
+        /// Number of newest messages that are kept word for word after the summary.
         kept: u64,
-        /// About how many tokens the conversation took.
+        /// Estimated tokens of the conversation before.
         before: u64,
-        /// About how many it takes now.
+        /// Estimated tokens of the conversation now.
         after: u64,
         /// Tokens of the summary, as the service counted them or as estimated.
         output: u64,
@@ -342,21 +342,21 @@ payload! {
 }
 
 payload! {
-    /// No summary was made; the conversation is what it was.
+    /// A compaction failed; the conversation stays as it is.
     CompactionFailed {
-        /// Why.
+        /// Reason that no summary was made.
         error: ErrorRecord,
     }
 }
 
 payload! {
-    /// Results of tools before a point are shown to the model as a note that they were cleared.
+    /// Old tool results were cleared: the model is shown a note in place of each.
     OutputsCleared {
-        /// How many messages from the oldest on are concerned.
+        /// Number of messages, from the oldest on, whose results are cleared.
         before: u64,
-        /// Results of fewer bytes stay as they are.
+        /// Smallest result that is cleared, in bytes.
         least: u64,
-        /// About how many tokens the conversation takes now.
+        /// Estimated tokens of the conversation now.
         after: u64,
     }
 }
@@ -364,15 +364,15 @@ payload! {
 payload! {
     /// The session has a title.
     Titled {
-        /// One line of at most 50 characters.
+        /// Title: one line of at most 50 characters.
         title: Arc<str>,
     }
 }
 
 payload! {
-    /// The list of what is to be done was replaced.
+    /// The todo list was replaced.
     TodosChanged {
-        /// All of it.
+        /// The whole new list.
         todos: Vec<Todo>,
     }
 }
@@ -380,53 +380,53 @@ payload! {
 payload! {
     /// The session's mode changed: its next run works in it.
     ModeChanged {
-        /// The mode's id.
+        /// Id of the mode.
         mode: Arc<str>,
     }
 }
 
 payload! {
-    /// What all events before this one add up to: reading a session begins at its newest checkpoint.
+    /// Snapshot of the fold of all events before this one. Reading a session begins at its newest checkpoint.
     Checkpoint {
-        /// The fold.
+        /// State of the session at this point.
         state: SessionState,
-        /// Where the session was forked from, if this is its first event.
+        /// Origin of the session, if it is a fork and this is its first event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         forked: Option<Forked>,
     }
 }
 
 payload! {
-    /// Where a session comes from.
+    /// Origin of a forked session.
     Forked {
-        /// The session that it was taken from.
+        /// The session that it was forked from.
         session: SessionId,
-        /// After which of its events.
+        /// Number of the last event taken over from that session.
         seq: u64,
     }
 }
 
 payload! {
-    /// Something could not be honoured.
+    /// A setting, tool or part could not be honoured.
     Warning {
-        /// What it is about.
+        /// Subject area.
         #[serde(default, rename = "about")]
         kind: WarningKind,
-        /// The setting, tool or part that it is about, such as `top_k`; may be empty.
+        /// The setting, tool or part concerned, such as `top_k`; may be empty.
         #[serde(default)]
         subject: Box<str>,
-        /// What, and what was done instead.
+        /// Explanation of the problem, and of what was done instead.
         text: Box<str>,
-        /// The model call that it is about, if any.
+        /// Id of the model call concerned, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request: Option<RequestId>,
     }
 }
 
 payload! {
-    /// The run waits for somebody.
+    /// The run was paused.
     RunPaused {
-        /// For whom.
+        /// Input that the run waits for.
         pause: Pause,
     }
 }
@@ -434,17 +434,17 @@ payload! {
 payload! {
     /// The run is over.
     RunFinished {
-        /// How it ended.
+        /// Outcome of the run.
         outcome: Outcome,
     }
 }
 
 payload! {
-    /// How far a tool has come.
+    /// A tool reported its progress.
     Progress {
-        /// The id of the call.
+        /// Id of the call.
         call: String,
-        /// For people.
+        /// Text for people.
         text: String,
     }
 }

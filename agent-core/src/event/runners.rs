@@ -1,4 +1,4 @@
-//! What the events of runners carry: of checked tasks and of graphs.
+//! Payloads of the events of runners: checked tasks and graphs.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::{
 };
 
 payload! {
-    /// A phase began of a task whose result is checked before it counts as done.
+    /// A phase of a checked task began.
     PhaseStarted {
-        /// Which round of work and check, from 1.
+        /// Number of the round of work and check, from 1.
         iteration: u32,
-        /// What is done in it.
+        /// Kind of phase.
         phase: Phase,
-        /// The session in which it is done.
+        /// The session in which the phase runs.
         child: SessionId,
-        /// The run there.
+        /// The phase's run in that session.
         run: RunId,
-        /// What is asked there.
+        /// Prompt of that run.
         prompt: Arc<Message>,
     }
 }
@@ -31,15 +31,15 @@ payload! {
 payload! {
     /// A phase of a checked task ended.
     PhaseFinished {
-        /// Which round of work and check, from 1.
+        /// Number of the round of work and check, from 1.
         iteration: u32,
-        /// What was done in it.
+        /// Kind of phase.
         phase: Phase,
-        /// What its run ended with.
+        /// Outcome of its run.
         outcome: Outcome,
-        /// What the next phase goes on with: a digest of the work, the summary, the feedback.
+        /// Input of the next phase: a digest of the work, the summary, or the feedback.
         text: Arc<str>,
-        /// What a check found.
+        /// Verdict of a check.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verdict: Option<Verdict>,
     }
@@ -48,7 +48,7 @@ payload! {
 payload! {
     /// A graph began.
     GraphStarted {
-        /// Its nodes and edges, and what a graph is recognised by.
+        /// Signature of the graph: its nodes and edges, by which a resume recognises it.
         signature: Signature,
     }
 }
@@ -58,46 +58,46 @@ payload! {
     NodeStarted {
         /// The node.
         node: Arc<str>,
-        /// Which attempt, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// Who works on it; `None` for a step of the program itself.
+        /// Name of the agent that works on it; `None` for a step of the program itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<Arc<str>>,
-        /// The agent's session.
+        /// Session of the agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         child: Option<SessionId>,
     }
 }
 
 payload! {
-    /// An attempt at a node of a graph ended, or a node will not be run.
+    /// An attempt at a node of a graph ended, or the node will not be run.
     NodeFinished {
         /// The node.
         node: Arc<str>,
-        /// Which attempt, from 1; 0 for a node that was never started.
+        /// Number of the attempt, from 1; 0 for a node that was never started.
         attempt: u32,
-        /// How.
+        /// Outcome of the node.
         end: NodeEnd,
-        /// Tokens of the model calls of the agent and of all agents below it, as far as services told.
+        /// Tokens of the model calls of the agent and of all agents below it, as far as services reported them.
         #[serde(default, skip_serializing_if = "Usage::is_unknown")]
         usage: Usage,
-        /// What they cost; `None` means unknown.
+        /// Cost of these calls; `None` means unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost: Option<Money>,
-        /// From its start to its end, in microseconds.
+        /// Time from its start to its end, in microseconds.
         micros: u64,
-        /// When the next attempt begins; `None`: this was the last one.
+        /// Time at which the next attempt begins; `None` if this was the last one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
     }
 }
 
 payload! {
-    /// Somebody changed a graph while it ran.
+    /// A graph was changed while it ran.
     GraphChanged {
-        /// What was changed.
+        /// The change.
         change: Change,
-        /// Nodes that were skipped for want of one that is tried again, and are pending again as well.
+        /// Nodes that were skipped because a node failed that is now tried again, and that are pending again too.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         again: Vec<Arc<str>>,
     }

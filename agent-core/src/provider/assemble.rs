@@ -1,4 +1,4 @@
-//! Deltas → message: the fold that every reader of a stream shares.
+//! Fold of deltas into a message, shared by every reader of a stream.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,12 +13,11 @@ use super::{Delta, Finish, FinishReason, Model, ResponseInfo, Restart, Warning};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of text, reasoning, arguments and opaque blocks together; what a block is made of counts as the memory that
-    /// it takes.
+    /// Bytes of text, reasoning, arguments and opaque blocks together. A block counts as the memory that it takes.
     pub bytes: usize,
     /// Bytes of one call's arguments.
     pub argument_bytes: usize,
-    /// Tool calls.
+    /// Number of tool calls.
     pub tool_calls: usize,
 }
 
@@ -29,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// Most warnings that are kept of one reply.
+/// Maximum of warnings kept for one reply.
 const MAX_WARNINGS: usize = 100;
 
 /// Adds up the deltas of one reply.
@@ -51,11 +50,11 @@ pub struct Assembler {
     parts: Vec<Piece>,
     /// Position in `parts` of each call, with the index that the wire uses for it.
     calls: Vec<(u32, usize)>,
-    /// Calls beyond the bound: how many, and what the wire uses for them. Boxed, since a service rarely sends any.
+    /// Number of calls beyond the bound, and their indices on the wire. Boxed, since a service rarely sends any.
     dropped: Option<Box<(usize, HashSet<u32>)>>,
     finish: Option<Finish>,
     usage: Usage,
-    /// Most replies need one attempt: a box keeps what they move around small.
+    /// Usage of failed attempts. Boxed to keep the assembler small: most replies need one attempt.
     wasted: Option<Box<Usage>>,
     uncounted: bool,
     info: ResponseInfo,
@@ -69,7 +68,7 @@ enum Piece {
     Call(RawCall),
 }
 
-/// A tool call as it came, before its arguments were checked.
+/// A tool call as received, before its arguments were checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RawCall {
@@ -77,22 +76,22 @@ pub struct RawCall {
     pub id: Arc<str>,
     /// The tool's name.
     pub name: Arc<str>,
-    /// JSON text, as far as it came.
+    /// JSON text, incomplete if the reply broke off.
     pub arguments: String,
 }
 
 impl Assembler {
-    /// An assembler with its own bounds.
+    /// An assembler with bounds of its own.
     #[must_use]
     pub fn with_limits(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// Takes in one delta.
+    /// Adds one delta.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] when the reply outgrows its bounds, [`ErrorKind::Protocol`] when something follows
-    /// the end or arguments come for a call that never began.
+    /// [`ErrorKind::TooLarge`] when the reply outgrows its bounds, [`ErrorKind::Protocol`] when content follows the end
+    /// or arguments come for a call that never began.
     #[inline]
     pub fn push(&mut self, delta: &Delta) -> Result<()> {
         match delta {
@@ -134,7 +133,7 @@ impl Assembler {
         }
     }
 
-    /// Takes in more text, as [`Delta::Text`] brings it.
+    /// Adds text, like [`Delta::Text`].
     #[inline]
     pub(crate) fn push_text(&mut self, text: &str) -> Result<()> {
         match self.parts.last_mut() {
@@ -161,13 +160,13 @@ impl Assembler {
         }
     }
 
-    /// What has come so far, ended for `reason`: for a reply that was cancelled or broke off.
+    /// The reply so far, ended for `reason`. For a reply that was cancelled or broke off.
     #[must_use]
     pub fn abort(self, reason: FinishReason) -> Assembled {
         self.end(Finish::new(reason))
     }
 
-    /// Whether the end has come.
+    /// True once [`Delta::Finish`] came.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.finish.is_some()
@@ -244,10 +243,10 @@ impl Assembler {
         Ok(())
     }
 
-    /// What an earlier attempt used was used all the same.
+    /// Drops the content of the failed attempt and keeps its usage.
     fn restart(&mut self, restart: &Restart) -> Result<()> {
         self.not_finished()?;
-        // What was refused cost nothing; what broke off did, whether it was counted or not.
+        // A refused attempt cost nothing; one that broke off did, even if its tokens were not counted.
         self.uncounted |= self.usage.is_unknown() && !self.parts.is_empty();
         self.bytes = 0;
         self.parts.clear();
@@ -285,7 +284,7 @@ impl Assembler {
         }
         self.calls.push((index, self.parts.len()));
         self.parts.push(Piece::Call(RawCall {
-            // One that is no id gets another, and a name that no tool can have is refused with its call.
+            // Too long an id is replaced, and a name that no tool can have is refused with its call.
             id: if id.len() > bound::ID { Arc::default() } else { Arc::clone(id) },
             name: if name.len() > bound::WORD {
                 bound::shortened(name, bound::WORD).into()
@@ -329,7 +328,7 @@ impl Assembler {
     }
 }
 
-// What a service says beside its reply is kept in events, often several times: it stays as short as it ever was.
+// These texts are kept in events, often several times each, so they are cut to short bounds.
 
 fn short_info(info: &ResponseInfo) -> ResponseInfo {
     let mut info = info.clone();
@@ -359,32 +358,32 @@ enum Kind {
     Refusal,
 }
 
-/// What the deltas of a reply add up to.
+/// A reply assembled from its deltas.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Assembled {
     parts: Vec<Piece>,
-    /// Why the reply ended.
+    /// Reason for the end of the reply.
     pub finish: Finish,
-    /// Tokens of the attempt that gave this reply, as far as the service said.
+    /// Tokens of the attempt that gave this reply, as far as the service reported them.
     pub usage: Usage,
-    /// Tokens of the attempts before it, as far as the service said.
+    /// Tokens of the failed attempts before it, as far as the service reported them.
     pub wasted: Usage,
-    /// Whether one of them gave something and did not say what it used.
+    /// True if a failed attempt gave content and did not report its tokens.
     pub uncounted: bool,
-    /// What the service said about the response as a whole.
+    /// Facts that the service reported about the response as a whole.
     pub info: ResponseInfo,
-    /// What could not be honoured.
+    /// Settings, tools and parts that could not be honoured.
     pub warnings: Vec<Warning>,
-    /// Why earlier attempts failed.
+    /// Restarts before this reply, each with the error of the attempt before it.
     pub restarts: Vec<Restart>,
-    /// Calls beyond the bound; they were left out.
+    /// Number of calls beyond the bound, which were left out.
     pub dropped_calls: usize,
 }
 
 impl Assembled {
-    /// What the call cost with all its attempts, if `model` was asked; `None` when a part of it is unknown. Once another
-    /// model was asked instead, only what was reported counts: its prices are not those of `model`.
+    /// Cost of the call with all its attempts, at the prices of `model`. `None` when a part of it is unknown. After a
+    /// switch to another model only reported costs count, since the prices of `model` do not apply.
     #[must_use]
     pub fn cost(&self, model: &Model) -> Option<Money> {
         let moved = self.restarts.iter().any(|restart| restart.model.is_some());
@@ -393,7 +392,7 @@ impl Assembled {
         if self.wasted.is_unknown() { Some(cost) } else { Some(cost + price(&self.wasted)?) }
     }
 
-    /// The message, with each raw call turned into a part by `check`.
+    /// The message, with `check` turning each raw call into a part.
     pub fn into_message_with(self, mut check: impl FnMut(RawCall) -> ToolCall) -> Message {
         let mut parts: Vec<Part> = self
             .parts

@@ -1,4 +1,4 @@
-//! The pieces in which a reply arrives.
+//! The pieces in which a reply arrives: `Delta` and what its variants hold.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,15 +21,15 @@ pub enum Delta {
     Text(Box<str>),
     /// More reasoning.
     Reasoning(Box<str>),
-    /// The signature, or encrypted form, of the reasoning so far; ends that reasoning part.
+    /// Signature, or encrypted form, of the reasoning so far; ends that reasoning part.
     ReasoningSignature(Box<Signature>),
     /// More of a refusal.
     Refusal(Box<str>),
-    /// A tool call begins.
+    /// Start of a tool call.
     ToolCallStart(Box<CallStart>),
     /// More of a call's arguments.
     ToolCallArguments {
-        /// Which call.
+        /// Index of the call in the reply.
         index: u32,
         /// JSON text.
         text: Box<str>,
@@ -40,11 +40,11 @@ pub enum Delta {
     Response(Box<ResponseInfo>),
     /// Tokens so far; a later figure replaces an earlier one.
     Usage(Box<Usage>),
-    /// Something that the wire or the service cannot honour; the call goes on without it.
+    /// A setting, tool or part that the wire or the service cannot honour; the call goes on without it.
     Warning(Box<Warning>),
-    /// The call failed and another attempt begins: all that came before is void, except [`Delta::Warning`].
+    /// Failure of the attempt and start of another: all deltas before it are void, except [`Delta::Warning`].
     Restart(Box<Restart>),
-    /// The reply is complete.
+    /// End of a complete reply.
     Finish(Box<Finish>),
 }
 
@@ -61,13 +61,13 @@ impl Delta {
         Self::ReasoningSignature(Box::new(signature))
     }
 
-    /// The end.
+    /// The end of the reply.
     #[must_use]
     pub fn finish(finish: impl Into<Finish>) -> Self {
         Self::Finish(Box::new(finish.into()))
     }
 
-    /// The beginning of call `index`.
+    /// The start of call `index`.
     #[must_use]
     pub fn tool_call(index: u32, id: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self::ToolCallStart(Box::new(CallStart { index, id: id.into(), name: name.into() }))
@@ -80,11 +80,11 @@ impl Delta {
     }
 }
 
-/// The beginning of a tool call.
+/// Start of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CallStart {
-    /// Tells the calls of a reply apart.
+    /// Index that tells the calls of a reply apart.
     pub index: u32,
     /// The service's id; may be empty.
     pub id: Arc<str>,
@@ -92,7 +92,7 @@ pub struct CallStart {
     pub name: Arc<str>,
 }
 
-/// What the service says about its response as a whole. It may come in several pieces; a later one adds to it.
+/// Facts that a service reports about its response as a whole. They may come in several pieces; a later one adds to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ResponseInfo {
@@ -105,7 +105,7 @@ pub struct ResponseInfo {
     /// The service's id of the request, for its support.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<str>>,
-    /// What is left of the account's limits.
+    /// Rest of the account's limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<RateLimits>>,
 }
@@ -117,7 +117,7 @@ impl ResponseInfo {
         Self { id, model, ..Self::default() }
     }
 
-    /// Takes over what `later` knows.
+    /// Takes over each field that `later` has set.
     pub fn merge(&mut self, later: Self) {
         self.id = later.id.or(self.id.take());
         self.model = later.model.or(self.model.take());
@@ -130,9 +130,9 @@ impl ResponseInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RateLimits {
-    /// Requests.
+    /// Limit on requests.
     pub requests: RateWindow,
-    /// Tokens, where the service counts input and output together.
+    /// Limit on tokens, where the service counts input and output together.
     pub tokens: RateWindow,
     /// Prompt tokens.
     pub input_tokens: RateWindow,
@@ -144,23 +144,23 @@ pub struct RateLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RateWindow {
-    /// How many are allowed.
+    /// Size of the quota.
     pub limit: Option<u64>,
-    /// How many are left.
+    /// Rest of the quota.
     pub remaining: Option<u64>,
-    /// How long until it is full again.
+    /// Time until the quota is full again.
     pub reset: Option<Duration>,
 }
 
-/// Something that could not be honoured, and what was done instead.
+/// Notice of something that could not be honoured, and of what was done instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Warning {
-    /// What it is about.
+    /// Subject area.
     pub kind: WarningKind,
-    /// The setting, tool or part that it is about, such as `top_k`; may be empty.
+    /// The setting, tool or part concerned, such as `top_k`; may be empty.
     pub subject: Box<str>,
-    /// For people.
+    /// Explanation for people.
     pub text: Box<str>,
 }
 
@@ -172,7 +172,7 @@ impl Warning {
     }
 }
 
-/// What a [`Warning`] is about.
+/// Subject area of a [`Warning`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -189,52 +189,52 @@ pub enum WarningKind {
     History,
     /// A part of the reply that was not understood.
     Reply,
-    /// A rule that cannot be matched against a tool, which the warning is about.
+    /// A rule that can never match the tool that the warning names.
     Rule,
-    /// Something else.
+    /// Anything else.
     #[default]
     Other,
 }
 
-/// Why all that came of a reply so far is void, and what begins instead.
+/// Start of another attempt, which voids the reply so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Restart {
-    /// The attempt that begins, from 2.
+    /// Number of the attempt that begins, from 2.
     pub attempt: u32,
-    /// Why the one before it failed.
+    /// Error of the attempt before it.
     pub error: ErrorRecord,
-    /// How long is waited before it begins.
+    /// Wait before the attempt begins.
     pub delay: Duration,
-    /// The service that is asked now, when it is another one.
+    /// New service, if it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Arc<str>>,
-    /// The model that is asked now, when it is another one.
+    /// New model, if it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
 }
 
 impl Restart {
-    /// Attempt number `attempt` begins after `delay`, because of `error`.
+    /// Start of attempt number `attempt` after `delay`, because of `error`.
     #[must_use]
     pub fn new(attempt: u32, error: ErrorRecord, delay: Duration) -> Self {
         Self { attempt, error, delay, provider: None, model: None }
     }
 }
 
-/// Why a reply ended.
+/// End of a reply, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finish {
-    /// In our terms.
+    /// Reason in provider-neutral terms.
     pub reason: FinishReason,
-    /// The wire's own word.
+    /// Reason as the wire spells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Box<str>>,
 }
 
 impl Finish {
-    /// An end for `reason`, without a word of the wire.
+    /// An end for `reason`, without the wire's spelling.
     #[must_use]
     pub fn new(reason: FinishReason) -> Self {
         Self { reason, raw: None }
@@ -259,7 +259,7 @@ impl From<FinishReason> for Box<Finish> {
     }
 }
 
-/// Why a reply ended, in provider-neutral terms.
+/// Reason for the end of a reply, in provider-neutral terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -278,7 +278,7 @@ pub enum FinishReason {
     Cancelled,
     /// The reply broke off with an error.
     Error,
-    /// Something else; see the wire's own word.
+    /// Another reason, which `Finish::raw` may spell.
     Other,
 }
 

@@ -1,7 +1,7 @@
-//! Typed output: a value of a Rust type from a model, in whichever way the model offers.
+//! Typed output: a value of a Rust type from a model, by the best strategy that the model offers.
 //!
-//! The schema is sent as it is: translating it into a service's dialect is its wire's work. What is decided here is
-//! pure ([`Generation`]); [`ModelExt`] only makes the calls.
+//! The schema is sent as it is: its wire translates it into a service's dialect. [`Generation`] decides and is pure;
+//! [`ModelExt`] only makes the calls.
 
 mod answer;
 mod check;
@@ -26,13 +26,13 @@ use crate::{
     message::{History, Message},
 };
 
-/// Typed output; implemented for [`Model`] and for nobody to implement.
+/// Typed output, implemented for [`Model`]. Sealed: not meant to be implemented elsewhere.
 #[async_trait]
 pub trait ModelExt: sealed::Sealed {
-    /// Asks for a value of type `T`: a prompt, a message, a conversation or a [`Generate`] with more settings.
+    /// Asks for a value of type `T`, by a prompt, a message, a conversation or a [`Generate`] with more settings.
     ///
-    /// A reply that is no such value gets one repair round: the model is told what is wrong and asked again. Each call
-    /// has the limits of `cx` to itself.
+    /// A reply that is not a valid value gets one repair round: the model is told the problem and asked again. The
+    /// limits of `cx` apply to each call separately.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -55,7 +55,7 @@ pub trait ModelExt: sealed::Sealed {
     ///
     /// # Errors
     /// Those of the calls, [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled), those of [`Generation::new`], and
-    /// those of [`Generation::read`] when there is no value: [`NoValue::of`] then tells why and what was spent.
+    /// those of [`Generation::read`] when there is no value: [`NoValue::of`] then gives the reason and the usage.
     async fn generate<T>(&self, ask: impl Into<Generate> + Send, cx: &CallContext) -> Result<Generated<T>>
     where
         T: DeserializeOwned + JsonSchema;
@@ -91,7 +91,7 @@ mod sealed {
     impl Sealed for super::Model {}
 }
 
-/// How a value is asked for.
+/// Way of asking for a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
@@ -104,8 +104,9 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// The best way that a model is known to offer: its service's own, else a forced tool, else the prompt. What is
-    /// unknown counts as absent, since the prompt works with every model; [`Generate::with_strategy`] overrides.
+    /// The best strategy that a model is known to offer: its service's own, else a forced tool, else the prompt. An
+    /// unknown ability counts as absent, since the prompt works with every model. [`Generate::with_strategy`] overrides
+    /// it.
     #[must_use]
     pub fn of(profile: &Profile) -> Self {
         match (profile.structured_output, profile.tools) {
@@ -116,7 +117,7 @@ impl Strategy {
     }
 }
 
-/// What a model is asked to make a value of.
+/// Request for a value.
 ///
 /// ```
 /// use entourage_core::provider::{Generate, Strategy};
@@ -135,7 +136,7 @@ pub struct Generate {
 }
 
 impl Generate {
-    /// Asks with one message.
+    /// A request with one message.
     pub fn new(prompt: impl Into<Message>) -> Self {
         History::from_iter([prompt.into()]).into()
     }
@@ -146,13 +147,13 @@ impl Generate {
         self
     }
 
-    /// The same with parameters; what is absent comes from the model.
+    /// The same with parameters; absent ones come from the model.
     pub fn with_params(mut self, params: impl Into<Arc<Params>>) -> Self {
         self.params = Some(params.into());
         self
     }
 
-    /// The same in this way, whatever is known about the model.
+    /// The same with this strategy, whatever the model is known to offer.
     pub fn with_strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = Some(strategy);
         self
@@ -191,7 +192,7 @@ impl From<Request> for Generate {
     }
 }
 
-/// A value that a model made, and what it took.
+/// A value that a model made, with the calls and tokens that it took.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Generated<T> {
@@ -199,15 +200,15 @@ pub struct Generated<T> {
     pub value: T,
     /// The reply that holds it.
     pub message: Arc<Message>,
-    /// How it was asked for.
+    /// Strategy that was used.
     pub strategy: Strategy,
     /// Model calls made: 2 when the first reply had to be repaired.
     pub rounds: u32,
-    /// Tokens of all calls, failed attempts included, as far as the service said.
+    /// Tokens of all calls, failed attempts included, as far as the service reported them.
     pub usage: Usage,
-    /// Their cost; `None` when the cost of any is unknown.
+    /// Cost of all calls; `None` when the cost of any is unknown.
     pub cost: Option<Money>,
-    /// What the wire or the service could not honour. Within a run these are events instead.
+    /// Settings that the wire or the service could not honour. Within a run these are events instead.
     pub warnings: Vec<Warning>,
 }
 

@@ -1,4 +1,4 @@
-//! Model services as core sees them: a request in provider-neutral terms goes in, a stream of deltas comes out.
+//! Model services in provider-neutral terms: a request goes in, a stream of deltas comes out.
 //!
 //! Streaming is the only call there is; "not streaming" is a fold over the stream ([`Assembler`]).
 
@@ -41,7 +41,8 @@ pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
 /// - [`Provider::stream`] returns once the service has accepted the request or refused it; a refusal is an `Err`
 ///   whose kind and retry status are set. A layer that tries again may return earlier and give the last refusal as
 ///   the stream's error.
-/// - What came before a [`Delta::Restart`] is void. The stream ends after one [`Delta::Finish`]. A stream that ends without one was cut off: the caller reports it.
+/// - What came before a [`Delta::Restart`] is void. The stream ends after one [`Delta::Finish`]. A stream that ends
+///   without one was cut off: the caller reports it.
 /// - Dropping the stream or the future aborts the call and frees the connection.
 /// - Secrets never appear in errors, `Debug` output or deltas.
 /// - Before connecting, an implementation asks [`CallContext::check_host`].
@@ -54,10 +55,10 @@ pub trait Provider: Send + Sync + fmt::Debug {
     async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream>;
 }
 
-/// Conveniences over [`Provider`]; implemented for every provider and for nobody to implement.
+/// Conveniences over [`Provider`], implemented for every provider. Not meant to be implemented elsewhere.
 #[async_trait]
 pub trait ProviderExt: Provider {
-    /// Runs one call to its end and returns what the deltas add up to.
+    /// Runs one call to its end and returns the reply that its deltas add up to.
     ///
     /// # Errors
     /// Those of [`Provider::stream`] and of the stream; [`ErrorKind::Protocol`] when the stream ends early.
@@ -73,25 +74,25 @@ pub trait ProviderExt: Provider {
 
 impl<P: Provider + ?Sized> ProviderExt for P {}
 
-/// What a provider may know about the call beyond the request.
+/// Facts about a call beyond its request.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CallContext {
-    /// Cancelled when the run is.
+    /// Cancelled together with the run.
     pub cancel: CancellationToken,
     /// The session that asks, if any.
     pub session: Option<SessionId>,
     /// The run that asks, if any.
     pub run: Option<RunId>,
-    /// Where the call may connect to.
+    /// Hosts that the call may connect to.
     pub egress: Egress,
-    /// The call is of no use after this long, measured from its start.
+    /// Time after which the call is of no use, measured from its start.
     pub timeout: Option<Duration>,
-    /// Names the call in events and logs; all its attempts share it.
+    /// Id of the call in events and logs; all its attempts share it.
     pub request: RequestId,
-    /// Which attempt this is, from 1.
+    /// Number of this attempt, from 1.
     pub attempt: u32,
-    /// Is shown what goes over the wire.
+    /// Observer that is shown the traffic on the wire.
     pub wiretap: Option<Arc<dyn Wiretap>>,
 }
 
@@ -115,21 +116,21 @@ impl CallContext {
         }
     }
 
-    /// The context of attempt number `attempt` of the same call.
+    /// The same context, for attempt number `attempt` of the call.
     #[must_use]
     pub fn with_attempt(mut self, attempt: u32) -> Self {
         self.attempt = attempt;
         self
     }
 
-    /// Shows `wiretap` what goes over the wire.
+    /// The same context, with `wiretap` shown the traffic on the wire.
     #[must_use]
     pub fn with_wiretap(mut self, wiretap: Arc<dyn Wiretap>) -> Self {
         self.wiretap = Some(wiretap);
         self
     }
 
-    /// Narrows where the call may connect to.
+    /// The same context, narrowed to hosts that `egress` admits.
     #[must_use]
     pub fn with_egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
@@ -162,20 +163,21 @@ impl Default for CallContext {
     }
 }
 
-/// Where network calls may go. A test runtime forbids what is not loopback, so no test can reach a paid service.
+/// Hosts that network calls may reach. A test runtime forbids every host but loopback ones, so no test can reach a paid
+/// service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Egress {
-    /// Anywhere.
+    /// Any host.
     #[default]
     Any,
-    /// Only to this machine.
+    /// This machine only.
     Loopback,
-    /// Nowhere.
+    /// No host.
     Forbidden,
 }
 
 impl Egress {
-    /// Whether a call to `host` (a name or an address literal, without port) may go out.
+    /// True if a call to `host` (a name or an address literal, without port) may go out.
     #[must_use]
     pub fn admits(self, host: &str) -> bool {
         match self {

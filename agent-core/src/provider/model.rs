@@ -1,4 +1,4 @@
-//! A model: a provider, the model's name there, what is known about it, and how to call it.
+//! A model: a provider, the model's name there, known facts about it, and default parameters.
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -49,7 +49,7 @@ impl Model {
         self
     }
 
-    /// The same model with default parameters; an agent's own go before them.
+    /// The same model with default parameters, which an agent's own override.
     #[must_use]
     pub fn with_params(mut self, mut params: Params) -> Self {
         params.max_output = params.max_output.filter(|max| *max > 0);
@@ -85,7 +85,7 @@ impl Model {
         &self.0.provider
     }
 
-    /// What is known about the model.
+    /// Known facts about the model.
     #[must_use]
     pub fn profile(&self) -> &Arc<Profile> {
         &self.0.profile
@@ -117,8 +117,8 @@ impl Model {
         (*self.0.provider).stream(request, cx)
     }
 
-    /// What `usage` costs: the provider's own figure, else at this model's prices; `None` when neither is known, or when
-    /// nobody counted the tokens and they have a price (CC03).
+    /// Cost of `usage`: the provider's own figure, else the sum at this model's prices. `None` if neither is known, or
+    /// if the tokens have a price and were not counted.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<Money> {
         let at_prices = || {
@@ -138,20 +138,19 @@ impl fmt::Debug for Model {
     }
 }
 
-/// Where an agent gets its model from, asked again before each step, so that a model can be swapped while a run
-/// goes on (CM18).
+/// Source of an agent's model, asked before each step, so that a model can be swapped during a run.
 pub trait ModelSource: Send + Sync + fmt::Debug {
     /// The model for the next step.
     fn model(&self) -> Model;
 }
 
-/// What an agent holds as its model: a fixed one, or a source that is asked before each step.
+/// The model of an agent: a fixed one, or a source that is asked before each step.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ModelSlot {
-    /// Always this model.
+    /// The same model for each step.
     Fixed(Model),
-    /// Whatever the source says.
+    /// The model that the source gives.
     Source(Arc<dyn ModelSource>),
 }
 

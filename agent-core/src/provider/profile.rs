@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Size;
 use crate::Prices;
 
-/// What is known about a model. `None` means unknown, and nothing is derived from an unknown figure.
+/// Known facts about a model. `None` means unknown, and nothing is derived from an unknown figure.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -16,34 +16,34 @@ pub struct Profile {
     /// Largest reply in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// Whether the model can call tools.
+    /// True if the model can call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<bool>,
-    /// Whether the model sees images.
+    /// True if the model sees images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vision: Option<bool>,
-    /// Whether the model reads documents such as PDF.
+    /// True if the model reads documents such as PDF.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub documents: Option<bool>,
-    /// Whether the service makes the reply follow a schema.
+    /// True if the service makes the reply follow a schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<bool>,
-    /// Whether the model reasons before it answers.
+    /// True if the model reasons before it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<bool>,
-    /// Whether the model accepts temperature and the like.
+    /// True if the model accepts sampling parameters, such as the temperature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<bool>,
-    /// What it costs; `None` makes every cost unknown, never zero.
+    /// Prices of the model; `None` makes every cost unknown, never zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
-    /// How large it is.
+    /// Size class of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
 }
 
 impl Profile {
-    /// These facts, with what is unknown taken from `others`.
+    /// These facts, with unknown ones taken from `others`.
     #[must_use]
     pub fn or(self, others: &Self) -> Self {
         Self {

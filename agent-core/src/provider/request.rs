@@ -1,4 +1,4 @@
-//! What is asked of a model, in provider-neutral terms.
+//! Requests to a model, in provider-neutral terms.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,14 +20,14 @@ pub struct Request {
     pub messages: History,
     /// The tools that the model is offered, sorted by name.
     pub tools: Arc<[ToolSpec]>,
-    /// Whether it may, must or must not call one.
+    /// Permission or duty to call a tool.
     pub tool_choice: ToolChoice,
-    /// The form of the reply.
+    /// Form of the reply.
     pub output: Output,
     /// Sampling and limits.
     pub params: Arc<Params>,
-    /// What is known about the model, for wires that must ask differently for different models. It is not part of
-    /// what is asked.
+    /// Known facts about the model, for wires that encode differently for different models. Not part of the request's
+    /// content.
     #[serde(skip)]
     pub profile: Arc<Profile>,
 }
@@ -78,7 +78,7 @@ impl Request {
         self
     }
 
-    /// The same request for a reply of this form.
+    /// The same request for a reply in this form.
     #[must_use]
     pub fn with_output(mut self, output: impl Into<Output>) -> Self {
         self.output = output.into();
@@ -100,7 +100,7 @@ impl Request {
     }
 }
 
-/// Whether the model may, must or must not call a tool.
+/// Permission or duty of the model to call a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -116,15 +116,15 @@ pub enum ToolChoice {
     Tool(String),
 }
 
-/// The form that a reply is asked for.
+/// Form of a reply.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Output {
-    /// As the model likes.
+    /// Text in any form.
     #[default]
     Text,
-    /// Some JSON value.
+    /// Any JSON value.
     Json,
     /// JSON that follows a schema.
     Schema(Arc<OutputSchema>),
@@ -136,18 +136,18 @@ impl From<OutputSchema> for Output {
     }
 }
 
-/// The schema that a reply should follow.
+/// Schema that a reply should follow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OutputSchema {
-    /// A name for it: letters, digits, `_` and `-`, at most 64.
+    /// Name of the schema: letters, digits, `_` and `-`, at most 64.
     pub name: String,
-    /// What it describes, for the model.
+    /// Description of the value, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema, draft 2020-12. A wire translates it into what its service takes.
+    /// JSON Schema, draft 2020-12. A wire translates it into its service's dialect.
     pub schema: Value,
-    /// Whether the service should enforce it.
+    /// True if the service should enforce the schema.
     pub strict: bool,
 }
 
@@ -159,18 +159,18 @@ impl OutputSchema {
     }
 }
 
-/// How much a model reasons before it answers. A wire translates between effort and budget where its service knows
-/// only one of them.
+/// Amount of reasoning before an answer. A wire translates between effort and budget where its service knows only one
+/// of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReasoningParams {
-    /// In words.
+    /// Effort in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
-    /// At most so many tokens.
+    /// Maximum of reasoning tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
-    /// Whether the reasoning, or its summary, should come with the reply.
+    /// True if the reasoning, or its summary, should come with the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub show: Option<bool>,
 }
@@ -181,18 +181,18 @@ impl From<Effort> for ReasoningParams {
     }
 }
 
-/// How much a model reasons, in words.
+/// Amount of reasoning, in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Effort {
-    /// Not at all.
+    /// No reasoning.
     None,
     /// As little as the model can.
     Minimal,
     /// A little.
     Low,
-    /// What the task needs.
+    /// As much as the task needs.
     Medium,
     /// A lot.
     High,
@@ -200,18 +200,18 @@ pub enum Effort {
     Max,
 }
 
-/// How long the service should keep the prompt for the next call.
+/// Time that the service should keep the prompt cached for the next call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PromptCache {
-    /// For some minutes, the service's shortest.
+    /// Some minutes: the service's shortest.
     Short,
-    /// For an hour or more, the service's longest.
+    /// An hour or more: the service's longest.
     Long,
 }
 
-/// Sampling and limits of a call. An absent value is left out of the request (CM18).
+/// Sampling and limits of a call. An absent value is left out of the request.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Params {
@@ -224,7 +224,7 @@ pub struct Params {
     /// Sampling among the k likeliest tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u32>,
-    /// Penalty for tokens that occurred.
+    /// Penalty for tokens that already occurred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
     /// Penalty by how often a token occurred.
@@ -236,34 +236,34 @@ pub struct Params {
     /// Texts that end the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
-    /// For repeatable sampling where the service offers it.
+    /// Seed for repeatable sampling, where the service offers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// Whether several tool calls may come in one reply.
+    /// True if one reply may hold several tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// How much the model reasons.
+    /// Amount of reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<ReasoningParams>,
     /// Marks tools, instructions and conversation for the service's prompt cache, where it wants marks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<PromptCache>,
-    /// Calls of one key are sent to the same cache, where the service takes such a key.
+    /// Key that routes calls to the same cache, where the service takes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_key: Option<String>,
-    /// Whether services should enforce the tools' schemas.
+    /// True if services should enforce the tools' schemas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict_tools: Option<bool>,
-    /// For the service's own records. `user_id` is the end user, in a form that names nobody.
+    /// Labels for the service's own records. `user_id` is the end user, in a form that identifies nobody.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// Added to the request body as it is, for what only this service knows.
+    /// Fields added to the request body unchanged, for settings that only this service knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Value>,
 }
 
 impl Params {
-    /// These parameters, with what is absent taken from `defaults`; 0 as output limit counts as absent.
+    /// These parameters, with absent ones taken from `defaults`. An output limit of 0 counts as absent.
     #[must_use]
     pub fn or(mut self, defaults: &Self) -> Self {
         let limit = |max: Option<u64>| max.filter(|max| *max > 0);

@@ -1,4 +1,4 @@
-//! How large a model is, in five steps.
+//! Size of a model, in five classes.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind};
 
-/// How large a model is (LO02). Ordered: `Xs < S < M < L < Xl`.
+/// Size of a model. Ordered: `Xs < S < M < L < Xl`.
 ///
 /// ```
 /// use entourage_core::provider::Size;
@@ -23,11 +23,11 @@ pub enum Size {
     Xs,
     /// Up to 4 billion.
     S,
-    /// Up to 13 billion; also what is taken where nothing is known.
+    /// Up to 13 billion; also the default where nothing is known.
     M,
     /// Up to 34 billion.
     L,
-    /// Above that.
+    /// Above 34 billion.
     Xl,
 }
 
@@ -35,7 +35,7 @@ impl Size {
     /// All sizes, smallest first.
     pub const ALL: [Self; 5] = [Self::Xs, Self::S, Self::M, Self::L, Self::Xl];
 
-    /// The size of a model of so many billion parameters. What lies between two sizes counts as the larger one.
+    /// Size of a model with that many billion parameters. A count between two sizes gets the larger one.
     #[must_use]
     pub fn from_parameters(billions: f64) -> Self {
         match billions {
@@ -48,8 +48,8 @@ impl Size {
         }
     }
 
-    /// The size that a model's name states, as in `7b`, `1.5b`, `270m` or `8x7b`; `None` when it states none, and for
-    /// embedding models, which answer nothing.
+    /// Size stated in a model's name, as in `7b`, `1.5b`, `270m` or `8x7b`. `None` if the name states none, and for
+    /// embedding models, which do not chat.
     #[must_use]
     pub fn from_model_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
@@ -61,7 +61,7 @@ impl Size {
     }
 }
 
-/// Billions of parameters, when the whole word says so: `a3b` (active ones) or `v2` do not.
+/// Billions of parameters, if the whole word states them. `a3b` (active parameters) and `v2` do not.
 fn parameters(word: &str) -> Option<f64> {
     let (number, unit) = match word.strip_suffix('b') {
         Some(number) => (number, 1.0),

@@ -1,16 +1,16 @@
-//! Showing somebody what goes over the wire, for recordings and debugging.
+//! Observation of the traffic on the wire, for recordings and debugging.
 
 use std::fmt;
 
-/// Is shown the exchanges of a model call as they cross the wire: set it with [`super::CallContext::with_wiretap`].
+/// Observer of a model call's exchanges as they cross the wire. Set it with [`super::CallContext::with_wiretap`].
 ///
-/// Providers without a wire show nothing. Credentials are left out by the provider: headers and query fields that
-/// carry them are not shown, and what a service repeats of them is replaced by `[key]`.
+/// Providers without a wire show nothing. The provider leaves credentials out: headers and query fields that carry them
+/// are not shown, and a credential that a service echoes is replaced by `[key]`.
 ///
 /// # Contract
-/// Quick, and never blocks: it is called from within the call.
+/// Methods return quickly and never block: they are called from within the call.
 pub trait Wiretap: Send + Sync + fmt::Debug {
-    /// A request is about to leave. The answer is shown to what this returns.
+    /// Called before a request leaves. The returned exchange is shown the answer.
     fn request(&self, request: &WireRequest<'_>) -> Box<dyn Exchange>;
 }
 
@@ -19,30 +19,30 @@ pub trait Exchange: Send + Sync + fmt::Debug {
     /// The status and the headers (names in lower case) of the answer.
     fn answer(&mut self, status: u16, headers: &[(String, String)]);
 
-    /// More of the answer's body, after decompression, as it was cut on the wire; the end of a piece in which a
-    /// credential may begin comes with the next one.
+    /// The next piece of the answer's body, after decompression, as it was cut on the wire. If a credential may begin
+    /// at the end of a piece, that end is held back until the next one.
     fn body(&mut self, piece: &[u8]);
 }
 
-/// A request as it leaves.
+/// A request as it leaves the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WireRequest<'a> {
-    /// The name of the wire's protocol.
+    /// Name of the wire's protocol.
     pub protocol: &'a str,
-    /// Such as `POST`.
+    /// HTTP method, such as `POST`.
     pub method: &'a str,
-    /// Begins with `/`.
+    /// Path, beginning with `/`.
     pub path: &'a str,
-    /// What follows `?`; empty for none.
+    /// Query without its `?`; empty for none.
     pub query: &'a str,
-    /// Names in lower case; without those that carry credentials.
+    /// Headers, names in lower case; those that carry credentials are left out.
     pub headers: &'a [(String, String)],
-    /// The body.
+    /// Body as sent.
     pub body: &'a [u8],
-    /// The service's prompt tokens leave cached tokens out.
+    /// True if the service's count of prompt tokens leaves cached tokens out.
     pub cache_apart: bool,
-    /// The service's reply tokens leave reasoning out.
+    /// True if the service's count of reply tokens leaves reasoning out.
     pub reasoning_apart: bool,
 }
 
@@ -54,7 +54,7 @@ impl<'a> WireRequest<'a> {
         Self { protocol, method, path, query, headers, body, cache_apart: false, reasoning_apart: false }
     }
 
-    /// The same with what follows `?`.
+    /// The same with a query, given without its `?`.
     #[must_use]
     pub fn with_query(mut self, query: &'a str) -> Self {
         self.query = query;
@@ -68,7 +68,7 @@ impl<'a> WireRequest<'a> {
         self
     }
 
-    /// Says how the service counts: whether cached tokens are left out of the prompt's, and reasoning out of the reply's.
+    /// The same with the service's way of counting: prompt tokens without cached ones, reply tokens without reasoning.
     #[must_use]
     pub fn counting_apart(mut self, cache: bool, reasoning: bool) -> Self {
         self.cache_apart = cache;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Strategy, shape::Shape, text};
 
-/// What an agent is told that is to answer with a value which follows `schema`.
+/// Instruction to an agent to answer with a value that follows `schema`.
 pub(crate) fn answer_rule(schema: &Value) -> String {
     format!(
         "Answer with one JSON value that follows this JSON Schema, and with nothing else: no explanation, no code \
@@ -14,7 +14,7 @@ pub(crate) fn answer_rule(schema: &Value) -> String {
     )
 }
 
-/// The value in the text of an answer, or what is wrong with it.
+/// The value in the text of an answer. The error describes the problem in words for the model.
 pub(crate) fn answer_as<T: DeserializeOwned + JsonSchema>(answer: &str) -> Result<T, String> {
     let shape = Shape::of::<T>(Strategy::Prompt);
     let mut problem = None;

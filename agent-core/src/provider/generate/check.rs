@@ -1,19 +1,18 @@
-//! Whether a value follows a JSON Schema, for the part of it that Rust types need: types, enums, bounds, objects,
+//! Checks a value against a JSON Schema, for the part of it that Rust types need: types, enums, bounds, objects,
 //! arrays, alternatives and references within the schema.
 //!
-//! It knows no patterns and no formats, takes `oneOf` for `anyOf`, and lets anything pass that it does not know:
-//! what the type itself refuses is found when the value is read into it. Its purpose is to tell a model what is wrong,
-//! and where.
+//! Patterns and formats are not checked, `oneOf` is treated as `anyOf`, and unknown keywords pass: reading the value
+//! into its type finds the rest. The purpose is to tell a model what is wrong, and where.
 
 use serde_json::{Map, Value};
 
-/// Schemas that may be applied to one value and its parts.
+/// Maximum of schemas applied to one value and its parts.
 const STEPS: u32 = 200_000;
-/// Schemas that may be applied within one another: values nest at most 128 deep, references and alternatives come in
-/// between.
+/// Maximum depth of schemas applied within one another. Values nest at most 128 deep; references and alternatives add
+/// to it.
 const DEPTH: u32 = 600;
 
-/// At most `most` problems of `value`, each with its place; none when the value follows `schema`.
+/// The first `most` problems of `value`, each with its place; none when the value follows `schema`.
 pub(super) fn problems(schema: &Value, value: &Value, most: usize) -> Vec<String> {
     let mut checker =
         Checker { root: schema, path: Vec::new(), found: Vec::new(), most, steps: STEPS, depth: DEPTH };
@@ -27,7 +26,7 @@ enum Key<'a> {
 }
 
 struct Problem {
-    /// How far from the root it is.
+    /// Distance from the root.
     depth: usize,
     text: String,
 }
@@ -105,7 +104,7 @@ impl<'a> Checker<'a> {
         self.root.pointer(path.as_str()?.strip_prefix('#')?)
     }
 
-    /// One of `choices` must hold. When none does, the one that comes nearest says why.
+    /// Requires one of `choices` to hold. When none does, the nearest one's problems are reported.
     fn any_of(&mut self, choices: &'a [Value], value: &'a Value) {
         let mut nearest: Option<Vec<Problem>> = None;
         for choice in choices {

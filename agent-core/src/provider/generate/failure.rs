@@ -1,4 +1,4 @@
-//! Why a model gave no value, as an error that a program can take apart.
+//! Failure of a generation to give a value, as an error that a program can take apart.
 
 use std::{error::Error as _, sync::Arc};
 
@@ -7,7 +7,7 @@ use crate::{
     message::{Message, Part},
 };
 
-/// How much of a reply an error shows, in characters.
+/// Characters of a reply that an error shows.
 const SHOWN: usize = 200;
 
 /// The source of the error that ends a generation without a value.
@@ -23,20 +23,20 @@ const SHOWN: usize = 200;
 #[error("the model gave no value after {rounds} calls")]
 #[non_exhaustive]
 pub struct NoValue {
-    /// Why.
+    /// Reason that there is no value.
     pub reason: NoValueReason,
     /// The last reply.
     pub message: Arc<Message>,
-    /// Model calls made.
+    /// Number of model calls made.
     pub rounds: u32,
-    /// Tokens of all calls, as far as the service said.
+    /// Tokens of all calls, as far as the service reported them.
     pub usage: Usage,
-    /// Their cost; `None` when the cost of any is unknown.
+    /// Cost of all calls; `None` when the cost of any is unknown.
     pub cost: Option<Money>,
 }
 
 impl NoValue {
-    /// What `error` knows about it, when it ended a generation.
+    /// The `NoValue` behind `error`, if it ended a generation.
     #[must_use]
     pub fn of(error: &Error) -> Option<&Self> {
         error.source()?.downcast_ref()
@@ -69,7 +69,7 @@ impl NoValue {
     }
 }
 
-/// Why there is no value.
+/// Reason that a generation gave no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoValueReason {
@@ -79,11 +79,11 @@ pub enum NoValueReason {
     Withheld,
     /// The reply reached its output limit.
     CutOff,
-    /// The reply was no such value, twice; the text says what was wrong with the second.
+    /// Both replies were invalid; the text says what was wrong with the second.
     Invalid(String),
 }
 
-/// The beginning of what a reply says.
+/// The first characters of a reply's text, refusal or arguments.
 fn excerpt(message: &Message) -> String {
     let texts = message.parts().iter().filter_map(|part| match part {
         Part::Text(text) | Part::Refusal(text) => Some(text.as_str()),

@@ -17,8 +17,9 @@ use crate::{
 /// Calls per value: the first one, and one to repair its reply.
 const ROUNDS: u32 = 2;
 
-/// The pure part of typed output, for whoever makes the calls: [`ModelExt::generate`](super::ModelExt::generate)
-/// outside of runs and [`RunContext::generate`](crate::run::RunContext::generate) within.
+/// The pure part of typed output, for callers that make the calls themselves:
+/// [`ModelExt::generate`](super::ModelExt::generate) outside of runs and
+/// [`RunContext::generate`](crate::run::RunContext::generate) within.
 ///
 /// Call the model with [`Generation::request`] and hand its reply to [`Generation::read`], until that gives the value.
 pub struct Generation<T> {
@@ -36,7 +37,7 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
     /// Asks `model` for a value of type `T`.
     ///
     /// # Errors
-    /// [`ErrorKind::EmptyPrompt`] when no message says anything.
+    /// [`ErrorKind::EmptyPrompt`] when no message has content.
     pub fn new(model: &Model, ask: impl Into<Generate>) -> Result<Self> {
         let Generate { messages, instructions, params, strategy } = ask.into();
         if !messages.iter().any(|message| has_content(message)) {
@@ -80,7 +81,7 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
         })
     }
 
-    /// How the value is asked for.
+    /// Strategy of this generation.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
         self.strategy
@@ -92,19 +93,19 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
         self.request.clone()
     }
 
-    /// The tool that the model must call, if that is the way. It is never run.
+    /// The tool that the model must call, with `Strategy::Tool`; empty otherwise. It is never run.
     #[must_use]
     pub fn tools(&self) -> &Tools {
         &self.tools
     }
 
-    /// Takes in the reply to [`Generation::request`] with its tokens and cost, failed attempts included. `None`: the
-    /// reply was no such value, and the model should be asked again.
+    /// Takes in the reply to [`Generation::request`] with its tokens and cost, failed attempts included. Returns `None`
+    /// if the reply was not a valid value and the model should be asked again.
     ///
     /// # Errors
     /// With a [`NoValue`] as source: [`ErrorKind::ContentFiltered`] when the model declined or the service withheld the
     /// reply, [`ErrorKind::TooLarge`] when the reply reached its output limit, [`ErrorKind::Protocol`] when the second
-    /// reply was no such value either. A reply that broke off is [`ErrorKind::Protocol`] and temporary.
+    /// reply was invalid too. A reply that broke off is [`ErrorKind::Protocol`] and temporary.
     pub fn read(
         &mut self,
         message: &Arc<Message>,
@@ -144,7 +145,7 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
         NoValue { reason, message: Arc::clone(message), rounds, usage, cost }.into_error(&self.shape.name)
     }
 
-    /// The value, or what is wrong with the reply.
+    /// The value. The error describes the problem in words for the model.
     fn value(&self, message: &Message) -> Result<T, String> {
         let call = message.tool_calls().find(|call| *call.name == *self.shape.name);
         let candidates = match call {
@@ -171,7 +172,7 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
         }))
     }
 
-    /// Appends the reply and what is wrong with it. A call must have a result, so there the result says it.
+    /// Appends the reply and the problem. A call must have a result, so its result states the problem.
     fn ask_again(&mut self, message: &Arc<Message>, problem: &str) {
         let how = match self.strategy {
             Strategy::Tool => {
@@ -191,7 +192,8 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
     }
 }
 
-/// What ends the matter whatever else was said: a value that was cut off may look whole and lack half of its list.
+/// Reason to end the generation without reading a value. A value that was cut off may look whole and lack half of its
+/// list.
 fn ended_early(message: &Message, finish: FinishReason) -> Option<NoValueReason> {
     match finish {
         FinishReason::Refusal => Some(NoValueReason::Refused),

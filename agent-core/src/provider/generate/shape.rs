@@ -1,4 +1,4 @@
-//! The schema of a type as it is sent, and values read by it.
+//! Schema of a type in the form that is sent, and reading of values by it.
 //!
 //! Services want an object at the root of a schema. Any other type is sent as the one field of an object and unwrapped
 //! afterwards.
@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 use super::{Strategy, check};
 use crate::tool::schema_of;
 
-/// The field that holds a value which is no object.
+/// Field that holds a value that is not an object.
 const FIELD: &str = "value";
 
-/// Problems that a model is told of at once.
+/// Maximum of problems reported to the model at once.
 const PROBLEMS: usize = 8;
 
 pub(super) struct Shape {
-    /// Letters, digits, `_` and `-`, at most 64.
+    /// Name of the type: letters, digits, `_` and `-`, at most 64.
     pub(super) name: String,
     pub(super) description: Option<String>,
     plain: Value,
@@ -37,7 +37,7 @@ impl Shape {
         self.wrapped.as_ref().unwrap_or(&self.plain)
     }
 
-    /// The value, or what is wrong with it and where.
+    /// Reads a value. The error lists the problems, each with its place.
     pub(super) fn read<T: DeserializeOwned>(&self, value: Value) -> Result<T, String> {
         let value = self.unwrapped(value)?;
         serde_json::from_value(value).map_err(|error| error.to_string())
@@ -62,7 +62,7 @@ impl Shape {
     }
 }
 
-/// Whether the schema itself, not one of several it offers, says that a value is an object.
+/// True if the schema itself requires an object, and not by way of alternatives or a reference.
 fn is_object(schema: &Value) -> bool {
     let chosen = ["$ref", "anyOf", "oneOf", "allOf", "enum", "const"];
     schema.get("type").is_some_and(|kind| kind == "object")
@@ -88,7 +88,7 @@ fn wrapped(plain: &Value) -> Value {
     for schema in defs.values_mut() {
         recursive |= point_root_to(schema, &target);
     }
-    // A type that holds itself refers to the root, which is the object around it now.
+    // A recursive type refers to the root, which is now the object around it.
     if recursive {
         defs.insert(own, std::mem::replace(&mut inner, json!({ "$ref": target })));
     }
@@ -104,7 +104,7 @@ fn wrapped(plain: &Value) -> Value {
     schema
 }
 
-/// Turns references to the root into references to `target`; whether there were any.
+/// Redirects references to the root to `target`. Returns true if there were any.
 fn point_root_to(schema: &mut Value, target: &str) -> bool {
     match schema {
         Value::Object(fields) => fields.iter_mut().fold(false, |found, (key, field)| match key.as_str() {
@@ -112,7 +112,7 @@ fn point_root_to(schema: &mut Value, target: &str) -> bool {
                 *field = target.into();
                 true
             }
-            // These hold values, not schemas.
+            // These keywords hold values, not schemas.
             "const" | "enum" | "default" | "examples" => found,
             _ => point_root_to(field, target) | found,
         }),

@@ -4,18 +4,18 @@ use serde_json::{Deserializer, Value};
 
 use crate::tool::repair_json;
 
-/// Values that are looked at in one text.
+/// Maximum of values taken from one text.
 const MOST: usize = 16;
-/// Brackets at which a value may begin that are tried in one text.
+/// Maximum of opening brackets tried in one text.
 const TRIES: usize = 1_000;
-/// How many times a text is read, at most, for values that begin somewhere in it: one that never ends is read to its end
-/// from each bracket.
+/// Maximum of bytes wasted on failed tries, in lengths of the text. A value that never ends is read to the end of the
+/// text from each bracket.
 const READINGS: usize = 8;
-/// Bytes of a text that is read as often as there are tries.
+/// Bytes of a text short enough to be read once for each try.
 const SHORT: usize = 16 << 10;
 
-/// The values in a text, the likeliest first: the whole text, else those in code blocks, else those among the words.
-/// Numbers and words are values only when nothing stands around them.
+/// Values in a text, the likeliest first: the whole text, else those in code blocks and among the words. Numbers and
+/// words are values only when they are the whole text or a whole block.
 pub(super) fn values(text: &str) -> Vec<Value> {
     let text = without_thoughts(text).trim();
     if let Some(value) = whole(text) {
@@ -31,7 +31,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     values
 }
 
-/// Some models think aloud before they answer, and a draft is no answer.
+/// Strips a leading `<think>` section: a draft in it is not the answer.
 fn without_thoughts(text: &str) -> &str {
     let thoughts = text.trim_start().strip_prefix("<think>");
     thoughts.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, answer)| answer)
@@ -42,7 +42,7 @@ fn whole(text: &str) -> Option<Value> {
     parse(text).or_else(|| parse(&repair_json(text)?))
 }
 
-/// What stands between two code fences, without the language's name.
+/// Contents of the code blocks, without the language's name.
 fn blocks(text: &str) -> impl Iterator<Item = &str> {
     let fenced = text.split("```").skip(1).step_by(2);
     fenced.map(|block| {
@@ -51,8 +51,8 @@ fn blocks(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Adds the complete objects and arrays that stand in the text, none from within another, and returns how many bytes it
-/// read of those that are no value: at most `most`, and what the last one of them takes.
+/// Adds the complete top-level objects and arrays in the text. Returns the number of bytes read in vain: less than
+/// `most` plus the cost of the last failed try.
 fn scan(text: &str, values: &mut Vec<Value>, most: usize) -> usize {
     let (mut at, mut wasted) = (0_usize, 0_usize);
     for _ in 0..TRIES {
@@ -82,7 +82,7 @@ fn scan(text: &str, values: &mut Vec<Value>, most: usize) -> usize {
     wasted
 }
 
-/// How many bytes of `text` were read when `error` was found, about.
+/// Approximate number of bytes of `text` read before `error`.
 fn read_before(error: &serde_json::Error, text: &str) -> usize {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     lines.map(str::len).fold(error.column(), usize::saturating_add)

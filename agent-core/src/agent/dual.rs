@@ -1,4 +1,4 @@
-//! Two agents: one works, the other checks, and only the checker may call the task complete.
+//! Two agents on one task: an executor works, a discriminator checks, and only the discriminator may complete the task.
 
 use std::{fmt, sync::Arc};
 
@@ -16,29 +16,31 @@ use crate::{
     runtime::Session,
 };
 
-/// Two agents on one task. The executor works; then it sums up; then the discriminator, which has tools of its own, looks
-/// whether the summary is true and the task done. It ends the task with its tool `task_complete`, or what it says goes
-/// back to the executor, for at most [`DualBuilder::iterations`] rounds. Cloning shares it.
+/// Two agents on one task, in rounds of work and check. The executor works, then summarizes. The discriminator, with
+/// tools of its own, checks whether the summary is true and the task complete. It completes the task by calling its
+/// tool `task_complete`; any other answer goes back to the executor as feedback, for at most
+/// [`DualBuilder::iterations`] rounds. Cloning shares the agent.
 ///
 /// # Sessions
-/// The agent's own session holds what the user sees: a prompt and an answer per run. Each of the two works in a session
-/// below it, `<id>$$executor` and `<id>$$discriminator`, and goes on there with the next prompt. Nothing but summaries
-/// and feedback crosses; the list of what is to be done is one for both. What the discriminator's tools showed is kept with
-/// its verdict, in the event [`PhaseFinished`](crate::event::PhaseFinished).
-/// Another pair that is started in the same session goes on in the same two conversations; a task that the first one left
-/// open is then given up.
+/// The agent's own session holds what the user sees: a prompt and an answer per run. The two agents work in the child
+/// sessions `<id>$$executor` and `<id>$$discriminator`, and continue there with the next prompt. Only summaries and
+/// feedback cross between the two; both share one todo list. The results of the discriminator's tools are kept with its
+/// verdict, in the event [`PhaseFinished`](crate::event::PhaseFinished).
+/// Another pair started in the same session continues the same two conversations and abandons a task that the first one
+/// left open.
 ///
 /// # How it ends
-/// - Completed: the discriminator said so. The text is the executor's summary of its last turn.
+/// - Completed: the discriminator accepted. The text is the executor's summary of its last phase.
 /// - [`StopReason::Incomplete`](crate::run::StopReason::Incomplete) after the last round, with the newest feedback; the
 ///   text is the executor's newest summary.
-/// - As one of the two ended, when that failed, was refused leave, or used up a budget: that is never completion. A turn
-///   that reached its own limit of steps, or went in circles, is checked as it is.
+/// - With the status of the executor or the discriminator, when that agent failed, was denied permission or exhausted a
+///   budget: never as completed. A phase that reached its agent's step limit or ran in a loop is checked as it is.
 ///
 /// # Cancel
-/// A cancelled run ends as paused, once all below it has unwound: the next prompt of this agent in the session goes to the
-/// executor as the user's feedback, in the same round, and [`Session::resume`] begins the phase anew that was cut off. See
-/// [`DualBuilder::cancel_ends`] and [`Session::stop`] for an end. Below another agent a cancel is always the end.
+/// A cancelled run ends as paused, once everything below it has unwound. The next prompt of this agent in the session
+/// reaches the executor as the user's feedback, in the same round; [`Session::resume`] instead restarts the phase that
+/// was cut off. To end a run for good, see [`DualBuilder::cancel_ends`] and [`Session::stop`]. Below another agent a
+/// cancel always ends the run.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -69,7 +71,7 @@ struct Inner {
 }
 
 impl DualAgent {
-    /// Starts building an agent called `name` out of two.
+    /// Starts building an agent called `name` from two agents.
     pub fn builder(name: impl Into<String>, executor: ReactAgent, discriminator: ReactAgent) -> DualBuilder {
         DualBuilder {
             name: name.into(),
@@ -82,23 +84,23 @@ impl DualAgent {
         }
     }
 
-    /// Asks one thing, in memory, and returns the answer's text. What it knew is gone afterwards.
-    ///
+    /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     /// # Errors
-    /// As [`ReactAgent::ask`]; a task that was never called complete is [`ErrorKind::Tool`].
+    /// As [`ReactAgent::ask`]; a task that the discriminator never accepted is [`ErrorKind::Tool`].
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         super::answer(self.start(prompt)).await
     }
 
-    /// Asks one thing, in memory, and returns the run: a stream of both agents' events and one outcome.
+    /// Runs one prompt in an ephemeral session and returns the run: a stream of both agents' events and one outcome.
     pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
         Session::ephemeral().start(self, prompt)
     }
 
-    /// The same with another model for one role: `executor`, or `discriminator` (`verifier` when it only reads).
+    /// Returns the same agent with another model for one role: `executor`, or `discriminator` (`verifier` when it is
+    /// read-only).
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a role that it does not have, listing those that it has.
+    /// [`ErrorKind::InvalidInput`] for an unknown role; the message lists the roles.
     pub fn with_model(&self, role: &str, model: impl Into<ModelSlot>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         let checker = inner.discriminator.role();
@@ -150,42 +152,43 @@ pub struct DualBuilder {
 }
 
 impl DualBuilder {
-    /// Rounds of work and check, at least 1. Default 10. A turn of each agent has that agent's own limit of steps.
+    /// Sets the number of rounds of work and check, at least 1. Default 10. Each phase has the step limit of its agent.
     pub fn iterations(mut self, iterations: u32) -> Self {
         self.iterations = iterations;
         self
     }
 
-    /// The checker may only read (L4). Its session is then `<id>$$verifier`. Default: it may do what the whole may.
+    /// Restricts the checker to reading (L4). Its session is then `<id>$$verifier`. Default: it has the scope of the
+    /// whole agent.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// The discriminator can call the task complete only in a turn in which it looked: another of its tools must have given
-    /// it a result that is no error; that of the list of what is to be done is no look. A claim without one is answered with
-    /// an error result, and it can look then. So [`Verdict::evidence`](crate::agent::Verdict::evidence) of what was accepted
-    /// is never empty.
+    /// Requires at least one successful tool result (of a tool other than `todos`) in the same phase before the
+    /// discriminator may complete the task. A premature call is answered with an error result, and the discriminator
+    /// can then use its tools. So [`Verdict::evidence`](crate::agent::Verdict::evidence) of an accepted task is never
+    /// empty.
     ///
-    /// Default: its word is enough, since not all work can be looked at with tools; an empty
-    /// [`Verdict::evidence`](crate::agent::Verdict::evidence) then says that nothing was looked at.
+    /// Default: not required, since not all work can be inspected with tools; an empty
+    /// [`Verdict::evidence`](crate::agent::Verdict::evidence) then shows that nothing was inspected.
     pub fn requires_evidence(mut self) -> Self {
         self.requires_evidence = true;
         self
     }
 
-    /// A cancelled run is over, and the next prompt a new task. Default: the run is paused.
+    /// Makes a cancel end the run; the next prompt is a new task. Default: the run is paused.
     pub fn cancel_ends(mut self) -> Self {
         self.cancel_ends = true;
         self
     }
 
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a name that is none, no rounds, a tool called `task_complete` in one of the agents, a
-    /// discriminator whose scope does not admit that tool, which it is given here, or one that is to look and has no tool to
-    /// look with.
+    /// [`ErrorKind::Config`] for an invalid name, zero rounds, a tool called `task_complete` in one of the agents (the
+    /// discriminator is given it here), a discriminator whose scope does not admit that tool, or one that must show
+    /// evidence and has no tool to gather it.
     pub fn build(self) -> Result<DualAgent> {
         check_agent_name(&self.name)?;
         if self.iterations == 0 {

@@ -1,4 +1,4 @@
-//! Agents: whoever takes a task and gives an outcome.
+//! Agents: the trait of everything that turns a task into an outcome, and the agents built on it.
 
 mod autonomy;
 mod dual;
@@ -24,14 +24,14 @@ use crate::{
     run::{Outcome, RunContext, RunHandle, Status, Task},
 };
 
-/// Whoever takes a task and gives an outcome. Stateless: the session is the state.
+/// An agent: takes a task and returns an outcome. Stateless: the session is the state.
 ///
-/// Every plurality of agents is again an agent, so each can be a node, a member or a tool of any other.
+/// A group of agents is an agent too, so each agent can be a node, a member or a tool of any other.
 ///
 /// # Contract
 /// - All model and tool calls, waits, clock readings and ids go through `cx`.
-/// - Nothing is spawned behind the context's back.
-/// - What is done follows from the task and what was observed; then a run that was killed can be resumed.
+/// - Nothing is spawned without the context's knowledge.
+/// - Decisions follow from the task and from observations alone; only then can a killed run be resumed.
 #[async_trait]
 pub trait Agent: Send + Sync {
     /// The agent's name: 1 to 64 letters, digits, `_` and `-`.
@@ -40,12 +40,12 @@ pub trait Agent: Send + Sync {
     /// Works on `task` until there is an outcome. The prompt is already part of `cx.history()`.
     ///
     /// # Errors
-    /// What the run cannot go on from. Errors of the context's effects are passed on with `?`: a pause and a cancel
-    /// are among them.
+    /// Any error that the run cannot continue from. Errors of the context's effects, a pause and a cancel among them,
+    /// are passed on with `?`.
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome>;
 }
 
-/// Names are joined by `/` to paths, and stores and logs show them.
+/// Checks an agent's name. Names are joined by `/` to paths, and stores and logs show them.
 pub(crate) fn check_agent_name(name: &str) -> Result<()> {
     let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= 64 && name.chars().all(safe) {
@@ -58,7 +58,7 @@ pub(crate) fn check_agent_name(name: &str) -> Result<()> {
     ))
 }
 
-/// The text of a run that is to be an answer.
+/// Returns the text of a completed run; any other outcome is an error.
 pub(crate) async fn answer(run: RunHandle) -> Result<String> {
     let outcome = run.outcome().await?;
     if outcome.is_completed() {
@@ -71,7 +71,7 @@ pub(crate) async fn answer(run: RunHandle) -> Result<String> {
     })
 }
 
-/// A shared agent is an agent.
+/// A shared agent is itself an agent.
 #[async_trait]
 impl<A: Agent + ?Sized> Agent for Arc<A> {
     fn name(&self) -> &str {

@@ -1,4 +1,4 @@
-//! The agent that reasons and acts: it calls a model, runs the tools that the model asks for, and calls it again.
+//! The reason-and-act loop: call a model, run the tools that it asks for, and call it again.
 
 mod offer;
 mod prepare;
@@ -28,7 +28,7 @@ use crate::{
     tool::{Repair, Tool, Tools, Toolset},
 };
 
-/// An agent made of a model, instructions and tools. Cloning shares it.
+/// An agent made of a model, instructions and tools. Cloning shares the agent.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -56,7 +56,7 @@ struct Inner {
     more: Option<Box<More>>,
 }
 
-/// What most agents leave at its default; apart, so that an idle agent stays small.
+/// Settings that most agents leave at their defaults; boxed apart, so that an idle agent stays small.
 #[derive(Clone, Default)]
 struct More {
     params: Option<Arc<Params>>,
@@ -66,15 +66,15 @@ struct More {
     repair: Option<Arc<dyn Repair>>,
     prepare: Option<Arc<dyn Prepare>>,
     compacts: Compacts,
-    /// What the instructions were made of.
+    /// Id of the template that the instructions were rendered from.
     template: Option<Arc<str>>,
-    /// Whether a run that begins with nothing to do is reminded of the list.
+    /// True when a run that begins with an empty todo list is reminded of the list.
     reminds: bool,
-    /// Whether it may call none of its tools.
+    /// True when the agent may call none of its tools.
     speaks_only: bool,
 }
 
-/// Whether conversations are made smaller, and how.
+/// Compaction of the conversation: default settings, custom settings, or none.
 #[derive(Clone, Default)]
 enum Compacts {
     #[default]
@@ -102,23 +102,24 @@ impl ReactAgent {
         }
     }
 
-    /// Asks one thing, in memory, and returns the answer's text. What it knew is gone afterwards.
+    /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     ///
-    /// A tool call that somebody would have to allow cannot be asked about here: give the agent a session of a
-    /// [`Runtime`](crate::Runtime) with an approver for that.
+    /// A tool call that needs approval cannot be approved here: for that give the agent a session of a
+    /// [`Runtime`](crate::Runtime) with an approver.
     ///
     /// # Errors
-    /// What the run failed with, and [`ErrorKind::Paused`] or [`ErrorKind::Tool`] when it ended without an answer.
+    /// The error that the run failed with; [`ErrorKind::Paused`] or [`ErrorKind::Tool`] when it ended without an
+    /// answer.
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         super::answer(self.start(prompt)).await
     }
 
-    /// Asks one thing, in memory, and returns the run: a stream of events and an outcome.
+    /// Runs one prompt in an ephemeral session and returns the run: a stream of events and an outcome.
     pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
         Session::ephemeral().start(self, prompt)
     }
 
-    /// What this agent may do, at most.
+    /// Returns the upper bound of this agent's permissions.
     #[must_use]
     pub fn scope(&self) -> Scope {
         self.0.more.as_ref().map_or_else(Scope::all, |more| more.scope.clone())
@@ -139,7 +140,8 @@ impl ReactAgent {
         !matches!(&self.0.more, Some(more) if matches!(more.compacts, Compacts::Never))
     }
 
-    /// Makes the conversation smaller. A failure that leaves it as it was does not end the run.
+    /// Compacts the conversation and returns true when it shrank. A compaction that leaves it as it was does not end
+    /// the run.
     async fn compact(&self, cx: &RunContext, model: &Model, cause: CompactionCause) -> Result<bool> {
         let compaction = match self.0.more.as_deref() {
             Some(More { compacts: Compacts::As(compaction), .. }) => compaction.clone(),
@@ -150,8 +152,8 @@ impl ReactAgent {
         Ok(matches!(ended, Ended::Smaller))
     }
 
-    /// The service refused the step for its length: whether the conversation was made smaller, so that the step can be
-    /// tried again.
+    /// Compacts the conversation after the service refused the step for its length. Returns true when it shrank, so
+    /// that the step can be retried.
     async fn make_room(&self, cx: &RunContext, turn: &mut Turn) -> Result<bool> {
         if !self.compacts() || !compaction::may_retry(cx) {
             return Ok(false);
@@ -163,7 +165,7 @@ impl ReactAgent {
         Ok(smaller)
     }
 
-    /// The call for the next step, with everything read afresh (CM18).
+    /// Builds the call of the next step, with all settings read afresh.
     fn next_call(&self, step: u32, history: History, model: Model) -> Box<ModelCall> {
         let more = self.0.more.as_deref();
         let params = more.and_then(|more| more.params.as_ref());
@@ -201,8 +203,8 @@ impl ReactAgent {
         })
     }
 
-    /// What the turn asks for. Apart from [`Agent::run`], so that nothing of an action is kept over a wait: what is kept
-    /// is a part of the future, and a small one is allocated faster.
+    /// Returns the next action of the turn. Kept apart from [`Agent::run`], so that no part of an action lives across
+    /// an `.await`: that keeps the future small and cheap to allocate.
     fn next(&self, turn: &Turn, cx: &RunContext, offered: &mut Option<Tools>) -> Next {
         if turn.is_over() {
             return if turn.overflowed() { Next::Overflow } else { Next::Finish };
@@ -210,7 +212,7 @@ impl ReactAgent {
         match turn.action() {
             Action::CallModel(step) => Next::Model(step),
             Action::CallTools { message, calls } => {
-                // After a restart the tools that were offered are those that would be offered now.
+                // After a restart the tools offered before are unknown: assume those that would be offered now.
                 let now = || self.next_call(turn.steps(), cx.history(), self.0.model.model()).offered;
                 let offered = offered.get_or_insert_with(now).clone();
                 Next::Tools(Box::new(ToolCalls { message, calls, offered, limits: self.limits() }))
@@ -280,7 +282,7 @@ impl Agent for ReactAgent {
                     }
                     _ => return Err(wrong_observation()),
                 },
-                // A process died between the refusal and what it would have done about it.
+                // The process died after the refusal, before it could compact or fail.
                 Next::Overflow => {
                     if !Box::pin(self.make_room(cx, &mut turn)).await? {
                         return finished(&turn);
@@ -292,11 +294,11 @@ impl Agent for ReactAgent {
     }
 }
 
-/// What a run does next.
+/// Next action of a run.
 enum Next {
     Model(u32),
     Tools(Box<ToolCalls>),
-    /// The run has ended, but for the conversation's length.
+    /// The run ended because the conversation is too long.
     Overflow,
     Finish,
 }
@@ -335,7 +337,7 @@ pub struct ReactBuilder {
 }
 
 impl ReactBuilder {
-    /// System instructions: a text, or a rendered template, whose id is then recorded with every call (CW17).
+    /// Sets the system instructions: a text, or a rendered template, whose id is then recorded with every call.
     pub fn instructions(mut self, instructions: impl Into<Instructions>) -> Self {
         let (text, template) = instructions.into().into_parts();
         self.instructions = text;
@@ -357,67 +359,67 @@ impl ReactBuilder {
         self
     }
 
-    /// Adds the tool `todos`, with which the agent keeps the session's list of what is to be done (CX11).
+    /// Adds the tool `todos`, which lets the agent keep the session's todo list.
     ///
-    /// A run that begins with an empty list, and not below another agent's, is reminded of it once: by a message of the
-    /// conversation, so that requests go on extending each other.
+    /// A run that begins with an empty list, and is not below another agent, is reminded of it once. The reminder is a
+    /// message of the conversation, so each request still extends the one before.
     pub fn todos(mut self) -> Self {
         self.more().reminds = true;
         self.tool(TodoTool::new())
     }
 
-    /// Takes tools from a set that is asked again before each step, instead of fixed ones.
+    /// Takes the tools from a set that is queried before each step, instead of fixed ones.
     pub fn toolset(mut self, set: impl Toolset + 'static) -> Self {
         self.toolset = Some(Arc::new(set));
         self
     }
 
-    /// Sampling, limits, reasoning, caching and metadata; what is absent comes from the model.
+    /// Sets sampling, limits, reasoning, caching and metadata; absent values come from the model.
     pub fn params(mut self, params: Params) -> Self {
         self.more().params = Some(Arc::new(params));
         self
     }
 
-    /// What this agent may do, at most. Default: what its surroundings allow.
+    /// Sets the upper bound of this agent's permissions. Default: the scope that it runs in.
     ///
-    /// The model is shown only the tools that this scope, and what the agent runs in, can ever admit.
+    /// The model is shown only tools that this scope and the surrounding one can ever admit.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.more().scope = scope;
         self
     }
 
-    /// Bounds of a run.
+    /// Sets the limits of a run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.more().limits = limits;
         self
     }
 
-    /// Ends a run when any of these holds after a step.
+    /// Ends a run when any of these conditions holds after a step.
     pub fn stop_when(mut self, conditions: impl IntoIterator<Item = StopWhen>) -> Self {
         self.more().stop_when = conditions.into_iter().collect();
         self
     }
 
-    /// Mends calls that cannot be run as they came, before the built-in repair of broken JSON.
+    /// Repairs calls that cannot be run as received, before the built-in repair of broken JSON.
     pub fn repair(mut self, repair: impl Repair + 'static) -> Self {
         self.more().repair = Some(Arc::new(repair));
         self
     }
 
-    /// Changes what is sent, step by step (CM17).
+    /// Adds a hook that changes each request before it is sent.
     pub fn prepare(mut self, prepare: impl Prepare + 'static) -> Self {
         self.more().prepare = Some(Arc::new(prepare));
         self
     }
 
-    /// How the conversation is made smaller when it nears the model's window. Default: [`Compaction::new`], which does
-    /// nothing before a request is refused when the model's window is unknown.
+    /// Sets how the conversation is compacted when it nears the model's window. Default: [`Compaction::new`]; when the
+    /// window is unknown, it compacts only after a request was refused.
     pub fn compaction(mut self, compaction: Compaction) -> Self {
         self.more().compacts = Compacts::As(compaction);
         self
     }
 
-    /// Never makes the conversation smaller: a run whose conversation outgrows the window fails.
+    /// Disables compaction: a run whose conversation outgrows the window fails.
     pub fn without_compaction(mut self) -> Self {
         self.more().compacts = Compacts::Never;
         self
@@ -427,11 +429,11 @@ impl ReactBuilder {
         self.more.get_or_insert_default()
     }
 
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a name that is none, two tools of one name, both fixed tools and a set, or a limit of
-    /// no steps.
+    /// [`ErrorKind::Config`] for an invalid name, two tools of one name, both fixed tools and a set, or a limit of zero
+    /// steps.
     pub fn build(self) -> Result<ReactAgent> {
         check_agent_name(&self.name)?;
         if self.more.as_ref().is_some_and(|more| more.limits.steps == 0) {

@@ -1,4 +1,4 @@
-//! An agent as a tool of another one.
+//! An agent as a tool of another agent.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,24 +14,25 @@ use crate::{
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 
-/// How long one call may take unless the tool says otherwise: an agent works longer than other tools do.
+/// Default time limit of one call: an agent works longer than other tools do.
 const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// An agent as a tool: the model of another agent hands it a part of the work, and gets its answer.
+/// An agent as a tool: the model of another agent delegates part of its work and gets the answer.
 ///
-/// Each call has a session of its own below the one that asks, called `Sub-agent` and the agent's name (CA01). Its prompt is
-/// all that the agent is told: nothing of the conversation above reaches it. What it uses is charged to the budgets above it, and what it may do is narrowed by
-/// their scopes. Calls of one step run together, as far as [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents)
-/// lets them; the time that a call waits for its turn is part of the call's.
+/// Each call has a child session of its own, titled `Sub-agent` and the agent's name. The agent sees the call's prompt
+/// and nothing of the calling conversation. Its usage is charged to the budgets above it, and its permissions are
+/// narrowed by their scopes. Calls of one step run in parallel, within the limit of
+/// [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents); the wait for a slot counts towards the call's
+/// timeout.
 ///
 /// # What the model is told
-/// - The agent's answer, when it finished with one.
-/// - An error result that says why, when it failed, was stopped or cancelled, or had nothing to say. What a stopped agent
-///   had to say by then is part of it. The run that asked goes on.
-/// - The run that asked ends when the agent's session cannot be opened or written. It pauses when the agent's run does,
+/// - The agent's answer, when it completed with one.
+/// - An error result with the reason, when the agent failed, was stopped or cancelled, or gave no answer. It includes
+///   the text that a stopped agent had by then. The calling run continues.
+/// - The calling run ends when the agent's session cannot be opened or written. It pauses when the agent's run pauses,
 ///   and is resumed with it. Cancelling it cancels the agent.
 ///
-/// After a crash the call goes on in the session that it began ([`Repeat::Resume`]). The result's metadata names that
+/// After a crash the call continues in the session that it began ([`Repeat::Resume`]). The result's metadata names that
 /// session and the agent.
 ///
 /// ```
@@ -59,10 +60,10 @@ pub struct AgentTool {
 }
 
 impl AgentTool {
-    /// The tools that [`AgentTool::read_only`] leaves its agent: they find and show text, and change nothing.
+    /// Tools that [`AgentTool::read_only`] leaves its agent: they find and show text, and change nothing.
     pub const READ_ONLY_TOOLS: [&str; 4] = ["glob", "grep", "ls", "view"];
 
-    /// `agent` as the tool `agent`, which may do what whoever calls it may.
+    /// Creates the tool `agent`, which delegates to `agent` with all permissions of the caller.
     pub fn new(agent: impl Agent + 'static) -> Self {
         let description = "Hands a task to another agent, which works on it alone and answers once. It sees nothing of \
                            this conversation: the prompt must say all that it needs to know, and what it should answer \
@@ -70,8 +71,8 @@ impl AgentTool {
         Self::described_as(Arc::new(agent), description)
     }
 
-    /// `agent` as the tool `agent`, which only reads, and only with [`AgentTool::READ_ONLY_TOOLS`]. It cannot hand on
-    /// its task in turn.
+    /// Creates the tool `agent`, which delegates to `agent` with read access alone, and with
+    /// [`AgentTool::READ_ONLY_TOOLS`] alone. The agent cannot delegate in turn.
     pub fn read_only(agent: impl Agent + 'static) -> Self {
         let description = "Hands a question to another agent, which searches and reads files, changes nothing, and \
                            answers once. It sees nothing of this conversation: the prompt must say all that it needs to \
@@ -94,36 +95,36 @@ impl AgentTool {
         Self { agent, spec, scope: Scope::all() }
     }
 
-    /// The same tool under another name: several agents of one toolset need several.
+    /// Renames the tool: several agents in one toolset need different names.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.spec = self.spec.with_name(name);
         self
     }
 
-    /// The same tool with another text that tells the model what the agent is for.
+    /// Replaces the description that tells the model what the agent is for.
     #[must_use]
     pub fn described(mut self, description: impl Into<String>) -> Self {
         self.spec = self.spec.with_description(description);
         self
     }
 
-    /// The same tool, whose agent may do at most what `scope` admits as well.
+    /// Narrows the agent's permissions further, to `scope`.
     #[must_use]
     pub fn within(mut self, scope: Scope) -> Self {
         self.scope = if self.scope.is_all() { scope } else { self.scope.narrow(&scope) };
         self
     }
 
-    /// The same tool, whose calls may take at most `limit`; an agent that takes longer is cancelled, and the model is
-    /// told so. Default: one hour.
+    /// Limits each call to `limit`; an agent that takes longer is cancelled, and the model is told so. Default: one
+    /// hour.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.spec = self.spec.with_timeout(limit);
         self
     }
 
-    /// What the model is told about how the agent's run ended.
+    /// Returns the tool result for the outcome of the agent's run.
     fn result(&self, outcome: &Outcome, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let name = self.agent.name();
         let answer = outcome.text.trim();

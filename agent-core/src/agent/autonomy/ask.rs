@@ -1,4 +1,4 @@
-//! A value from a model within a check: each call recorded, with the template of its instructions.
+//! Typed answers of a model within a check: each call is recorded, with the template of its instructions.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::{
     run::{Effect, Limits, ModelCall, Observation, RunContext},
 };
 
-/// A model's answer to whether something is done.
+/// A model's typed answer to whether something is done.
 pub(super) trait Ruling: DeserializeOwned + JsonSchema {
-    /// The field that says so.
+    /// Name of the field that holds the yes or no.
     const FIELD: &'static str;
 
-    /// Whether it says yes.
+    /// True when the answer is yes.
     fn grants(&self) -> bool;
 }
 
-/// What a model rules; `None` when it says yes and the reply holds more than one answer: several values, or one that
-/// says both. Which of them is meant nobody knows, and one of them is not a yes.
+/// Asks a model for a ruling. `None` for a yes in a reply with more than one answer (several values, or one with both
+/// answers): nobody knows which is meant, so it is no yes.
 ///
 /// # Errors
 /// Those of [`value`].
@@ -37,20 +37,20 @@ pub(super) async fn ruling<T: Ruling>(
     Ok((!made.value.grants() || answers_once(&made.message, T::FIELD)).then_some(made.value))
 }
 
-/// What a model is asked.
+/// A question to a model, with the context to answer it.
 pub(super) struct Question {
     whole: Generate,
     less: Option<Generate>,
 }
 
 impl Question {
-    /// A question at the end of a conversation that is needed to answer it.
+    /// Creates a question at the end of a conversation that is needed to answer it.
     pub(super) fn within(conversation: Generate) -> Self {
         Self { whole: conversation, less: None }
     }
 
-    /// The newest message of the context's conversation, which holds all that is needed: what was said before helps, and is
-    /// left out when it is too long for the model.
+    /// Creates a question that is the newest message of the context's conversation and holds everything needed. The
+    /// earlier messages help, and are left out when they are too long for the model.
     pub(super) fn whole(cx: &RunContext, newest: Arc<Message>) -> Self {
         let history = cx.history();
         let less = (history.len() > 1).then(|| History::from_iter([newest]).into());
@@ -58,7 +58,7 @@ impl Question {
     }
 }
 
-/// Like [`RunContext::generate`], under `instructions` whose template is recorded (CW17).
+/// Generates a value like [`RunContext::generate`], under `instructions` whose template is recorded.
 ///
 /// # Errors
 /// Those of [`RunContext::generate`].
@@ -112,7 +112,7 @@ where
     }
 }
 
-/// What is said after thinking aloud. A thought without an end is no answer.
+/// Returns the text after the reasoning of a model that thinks aloud. Unterminated reasoning is no answer.
 pub(super) fn said(answer: &str) -> &str {
     let answer = answer.trim();
     match answer.rsplit_once("</think>") {
@@ -122,7 +122,8 @@ pub(super) fn said(answer: &str) -> &str {
     }
 }
 
-/// Whether the field is in the reply once. A model that leaves the quotes out wrote it as a word.
+/// True when the field occurs once in the reply. Without any quoted occurrence, bare words count: some models omit the
+/// quotes.
 fn answers_once(reply: &Message, field: &str) -> bool {
     let text = reply.text();
     let calls = reply.tool_calls().map(|call| call.arguments.as_str());

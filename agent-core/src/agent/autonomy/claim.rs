@@ -1,4 +1,4 @@
-//! L2 without a question: the executor has `task_complete` itself, and works on, turn by turn, until it called it (R14).
+//! L2 without a question: the executor has `task_complete` itself and works, round by round, until it calls it.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::{
     run::Outcome,
 };
 
-/// What the executor hears after a turn without a claim; the same each time.
+/// Feedback to the executor after a phase without a claim; the same each time.
 const GO_ON: &str = "You ended your turn without calling `task_complete`, so the task does not count as done. Go on with \
     what is left of it. Once all of it is done, call `task_complete` and say how you know.";
 
-/// Takes the executor's own claim for the verdict.
+/// A check that takes the executor's own claim as the verdict.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claimed;
 

@@ -1,4 +1,4 @@
-//! The tool that calls a task complete, the only way to do so for whoever is given it (CW04, R14).
+//! The tool `task_complete`: an agent that is given it can complete a task in no other way.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::{
 /// The tool's name.
 pub(crate) const TASK_COMPLETE: &str = "task_complete";
 
-/// What a claim is answered with that was made blindly.
+/// Error result of a call made before any other tool was used.
 const LOOK_FIRST: &str = "you have looked at nothing since you got this report, and a report is no evidence; look for \
     yourself with your tools, and call this again once you have seen that all of it is done";
 
-/// `task_complete`: its success ends the turn, and calls after it in the same message are not run.
+/// The tool `task_complete`: a successful call ends the agent's run, and later calls in the same message are not run.
 #[derive(Debug)]
 pub(super) struct TaskComplete {
     spec: ToolSpec,
-    /// Whether it is refused in a turn in which no other tool gave anything.
+    /// True when it is refused in a run in which no other tool gave a result.
     looks: bool,
 }
 
@@ -52,7 +52,7 @@ impl TaskComplete {
         Self { spec: spec.with_repeat(Repeat::Idempotent).alone(), looks: false }
     }
 
-    /// The same, refused to whoever looked at nothing in the turn.
+    /// Returns the same tool, refused in a run in which no other tool gave a result.
     pub(super) fn after_a_look(self) -> Self {
         Self { looks: true, ..self }
     }
@@ -76,7 +76,7 @@ impl Tool for TaskComplete {
     }
 }
 
-/// Whether a tool that shows something did so in the open run, up to now.
+/// True when a tool that shows part of the work succeeded in the open run so far.
 fn has_looked(state: &SessionState) -> bool {
     let Some(run) = state.run() else { return false };
     let work = state.messages_after(run.messages_before);
@@ -85,20 +85,20 @@ fn has_looked(state: &SessionState) -> bool {
     before.chain(now.map(|result| &**result)).any(|result| !result.is_error && is_look(&result.name))
 }
 
-/// Whether a tool of this name shows whoever calls it something of the work.
+/// True when a tool of this name shows its caller part of the work.
 pub(super) fn is_look(tool: &str) -> bool {
     tool != TASK_COMPLETE && tool != TodoTool::NAME
 }
 
-/// The calls of a turn that have a result.
+/// Yields the calls of a run that have a result, with their results.
 pub(super) fn answered(work: &[Arc<Message>]) -> impl DoubleEndedIterator<Item = (&ToolCall, &ToolResult)> {
     let pairs = work.iter().zip(work.iter().skip(1)).filter(|(_, next)| next.role() == Role::Tool);
     let calls = pairs.map(|(asked, next)| asked.tool_calls().zip(next.tool_results()).collect::<Vec<_>>());
     calls.flatten()
 }
 
-/// What whoever called the task complete in this turn said about it; `None` when nobody did, and for a turn that came to no
-/// end of its own.
+/// Returns the summary with which the agent called the task complete; `None` when it did not, or when its run was cut
+/// short.
 pub(super) fn claim(outcome: &Outcome, work: &[Arc<Message>]) -> Option<String> {
     if !outcome.is_completed() {
         return None;

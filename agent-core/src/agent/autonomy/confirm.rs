@@ -1,4 +1,4 @@
-//! L2: the executor is asked once more, in its own conversation, whether it is done (CW02).
+//! L2: the executor is asked once more, in its own conversation, whether the task is done.
 
 use std::sync::Arc;
 
@@ -20,28 +20,28 @@ use crate::{
     run::{Outcome, RunContext, Task},
 };
 
-/// The one question; the same each time.
+/// The question; the same each time.
 const QUESTION: &str = "Is all of it done, as it was asked? Look back at the request and at what you did, and do no \
     further work now. Begin your answer with the word yes or no. After no, say what is left to do; after yes, say in one \
     sentence how you know.";
 
-/// What the executor hears when its answer was neither.
+/// Feedback to the executor when its answer was neither yes nor no.
 const UNCLEAR: &str = "Your answer did not say whether it is done. Go on with what is left of the request; when \
     nothing is, say so.";
 
-/// What it hears when it answered no and nothing else.
+/// Feedback to the executor when it answered no and nothing else.
 const BARE_NO: &str = "You said that it is not done. Go on with what is left.";
 
-/// Words after a leading yes that take it back.
+/// Words that retract a leading yes.
 const HEDGES: &[&str] = &["but", "except", "almost", "nearly", "mostly", "partly", "partially"];
 
-/// Those that do so in the same clause only.
+/// Words that retract it in the same clause only.
 const CONDITIONS: &[&str] = &["no", "not", "or", "if", "once", "when", "as"];
 
-/// What ends a clause.
+/// Characters that end a clause.
 const CLAUSE_ENDS: &[char] = &['.', '!', ':', ';', '\n'];
 
-/// Asks the executor itself.
+/// A check that asks the executor itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Confirm;
 
@@ -74,10 +74,10 @@ impl Check for Confirm {
     }
 }
 
-/// How the model can be made to answer in a form; `None` for one of which no such way is known, which answers in words.
+/// Returns the way to get a typed answer from the model; `None` when no way is known: it then answers in words.
 fn strategy(profile: &Profile) -> Option<Strategy> {
     match (profile.tools, profile.structured_output) {
-        // A conversation with calls in it goes with tools: some services refuse it without any.
+        // Some services refuse a conversation with tool calls and no tools.
         (Some(true), _) => Some(Strategy::Tool),
         (_, Some(true)) => Some(Strategy::Native),
         _ => None,
@@ -101,7 +101,7 @@ impl Ruling for Confirmation {
     }
 }
 
-/// The executor's model, made to answer in a form.
+/// The executor's model, constrained to a typed answer.
 #[derive(Debug)]
 struct Structured {
     name: Box<str>,
@@ -130,13 +130,13 @@ impl Agent for Structured {
     }
 }
 
-/// Whether the model answered, and not the question. A conversation that is too long for it counts too: the executor
-/// makes it smaller when it goes on.
+/// True when the model replied without answering the question. A conversation that is too long for it counts as that
+/// too: the executor compacts it when it continues.
 fn is_no_answer(error: &Error) -> bool {
     error.kind() == ErrorKind::ContextOverflow || NoValue::of(error).is_some()
 }
 
-/// Reads an answer in words: what it begins with counts, and what is no plain yes is none.
+/// Reads an answer in words by its first word. An answer that is no plain yes is a rejection.
 fn verdict(answer: &str) -> Verdict {
     let answer = said(answer);
     let (first, next) = opening(answer);
@@ -152,7 +152,7 @@ fn verdict(answer: &str) -> Verdict {
     }
 }
 
-/// The first two words of a text, in small letters; an `and` between them is passed over.
+/// Returns the first two words of a text, in lower case; an `and` between them is skipped.
 fn opening(text: &str) -> (String, String) {
     let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     let mut words = words.filter(|word| !word.is_empty());
@@ -164,7 +164,7 @@ fn clause(text: &str) -> &str {
     text.split(CLAUSE_ENDS).next().unwrap_or_default()
 }
 
-/// What comes after the leading word, without the signs between.
+/// Returns the text after the leading word, without the punctuation between.
 fn rest<'a>(answer: &'a str, word: &str) -> &'a str {
     let from_word = answer.trim_start_matches(|c: char| !c.is_alphanumeric());
     let after = from_word.get(word.len()..).unwrap_or_default();

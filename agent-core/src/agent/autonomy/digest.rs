@@ -1,4 +1,4 @@
-//! A turn in a few lines, without a model (CW06): what crosses to the checker when the executor gave no summary. Pure.
+//! The digest of a phase, made without a model: the checker's report when the executor gave no summary. Pure.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use crate::{
     team::TodoTool,
 };
 
-/// Characters of what an agent said in one message.
+/// Maximum characters of an agent's text in one message.
 const SAID: usize = 500;
-/// Characters of what a tool gave.
+/// Maximum characters of a tool's result.
 const RESULT: usize = 300;
-/// Lines at the beginning and at the end of what a tool gave, when it is longer.
+/// Lines kept at the beginning and at the end of a longer result.
 const FIRST: usize = 3;
 const LAST: usize = 2;
-/// Arguments of a call, and characters of each.
+/// Arguments shown of a call, and characters of each.
 const ARGUMENTS: usize = 2;
 const ARGUMENT: usize = 30;
-/// Entries of the whole digest: the first ones and the newest ones of a long turn.
+/// Entries of a whole digest: half of them the first of a long phase, half the newest.
 const ENTRIES: usize = 60;
 
-/// What was said and done in a turn: a piece of text or a line per call. Thoughts and the list of what is to be done are
-/// left out. Bounded, whatever the turn was.
+/// Digests a phase: the agent's texts, and a line per call. Reasoning and the todo list are left out. The size is
+/// bounded, however long the phase was.
 pub(crate) fn digest(work: &[Arc<Message>]) -> String {
     let mut entries = Vec::new();
     for (place, message) in work.iter().enumerate() {
@@ -78,7 +78,7 @@ fn line(call: &ToolCall, result: Option<&ToolResult>) -> String {
     line
 }
 
-/// What a tool gave, on one line: all of it when it is short, else its first and last lines.
+/// Puts a tool's result on one line: in full when it is short, else its first and last lines.
 pub(super) fn output(text: &str) -> String {
     let text = text.trim();
     if text.chars().nth(RESULT).is_none() {
@@ -100,7 +100,7 @@ fn one_line(text: &str) -> String {
     lines.collect::<Vec<_>>().join(" | ")
 }
 
-/// At most `most` characters; what is cut ends in `…`.
+/// Truncates to at most `most` characters; a truncated text ends in `…`.
 pub(super) fn cut(text: &str, most: usize) -> String {
     if text.chars().nth(most).is_none() {
         return text.to_owned();
@@ -164,7 +164,7 @@ line 3 of the output | [… 35 lines …] | line 39 of the output | line 40 of t
     }
 
     proptest! {
-        /// Cuts never fall within a character, and nothing makes a digest long.
+        /// Cuts never split a character, and no input makes a digest long.
         #[test]
         fn cw06_whatever_a_tool_gives_its_line_is_short(text in "(\\PC|\n|é|🙂){0,900}", argument in "\\PC{0,80}") {
             let asked = calls(&[("run", json!({"x": argument}))]);

@@ -1,8 +1,8 @@
-//! The check by a second agent with tools of its own (L4, L5): it stands in for the user, and only its `task_complete`
+//! The check by a second agent with tools of its own (L4, L5). It stands in for the user, and only its `task_complete`
 //! ends the task.
 //!
-//! Its conversation is the executor's with the roles changed (CW05): what the user said is its own voice, and what the
-//! executor reports comes as the other side's. Nothing of the executor's tool traffic crosses.
+//! Its conversation is the executor's with the roles swapped: the user's messages are its own, and the executor's
+//! reports come from the other side. Nothing of the executor's tool traffic crosses.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Version of the instructions; counted up whenever their words change.
+/// Version of the instructions; raised whenever their words change.
 const VERSION: u32 = 1;
 
 const INSTRUCTIONS: &str = "\
@@ -39,21 +39,21 @@ saw it. Write to the other agent directly; your answer is all that it gets.
 Once you have seen for yourself that everything is done, call the tool `task_complete`. Nothing else ends the task, and \
 you cannot take it back.";
 
-/// What the checker is taken to have been asked before the user's first words, and before those after a cancel.
+/// Made-up question to the checker before the user's first words, and before those after a cancel.
 const OPENER: &str = "Hello! What can I do for you?";
 const STOPPED: &str = "You stopped me. What should I do?";
 
-/// What it is taken to have said to a report that it never answered.
+/// Made-up answer of the checker to a report that it never answered.
 const INTERRUPTED: &str = "I was interrupted before I could check this.";
 
 const NO_REPORT: &str = "I have nothing to report.";
 
-/// Newest tool results that are kept as evidence, and characters of each and of a call's arguments.
+/// Number of newest tool results kept as evidence, and characters of each result and of each call's arguments.
 const PIECES: usize = 20;
 const RESULT: usize = 2_000;
 const ARGUMENTS: usize = 500;
 
-/// Checks with an agent.
+/// A check by an agent.
 pub(crate) struct Discriminator {
     agent: ReactAgent,
     role: &'static str,
@@ -62,8 +62,8 @@ pub(crate) struct Discriminator {
 }
 
 impl Discriminator {
-    /// L5: `agent` may do whatever the whole may. When it `looks`, it can call the task complete only in a turn in which
-    /// another of its tools showed it something.
+    /// Creates the check of L5: `agent` has the scope of the whole agent. With `looks`, it can call the task complete
+    /// only in a run in which another of its tools showed it something.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when `agent` has a tool `task_complete` of its own, or a scope that does not admit it.
@@ -83,7 +83,7 @@ impl Discriminator {
         Ok(Self { agent, role: "discriminator", scope: Scope::all(), looks })
     }
 
-    /// That it can look, if it has to.
+    /// Checks that it has a tool to gather evidence with, if evidence is required.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when none of its tools could ever show it anything.
@@ -100,12 +100,12 @@ impl Discriminator {
         Ok(self)
     }
 
-    /// L4: the same, and `agent` may only read.
+    /// Returns the check of L4: the same, but `agent` may only read.
     pub(crate) fn read_only(self) -> Self {
         Self { role: "verifier", scope: Scope::read_only(), ..self }
     }
 
-    /// The same on another model.
+    /// Returns the same check on another model.
     pub(crate) fn with_model(&self, model: impl Into<crate::provider::ModelSlot>) -> Self {
         let (role, scope, looks) = (self.role, self.scope.clone(), self.looks);
         Self { agent: self.agent.with_model(model), role, scope, looks }
@@ -153,7 +153,7 @@ impl Check for Discriminator {
     }
 }
 
-/// Whether a message of a checker's, which came after `before`, was put there for it: see [`Check::opening`].
+/// True when `message`, which follows `before` in a checker's conversation, was made up for it: see [`Check::opening`].
 #[cfg(feature = "testkit")]
 pub(crate) fn stands_in(before: Option<&Message>, message: &Message) -> bool {
     let opened = |before: &Message| {
@@ -163,11 +163,11 @@ pub(crate) fn stands_in(before: Option<&Message>, message: &Message) -> bool {
     message.text() == INTERRUPTED || before.is_some_and(opened)
 }
 
-/// The user's words as the checker's own.
+/// Returns the user's words as the checker's own.
 fn spoken(said: &Message) -> Message {
     let parts = said.parts().iter().filter_map(|part| match part {
         Part::Text(text) => Some(Part::Text(text.clone())),
-        // No service takes files from a model.
+        // No service accepts files in a model's own message.
         Part::Media(media) => Some(Part::Text(Content::Media(media.clone()).as_text())),
         _ => None,
     });

@@ -1,4 +1,4 @@
-//! Why a turn ended, in the five words that editors know (CW13).
+//! The reason why a prompt's run ended, in the five words that editors know.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::{
     run::{Outcome, Status, StopReason},
 };
 
-/// Why a turn ended, as it is told to whoever sent the prompt.
+/// Reason why a run ended, as reported to the sender of the prompt.
 ///
 /// ```
 /// use entourage_core::{Error, agent::StopKind, run::{Outcome, Status}};
@@ -23,29 +23,29 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopKind {
-    /// The agent has nothing more to say, be it done or not allowed to go on.
+    /// The agent has nothing more to say, because it is done or because it may not continue.
     EndTurn,
-    /// A limit of tokens was reached.
+    /// A token limit was reached.
     MaxTokens,
     /// A limit of steps, rounds, calls, money or time was reached.
     MaxTurnRequests,
     /// The model declined, or its service withheld the reply.
     Refusal,
-    /// Somebody stopped it: it was cancelled, or it is paused and can be gone on with.
+    /// Somebody stopped the run: it was cancelled, or it is paused and can be resumed.
     Cancelled,
 }
 
 impl StopKind {
-    /// Why a run that ended so ended; `None` for one that failed, which is answered with its error.
+    /// Returns the reason for this status; `None` for a failed run, which is answered with its error.
     #[must_use]
     pub fn of(status: &Status) -> Option<Self> {
         Self::read(status).ok()
     }
 
-    /// What a run's outcome is answered with. A cancel is never an error.
+    /// Returns the answer for a run's outcome. A cancel is never an error.
     ///
     /// # Errors
-    /// What the run failed with.
+    /// The error that the run failed with.
     pub fn answer(outcome: Result<Outcome>) -> Result<Self> {
         match outcome {
             Ok(outcome) => Self::read(&outcome.status).map_err(ErrorRecord::to_error),
@@ -66,7 +66,7 @@ impl StopKind {
         }
     }
 
-    /// As it is written.
+    /// Returns the serialized name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,11 +78,11 @@ impl StopKind {
         }
     }
 
-    /// Every reason is named, so that a new one does not end up in the wrong place unseen.
+    /// Names every reason, so that a new one must be placed on purpose.
     fn of_stop(reason: &StopReason) -> Self {
         match reason {
             StopReason::Reply(reply) => Self::of_reply(*reply),
-            // Leave was refused by somebody else than the agent: it does not decline.
+            // Permission was refused by the user or a rule, not by the agent: it is no refusal of the agent's.
             StopReason::Condition(_) | StopReason::Denied(_) | StopReason::Tasks { .. } => Self::EndTurn,
             StopReason::Budget(exhausted) if *exhausted.bound == *"tokens" => Self::MaxTokens,
             StopReason::Steps(_)

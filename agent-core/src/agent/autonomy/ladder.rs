@@ -1,4 +1,4 @@
-//! The ladder of levels as one agent: which of them a run works at is picked by name.
+//! All levels of autonomy as one agent: each run picks its level by name.
 
 use std::{fmt, sync::Arc};
 
@@ -17,16 +17,16 @@ use crate::{
     runtime::Session,
 };
 
-/// An agent whose work is checked as far as its level says: from L1, where its own end is the end, to L5, where a second
-/// agent with tools of its own has to call the task complete. Cloning shares it.
+/// An agent whose work is checked as its level requires: from L1, where the executor's end is the end, to L5, where a
+/// second agent with tools of its own must call the task complete. Cloning shares the agent.
 ///
 /// # Levels
-/// A run works at the level whose mode was picked for its session when it began, else at the level that the agent was
-/// built with. At each level the executor works in the session `<id>$$executor`, so what it knows, and the list of what
-/// is to be done, survive a change of level. Who checks has a session of its own, `<id>$$judge`, `<id>$$verifier` or
+/// A run works at the level of the mode that its session had when the run began, else at the level that the agent was
+/// built with. At each level the executor works in the session `<id>$$executor`, so its conversation and the todo list
+/// survive a change of level. The checker has a session of its own, `<id>$$judge`, `<id>$$verifier` or
 /// `<id>$$discriminator`; the session itself holds a prompt and an answer per run.
 ///
-/// | level | who checks | model calls beside the executor's own, in each round |
+/// | level | checker | model calls beside the executor's own, in each round |
 /// |---|---|---|
 /// | `react` | nobody | none |
 /// | `prompted` | the executor, asked once more | 1 |
@@ -34,16 +34,16 @@ use crate::{
 /// | `verified` | an agent that only reads | its own, and 1 for the summary |
 /// | `dual` | an agent with tools of its own | its own, and 1 for the summary |
 ///
-/// Some levels can be asked for more: [`AutonomyBuilder::until_task_complete`] at `prompted`,
+/// Options that add to a level: [`AutonomyBuilder::until_task_complete`] at `prompted`,
 /// [`AutonomyBuilder::acceptance_criteria`] at `judge`, [`AutonomyBuilder::requires_evidence`] at the two above it.
 ///
-/// An answer that had to be in a form and was not is asked for once more, which makes a call more.
+/// An answer that breaks its required form is asked for once more, which costs one more call.
 ///
 /// # How it ends
-/// As [`DualAgent`](crate::agent::DualAgent) does, at every level above the first: accepted, or after the last round as
-/// [`StopReason::Incomplete`](crate::run::StopReason::Incomplete). What is no clear acceptance is a rejection, and a
-/// check that fails ends the run as failed: neither ever counts as done. So is a cancel: a pause in which the user can
-/// say something.
+/// As [`DualAgent`](crate::agent::DualAgent), at every level above the first: accepted, or after the last round as
+/// [`StopReason::Incomplete`](crate::run::StopReason::Incomplete). An answer that is no clear acceptance is a
+/// rejection, and a failed check fails the run: neither ever counts as complete. A cancel pauses the run, as there, so
+/// that the user can say something.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -75,18 +75,18 @@ pub struct Autonomy(Arc<Inner>);
 struct Inner {
     name: Box<str>,
     level: AutonomyLevel,
-    /// How it works at each level that it has, in order.
+    /// Rounds of each level that the agent has, in order.
     rounds: Vec<(AutonomyLevel, Rounds)>,
     crew: Crew,
     iterations: u32,
     cancel_ends: bool,
 }
 
-/// Who works and who checks.
+/// The executor and the checkers.
 #[derive(Clone)]
 struct Crew {
     executor: ReactAgent,
-    /// Whether the executor says at level `prompted` that it is done by calling a tool, instead of when it is asked.
+    /// True when the executor completes the task at level `prompted` by calling a tool, instead of being asked.
     claims: bool,
     judge: Option<Arc<Judge>>,
     verifier: Option<Arc<Discriminator>>,
@@ -94,7 +94,7 @@ struct Crew {
 }
 
 impl Crew {
-    /// Who checks at a level; `None` for a level that it has nobody for.
+    /// Returns the check of a level; `Some(None)` for a level without a check, `None` for one that has no checker.
     fn check(&self, level: AutonomyLevel) -> Option<Option<Arc<dyn Check>>> {
         match level {
             AutonomyLevel::React => Some(None),
@@ -106,7 +106,7 @@ impl Crew {
         }
     }
 
-    /// Who works at a level.
+    /// Returns the executor at a level.
     fn worker(&self, level: AutonomyLevel) -> Result<ReactAgent> {
         match level {
             AutonomyLevel::Prompted if self.claims => self.executor.with_tool(Arc::new(TaskComplete::new())),
@@ -114,14 +114,14 @@ impl Crew {
         }
     }
 
-    /// The roles that somebody fills, in order.
+    /// Returns the filled roles, in order.
     fn roles(&self) -> Vec<&'static str> {
         let checkers = AutonomyLevel::ALL.into_iter().filter_map(|level| self.check(level).flatten());
         let roles = checkers.map(|check| check.role()).filter(|role| *role != EXECUTOR);
         std::iter::once(EXECUTOR).chain(roles).collect()
     }
 
-    /// Puts another model in a role.
+    /// Sets the model of a role.
     fn set_model(&mut self, role: &str, model: ModelSlot) -> Result<()> {
         let unknown = self.unknown(role);
         let other = |checker: &mut Option<Arc<Discriminator>>, model: ModelSlot| {
@@ -149,10 +149,10 @@ impl Crew {
 }
 
 impl Inner {
-    /// Makes the rounds anew, after its crew changed.
+    /// Rebuilds the rounds after the crew changed.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when the executor has a tool of its own where it is to be given one of that name.
+    /// [`ErrorKind::Config`] when the executor has a tool with the name of one that it is to be given.
     fn arrange(&mut self) -> Result<()> {
         let checks =
             AutonomyLevel::ALL.into_iter().filter_map(|level| Some((level, self.crew.check(level)?)));
@@ -169,7 +169,7 @@ impl Inner {
         found.map(|(_, rounds)| rounds).ok_or_else(|| lacking(level).with("agent", &*self.name))
     }
 
-    /// The level that a session's mode stands for.
+    /// Returns the level of a session's mode.
     fn level_of(&self, mode: &str) -> Result<AutonomyLevel> {
         let found = self.rounds.iter().map(|(level, _)| *level).find(|level| level.as_str() == mode);
         found.ok_or_else(|| {
@@ -195,7 +195,7 @@ fn lacking(level: AutonomyLevel) -> Error {
 }
 
 impl Autonomy {
-    /// Starts building an agent called `name` whose work `executor` does.
+    /// Starts building an agent called `name` whose work is done by `executor`.
     pub fn builder(name: impl Into<String>, executor: ReactAgent) -> AutonomyBuilder {
         AutonomyBuilder {
             name: name.into(),
@@ -211,31 +211,31 @@ impl Autonomy {
         }
     }
 
-    /// The level at which runs work unless their session's mode says otherwise.
+    /// Returns the level of runs whose session has no mode.
     #[must_use]
     pub fn level(&self) -> AutonomyLevel {
         self.0.level
     }
 
-    /// The levels that it has what they need for, in order.
+    /// Returns the levels that the agent has a checker for, in order.
     pub fn levels(&self) -> impl Iterator<Item = AutonomyLevel> + '_ {
         self.0.rounds.iter().map(|(level, _)| *level)
     }
 
-    /// The same agent at another level.
+    /// Returns the same agent at another level.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a level that it lacks somebody for.
+    /// [`ErrorKind::Config`] for a level without a checker.
     pub fn at(&self, level: AutonomyLevel) -> Result<Self> {
         self.0.rounds(level)?;
         Ok(Self(Arc::new(Inner { level, ..(*self.0).clone() })))
     }
 
-    /// The same agent with another model for one role: `executor`, `judge`, `verifier` or `discriminator` (CW11). Start a
-    /// session's runs with it, and they use that model. Nothing of the model but its name and its service's is stored.
+    /// Returns the same agent with another model for one role: `executor`, `judge`, `verifier` or `discriminator`. Runs
+    /// started with the returned agent use that model. Of the model, only its name and its service's name are stored.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a role that nobody fills, listing those that somebody does.
+    /// [`ErrorKind::InvalidInput`] for a role that is not filled; the message lists those that are.
     pub fn with_model(&self, role: &str, model: impl Into<ModelSlot>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         inner.crew.set_model(role, model.into())?;
@@ -243,22 +243,22 @@ impl Autonomy {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Its levels as modes to pick from.
+    /// Returns the levels as modes to pick from.
     #[must_use]
     pub fn modes(&self) -> Vec<Mode> {
         self.levels().map(AutonomyLevel::mode).collect()
     }
 
-    /// The modes of a session, and the one that its next run works in.
+    /// Returns the modes of a session, and the one of its next run.
     ///
     /// # Errors
-    /// The store's.
+    /// Those of the store.
     pub async fn mode_state(&self, session: &Session) -> Result<ModeState> {
         let current = session.mode().await?.unwrap_or_else(|| self.0.level.as_str().into());
         Ok(ModeState::new(current, self.modes()))
     }
 
-    /// Picks the mode, and so the level, that the session's next run works in; a run under way is not affected (CW12).
+    /// Sets the mode, and so the level, of the session's next run; a running one is not affected.
     ///
     /// # Errors
     /// Those of [`Session::set_mode`]: [`ErrorKind::InvalidInput`] for a mode that is none of [`Autonomy::modes`].
@@ -266,7 +266,7 @@ impl Autonomy {
         session.set_mode(mode, &self.modes()).await
     }
 
-    /// Asks one thing, in memory, and returns the answer's text. What it knew is gone afterwards.
+    /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     ///
     /// # Errors
     /// As [`ReactAgent::ask`]; a task that was never accepted is [`ErrorKind::Tool`].
@@ -274,7 +274,8 @@ impl Autonomy {
         answer(self.start(prompt)).await
     }
 
-    /// Asks one thing, in memory, and returns the run: a stream of events of all who work on it, and one outcome.
+    /// Runs one prompt in an ephemeral session and returns the run: a stream of the events of all its agents, and one
+    /// outcome.
     pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
         Session::ephemeral().start(self, prompt)
     }
@@ -321,7 +322,7 @@ pub struct AutonomyBuilder {
     cancel_ends: bool,
 }
 
-/// What is more than a level asks for, each at a level of its own.
+/// Options beyond what a level requires, each for certain levels.
 #[derive(Debug, Clone, Copy, Default)]
 struct Options {
     claims: bool,
@@ -330,79 +331,79 @@ struct Options {
 }
 
 impl AutonomyBuilder {
-    /// The level at which runs work unless their session's mode says otherwise. Default: [`AutonomyLevel::React`].
+    /// Sets the level of runs whose session has no mode. Default: [`AutonomyLevel::React`].
     pub fn level(mut self, level: AutonomyLevel) -> Self {
         self.level = level;
         self
     }
 
-    /// The model that judges at level `judge`.
+    /// Sets the model that judges at level `judge`.
     pub fn judge(mut self, model: impl Into<ModelSlot>) -> Self {
         self.judge = Some(model.into());
         self
     }
 
-    /// What the judge is told, instead of the words that come with the library. What it is to answer is said apart.
+    /// Replaces the judge's built-in instructions. The form of its answer is described apart from them.
     pub fn judge_instructions(mut self, instructions: impl Into<Instructions>) -> Self {
         self.judge_instructions = Some(instructions.into());
         self
     }
 
-    /// The agent that checks at level `verified`, where it may only read. Default: the discriminator.
+    /// Sets the agent that checks at level `verified`, where it may only read. Default: the discriminator.
     pub fn verifier(mut self, agent: ReactAgent) -> Self {
         self.verifier = Some(agent);
         self
     }
 
-    /// The agent that checks at level `dual`, with the tools that it has.
+    /// Sets the agent that checks at level `dual`, with its own tools.
     pub fn discriminator(mut self, agent: ReactAgent) -> Self {
         self.discriminator = Some(agent);
         self
     }
 
-    /// At level `prompted` the executor is not asked whether it is done: it is given the tool `task_complete`, and a turn that
-    /// ends without a call of it is followed by another one, for as many rounds as there may be (R14). The round makes no call
-    /// more than the executor's own; its answer is the summary that it calls the tool with. Default: it is asked.
+    /// Lets the executor itself complete the task at level `prompted`: it is given the tool `task_complete` instead of
+    /// being asked. A phase that ends without a call of it is followed by another, up to the limit of rounds. A round
+    /// then makes no model call beside the executor's own; the answer is the summary in the call. Default: it is asked.
     pub fn until_task_complete(mut self) -> Self {
         self.options.claims = true;
         self
     }
 
-    /// At level `judge` the judge's model first writes down what counts as done, from the request alone and before the work
-    /// begins: at most 12 criteria, which the executor is told (R14). It then judges criterion by criterion, and what does
-    /// not meet each of them is rejected, whatever else it says. That is one call more a task, made once: they are kept with
-    /// [`CheckedTask`](crate::agent::CheckedTask). A judge that writes none fails the run before anything was done. Default: it
-    /// judges by the request.
+    /// Makes the judge's model write acceptance criteria at level `judge`, from the request alone and before the work
+    /// begins. The executor is told the criteria, at most 12. The judge then decides criterion by criterion, and work
+    /// that does not meet all of them is rejected, whatever else it says. This costs one more call per task: the
+    /// criteria are kept with [`CheckedTask`](crate::agent::CheckedTask). A judge that writes none fails the run before
+    /// any work is done. Default: it judges by the request.
     pub fn acceptance_criteria(mut self) -> Self {
         self.options.criteria = true;
         self
     }
 
-    /// At the levels `verified` and `dual` whoever checks must have looked before it calls the task complete: see
-    /// [`DualBuilder::requires_evidence`](crate::agent::DualBuilder::requires_evidence). Default: its word is enough.
+    /// Requires that the checker used its tools before it calls the task complete, at the levels `verified` and `dual`:
+    /// see [`DualBuilder::requires_evidence`](crate::agent::DualBuilder::requires_evidence). Default: not required.
     pub fn requires_evidence(mut self) -> Self {
         self.options.evidence = true;
         self
     }
 
-    /// Rounds of work and check, at least 1. Default 10. A turn of each agent has that agent's own limit of steps.
+    /// Sets the number of rounds of work and check, at least 1. Default 10. Each phase has the step limit of its agent.
     pub fn iterations(mut self, iterations: u32) -> Self {
         self.iterations = iterations;
         self
     }
 
-    /// A cancelled run is over, and the next prompt a new task. Default: the run is paused.
+    /// Makes a cancel end the run; the next prompt is a new task. Default: the run is paused.
     pub fn cancel_ends(mut self) -> Self {
         self.cancel_ends = true;
         self
     }
 
-    /// The agent. It has each level that somebody was named for, whichever it is built at.
+    /// Builds the agent. It has every level that it has a checker for, whichever level it is built at.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a name that is none, no rounds, a level that nobody was named for, instructions or criteria
-    /// for a judge that there is not, evidence required of a checker that there is not or that has no tool to look with, a tool
-    /// called `task_complete` in an agent, or one that is to call that tool and whose scope does not admit it.
+    /// [`ErrorKind::Config`] for an invalid name, zero rounds, a level without its checker, instructions or criteria
+    /// without a judge, evidence required without a checker or of one that has no tool to gather it, an agent with a
+    /// tool of its own called `task_complete`, or an agent that is given that tool and whose scope does not admit it.
     pub fn build(self) -> Result<Autonomy> {
         self.is_sound()?;
         let Options { claims, criteria, evidence } = self.options;
@@ -427,7 +428,7 @@ impl AutonomyBuilder {
         Ok(Autonomy(Arc::new(inner)))
     }
 
-    /// What can be said before anything is made of it.
+    /// Checks everything that needs nothing built.
     fn is_sound(&self) -> Result<()> {
         check_agent_name(&self.name)?;
         let Options { claims, criteria, evidence } = self.options;

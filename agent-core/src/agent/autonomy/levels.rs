@@ -1,4 +1,4 @@
-//! The levels of autonomy, by name: how far an agent's own word goes that its task is done.
+//! The levels of autonomy, by name.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::Mode;
 use crate::{Error, ErrorKind, Result};
 
-/// How far an agent's own word goes. Each level adds to the one before; the order is that of the checks.
+/// Level of autonomy: who decides that a task is complete. Each level checks more than the one before, and they are
+/// ordered so.
 ///
 /// ```
 /// use entourage_core::agent::AutonomyLevel;
@@ -21,25 +22,25 @@ use crate::{Error, ErrorKind, Result};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AutonomyLevel {
-    /// L1: done is a step without a tool call.
+    /// L1: the task is complete after a step without a tool call.
     #[default]
     React,
-    /// L2: done is what the agent itself says when it is asked once more. Otherwise it goes on.
+    /// L2: the task is complete when the agent, asked once more, says so. Otherwise it continues.
     Prompted,
-    /// L3: done is what another model says that reads what was asked and what was done. Otherwise the agent goes on with
-    /// its reasons.
+    /// L3: another model compares the request with a report of the work and accepts or rejects it. After a rejection
+    /// the agent continues with the reasons.
     Judge,
-    /// L4: done is what an agent says that looks for itself, and changes nothing.
+    /// L4: an agent that only reads inspects the work and accepts or rejects it.
     Verified,
-    /// L5: done is what an agent says that has tools of its own to try the work with.
+    /// L5: an agent with tools of its own tries the work and accepts or rejects it.
     Dual,
 }
 
 impl AutonomyLevel {
-    /// All of them, in order.
+    /// All levels, in order.
     pub const ALL: [Self; 5] = [Self::React, Self::Prompted, Self::Judge, Self::Verified, Self::Dual];
 
-    /// The stable name: also the id of the level's mode.
+    /// Returns the stable name, which is also the id of the level's mode.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -51,7 +52,7 @@ impl AutonomyLevel {
         }
     }
 
-    /// 1 to 5.
+    /// Returns the level's number, 1 to 5.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -63,7 +64,7 @@ impl AutonomyLevel {
         }
     }
 
-    /// The level as a mode that a user may pick.
+    /// Returns the level as a mode that a user may pick.
     #[must_use]
     pub fn mode(self) -> Mode {
         let (name, description) = match self {
@@ -88,7 +89,7 @@ impl fmt::Display for AutonomyLevel {
 impl FromStr for AutonomyLevel {
     type Err = Error;
 
-    /// Reads a level's name.
+    /// Parses a level's name.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for any other text.

@@ -1,7 +1,7 @@
-//! The loop of work and check as a pure machine (CW03): how far a task has come goes in, what is next comes out.
+//! The loop of work and check as a pure machine: the progress of a task goes in, the next action comes out.
 //!
-//! One machine serves all levels that check: they differ in who checks and in whether the executor sums up first. It fails
-//! closed: what did not end as accepted is never complete.
+//! One machine serves all levels that check: they differ in the checker and in whether the executor summarizes first.
+//! It fails closed: a task that did not end as accepted is never complete.
 
 use std::sync::Arc;
 
@@ -13,39 +13,39 @@ use crate::{
     run::{Outcome, Status, StopReason},
 };
 
-/// What does not change while a task is worked on.
+/// The settings of a task, constant while it is worked on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     /// Rounds of work and check, at least 1.
     pub(crate) iterations: u32,
-    /// Whether there is a check at all.
+    /// True when there is a check.
     pub(crate) checks: bool,
-    /// Whether the executor sums up before it.
+    /// True when the executor summarizes before the check.
     pub(crate) sums_up: bool,
-    /// Whether what counts as done is written down before the work begins.
+    /// True when acceptance criteria are written before the work begins.
     pub(crate) criteria: bool,
-    /// Whether the executor's own turn has the verdict.
+    /// True when the executor's own phase carries the verdict.
     pub(crate) claims: bool,
 }
 
-/// What is next.
+/// The next action.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
     /// A phase begins.
     Begin {
         iteration: u32,
         phase: Phase,
-        /// What is asked; `None`: it follows from the phase and from how far the task has come.
+        /// The prompt of the phase; `None` when it follows from the phase and the task's progress.
         prompt: Option<Arc<Message>>,
     },
-    /// The phase that began is gone on with.
+    /// The phase that began is continued.
     GoOn(Arc<PhaseStarted>),
     /// The run is over.
     End(Box<Outcome>),
 }
 
 impl Plan {
-    /// What is next; `progress` is `None` for a task that nothing was done about, `prompt` its prompt.
+    /// Returns the next action. `progress` is `None` for a task without any phase yet, `prompt` the prompt of the run.
     pub(crate) fn next(&self, progress: Option<&CheckedTask>, prompt: &Arc<Message>) -> Next {
         let begin = |iteration, phase, prompt| Next::Begin { iteration, phase, prompt };
         let Some(progress) = progress else {
@@ -56,7 +56,8 @@ impl Plan {
         };
         let iteration = progress.iteration();
         if progress.has_news() {
-            // The user's words are not lost, even after the last round: each brings at most one more turn.
+            // The user's words are not lost, even after the last round: each prompt brings at most one more phase of
+            // work.
             let rejected = progress.finished.as_ref().is_some_and(|end| end.verdict.is_some());
             let iteration = if rejected { (iteration + 1).min(self.iterations) } else { iteration };
             if self.criteria && progress.criteria().is_none() {
@@ -65,7 +66,7 @@ impl Plan {
             return begin(iteration, Phase::Execute, Some(progress.next_prompt()));
         }
         if progress.phase() == Phase::Criteria && !self.criteria {
-            // Whoever goes on has no use for them.
+            // The agent that resumes the task works without criteria.
             return begin(iteration, Phase::Execute, Some(progress.next_prompt()));
         }
         let Some(end) = &progress.finished else { return Next::GoOn(Arc::clone(&progress.started)) };
@@ -75,7 +76,7 @@ impl Plan {
             (Phase::Criteria, Fate::Done) => begin(iteration, Phase::Execute, Some(progress.next_prompt())),
             (Phase::Criteria, _) => Next::End(ended(progress, end.outcome.status.clone())),
             (Phase::Execute, Fate::Done | Fate::Cut) if self.claims => self.judged(progress, end),
-            // A turn without a summary has a digest.
+            // A phase without a summary is checked by its digest.
             (Phase::Summarize, _) | (Phase::Execute, Fate::Cut) => begin(iteration, Phase::Check, None),
             (_, Fate::Over) => Next::End(ended(progress, end.outcome.status.clone())),
             (Phase::Execute, Fate::Done) => {
@@ -86,7 +87,7 @@ impl Plan {
         }
     }
 
-    /// What follows a phase that was to have a verdict. One without any is rejected.
+    /// Returns the action after a phase that should have a verdict. A phase without one counts as rejected.
     fn judged(&self, progress: &CheckedTask, end: &PhaseFinished) -> Next {
         let iteration = progress.iteration();
         match &end.verdict {
@@ -111,16 +112,16 @@ fn ended(progress: &CheckedTask, status: Status) -> Box<Outcome> {
     Box::new(outcome)
 }
 
-/// What the end of a phase means for the task.
+/// The meaning of a phase's end for the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Whoever worked in it was done.
+    /// The agent of the phase was done.
     Done,
-    /// A bound of its own stopped it; what it did stands.
+    /// A limit of the agent's own run stopped it; its work stands.
     Cut,
-    /// It was cancelled, and is begun anew when the task goes on.
+    /// The phase was cancelled, and starts again when the task continues.
     Again,
-    /// The task ends as it ended.
+    /// The task ends as the phase ended.
     Over,
 }
 

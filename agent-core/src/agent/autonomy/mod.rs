@@ -1,4 +1,5 @@
-//! How far an agent's own word goes: the levels of autonomy, and what is checked before a task counts as done.
+//! The levels of autonomy: how much is checked before a task counts as complete, from the agent's own word to a second
+//! agent. A task that was not clearly accepted never counts as complete.
 
 mod ask;
 pub(crate) mod check;

@@ -1,5 +1,5 @@
-//! Modes: ways to work that a user picks for a session by name, while a run is under way too. Plain values that know no
-//! protocol; their JSON is what editors that drive agents exchange.
+//! Modes: ways to work that a user picks for a session by name, even while a run is in progress. Plain values that know
+//! no protocol; their JSON is what editors that drive agents exchange.
 
 use std::sync::Arc;
 
@@ -22,32 +22,32 @@ use crate::{Error, ErrorKind, Result, event::Event};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Mode {
-    /// What programs call it; stored with the session.
+    /// Id for programs; stored with the session.
     pub id: Arc<str>,
-    /// What people call it.
+    /// Name for people.
     pub name: Arc<str>,
-    /// What it does, for people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
 }
 
 impl Mode {
-    /// A mode without a description.
+    /// Creates a mode without a description.
     pub fn new(id: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { id: id.into(), name: name.into(), description: None }
     }
 
-    /// The same with words about what it does.
+    /// Returns the same mode with a description.
     #[must_use]
     pub fn describe(mut self, description: impl Into<Arc<str>>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// The one of `offered` that has this id.
+    /// Returns the mode of `offered` with this id.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when there is none; it names those that there are.
+    /// [`ErrorKind::InvalidInput`] when there is none; the message names the modes that there are.
     pub fn find<'a>(offered: &'a [Self], id: &str) -> Result<&'a Self> {
         offered.iter().find(|mode| *mode.id == *id).ok_or_else(|| {
             let ids: Vec<_> = offered.iter().map(|mode| format!("`{}`", mode.id)).collect();
@@ -61,7 +61,7 @@ impl Mode {
     }
 }
 
-/// The modes of a session and the one that its next run works in.
+/// The modes of a session, and the one of its next run.
 ///
 /// ```
 /// use entourage_core::agent::{Mode, ModeState};
@@ -76,19 +76,19 @@ impl Mode {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ModeState {
-    /// The mode that the next run works in.
+    /// Id of the next run's mode.
     pub current_mode_id: Arc<str>,
-    /// Those to pick from, in the order in which they are shown.
+    /// Modes to pick from, in display order.
     pub available_modes: Vec<Mode>,
 }
 
 impl ModeState {
-    /// These modes, of which `current` is picked.
+    /// Creates a state with these modes, of which `current` is picked.
     pub fn new(current: impl Into<Arc<str>>, available: impl IntoIterator<Item = Mode>) -> Self {
         Self { current_mode_id: current.into(), available_modes: available.into_iter().collect() }
     }
 
-    /// The same as one option among others that a session may have, for those who prefer a single list of options.
+    /// Returns the state as a configuration option, for clients that prefer a single list of options.
     #[must_use]
     pub fn to_option(&self) -> ConfigOption {
         let choice = |mode: &Mode| ConfigChoice {
@@ -107,22 +107,22 @@ impl ModeState {
     }
 }
 
-/// The news that a session's mode changed; its next run works in it.
+/// Notice that a session's mode changed; it applies to the next run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CurrentModeUpdate {
-    /// The mode that the next run works in.
+    /// Id of the next run's mode.
     pub current_mode_id: Arc<str>,
 }
 
 impl CurrentModeUpdate {
-    /// The news of this mode.
+    /// Creates the notice for this mode.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self { current_mode_id: id.into() }
     }
 
-    /// The news in an event, if it is about a change of mode.
+    /// Returns the notice in an event, if the event is a change of mode.
     #[must_use]
     pub fn of(event: &Event) -> Option<Self> {
         match event {
@@ -137,23 +137,23 @@ impl CurrentModeUpdate {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ConfigOption {
-    /// What programs call it.
+    /// Id for programs.
     pub id: Arc<str>,
-    /// What people call it.
+    /// Name for people.
     pub name: Arc<str>,
-    /// What it is about, such as `mode` or `model`.
+    /// Category of the setting, such as `mode` or `model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<Arc<str>>,
-    /// How it is set.
+    /// Kind of the setting.
     #[serde(rename = "type")]
     pub kind: ConfigKind,
-    /// The value that the next run works with.
+    /// Value for the next run.
     pub current_value: Arc<str>,
-    /// Those to pick from.
+    /// Values to pick from.
     pub options: Vec<ConfigChoice>,
 }
 
-/// How a setting is set.
+/// The way in which a setting is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -167,11 +167,11 @@ pub enum ConfigKind {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ConfigChoice {
-    /// What programs call it.
+    /// Value for programs.
     pub value: Arc<str>,
-    /// What people call it.
+    /// Name for people.
     pub name: Arc<str>,
-    /// What it means, for people.
+    /// Description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Arc<str>>,
 }

@@ -1,6 +1,6 @@
-//! How far a checked task has come: a fold over the phases' events, kept in the session's state. Pure.
+//! The progress of a checked task: a fold over the events of its phases, kept in the session's state. Pure.
 //!
-//! It outlives the run: a task that was cancelled waits here for what its user says next (CW15).
+//! It outlives the run: a cancelled task waits here for the user's next prompt.
 
 use std::sync::Arc;
 
@@ -14,90 +14,90 @@ use crate::{
     run::{Outcome, Status},
 };
 
-/// What stands before the user's words when they come after a cancel.
+/// Text before the user's words when they come after a cancel.
 const FROM_USER: &str = "The user stopped the work and says:";
 
-/// What stands before the criteria that the work is to be judged by.
+/// Text before the criteria that the work will be judged by.
 const COUNTS_AS_DONE: &str = "It counts as done when all of this is true:";
 
-/// What the executor hears of a check that gave no reason.
+/// Feedback to the executor when a check gave no reason.
 const NO_REASON: &str =
     "The work was not accepted, and no reason was given. Compare it with what was asked, and complete it.";
 
-/// How far a task has come whose result is checked before it counts as done. A session has one from the first phase of
-/// the task to the end of its run; a run that is paused or cut off keeps it. It is read from
-/// [`SessionState::progress`](crate::session::SessionState::progress).
+/// Progress of a checked task. A session has one from the first phase of the task to the end of its run; a run that is
+/// paused or interrupted keeps it. It is read from [`SessionState::progress`](crate::session::SessionState::progress).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CheckedTask {
-    /// What the task began with.
+    /// The prompt that the task began with.
     pub(crate) request: Arc<Message>,
-    /// What the user said since, oldest first.
+    /// Prompts of the user since then, oldest first.
     #[serde(default)]
     pub(crate) said: Vec<Arc<Message>>,
-    /// How much of that is in the executor's newest prompt or before it.
+    /// Number of those that the executor has been given in its newest prompt or earlier.
     #[serde(default)]
     pub(crate) given: usize,
-    /// Where the newest check ended, and how much of what was said its checker had heard by then.
+    /// Session of the newest finished check, and the number of the user's prompts that its checker had heard by then.
     #[serde(default)]
     pub(crate) checked: Option<(SessionId, usize)>,
     /// The newest phase.
     pub(crate) started: Arc<PhaseStarted>,
-    /// Its end, unless it is under way.
+    /// The end of that phase, unless it is still running.
     #[serde(default)]
     pub(crate) finished: Option<Arc<PhaseFinished>>,
-    /// The newest turn of the executor that came to its end.
+    /// The newest phase of the executor that ended.
     #[serde(default)]
     pub(crate) worked: Option<Arc<PhaseFinished>>,
-    /// The executor's own summary of that turn, or of the one before while a new one is under way.
+    /// The executor's own summary of that phase; while a new phase runs, that of the one before.
     #[serde(default)]
     pub(crate) summary: Option<Arc<str>>,
-    /// Why the newest check did not accept the work.
+    /// The reason of the newest rejection.
     #[serde(default)]
     pub(crate) feedback: Option<Arc<str>>,
-    /// What counts as done.
+    /// The acceptance criteria.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) criteria: Option<Arc<str>>,
 }
 
 impl CheckedTask {
-    /// Which round of work and check it is in, from 1.
+    /// Returns the number of the current round of work and check, from 1.
     #[must_use]
     pub fn iteration(&self) -> u32 {
         self.started.iteration
     }
 
-    /// The phase that is under way, or that ended last.
+    /// Returns the phase that is running, or that ended last.
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.started.phase
     }
 
-    /// What the task began with.
+    /// Returns the prompt that the task began with.
     #[must_use]
     pub fn request(&self) -> &Message {
         &self.request
     }
 
-    /// What counts as done, a numbered line each: written down before the work began, if that was asked for.
+    /// Returns the acceptance criteria, one numbered line each, if they were asked for. They are written before the
+    /// work begins.
     #[must_use]
     pub fn criteria(&self) -> Option<&str> {
         self.criteria.as_deref()
     }
 
-    /// What the executor said last when it was asked to sum up, or when it called its task complete itself.
+    /// Returns the executor's newest summary, or the one with which it called its own task complete.
     #[must_use]
     pub fn summary(&self) -> Option<&str> {
         self.summary.as_deref()
     }
 
-    /// Why the newest check did not accept the work.
+    /// Returns the reason of the newest rejection.
     #[must_use]
     pub fn feedback(&self) -> Option<&str> {
         self.feedback.as_deref()
     }
 
-    /// A phase began; `before` is what was known by then, `prompt` that of the run.
+    /// Folds the start of a phase. `before` is the progress until then, `prompt` the prompt of the run.
     pub(crate) fn begun(before: Option<Self>, prompt: &Arc<Message>, started: &Arc<PhaseStarted>) -> Self {
         let mut progress = before.unwrap_or_else(|| Self {
             request: Arc::clone(prompt),
@@ -119,10 +119,10 @@ impl CheckedTask {
         progress
     }
 
-    /// The phase ended.
+    /// Folds the end of the phase.
     pub(crate) fn ended(&mut self, finished: &Arc<PhaseFinished>) {
         if finished.phase == Phase::Check {
-            // Only now it is certain that its run began, and so that it heard what was said.
+            // Only now is it certain that its run began, and so that it heard what was said.
             self.checked = Some((self.started.child.clone(), self.said.len()));
         }
         match finished.phase {
@@ -146,23 +146,24 @@ impl CheckedTask {
         self.finished = Some(Arc::clone(finished));
     }
 
-    /// The run was given up, and another one of the same agent began: its prompt is about this task.
+    /// Folds the prompt of a new run of the same agent, after the one before was abandoned: the prompt is about this
+    /// task.
     pub(crate) fn told(&mut self, prompt: &Arc<Message>) {
         self.said.push(Arc::clone(prompt));
     }
 
-    /// Whether the user said something that the executor was not given yet.
+    /// True when the user said something that the executor has not been given.
     pub(crate) fn has_news(&self) -> bool {
         self.given < self.said.len()
     }
 
-    /// What is checked: the executor's summary, or the digest of its turn.
+    /// Returns the report to check: the executor's summary, or the digest of its phase.
     pub(crate) fn report(&self) -> &str {
         let digest = || self.worked.as_ref().map_or("", |worked| &*worked.text);
         self.summary.as_deref().unwrap_or_else(digest)
     }
 
-    /// What the user is answered: the executor's summary, else what it said last, else the digest of its turn.
+    /// Returns the answer for the user: the executor's summary, else its last text, else the digest of its phase.
     pub(crate) fn answer(&self) -> &str {
         let said = self.worked.as_ref().map(|worked| worked.outcome.text.trim());
         match (&self.summary, said) {
@@ -172,7 +173,7 @@ impl CheckedTask {
         }
     }
 
-    /// What the user said that the checker in the session `checker` has not heard.
+    /// Returns the user's messages that the checker in the session `checker` has not heard.
     pub(crate) fn unheard(&self, checker: &SessionId) -> Vec<Arc<Message>> {
         match &self.checked {
             Some((session, heard)) if session == checker => self.said.iter().skip(*heard).cloned().collect(),
@@ -180,11 +181,11 @@ impl CheckedTask {
         }
     }
 
-    /// What the executor is to be given next: what it may not have got, or the newest check's feedback if that is due, and
-    /// what the user said.
+    /// Returns the executor's next prompt: a prompt that it may not have received, or the newest check's feedback if
+    /// that is due, and then what the user said.
     pub(crate) fn next_prompt(&self) -> Arc<Message> {
         let rejected = self.finished.as_ref().and_then(|end| end.verdict.as_ref()).filter(|it| !it.accepted);
-        // Criteria come before all work: what the user wants was not given to anybody.
+        // The criteria phase comes before all work: nobody has been given the request yet.
         let first = self.started.phase == Phase::Criteria;
         let mut parts: Vec<Part> = match (&self.finished, rejected) {
             _ if first => self.request.parts().to_vec(),
@@ -209,12 +210,12 @@ impl CheckedTask {
     }
 }
 
-/// A text that is to stand apart from what is before it: texts of one message follow each other without anything between.
+/// A text set apart from the parts before it: nothing separates consecutive texts of one message.
 fn paragraph(before: &[Part], text: String) -> Part {
     Part::Text(if before.is_empty() { text } else { format!("\n\n{text}") })
 }
 
-/// Whether the executor summed up; otherwise the text is a digest.
+/// True when the executor gave a summary; otherwise the report is a digest.
 pub(crate) fn is_summary(outcome: &Outcome) -> bool {
     outcome.is_completed() && !outcome.text.trim().is_empty()
 }

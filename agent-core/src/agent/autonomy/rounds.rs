@@ -1,5 +1,5 @@
-//! Performs what the machine of work and check decides: runs each phase in its session, and records where it begins and
-//! ends. It decides nothing itself.
+//! Performs what the machine of work and check decides: runs each phase in its session and records its start and end.
+//! It decides nothing itself.
 
 use std::{fmt, sync::Arc};
 
@@ -20,10 +20,10 @@ use crate::{
     session::SessionState,
 };
 
-/// The role of the session in which the work is done.
+/// Role of the session in which the work is done.
 pub(crate) const EXECUTOR: &str = "executor";
 
-/// Rounds of work and check, unless somebody says otherwise.
+/// Default number of rounds of work and check.
 pub(crate) const ITERATIONS: u32 = 10;
 
 const SUM_UP: &str = "\
@@ -36,33 +36,33 @@ files or other things you made or changed and where, how to see that it works, a
 pub(crate) struct Rounds {
     executor: ReactAgent,
     speaker: ReactAgent,
-    /// `None`: the executor's own end is the end.
+    /// The check; `None` when the end of the executor's phase is the end of the task.
     check: Option<Arc<dyn Check>>,
     iterations: u32,
-    /// Whether a cancel is the end, instead of a pause in which the user can say something.
+    /// True when a cancel is the end, instead of a pause in which the user can add something.
     cancel_ends: bool,
 }
 
 impl Rounds {
-    /// The work of `executor`, checked by `check` for at most [`ITERATIONS`] rounds.
+    /// Creates rounds in which `check` checks the work of `executor`, at most [`ITERATIONS`] of them.
     pub(crate) fn new(executor: ReactAgent, check: Option<Arc<dyn Check>>) -> Self {
         let speaker = executor.speaking();
         Self { executor, speaker, check, iterations: ITERATIONS, cancel_ends: false }
     }
 
-    /// The same with another executor and another checker.
+    /// Returns the same rounds with another executor and another check.
     pub(crate) fn of(&self, executor: ReactAgent, check: Arc<dyn Check>) -> Self {
         let speaker = executor.speaking();
         Self { executor, speaker, check: Some(check), ..self.clone() }
     }
 
-    /// At most this many rounds, at least 1.
+    /// Sets the maximum number of rounds, at least 1.
     pub(crate) fn iterations(mut self, iterations: u32) -> Self {
         self.iterations = iterations;
         self
     }
 
-    /// A cancel is the end.
+    /// Sets whether a cancel ends the run instead of pausing it.
     pub(crate) fn cancel_ends(mut self, ends: bool) -> Self {
         self.cancel_ends = ends;
         self
@@ -71,7 +71,8 @@ impl Rounds {
     /// Works on the task until it is accepted, or something ends it.
     ///
     /// # Errors
-    /// A pause, which a cancel is too unless it is the end; a store's error.
+    /// A pause; a cancel, which counts as a pause unless it is to end the run; an error of the store or of a phase's
+    /// run.
     pub(crate) async fn run(&self, task: &Task, cx: &RunContext) -> Result<Outcome> {
         let check = self.check.as_ref();
         let plan = Plan {
@@ -95,15 +96,15 @@ impl Rounds {
             let cut = outcome.status == Status::Cancelled;
             let finished = Event::PhaseFinished(self.finished(cx, &started, outcome, &work));
             cx.journal().stage(cx.origin(), cx.clock(), finished);
-            // What an earlier process cancelled is begun anew. Whatever cancels a phase that began here ends the run: no
-            // phase is begun over and over.
+            // A phase that an earlier process cancelled starts again. A cancel of a phase started here ends the run:
+            // otherwise the phase would start over and over.
             if cut && fresh {
                 return Err(self.cancelled(cx));
             }
         }
     }
 
-    /// What a cancelled run ends with. Below another agent nobody could say anything more to it.
+    /// Returns the error that a cancelled run ends with. Below another agent there is no user who could say more to it.
     fn cancelled(&self, cx: &RunContext) -> Error {
         if self.cancel_ends || cx.journal().parent().is_some() {
             return Error::cancelled();
@@ -154,7 +155,7 @@ impl Rounds {
         Arc::new(asking)
     }
 
-    /// The phase's end, as it is recorded.
+    /// Builds the event that records the end of a phase.
     fn finished(
         &self,
         cx: &RunContext,
@@ -198,7 +199,7 @@ impl Rounds {
         }
     }
 
-    /// Runs the phase in its session: what it ended with, and what was said there.
+    /// Runs the phase in its session and returns its outcome and messages.
     async fn perform(
         &self,
         cx: &RunContext,
@@ -238,7 +239,7 @@ impl Rounds {
     }
 }
 
-/// Whether a phase ended with something that a verdict can be about.
+/// True when a phase ended in a way that a verdict can be about.
 fn has_result(status: &Status) -> bool {
     matches!(fate(status), Fate::Done | Fate::Cut)
 }

@@ -1,4 +1,4 @@
-//! What a check found, and the phases of a checked task.
+//! The verdict of a check, and the phases of a checked task.
 
 use std::fmt::{self, Write as _};
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::shown::Shown;
 
-/// A phase of a task whose result is checked.
+/// A phase of a checked task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
-    /// What counts as done is written down, before the work begins: an option of the level `judge`.
+    /// The acceptance criteria are written, before the work begins: an option of the level `judge`.
     Criteria,
     /// The executor works.
     Execute,
-    /// The executor sums up what it did: nothing else crosses to who checks it.
+    /// The executor summarizes its work: the summary is all that the checker gets.
     Summarize,
-    /// The work is checked.
+    /// The checker checks the work.
     Check,
 }
 
@@ -32,43 +32,43 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// Whether the task is complete.
+    /// True when the task is complete.
     pub accepted: bool,
-    /// Why; for a rejection what is left to do.
+    /// The reason; for a rejection, what is left to do.
     pub reason: String,
-    /// What whoever checked looked at: the results of its tools, the newest ones. Empty when it looked at nothing, as a judge
-    /// never does, and an agent need not unless [`requires_evidence`](crate::agent::DualBuilder::requires_evidence) is set.
+    /// The newest results of the checker's tools. Empty when it used none: a judge never does, and an agent must only
+    /// when [`requires_evidence`](crate::agent::DualBuilder::requires_evidence) is set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
 }
 
-/// What one tool told whoever checked.
+/// The result of one tool call of a checker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Evidence {
-    /// The tool.
+    /// Name of the tool.
     pub tool: Box<str>,
-    /// Its arguments, as JSON.
+    /// Arguments of the call, as JSON.
     pub arguments: Box<str>,
-    /// What it gave, shortened.
+    /// The result, shortened.
     pub result: Box<str>,
-    /// Whether it failed.
+    /// True when the call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
 
 impl Verdict {
-    /// The task is complete.
+    /// Creates the verdict that the task is complete.
     #[must_use]
     pub fn accepted(reason: impl Into<String>) -> Self {
         Self { accepted: true, reason: reason.into(), evidence: Vec::new() }
     }
 
-    /// Something is left to do.
+    /// Creates the verdict that something is left to do.
     #[must_use]
     pub fn rejected(reason: impl Into<String>) -> Self {
         Self { accepted: false, reason: reason.into(), evidence: Vec::new() }

@@ -1,4 +1,4 @@
-//! What the model is shown of an agent's tools: those that the agent's scope can ever admit.
+//! The tools shown to the model: those that the agent's scope can ever admit.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::{
     tool::ToolSpec,
 };
 
-/// The tools of the step before, and what was shown of them.
+/// The tools of the step before, and the part of them that was shown.
 ///
-/// Kept from step to step, since wires keep what they encoded of a list by its address.
+/// Reused from step to step, since wires cache the encoded list by its address.
 #[derive(Default)]
 pub(super) struct Offer {
     of: Option<Specs>,
@@ -20,8 +20,8 @@ pub(super) struct Offer {
 type Specs = Arc<[ToolSpec]>;
 
 impl Offer {
-    /// Shows the request's tools as far as `scope` admits them. The agent has the others all the same: a call of one is
-    /// answered with what the scope lacks (CP06), and not with "there is no such tool".
+    /// Restricts the request's tools to those that `scope` admits. The agent keeps the others: a call of one is
+    /// answered with what the scope lacks, not with "there is no such tool".
     pub(super) fn restrict(&mut self, request: &mut Request, scope: &Scope) {
         if scope.is_all() {
             return;
@@ -35,7 +35,7 @@ impl Offer {
         }
         request.tools = Arc::clone(&self.shown);
         let shown = &self.shown;
-        // A service refuses a request that insists on a tool which it does not hold.
+        // A service refuses a request that requires a tool which is not in it.
         let met = match &request.tool_choice {
             ToolChoice::Auto | ToolChoice::None => true,
             ToolChoice::Required => !shown.is_empty(),

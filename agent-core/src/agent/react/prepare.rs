@@ -1,4 +1,4 @@
-//! What is sent in a step, and the hook that changes it.
+//! The content of a step's request, and the hook that changes it.
 
 use crate::{
     context::Instructions,
@@ -11,23 +11,23 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Step {
-    /// Its number in the run, from 1.
+    /// Number of the step in the run, from 1.
     pub number: u32,
 }
 
-/// What will be sent in a step. A [`Prepare`] hook changes it.
+/// The content of a step's request. A [`Prepare`] hook changes it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Prepared {
     /// The model.
     pub model: Model,
-    /// System instructions. Another text has no template, and none is recorded for the step.
+    /// System instructions. A replaced text has no template, so none is recorded for the step.
     pub instructions: Instructions,
-    /// The conversation. What is added here is sent, and not stored.
+    /// The conversation. Messages added here are sent, and not stored.
     pub messages: History,
     /// The tools; `Tools::none()` disables them, [`Tools::keep`] picks some.
     pub tools: Tools,
-    /// Whether the model may, must or must not call one.
+    /// Tool choice: the model may, must or must not call a tool.
     pub tool_choice: ToolChoice,
 }
 
@@ -38,7 +38,8 @@ impl Prepared {
     }
 }
 
-/// Changes what is sent, step by step. Must follow from its arguments, so that a resumed run sends the same.
+/// A hook that changes each request before it is sent. The change must follow from its arguments alone, so that a
+/// resumed run sends the same.
 pub trait Prepare: Send + Sync {
     /// Changes `plan` for `step`.
     fn prepare(&self, step: &Step, plan: &mut Prepared);

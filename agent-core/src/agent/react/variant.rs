@@ -1,4 +1,4 @@
-//! Agents made of an agent: the same one on another model, with a tool more, or for a turn in which it only speaks.
+//! Variants of an agent: on another model, with one tool more, or for a step in which it only speaks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl ReactAgent {
-    /// The same agent on another model.
+    /// Returns the same agent on another model.
     #[must_use]
     pub fn with_model(&self, model: impl Into<ModelSlot>) -> Self {
         let mut inner = (*self.0).clone();
@@ -19,23 +19,23 @@ impl ReactAgent {
         Self(Arc::new(inner))
     }
 
-    /// The model that it works on.
+    /// Returns the agent's model.
     pub(crate) fn model(&self) -> &ModelSlot {
         &self.0.model
     }
 
-    /// What it is told, and the template of that.
+    /// Returns the instructions with their template.
     pub(crate) fn told(&self) -> Instructions {
         let template = self.0.more.as_ref().and_then(|more| more.template.clone());
         Instructions::new(Arc::clone(&self.0.instructions), template)
     }
 
-    /// What it can do at this moment.
+    /// Returns the current tools.
     pub(crate) fn tool_set(&self) -> Tools {
         self.tools()
     }
 
-    /// Its tools, unless they come from a set that may change.
+    /// Returns the tools, unless they come from a set that may change.
     pub(crate) fn fixed_tools(&self) -> Option<&Tools> {
         match &self.0.tools {
             ToolSource::Fixed(tools) => Some(tools),
@@ -43,8 +43,8 @@ impl ReactAgent {
         }
     }
 
-    /// The same agent for a run of one step in which it calls no tool. Its requests still carry the tools, so that what
-    /// services keep of the conversation stays good.
+    /// Returns the same agent for a run of one step in which it calls no tool. Its requests still carry the tools, so
+    /// that the service's prompt cache stays valid.
     pub(crate) fn speaking(&self) -> Self {
         self.changed(|more| {
             more.limits.steps = 1;
@@ -53,11 +53,11 @@ impl ReactAgent {
         })
     }
 
-    /// The same agent with one tool more.
+    /// Returns the same agent with one tool more.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when one of its fixed tools has that name. Of a set that changes,
-    /// `tool` takes the place of any other of its name.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when one of its fixed tools has that name. In a set that may
+    /// change, `tool` shadows any other of its name.
     pub(crate) fn with_tool(&self, tool: Arc<dyn Tool>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         inner.tools = match inner.tools {
@@ -70,7 +70,7 @@ impl ReactAgent {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// The same agent with `first` before its own instructions. A record names both templates.
+    /// Returns the same agent with `first` before its own instructions. Records name both templates.
     pub(crate) fn instructed(&self, first: &Instructions) -> Self {
         let mut inner = (*self.0).clone();
         let own = inner.more.as_ref().and_then(|more| more.template.clone());

@@ -1,4 +1,4 @@
-//! The machine against a naive model: whatever verdicts, cancels, words and deaths come, both make the same phases.
+//! The machine against a naive model: for any verdicts, cancels, prompts and crashes, both produce the same phases.
 
 use proptest::prelude::*;
 
@@ -19,12 +19,12 @@ fn finished(of: &PhaseStarted, status: Status, verdict: Option<Verdict>) -> Arc<
     Arc::new(PhaseFinished { iteration: of.iteration, phase: of.phase, outcome, text, verdict })
 }
 
-/// What happens next to the one that works on the task.
+/// The next thing that happens to a task in progress.
 #[derive(Debug, Clone)]
 enum Turn {
-    /// The phase ends so; a check with this verdict.
+    /// The phase ends with this status; a check with this verdict.
     End(Status, bool),
-    /// The phase is cancelled, and the task gone on with.
+    /// The phase is cancelled, and the task continued.
     Cancel,
     /// The phase is cancelled, and then the user says something.
     CancelAndSay,
@@ -49,7 +49,7 @@ fn turns() -> impl Strategy<Value = Turn> {
     prop_oneof![3 => completed, 1 => others]
 }
 
-/// The loop of CW03 as one would write it down, a line for each phase.
+/// The loop of work and check written down plainly, a line for each phase.
 fn model(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>) {
     let (mut lines, mut turns) = (Vec::new(), turns.iter());
     let (mut round, mut phase) = (1, if plan.criteria { Phase::Criteria } else { Phase::Execute });
@@ -62,7 +62,7 @@ fn model(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>) {
                 Some(Turn::Die) => {}
                 Some(Turn::Cancel) => lines.push(format!("{round} {phase}")),
                 Some(Turn::CancelAndSay | Turn::DieAndSay) => {
-                    // What counts as done is written down first, with the words in mind.
+                    // Criteria that are not written yet come first, and take the new prompt into account.
                     phase = if phase == Phase::Criteria { phase } else { Phase::Execute };
                     lines.push(format!("{round} {phase}"));
                 }
@@ -115,7 +115,7 @@ fn machine(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>, Option<C
                 let Some(turn) = turns.next() else { return (lines, None, progress) };
                 let now = progress.as_mut().unwrap();
                 match turn {
-                    // What a process knew is in the fold: the next one reads it.
+                    // The fold holds all that a process knew: the next one reads it.
                     Turn::Die => {
                         let stored = serde_json::to_string(&progress).unwrap();
                         progress = serde_json::from_str(&stored).unwrap();
@@ -225,12 +225,12 @@ fn r14_what_the_user_said_and_the_criteria_are_in_the_executors_first_prompt() {
     ];
     let text = format!("{}\ndigest", said.join("\n\n"));
     assert_eq!(first.text(), text);
-    // An agent that was built without them goes on without them.
+    // An agent built without criteria continues without them.
     let without = Plan { criteria: false, ..plan };
     let mut progress = CheckedTask::begun(None, &prompt, &begun);
     let expected = Next::Begin { iteration: 1, phase: Phase::Execute, prompt: Some(Arc::clone(&prompt)) };
     assert_eq!(without.next(Some(&progress), &prompt), expected);
-    // What stopped while it was written is no list.
+    // Criteria whose phase was stopped do not count.
     progress.ended(&finished(&begun, Status::Stopped(StopReason::Steps(1)), None));
     assert!(matches!(plan.next(Some(&progress), &prompt), Next::End(outcome) if !outcome.is_completed()));
 }

@@ -223,6 +223,10 @@ impl Endpoint {
             return failing
                 .error(ErrorKind::Timeout, format!("{} did not answer in time; try again", self.vendor));
         }
+        if let Some(tls) = tls::failure(&error) {
+            let kind = if tls.is_refused { ErrorKind::Config } else { ErrorKind::Transport };
+            return failing.error(kind, format!("TLS with {address} failed: {tls}")).caused_by(error);
+        }
         let text = if error.is_connect() && Egress::Loopback.admits(self.base.host_str().unwrap_or_default())
         {
             format!("could not connect to {address}; is the server running?")

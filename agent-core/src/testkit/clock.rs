@@ -1,10 +1,10 @@
-//! A clock that follows tokio's, so that it stands still when that is paused.
+//! A clock that follows tokio's, and stands still while that is paused.
 
 use tokio::time::Instant;
 
 use crate::{Clock, Timestamp};
 
-/// Reads tokio's clock. It starts at 2026-01-01 00:00 UTC.
+/// A clock that reads tokio's. It starts at 2026-01-01 00:00 UTC.
 #[derive(Debug, Clone, Copy)]
 pub struct PausedClock(Instant);
 

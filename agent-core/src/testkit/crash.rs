@@ -1,8 +1,8 @@
-//! The crash suite: kills work at every point there is, and checks that whoever goes on with it loses nothing and repeats
-//! nothing.
+//! The crash suite: kills work at every possible point, and checks that the process that continues loses nothing and
+//! repeats nothing.
 //!
-//! It runs your own agents, tools and store as well as those that are here. A [`Scenario`] is work that any process can
-//! go on with; a [`Medium`] is where its sessions live; [`run`] kills it once at each point:
+//! It runs your own agents, tools and store as well as the built-in ones. A [`Scenario`] is work that any process can
+//! continue; a [`Medium`] is where its sessions live; [`run`] kills it once at each point:
 //!
 //! ```
 //! use entourage_core::{
@@ -21,11 +21,12 @@
 //! report.assert();
 //! ```
 //!
-//! What must hold (see [`judge`]): nothing that was completed is done again, no event is lost or doubled, the answer is
-//! that of an undisturbed run, every checkpoint is the fold before it, every run replays to its outcome, and a tool that may not be repeated runs once;
-//! where it was cut, the model is told that its outcome is unknown.
+//! The invariants (see [`judge`]): no completed effect is repeated; no event is lost or doubled; the answer is that of
+//! an undisturbed run; every checkpoint is the fold before it; every run replays to its outcome; a tool that may not
+//! be repeated runs once, and where it was cut, the model is told that its outcome is unknown.
 //!
-//! A program that kills real processes builds on [`Life`], [`Witness`] and [`Scenario::step`], and lets [`judge`] decide.
+//! A program that kills real processes builds on [`Life`], [`Witness`] and [`Scenario::step`], and lets [`judge`]
+//! decide.
 
 mod beside;
 mod judge;
@@ -48,5 +49,5 @@ pub use scenarios::{approvals, by_hand, children, compaction, scenarios, tool_lo
 pub use suite::{Random, Report, expected, run, sample};
 pub use tree::{Log, Tree};
 
-/// What a result says of a call whose process died while it ran.
+/// Phrase in the result of a call whose process died while it ran.
 pub const UNKNOWN: &str = "outcome is unknown";

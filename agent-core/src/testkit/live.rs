@@ -1,4 +1,4 @@
-//! A provider that the test drives while the run goes on.
+//! A provider that the test drives during the run.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
 };
 
-/// A provider whose replies the test makes up as it goes: see what is asked, send a piece, end the stream.
+/// A provider whose replies the test writes step by step: it reads the request, sends deltas, and ends the stream.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -82,7 +82,7 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// A call that the test answers. Dropping it without a finish cuts the reply off.
+/// A call that the test answers. Dropping it without a finish cuts off the reply.
 #[derive(Debug)]
 pub struct LiveCall {
     request: Request,
@@ -90,13 +90,13 @@ pub struct LiveCall {
 }
 
 impl LiveCall {
-    /// What is asked.
+    /// The request of the call.
     #[must_use]
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// Sends a piece. Nothing happens when the caller has gone away.
+    /// Sends a delta. Does nothing if the caller has dropped the stream.
     pub fn send(&mut self, delta: Delta) {
         let _ = self.reply.send(Ok(delta));
     }
@@ -112,23 +112,23 @@ impl LiveCall {
         self.send(Delta::arguments(index, arguments));
     }
 
-    /// Ends the reply well.
+    /// Ends the reply with a finish.
     pub fn finish(mut self, reason: FinishReason) {
         self.send(Delta::Finish(reason.into()));
     }
 
-    /// Breaks the reply off with an error.
+    /// Ends the reply with an error.
     pub fn fail(self, kind: ErrorKind, text: &str) {
         let _ = self.reply.send(Err(Error::new(kind, text.to_owned())));
     }
 
-    /// Whether the caller has gone away.
+    /// True if the caller has dropped the stream.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
     }
 
-    /// Waits until the caller has gone away.
+    /// Waits until the caller has dropped the stream.
     pub async fn abandoned(&self) {
         self.reply.closed().await;
     }

@@ -1,4 +1,4 @@
-//! Doubles and conformance suites for people who write agents, tools, providers or stores.
+//! Doubles and conformance suites for authors of agents, tools, providers and stores.
 //!
 //! Nothing here touches the network, a key or the wall clock. Unlike the rest of the library it panics: that is how a
 //! test fails.
@@ -20,7 +20,7 @@ pub use tools::{FakeTool, Gate, run_tool};
 
 use crate::{Runtime, RuntimeBuilder, provider::Egress};
 
-/// A runtime builder that forbids every network call of a model: a provider that tries gets
+/// A runtime builder that forbids models every network call: an attempt fails with
 /// [`crate::ErrorKind::PermissionDenied`]. Sessions are in memory and time is tokio's.
 pub fn runtime() -> RuntimeBuilder {
     Runtime::builder().egress(Egress::Forbidden).clock(PausedClock::new())

@@ -1,4 +1,4 @@
-//! A provider that plays a script and records what it was asked.
+//! A provider that plays a script and records its requests.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
 };
 
-/// One reply: what is streamed, in order.
+/// One reply: the steps of its stream, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Script(Vec<Beat>);
 
@@ -29,7 +29,7 @@ enum Beat {
     Wait(Gate),
     Delay(Duration),
     Fail(ErrorKind, String),
-    /// The call is refused before anything is streamed.
+    /// Refuses the call before anything is streamed.
     Refuse(ErrorKind, String),
 }
 
@@ -69,7 +69,7 @@ impl Script {
         self.raw_call(name, &arguments.to_string())
     }
 
-    /// Streams a tool call whose arguments are any text at all.
+    /// Streams a tool call whose arguments are any text, valid JSON or not.
     #[must_use]
     pub fn raw_call(self, name: &str, arguments: &str) -> Self {
         let calls = self.0.iter().filter(|beat| matches!(beat, Beat::Delta(Delta::ToolCallStart(_))));
@@ -78,13 +78,13 @@ impl Script {
             .delta(Delta::arguments(index, arguments))
     }
 
-    /// Reports tokens.
+    /// Streams a usage report.
     #[must_use]
     pub fn usage(self, input: u64, output: u64) -> Self {
         self.delta(Delta::Usage(Box::new(Usage::new(input, output))))
     }
 
-    /// Ends the reply.
+    /// Ends the reply with a finish.
     #[must_use]
     pub fn finish(self, reason: FinishReason) -> Self {
         self.delta(Delta::Finish(reason.into()))
@@ -96,13 +96,13 @@ impl Script {
         self.beat(Beat::Wait(gate.clone()))
     }
 
-    /// Waits for a time of tokio's clock.
+    /// Waits for a time on tokio's clock.
     #[must_use]
     pub fn delay(self, time: Duration) -> Self {
         self.beat(Beat::Delay(time))
     }
 
-    /// Breaks off with an error.
+    /// Ends the stream with an error.
     #[must_use]
     pub fn fail(self, kind: ErrorKind, text: impl Into<String>) -> Self {
         self.beat(Beat::Fail(kind, text.into()))
@@ -118,7 +118,7 @@ impl Script {
         if let Some(Beat::Refuse(kind, text)) = self.0.first() {
             return Err(Error::new(*kind, text.clone()).during("model.stream"));
         }
-        // Runs of plain deltas need no await in between.
+        // Consecutive plain deltas need no await in between.
         let play = stream::iter(self.0).then(|beat| async move {
             match beat {
                 Beat::Delta(delta) => Some(Ok(delta)),
@@ -141,11 +141,11 @@ impl Script {
 
 /// A provider that plays scripts in order and records every request.
 ///
-/// The test fails when it is asked for more replies than scripted, and when replies are left over: this is checked
-/// when the value is dropped (or by [`ScriptedProvider::verify`]), whether or not models of it are still in use. So keep
-/// the value as long as its models: `ScriptedProvider::new().text("Hi").model()` drops it at once, and panics. Where a run
-/// is killed and resumed, replies are asked for again and others never: use [`ScriptedProvider::by_history`] there, which
-/// checks no left-overs.
+/// The test fails if more replies are requested than scripted, or if replies are left over. This is checked when the
+/// value is dropped (or by [`ScriptedProvider::verify`]), even while models of it are in use. So keep the value as
+/// long as its models: `ScriptedProvider::new().text("Hi").model()` drops it at once, and panics. A run that is killed
+/// and resumed requests some replies again and others never: use [`ScriptedProvider::by_history`] there, which does
+/// not check for left-over replies.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -181,16 +181,16 @@ impl ScriptedProvider {
         Self::named("scripted")
     }
 
-    /// A provider of this name, to tell several apart.
+    /// A provider with this name, to tell several apart.
     #[must_use]
     pub fn named(name: &'static str) -> Self {
         Self(Arc::new(Inner { name, by_history: false, state: Mutex::default() }))
     }
 
-    /// A provider that finds its place from the request instead of counting its calls: the same reply again for the same
-    /// step, as a resumed run needs. Its place is the number of replies that the conversation holds, in a session of any
-    /// role: what a discriminator is taken to have said before its first report is no reply. Left-over replies are not
-    /// checked.
+    /// A provider that derives its position from the request instead of counting calls: the same step gets the same
+    /// reply again, as a resumed run needs. The position is the number of model replies in the conversation, in a
+    /// session of any role. Messages that were put into a discriminator's mouth do not count as replies. Left-over
+    /// replies are not checked.
     #[must_use]
     pub fn by_history() -> Self {
         Self(Arc::new(Inner { name: "scripted", by_history: true, state: Mutex::default() }))
@@ -246,19 +246,19 @@ impl ScriptedProvider {
         Arc::clone(&self.0) as _
     }
 
-    /// What was asked so far.
+    /// Requests so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.lock().requests.clone()
     }
 
-    /// How many calls were made so far.
+    /// Number of calls so far.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().requests.len()
     }
 
-    /// Panics when more was asked than scripted, or replies are left over.
+    /// Panics if more replies were requested than scripted, or if replies are left over.
     pub fn verify(&self) {
         if let Err(text) = self.check() {
             panic!("{text}");
@@ -284,7 +284,7 @@ impl ScriptedProvider {
     }
 }
 
-/// How many of the model's messages in a conversation a model answered with.
+/// Number of assistant messages in a conversation that a model wrote.
 fn replies(messages: &History) -> usize {
     let before = std::iter::once(None).chain(messages.iter().map(Some));
     let pairs = before.zip(messages).filter(|(_, message)| message.role() == Role::Assistant);

@@ -1,7 +1,7 @@
 //! The suite that every store passes, yours included.
 //!
 //! Each case gets an empty store and checks one promise of [`SessionStore`]'s contract. The suite knows nothing about
-//! how a store works inside, and skips only what the store declares that it cannot do.
+//! the inside of a store, and skips only cases that the store declares impossible.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -34,10 +34,10 @@ use crate::{
     session::{SessionStore, SharedStore},
 };
 
-/// How long one case may take. A store that hangs fails; it does not stop the suite.
+/// Longest time for one case. A store that hangs fails; it does not stop the suite.
 const CASE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What a store can do beyond the contract's core. Everything else is required of every store.
+/// Abilities beyond the core of the contract. Everything else is required of every store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -46,13 +46,13 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// A store that can do everything.
+    /// A store with all abilities.
     #[must_use]
     pub const fn all() -> Self {
         Self { reopen: true }
     }
 
-    /// Its data is gone with the handle.
+    /// Declares that data is lost with the handle.
     #[must_use]
     pub const fn without_reopen(mut self) -> Self {
         self.reopen = false;
@@ -62,7 +62,7 @@ impl Capabilities {
 
 type Reopen = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>> + Send + Sync>;
 
-/// An empty store for one case, with what it needs to live.
+/// An empty store for one case, with the guards that keep it alive.
 pub struct Fixture {
     store: SharedStore,
     reopen: Option<Reopen>,
@@ -76,7 +76,7 @@ impl Fixture {
         Self { store, reopen: None, guards: Vec::new() }
     }
 
-    /// How to open another handle on the same data while the first one lives.
+    /// Sets the function that opens another handle on the same data while the first one lives.
     #[must_use]
     pub fn reopening<R, F>(mut self, reopen: R) -> Self
     where
@@ -123,10 +123,10 @@ impl<S: SessionStore + 'static> From<Arc<S>> for Fixture {
     }
 }
 
-/// Runs every case, each on a fresh store that `make` gives, and reports how they ended.
+/// Runs every case, each on a fresh store from `make`, and reports the results.
 ///
-/// A case that the store declares it cannot do is run all the same: when it passes, the declaration is stale and the
-/// case counts as failed. Needs a tokio runtime with time; cases that race want the multi-threaded one.
+/// A case that the store declares impossible runs all the same: if it passes, the declaration is stale and the case
+/// counts as failed. Needs a tokio runtime with time; cases that race want the multi-threaded one.
 pub async fn conformance<M, F>(name: impl Into<String>, capabilities: Capabilities, make: M) -> Report
 where
     M: Fn() -> F,
@@ -162,7 +162,7 @@ async fn run(case: Run, fixture: Fixture) -> Checked {
     }
 }
 
-/// How the cases ended. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
+/// Results of the cases. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a report does nothing until `assert`"]
 pub struct Report {
@@ -179,22 +179,22 @@ impl Report {
         &self.passed
     }
 
-    /// The cases that failed, and how.
+    /// The cases that failed, with the failure.
     #[must_use]
     pub fn failed(&self) -> &[(&'static str, String)] {
         &self.failed
     }
 
-    /// The cases that the store declared it cannot do, and how they failed.
+    /// The cases that the store declared impossible, with the failure.
     #[must_use]
     pub fn skipped(&self) -> &[(&'static str, String)] {
         &self.skipped
     }
 
-    /// Ends the test when a case failed.
+    /// Fails the test if a case failed.
     ///
     /// # Panics
-    /// When a case failed, with all failures.
+    /// If a case failed, with all failures.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.failed.is_empty(), "{self:#}");
@@ -222,7 +222,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why a case failed, for people.
+/// The failure of a case, as text for people.
 #[derive(Debug)]
 struct Failure(String);
 

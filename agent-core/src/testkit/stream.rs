@@ -1,9 +1,10 @@
-//! The suite that every provider passes, yours included: from what a service says to the message that an agent gets.
+//! The suite that every provider passes, yours included: from the bytes of a service to the message that an agent
+//! gets.
 //!
 //! Each case is a [`Scenario`] in neutral terms. A [`Subject`] spells it on its wire, usually as bytes of a loopback
-//! listener, and hands over a provider that is about to meet it; the suite calls that provider and compares. A case
-//! that needs what the subject's [`Manifest`] declares absent is run all the same: when it passes, the declaration is
-//! stale and the case counts as failed.
+//! listener, and returns a provider connected to it; the suite calls that provider and compares. A case that needs an
+//! ability which the subject's [`Manifest`] declares absent runs all the same: if it passes, the declaration is stale
+//! and the case counts as failed.
 //!
 //! ```
 //! use entourage_core::testkit::stream::{Layered, Spoken, conformance};
@@ -33,24 +34,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Error, ErrorKind, Result, provider::Provider};
 
-/// How long one case may take. A provider that hangs fails; it does not stop the suite.
+/// Longest time for one case. A provider that hangs fails; it does not stop the suite.
 const CASE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A provider under test: somebody who can play the service's part on the provider's wire.
+/// A provider under test, with the ability to play its service.
 #[async_trait]
 pub trait Subject: Send + Sync {
-    /// What the wire can spell.
+    /// The abilities of the wire.
     fn manifest(&self) -> Manifest;
 
     /// A provider whose next calls are answered with the scenario's replies, in order.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] when the wire cannot spell it: the manifest must then say so too. Any other error
+    /// [`ErrorKind::Unsupported`] if the wire cannot spell the scenario: the manifest must then say so too. Any other
     /// fails the case.
     async fn play(&self, scenario: &Scenario) -> Result<Stage>;
 }
 
-/// A provider that is about to meet a scenario, with what it needs to live.
+/// A provider that is ready to play a scenario, with the guards that keep it alive.
 pub struct Stage {
     provider: Arc<dyn Provider>,
     watch: Option<Watch>,
@@ -65,14 +66,14 @@ impl Stage {
         Self { provider, watch: None, secret: None, guards: Vec::new() }
     }
 
-    /// The service tells `watch` when it has read a request and when the caller has gone away.
+    /// Sets the watch that the service notifies when it has read a request and when the caller has gone away.
     #[must_use]
     pub fn watched(mut self, watch: &Watch) -> Self {
         self.watch = Some(watch.clone());
         self
     }
 
-    /// The provider's key. It must not turn up in `Debug` output, errors or deltas.
+    /// Sets the provider's key. It must not appear in `Debug` output, errors or deltas.
     #[must_use]
     pub fn with_secret(mut self, secret: impl Into<String>) -> Self {
         self.secret = Some(secret.into());
@@ -102,7 +103,7 @@ impl fmt::Debug for Stage {
     }
 }
 
-/// What the service sees of a call. Cloning shares it.
+/// A service's view of a call. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
     asked: CancellationToken,
@@ -110,18 +111,18 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing has been seen yet.
+    /// A watch that has seen nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// To be called by the service: a request has been read.
+    /// Records that a request was read. Called by the service.
     pub fn saw_request(&self) {
         self.asked.cancel();
     }
 
-    /// To be called by the service: the caller has gone away, with the reply unfinished.
+    /// Records that the caller went away with the reply unfinished. Called by the service.
     pub fn saw_close(&self) {
         self.gone.cancel();
     }
@@ -137,13 +138,13 @@ impl Watch {
     }
 }
 
-/// Every scenario of the suite, for those who want to test how they spell them.
+/// Every scenario of the suite, for tests of how a subject spells them.
 #[must_use]
 pub fn scenarios() -> Vec<Scenario> {
     cases::cases().iter().map(cases::Case::scenario).collect()
 }
 
-/// Runs every case against `subject` and reports how they ended.
+/// Runs every case against `subject` and reports the results.
 ///
 /// Needs a tokio runtime with time.
 pub async fn conformance(subject: &dyn Subject) -> Report {
@@ -191,7 +192,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
 }
 
-/// How the cases ended. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
+/// Results of the cases. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a report does nothing until `assert`"]
 pub struct Report {
@@ -208,22 +209,22 @@ impl Report {
         &self.passed
     }
 
-    /// The cases that failed, and how.
+    /// The cases that failed, with the failure.
     #[must_use]
     pub fn failed(&self) -> &[(String, String)] {
         &self.failed
     }
 
-    /// The cases that the subject declared it cannot pass: why, and how they failed.
+    /// The cases that the subject declared impossible, with the reason and the failure.
     #[must_use]
     pub fn skipped(&self) -> &[(String, String)] {
         &self.skipped
     }
 
-    /// Ends the test when a case failed.
+    /// Fails the test if a case failed.
     ///
     /// # Panics
-    /// When a case failed, with all failures.
+    /// If a case failed, with all failures.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.failed.is_empty(), "{self:#}");
@@ -251,7 +252,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why a case failed, for people.
+/// The failure of a case, as text for people.
 #[derive(Debug)]
 struct Flaw(String);
 

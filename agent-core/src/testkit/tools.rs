@@ -1,4 +1,4 @@
-//! Tools that do what a test wants, and gates that make races deterministic.
+//! Tools with scripted behaviour, and gates that make races deterministic.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use crate::{
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 
-/// A gate that holds back whoever comes until the test opens it.
+/// A gate that holds back every caller until the test opens it.
 #[derive(Debug, Clone)]
 pub struct Gate(Arc<watch::Sender<(bool, usize)>>);
 
@@ -32,12 +32,12 @@ impl Gate {
         Self(Arc::new(watch::Sender::new((false, 0))))
     }
 
-    /// Lets everybody pass, now and later.
+    /// Opens the gate, for callers that wait and for later ones.
     pub fn open(&self) {
         self.0.send_modify(|(open, _)| *open = true);
     }
 
-    /// Waits until `count` have come to the gate, in all.
+    /// Waits until `count` callers in total have arrived.
     pub async fn arrived(&self, count: usize) {
         let _ = self.0.subscribe().wait_for(|(_, arrived)| *arrived >= count).await;
     }
@@ -55,7 +55,7 @@ impl Default for Gate {
     }
 }
 
-/// A tool that does what a test wants, and counts. Cloning shares the counters.
+/// A tool with scripted behaviour and counters. Clones share the counters.
 #[derive(Debug, Clone)]
 pub struct FakeTool {
     spec: ToolSpec,
@@ -104,7 +104,7 @@ impl FakeTool {
         self
     }
 
-    /// Declares what may be repeated.
+    /// Declares how calls may be repeated.
     #[must_use]
     pub fn repeat(mut self, repeat: Repeat) -> Self {
         self.spec = self.spec.with_repeat(repeat);
@@ -122,7 +122,7 @@ impl FakeTool {
         self
     }
 
-    /// Limits how long a call may take.
+    /// Sets the timeout of a call.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.spec = self.spec.with_timeout(limit);
@@ -152,70 +152,70 @@ impl FakeTool {
         self.acting(Act::Echo)
     }
 
-    /// Fails in a way that the model can mend.
+    /// Fails with an error that the model can correct.
     #[must_use]
     pub fn telling(self, text: impl Into<String>) -> Self {
         self.acting(Act::Tell(text.into()))
     }
 
-    /// Fails in a way that the host must mend.
+    /// Fails with an error that the host must correct.
     #[must_use]
     pub fn failing(self, kind: ErrorKind, text: impl Into<String>) -> Self {
         self.acting(Act::Fatal(kind, text.into()))
     }
 
-    /// Panics.
+    /// Panics with this text.
     #[must_use]
     pub fn panicking(self, text: impl Into<String>) -> Self {
         self.acting(Act::Panic(text.into()))
     }
 
-    /// Never ends.
+    /// Never returns.
     #[must_use]
     pub fn hanging(self) -> Self {
         self.acting(Act::Hang)
     }
 
-    /// Each call passes this gate first.
+    /// Makes each call pass this gate first.
     #[must_use]
     pub fn behind(mut self, gate: &Gate) -> Self {
         self.gate = Some(gate.clone());
         self
     }
 
-    /// Each call takes this long on tokio's clock.
+    /// Makes each call take this long on tokio's clock.
     #[must_use]
     pub fn taking(mut self, time: Duration) -> Self {
         self.delay = time;
         self
     }
 
-    /// How many calls began.
+    /// Number of calls that began.
     #[must_use]
     pub fn started(&self) -> usize {
         self.stats.started.load(Ordering::SeqCst)
     }
 
-    /// How many calls came to their end.
+    /// Number of calls that ended.
     #[must_use]
     pub fn finished(&self) -> usize {
         self.stats.finished.load(Ordering::SeqCst)
     }
 
-    /// How many calls run now.
+    /// Number of calls in flight.
     #[must_use]
     pub fn running(&self) -> usize {
         self.stats.running.load(Ordering::SeqCst)
     }
 
-    /// The most calls that ever ran at once.
+    /// Highest number of calls that were in flight at once.
     #[must_use]
     pub fn most_at_once(&self) -> usize {
         self.stats.most.load(Ordering::SeqCst)
     }
 }
 
-/// Counts a call as running until it ends, however it ends.
+/// Counts a call as running until it is dropped.
 struct Running<'a>(&'a Stats);
 
 impl<'a> Running<'a> {
@@ -260,7 +260,7 @@ impl Tool for FakeTool {
     }
 }
 
-/// Runs one call of `tool` as an agent would, with everything allowed, and returns what a model would be shown.
+/// Runs one call of `tool` as an agent would, with everything allowed, and returns the result that a model would see.
 ///
 /// # Errors
 /// A fatal tool error.

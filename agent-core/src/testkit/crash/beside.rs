@@ -1,4 +1,4 @@
-//! Scenarios of what happens beside a run: a title that is written meanwhile, prompts that come meanwhile.
+//! Scenarios of work beside a run: a title written in the background, prompts that arrive meanwhile.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -20,7 +20,7 @@ use crate::{
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 
-/// How long the lease of a process that died keeps [`Runtime::recover`](crate::Runtime::recover) from its session.
+/// Time for which the lease of a dead process keeps [`Runtime::recover`](crate::Runtime::recover) from its session.
 const LEASE: Duration = Duration::from_millis(250);
 
 /// A title is written in the background, while and after the first of two runs; the second one waits for it.
@@ -52,7 +52,8 @@ async fn give_title(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
     let run = match root.map(|log| log.info.head.status) {
         Some(SessionStatus::Running | SessionStatus::Paused) => session.resume(agent),
         _ => match count(root, |event| matches!(event, Event::RunStarted(_))) {
-            // The same, since either may be the one that is titled: a title that had not begun begins with the next run.
+            // The same prompt, since either run may be the titled one: a title that had not begun begins with the next
+            // run.
             0 | 1 => session.start(agent, "What is there?"),
             _ => return Ok(Step::Over),
         },
@@ -66,8 +67,8 @@ async fn give_title(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
     Ok(Step::More)
 }
 
-/// While a tool runs one prompt joins the run and another one is queued behind it; what a dead process left is found and
-/// gone on with by [`Runtime::recover`](crate::Runtime::recover).
+/// While a tool runs, one prompt joins the run and another is queued behind it. Work of a dead process is found and
+/// continued by [`Runtime::recover`](crate::Runtime::recover).
 #[must_use]
 pub fn queue() -> Scenario {
     let signs = Signs::default();
@@ -99,7 +100,7 @@ async fn give_prompts(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
         Some(_) => return Ok(Step::Over),
     };
     if runs.is_empty() {
-        // The lease of the dead is not over yet.
+        // The lease of the dead process has not expired.
         tokio::time::sleep(LEASE).await;
         return Ok(Step::More);
     }
@@ -133,7 +134,7 @@ fn count(log: Option<&Log>, of: impl Fn(&Event) -> bool) -> usize {
     log.map_or(0, |log| log.events.iter().filter(|event| of(&event.event)).count())
 }
 
-/// What the tool of each process waits for: each has one of its own.
+/// Notifier for the waiting tool. Each process has its own.
 #[derive(Debug, Clone, Default)]
 struct Signs(Arc<Mutex<Arc<Notify>>>);
 

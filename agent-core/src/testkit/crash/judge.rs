@@ -1,4 +1,4 @@
-//! What must hold of work whose processes died, judged by what they left: the store, and what was seen from outside.
+//! Invariants of work whose processes died, checked on the store and on the notes of outside effects.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -12,20 +12,20 @@ use super::{
 };
 use crate::{RequestId, SessionId, event::Event, tool::Repeat};
 
-/// What was done twice, lost, or is otherwise wrong. Nothing of either, or the library broke its promise.
+/// Violations: repeated, lost or otherwise wrong. If the first two are not empty, the library broke its promise.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Faults {
-    /// Completed effects that were done again, and calls that may not be repeated and were.
+    /// Completed effects that were repeated, and non-repeatable calls that ran twice.
     pub repeats: Vec<String>,
-    /// Events that were stored or shown and are not there as they were.
+    /// Events that were stored or shown, and are now missing or changed.
     pub lost: Vec<String>,
-    /// Anything else: another answer, a call that nobody claimed, a checkpoint that is not the fold.
+    /// Other violations: another answer, a call without a claim, a checkpoint that is not the fold.
     pub other: Vec<String>,
 }
 
 impl Faults {
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.repeats.is_empty() && self.lost.is_empty() && self.other.is_empty()
@@ -47,19 +47,19 @@ impl fmt::Display for Faults {
     }
 }
 
-/// What a scenario comes to when nobody dies.
+/// The outcome of a scenario in which no process dies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected(BTreeMap<String, usize>);
 
 impl Expected {
-    /// Takes an undisturbed run as the measure.
+    /// Takes an undisturbed run as the reference.
     #[must_use]
     pub fn of(tree: &Tree) -> Self {
         Self(tree.facts())
     }
 }
 
-/// Judges work that is over. `notes` are those of all its processes, in order; `tree` is what the store holds in the end.
+/// Judges completed work. `notes` are those of all its processes, in order; `tree` is the final content of the store.
 #[must_use]
 pub fn judge(expected: &Expected, notes: &[Note], tree: &Tree) -> Faults {
     let mut judge = Judge { tree, notes, faults: Faults::default(), cut: Vec::new() };
@@ -73,18 +73,18 @@ pub fn judge(expected: &Expected, notes: &[Note], tree: &Tree) -> Faults {
     judge.faults
 }
 
-/// Tools that runners give their agents themselves, so that nobody else can watch them. They do nothing outside the log.
+/// Tools that runners add themselves, so that no scenario can watch them. They have no effect outside the log.
 const BROUGHT: [&str; 1] = ["task_complete"];
 
 struct Judge<'a> {
     tree: &'a Tree,
     notes: &'a [Note],
     faults: Faults,
-    /// Tools that may not be repeated and were cut: agent and name.
+    /// Non-repeatable tools that were cut: agent and name.
     cut: Vec<String>,
 }
 
-/// How far the session of an effect was stored when a process began, for each place in the notes.
+/// Newest sequence number of each session that a process had found stored, at a position in the notes.
 #[derive(Debug, Default)]
 struct Seen<'a>(HashMap<&'a SessionId, u64>);
 
@@ -95,7 +95,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Whether a process had found event `seq` stored.
+    /// True if a process had found event `seq` stored.
     fn has(&self, session: &SessionId, seq: u64) -> bool {
         self.0.get(session).is_some_and(|seen| seq <= *seen)
     }
@@ -214,7 +214,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The model that is asked after a cut call is shown that its outcome is unknown.
+    /// Checks that the model called after a cut call is told that its outcome is unknown.
     fn told(&mut self, key: &str, log: &Log, claim: &Claim<'_>) {
         let compacted = log.events.iter().any(|event| matches!(event.event, Event::Compacted(_)));
         let next =
@@ -273,7 +273,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The same as undisturbed; where a tool that may not be repeated was cut, what follows from that may differ.
+    /// Checks that the facts equal those of the undisturbed run. Where a non-repeatable tool was cut, its consequences
+    /// may differ.
     fn facts(&mut self, expected: &Expected) {
         let got = self.tree.facts();
         let expected = &expected.0;
@@ -300,7 +301,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// How many facts of each kind there are for each agent.
+/// Number of facts of each kind per agent.
 fn counts(facts: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (fact, times) in facts {

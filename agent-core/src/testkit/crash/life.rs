@@ -1,4 +1,5 @@
-//! One process' life: what it runs on, with everything that leaves it watched, and the points at which it may die.
+//! The life of one process: its surroundings, with everything that leaves it watched, and the points at which it may
+//! die.
 
 use std::{
     borrow::Cow,
@@ -26,34 +27,35 @@ use crate::{
     tool::{Repeat, Tool},
 };
 
-/// Something that happened outside a process, or that it showed: what its death cannot undo.
+/// An effect outside a process, or an event that it showed: nothing that its death can undo.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Note {
-    /// A process found this session in its store: so many events, of this digest ([`Tree::digest`](super::Tree::digest)).
+    /// A process found this session in its store, with `seq` events of this digest
+    /// ([`Tree::digest`](super::Tree::digest)).
     Found {
         /// The session.
         session: SessionId,
-        /// Number of its newest event.
+        /// Sequence number of its newest event.
         seq: u64,
         /// Digest of all its events.
         digest: Digest,
     },
-    /// An event was shown to whoever watches the run, so it was stored before.
+    /// An event was shown to an observer of the run, so it was stored before.
     Shown {
         /// The session.
         session: SessionId,
-        /// The event's number.
+        /// Sequence number of the event.
         seq: u64,
-        /// Its kind.
+        /// Kind of the event.
         kind: Cow<'static, str>,
     },
-    /// A model was asked.
+    /// A model was called.
     Asked {
-        /// Names the call: the same for every try of a step.
+        /// Id of the call: the same for every try of a step.
         request: RequestId,
-        /// How many results it was shown that say that their outcome is unknown.
+        /// Number of results in the request that say that their outcome is unknown.
         unknown: usize,
     },
     /// A tool began to run.
@@ -62,35 +64,35 @@ pub enum Note {
         key: String,
         /// The tool.
         tool: String,
-        /// What it declares.
+        /// Repetition that the tool declares.
         repeat: Repeat,
     },
-    /// A tool came to its end.
+    /// A tool call ended.
     Returned {
         /// As in [`Note::Called`].
         key: String,
     },
 }
 
-/// Takes down what a life does, and says where it ends.
+/// Records the effects of a life, and decides where it ends.
 ///
 /// # Contract
-/// - What [`Witness::note`] took down is known to later processes, in order, also when this one dies right after.
-/// - [`Witness::point`] is called at every point, in order; where it returns true the life is over: everything that
+/// - Notes taken by [`Witness::note`] are known to later processes, in order, even if this one dies right after.
+/// - [`Witness::point`] is called at every point, in order. Where it returns true the life is over: everything that
 ///   would leave the process stands still from then on. It may also never return, as in a process that is then killed.
 /// - Both are quick, and called from within the run.
 pub trait Witness: Send + Sync + fmt::Debug {
-    /// Takes down `note`.
+    /// Records `note`.
     fn note(&self, note: Note);
 
-    /// The process is at a point; true ends its life.
+    /// Called at each point; true ends the life of the process.
     fn point(&self) -> bool;
 }
 
-/// What the agents of one process run on.
+/// Store, models and tools of one process, watched.
 ///
-/// A scenario makes its agents of [`Life::model`] and [`Life::tool`]: what does not go through them is not a point, and
-/// is not checked. Cloning shares it.
+/// A scenario builds its agents from [`Life::model`] and [`Life::tool`]: anything else is neither a point nor checked.
+/// Clones share the life.
 #[derive(Debug, Clone)]
 pub struct Life(Arc<Inner>);
 
@@ -105,7 +107,7 @@ struct Inner {
 }
 
 impl Life {
-    /// A life on `store` that `witness` watches, with the system's clock.
+    /// A life on `store`, watched by `witness`, with the system's clock.
     #[must_use]
     pub fn new(store: SharedStore, witness: Arc<dyn Witness>) -> Self {
         Self::at(store, witness, Arc::new(SystemClock))
@@ -122,13 +124,13 @@ impl Life {
         }))
     }
 
-    /// `tool`, watched.
+    /// Wraps `tool` so that it is watched.
     #[must_use]
     pub fn tool(&self, tool: impl Tool + 'static) -> Arc<dyn Tool> {
         Arc::new(WatchedTool::new(Arc::new(tool), self.clone()))
     }
 
-    /// `model`, watched. Its layers are inside: each attempt counts as part of the one call.
+    /// Wraps `model` so that it is watched. Its layers are inside: all attempts count as one call.
     #[must_use]
     pub fn model(&self, model: &Model) -> Model {
         model.clone().layer(|provider| Arc::new(WatchedProvider::new(provider, self.clone())) as _)
@@ -140,13 +142,13 @@ impl Life {
         Arc::new(WatchedStore::new(Arc::clone(&self.0.store), self.clone()))
     }
 
-    /// The store itself, for looking at what is there without being seen.
+    /// The store itself, for reading it unwatched.
     #[must_use]
     pub fn unwatched_store(&self) -> &SharedStore {
         &self.0.store
     }
 
-    /// A builder of a runtime on the watched store, without network for models, whose events are seen.
+    /// A runtime builder on the watched store, without network for models, whose events are noted.
     #[must_use = "a builder does nothing until `build`"]
     pub fn runtime(&self) -> RuntimeBuilder {
         super::super::runtime()
@@ -155,20 +157,20 @@ impl Life {
             .observer(Shown(self.clone()))
     }
 
-    /// How many model calls and tool calls are under way.
+    /// Number of model calls and tool calls in flight.
     #[must_use]
     pub fn alive(&self) -> usize {
         self.0.alive.load(Ordering::SeqCst)
     }
 
-    /// Whether it is over.
+    /// True if the life is over.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.0.dead.load(Ordering::SeqCst)
     }
 
-    /// Waits for its death. Whoever then drops the tokio runtime has killed the process: nothing of it does anything
-    /// more.
+    /// Waits for the death of the process. Dropping the tokio runtime then completes the kill: nothing of the process
+    /// runs any more.
     pub async fn died(&self) {
         self.0.died.cancelled().await;
     }
@@ -197,8 +199,8 @@ impl Life {
         Working(self.clone())
     }
 
-    /// Runs what leaves the process: a point before it, one after it, and one where it first has to wait (with
-    /// `each_wait`, wherever it does).
+    /// Polls a future that leaves the process. Points are before it, after it, and at its first wait (with
+    /// `each_wait`, at every wait).
     pub(super) async fn through<T>(&self, each_wait: bool, future: impl Future<Output = T>) -> T {
         if !self.goes_on() {
             return std::future::pending().await;
@@ -218,7 +220,7 @@ impl Life {
     }
 }
 
-/// A call under way.
+/// A call in flight.
 #[derive(Debug)]
 pub(super) struct Working(Life);
 
@@ -237,7 +239,7 @@ impl Clock for Shared {
     }
 }
 
-/// Sees the events of a life's runs.
+/// Notes the stored events of a life's runs.
 #[derive(Debug)]
 struct Shown(Life);
 
@@ -250,7 +252,7 @@ impl Observer for Shown {
     }
 }
 
-/// tokio's clock, begun so much later than the clock of the first process.
+/// tokio's clock with an offset from the clock of the first process.
 #[derive(Debug)]
 pub(super) struct LifeClock(Instant, Duration);
 

@@ -1,4 +1,4 @@
-//! Where sessions live while processes die: a medium, and places on it that outlive who works there.
+//! The place of sessions while processes die: a medium, and places on it that outlive their processes.
 
 use std::{any::Any, fmt, future::Future, io, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     session::{MemoryStore, SessionStore, SharedStore},
 };
 
-/// A kind of store, and how to get an empty one.
+/// A kind of store, and a factory of empty ones.
 pub struct Medium {
     name: String,
     make: Box<dyn Fn() -> Place + Send + Sync>,
@@ -26,7 +26,7 @@ impl Medium {
         }
     }
 
-    /// [`MemoryStore`]: what is in it outlives its processes, which all are threads of this one.
+    /// A [`MemoryStore`]. Its content outlives the simulated processes, which are all in this one.
     #[must_use]
     pub fn memory() -> Self {
         Self::new("memory", || {
@@ -35,15 +35,15 @@ impl Medium {
         })
     }
 
-    /// How the tokio runtime of a process is made; dropping it is its death. Default: one thread, everything enabled. A
-    /// medium that needs no time of its own does well with a paused clock.
+    /// Sets the factory of each process's tokio runtime; dropping that runtime is the death of the process. Default:
+    /// one thread, everything enabled. A medium that does not depend on time can use a paused clock.
     #[must_use]
     pub fn tokio(mut self, make: fn() -> io::Result<tokio::runtime::Runtime>) -> Self {
         self.tokio = make;
         self
     }
 
-    /// Its name.
+    /// Name of the medium.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -53,7 +53,7 @@ impl Medium {
         (self.make)()
     }
 
-    /// Runs `future` as a process of its own: when it is over, everything that it left running is dropped unpolled.
+    /// Runs `future` as a process of its own. When it ends, everything it left running is dropped unpolled.
     pub(super) fn process<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         let tokio = (self.tokio)();
         let tokio =
@@ -68,13 +68,13 @@ impl fmt::Debug for Medium {
     }
 }
 
-/// A place where one run of a scenario keeps its sessions: each process opens it anew.
+/// A place for the sessions of one run of a scenario. Each process opens it anew.
 pub struct Place {
     open: Box<dyn Fn() -> BoxFuture<'static, Result<Opened>> + Send + Sync>,
     guards: Vec<Box<dyn Any + Send + Sync>>,
 }
 
-/// An open store, and how it is closed.
+/// An open store, and the future that closes it.
 pub(super) struct Opened {
     pub(super) store: SharedStore,
     pub(super) close: BoxFuture<'static, ()>,
@@ -90,8 +90,8 @@ impl Place {
         Self::closed_by(open, |_| std::future::ready(()))
     }
 
-    /// A place whose store `close` closes. Of a process that died it is closed from outside, as the system closes what a
-    /// dead process held: what was under way is then done or not, and does not happen later.
+    /// A place whose store `close` closes. The store of a dead process is closed from outside, as the system closes
+    /// what a dead process held: an operation in flight is then done or not, and does not happen later.
     pub fn closed_by<S, F, C>(
         open: impl Fn() -> F + Send + Sync + 'static,
         close: impl Fn(Arc<S>) -> C + Clone + Send + Sync + 'static,

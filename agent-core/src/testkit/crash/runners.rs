@@ -1,4 +1,4 @@
-//! Scenarios of agents made of agents: a pair of which one checks the other, graphs of tasks, agents as tools.
+//! Scenarios of composed agents: a worker and its checker, task graphs, agents as tools.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn builder(life: &Life, name: &str, provider: &ScriptedProvider) -> ReactBuilder
     ReactAgent::builder(name, life.model(&provider.model()))
 }
 
-/// An agent that pays once, which may not be repeated, and then says `text`.
+/// An agent that pays once with a non-repeatable tool, and then says `text`.
 fn payer(life: &Life, name: &str, text: &str) -> Result<ReactAgent> {
     let provider = ScriptedProvider::by_history().call("pay", json!({"sum": 3})).text(text);
     builder(life, name, &provider).tool(life.tool(Deed::new("pay", Access::WRITE, None, 1))).build()
@@ -60,7 +60,7 @@ pub fn dual() -> Scenario {
     scenario.runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(4))
 }
 
-/// Six agents on a graph, two at once; one task is done only by the second agent that is tried on it.
+/// Six agents on a graph, two at a time; one task is completed only by its second agent.
 #[must_use]
 pub fn login_graph() -> Scenario {
     let scenario = Scenario::new("login-graph", |life| {
@@ -94,7 +94,8 @@ pub fn login_graph() -> Scenario {
     scenario.runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(5))
 }
 
-/// A call that waits for leave in an agent that is the tool of an agent at a node; beside it, and after it, is more to do.
+/// A call that waits for approval, in an agent that is a tool of an agent at a node. The graph has other work beside
+/// it and after it.
 #[must_use]
 pub fn graph_approval() -> Scenario {
     let scenario = Scenario::new("graph-approval", |life| {
@@ -115,7 +116,7 @@ pub fn graph_approval() -> Scenario {
         .runtime(|builder| builder.policy(Policy::allow_all().ask("pay")).checkpoint_every(4))
 }
 
-/// Three agents below one step's tool calls, of which two have a place at a time; one of them may only read.
+/// Three agents in the tool calls of one step, two at a time; one of them may only read.
 #[must_use]
 pub fn sub_agents() -> Scenario {
     let scenario = Scenario::new("sub-agents", |life| {

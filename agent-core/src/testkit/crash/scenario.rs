@@ -1,4 +1,4 @@
-//! What is done to a session, from the first prompt to the end of everything, whoever has to go on with it.
+//! The work of a session, from the first prompt to the end, whichever process continues it.
 
 use std::{
     fmt,
@@ -23,14 +23,14 @@ type Setup = dyn Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync;
 type MakeTitles = dyn Fn(&Life) -> Titles + Send + Sync;
 type Drive = dyn for<'a> Fn(&'a Moment) -> BoxFuture<'a, Result<Step>> + Send + Sync;
 
-/// Work that any process can begin, or go on with where another one died.
+/// Work that any process can begin, or continue where another one died.
 ///
-/// Each process builds its agent anew, of what its [`Life`] watches. Its models must answer by what they are asked, as
-/// [`ScriptedProvider::by_history`](crate::testkit::ScriptedProvider::by_history) does: a call that was cut off is asked
-/// again. Time may matter only so far as no answer depends on it.
+/// Each process builds its agent anew, from the watched parts of its [`Life`]. Its models must answer by the content
+/// of the request, as [`ScriptedProvider::by_history`](crate::testkit::ScriptedProvider::by_history) does: a call that
+/// was cut off is made again. Time may matter only if no answer depends on it.
 ///
-/// Unless [`Scenario::driven`] says otherwise, the prompts are given one after another; a run that is paused gets its
-/// decision or its signal in a process of its own, and is resumed in another one.
+/// Unless [`Scenario::driven`] says otherwise, the prompts are given one after another. A paused run gets its decision
+/// or its signal in one process, and is resumed in another.
 pub struct Scenario {
     name: String,
     build: Box<Build>,
@@ -42,16 +42,16 @@ pub struct Scenario {
     drive: Option<Box<Drive>>,
 }
 
-/// Whether there is more to do.
+/// Progress after one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// There is, for this process or another one.
+    /// More is to do, for this process or another one.
     More,
     /// Everything is done.
     Over,
 }
 
-/// What a process has found, and what it can go on with.
+/// The work as a process found it, with the means to continue it.
 #[non_exhaustive]
 pub struct Moment {
     /// A runtime on the watched store.
@@ -60,12 +60,12 @@ pub struct Moment {
     pub agent: Arc<dyn Agent>,
     /// The session that the work is done in.
     pub session: Session,
-    /// All that is stored of it.
+    /// Everything stored of the session.
     pub tree: Tree,
 }
 
 impl Scenario {
-    /// Work of this name, done by the agent that `build` makes for each process.
+    /// Work with this name, done by the agent that `build` makes for each process.
     pub fn new<A: Agent + 'static>(
         name: impl Into<String>,
         build: impl Fn(&Life) -> Result<A> + Send + Sync + 'static,
@@ -82,14 +82,15 @@ impl Scenario {
         }
     }
 
-    /// Adds a prompt, given when the run before it is over.
+    /// Adds a prompt, given when the run before it has ended.
     #[must_use]
     pub fn prompt(mut self, prompt: impl Into<Task>) -> Self {
         self.prompts.push(prompt.into());
         self
     }
 
-    /// How each process' runtime is set up: policy, `checkpoint_every` and the like. Leave its store, clock and observers.
+    /// Configures the runtime of each process: policy, `checkpoint_every` and the like. Do not change its store, clock
+    /// and observers.
     #[must_use]
     pub fn runtime(
         mut self,
@@ -99,30 +100,30 @@ impl Scenario {
         self
     }
 
-    /// Gives the session a title, by what each process asks for one: models of its [`Life`]. A process must not end while
-    /// such a model is asked, so [`Scenario::driven`] has to wait for the title.
+    /// Gives the session a title, with models of each process's [`Life`]. A process must not end while such a model is
+    /// in flight, so [`Scenario::driven`] has to wait for the title.
     #[must_use]
     pub fn titles(mut self, make: impl Fn(&Life) -> Titles + Send + Sync + 'static) -> Self {
         self.titles = Some(Box::new(make));
         self
     }
 
-    /// What is decided when a run is paused for a call of `tool`. Without a decision the scenario cannot go on.
+    /// Sets the decision for a run that pauses for a call of `tool`. Without a decision the scenario cannot continue.
     #[must_use]
     pub fn decide(mut self, tool: impl Into<String>, decision: Decision) -> Self {
         self.decisions.push((tool.into(), decision));
         self
     }
 
-    /// What is sent when a run is paused for the signal `name`.
+    /// Sets the value to send to a run that pauses for the signal `name`.
     #[must_use]
     pub fn signal(mut self, name: impl Into<String>, value: Value) -> Self {
         self.signals.push((name.into(), value));
         self
     }
 
-    /// Says what is done next in place of the prompts, decisions and signals above: called in each process until it says
-    /// [`Step::Over`]. It must follow from what is stored. An error fails the scenario.
+    /// Replaces the prompts, decisions and signals above by `drive`, which is called in each process until it returns
+    /// [`Step::Over`]. It must decide by the stored state alone. An error fails the scenario.
     #[must_use]
     pub fn driven(
         mut self,
@@ -132,18 +133,18 @@ impl Scenario {
         self
     }
 
-    /// Its name.
+    /// Name of the scenario.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Does the next thing about the work in session `root`, as one process does: begins it, goes on with it, or gives it
-    /// what it waits for.
+    /// Does the next part of the work in session `root`, as one process does: begins it, continues it, or answers a
+    /// paused run.
     ///
     /// # Errors
-    /// The run's or the store's; [`ErrorKind::Config`] when a run waits for what the scenario does not say, and
-    /// [`ErrorKind::Internal`] when something of a run is alive after its end.
+    /// The run's or the store's; [`ErrorKind::Config`] if a run waits for an answer that the scenario does not have,
+    /// and [`ErrorKind::Internal`] if a call is in flight after the run's end.
     pub async fn step(&self, life: &Life, root: &SessionId) -> Result<Step> {
         let tree = Tree::load(life.unwatched_store(), root).await?;
         for (session, log) in tree.iter() {
@@ -174,8 +175,8 @@ impl Scenario {
         }
     }
 
-    /// Replays all runs of the session `root`, and says what is wrong with that: an outcome other than the recorded one, or
-    /// anything that the replay did.
+    /// Replays all runs of session `root` and returns the faults: an outcome other than the recorded one, or any
+    /// effect of the replay.
     pub(super) async fn replays(&self, store: &SharedStore, root: &SessionId) -> Result<Vec<String>> {
         let (tree, quiet) = (Tree::load(store, root).await?, Arc::new(Quiet::default()));
         let life = Life::new(Arc::clone(store), Arc::clone(&quiet) as _);
@@ -214,7 +215,7 @@ impl Scenario {
         Ok(Step::More)
     }
 
-    /// Gives one paused run what it waits for; false when all have it.
+    /// Gives one paused run the answer it waits for; false if none is left.
     async fn answer(&self, moment: &Moment) -> Result<bool> {
         for (id, log) in moment.tree.iter() {
             let Some(wait) = log.waits_for() else { continue };
@@ -224,7 +225,7 @@ impl Scenario {
                     let decision = find(&self.decisions, tool)?;
                     session.decide(approval, *decision).await?;
                 }
-                // The runs above are paused for the same signal: it is sent where nobody below waits for it.
+                // The runs above are paused for the same signal: it goes to the lowest one that waits for it.
                 Wait::Signal(_) if moment.tree.is_waiting_below(id) => continue,
                 Wait::Signal(name) => session.signal(name, find(&self.signals, name)?.clone()).await?,
             }
@@ -244,7 +245,7 @@ fn find<'a, T>(answers: &'a [(String, T)], name: &str) -> Result<&'a T> {
     })
 }
 
-/// What a paused run still has to be given.
+/// The answer that a paused run waits for.
 enum Wait<'a> {
     Decision(&'a ApprovalId, &'a str),
     Signal(&'a str),
@@ -290,7 +291,7 @@ impl Tree {
     }
 }
 
-/// Sees what is not to be.
+/// A witness that reports every note as a fault.
 #[derive(Debug, Default)]
 struct Quiet(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! Scenarios for whoever tries out a store: together they use everything that a run may have under way.
+//! Scenarios for testing a store: together they cover everything that a run may have in flight.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 
-/// All scenarios that are here.
+/// All built-in scenarios.
 #[must_use]
 pub fn scenarios() -> Vec<Scenario> {
     vec![
@@ -37,7 +37,7 @@ pub fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// One agent, three prompts; step by step one tool of each kind that [`Repeat`] has.
+/// One agent, three prompts; step by step, one tool of each kind of [`Repeat`].
 #[must_use]
 pub fn tool_loop() -> Scenario {
     let scenario = Scenario::new("tool-loop", |life| {
@@ -63,7 +63,7 @@ pub fn tool_loop() -> Scenario {
     scenario.runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(4))
 }
 
-/// Tools that run together, tools that run alone, and one that may not be repeated in between.
+/// Tools that run in parallel, tools that run alone, and a non-repeatable one in between.
 #[must_use]
 pub fn tools_in_parallel() -> Scenario {
     let scenario = Scenario::new("parallel-tools", |life| {
@@ -83,7 +83,7 @@ pub fn tools_in_parallel() -> Scenario {
     scenario.runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(6))
 }
 
-/// Calls that wait for leave while processes come and go: one gets it, one does not, and one waits in a child's child.
+/// Calls that wait for approval across processes: one is allowed, one is denied, and one waits in a grandchild.
 #[must_use]
 pub fn approvals() -> Scenario {
     let scenario = Scenario::new("approval", |life| {
@@ -120,7 +120,7 @@ pub fn approvals() -> Scenario {
         .runtime(move |builder| builder.policy(policy()).checkpoint_every(8))
 }
 
-/// Agents below tool calls, in two levels, two of them at once.
+/// Agents in tool calls, on two levels, two of them at once.
 #[must_use]
 pub fn children() -> Scenario {
     let scenario = Scenario::new("child-session", |life| {
@@ -150,8 +150,8 @@ pub fn children() -> Scenario {
     scenario.runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(3))
 }
 
-/// An agent that somebody wrote by hand: it asks a model, starts children and waits for them, sleeps, calls tools and
-/// waits for a signal.
+/// A hand-written agent: it calls a model, starts children and waits for them, sleeps, calls tools and waits for a
+/// signal.
 #[must_use]
 pub fn by_hand() -> Scenario {
     let scenario = Scenario::new("hand-written", |life| {
@@ -190,10 +190,10 @@ pub fn compaction() -> Scenario {
     scenario.runtime(|builder| builder.checkpoint_every(4))
 }
 
-/// Tokens; a prompt of this scenario and its answer take about a quarter.
+/// Context window in tokens. A prompt of this scenario and its answer take about a quarter.
 const WINDOW: u64 = 2_400;
 
-/// A model that answers by what is asked last, whatever was left out before.
+/// A model that answers by the last message alone, whatever was left out before.
 #[derive(Debug)]
 enum Teller {
     Answers,
@@ -266,7 +266,7 @@ impl Agent for Captain {
     }
 }
 
-/// A tool that lets others go first a few times, and then has done its deed.
+/// A tool that yields a few times before its effect is done.
 #[derive(Debug)]
 pub(super) struct Deed {
     spec: ToolSpec,
@@ -294,7 +294,7 @@ impl Tool for Deed {
     }
 }
 
-/// A tool that asks another agent, and after a restart goes on asking the same one.
+/// A tool that runs another agent, and after a restart continues the same one.
 #[derive(Debug)]
 struct Asking {
     spec: ToolSpec,

@@ -1,4 +1,4 @@
-//! Where a life can be seen from outside and cut short: around its store, its models and its tools.
+//! The seams at which a life is watched and cut: around its store, its models and its tools.
 
 use std::{
     pin::Pin,
@@ -89,7 +89,7 @@ impl Provider for WatchedProvider {
     }
 }
 
-/// Whether the result says that nobody knows what the call did.
+/// True if the result says that the outcome of the call is unknown.
 pub(super) fn is_unknown(result: &ToolResult) -> bool {
     result.is_error && result.to_text().contains(UNKNOWN)
 }
@@ -112,7 +112,7 @@ impl Stream for WatchedStream {
     }
 }
 
-/// How often the future of a store's operation is polled is chance, so only its first wait is a point.
+/// A watched store. Only the first wait of an operation is a point, since the number of polls is random.
 #[derive(Debug)]
 pub(super) struct WatchedStore {
     store: SharedStore,

@@ -1,4 +1,4 @@
-//! The suite itself: once to the end to count the points, then once for each point, killed there.
+//! The suite itself: one undisturbed run to count the points, then one run for each point, killed there.
 
 use std::{
     fmt,
@@ -16,36 +16,36 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, SessionId};
 
-/// Processes that one run of a scenario may take. One that takes more does not get anywhere.
+/// Most processes for one run of a scenario. A run that needs more makes no progress.
 const MOST_LIVES: u32 = 100;
-/// How often a point that was not reached is tried for again: on a real medium the order of things may vary.
+/// Attempts to reach a point again: on a real medium the order of events may vary.
 const TRIES: usize = 3;
-/// Of so many points one may not be reached again.
+/// One in this many points may be missed.
 const MAY_MISS: usize = 20;
-/// Each process begins so much later than the one before it: leases of the dead are over.
+/// Time between the starts of two processes: the leases of dead ones have expired.
 const BETWEEN_LIVES: Duration = Duration::from_secs(60);
-/// Of so many runs one has its second life killed too.
+/// One in this many runs has its second life killed too.
 const KILLED_TWICE: usize = 3;
 
-/// What `scenario` comes to on `medium` when nobody dies: the measure for [`judge`].
+/// The outcome of `scenario` on `medium` when no process dies: the reference for [`judge`].
 ///
 /// # Errors
-/// What is wrong when not even that goes well.
+/// The faults of that undisturbed run.
 pub fn expected(scenario: &Scenario, medium: &Medium) -> Result<Expected, Faults> {
     undisturbed(scenario, medium).map(|(expected, _)| expected)
 }
 
 /// Runs `scenario` on `medium` once undisturbed, which counts its points: wherever it enters, waits in or leaves its
 /// store, its models or its tools. Then once per point: the process is killed there, with everything in it dropped
-/// unpolled, and others go on until the work is over. What came of it is compared with the undisturbed run, see
-/// [`judge`]. Of each three such runs one is killed again, at a point of its second life.
+/// unpolled, and others continue until the work is over. The result is compared with the undisturbed run, see
+/// [`judge`]. Every third such run is killed again, at a random point of its second life.
 ///
-/// It makes its own tokio runtimes: call it from a plain test, not from within one.
+/// The suite makes its own tokio runtimes: call it from a plain test, not from within a runtime.
 pub fn run(scenario: &Scenario, medium: &Medium) -> Report {
     sample(scenario, medium, 1)
 }
 
-/// As [`run`], with a kill at each `every`-th point only: for a large scenario on a slow medium.
+/// Like [`run`], with a kill at each `every`-th point only: for a large scenario on a slow medium.
 pub fn sample(scenario: &Scenario, medium: &Medium, every: usize) -> Report {
     let every = every.max(1);
     let mut report = Report::new(scenario.name(), medium.name());
@@ -69,7 +69,7 @@ pub fn sample(scenario: &Scenario, medium: &Medium, every: usize) -> Report {
     report
 }
 
-/// The seed of what is left to chance; printed with what fails.
+/// Seed of the random choices, fixed so that a failure can be repeated.
 const SEED: u64 = 0x5eed;
 
 fn undisturbed(scenario: &Scenario, medium: &Medium) -> Result<(Expected, usize), Faults> {
@@ -79,14 +79,13 @@ fn undisturbed(scenario: &Scenario, medium: &Medium) -> Result<(Expected, usize)
     if faults.is_empty() { Ok((expected, sailed.points)) } else { Err(faults) }
 }
 
-/// What one run of a scenario came to.
+/// The result of one run of a scenario.
 struct Sailed {
     points: usize,
     deaths: usize,
     notes: Vec<Note>,
     tree: Tree,
-    /// Sessions that look otherwise when they are opened than when all their events are added up, and runs that do not
-    /// replay.
+    /// Sessions whose opened state differs from the fold over all their events, and runs that do not replay.
     faults: Vec<String>,
 }
 
@@ -98,7 +97,7 @@ impl Sailed {
     }
 }
 
-/// Takes the scenario to its end, through one process after another. The first dies at its point number `kills[0]`, the
+/// Runs the scenario to its end, through one process after another. The first dies at its point number `kills[0]`, the
 /// next lives together at point `kills[1]`, and so on.
 fn sail(scenario: &Scenario, medium: &Medium, kills: &[usize]) -> Result<Sailed> {
     let root = SessionId::new("work")?;
@@ -124,7 +123,7 @@ fn sail(scenario: &Scenario, medium: &Medium, kills: &[usize]) -> Result<Sailed>
     Err(Error::new(ErrorKind::Internal, text))
 }
 
-/// One process, and what it came to; `None` when it died.
+/// Runs one process and returns its step; `None` if it died.
 fn live(
     scenario: &Scenario,
     medium: &Medium,
@@ -147,7 +146,8 @@ fn live(
     Ok(lived)
 }
 
-/// What the store holds in the end, whether each session opens as what its events add up to, and whether each run replays.
+/// Reads the final content of the store, and the faults found in it: sessions that do not open as the fold of their
+/// events, and runs that do not replay.
 fn look(
     scenario: &Scenario,
     medium: &Medium,
@@ -164,7 +164,7 @@ fn look(
     })?
 }
 
-/// The notes of all processes, and where the next one dies.
+/// The notes of all processes, and the point of the next death.
 #[derive(Debug, Default)]
 struct Notes {
     notes: Mutex<Vec<Note>>,
@@ -196,26 +196,25 @@ impl Witness for Notes {
     }
 }
 
-/// What the suite found. `Display` is one line; `{:#}` adds what is wrong.
+/// The results of the suite. `Display` is one line; `{:#}` adds the faults.
 #[derive(Debug, Clone)]
 #[must_use = "a report does nothing until `assert`"]
 pub struct Report {
     scenario: String,
     store: String,
     points: usize,
-    /// Points that were to have a kill.
+    /// Points that should have a kill.
     planned: usize,
     kills: usize,
     repeats: usize,
     lost: usize,
-    /// Points that were counted and not reached again: how often a store waits is chance.
+    /// Points that were counted and not reached again, since the number of a store's waits is random.
     missed: usize,
     faults: Vec<(String, Faults)>,
 }
 
 impl Report {
-    /// A report about work of the name `scenario` on `store`, of which nothing is known yet: for suites that kill in
-    /// another way.
+    /// An empty report about `scenario` on `store`, for suites that kill in another way.
     pub fn new(scenario: impl Into<String>, store: impl Into<String>) -> Self {
         let (scenario, store) = (scenario.into(), store.into());
         Self {
@@ -231,14 +230,14 @@ impl Report {
         }
     }
 
-    /// Counts points at which could be killed, and kills.
+    /// Adds points that allow a kill, and kills.
     pub fn count(&mut self, points: usize, kills: usize) {
         self.points += points;
         self.planned += points;
         self.kills += kills;
     }
 
-    /// Takes in what was found about one run, which `label` names.
+    /// Adds the faults of one run, which `label` names.
     pub fn take(&mut self, label: impl Into<String>, faults: Faults) {
         self.repeats += faults.repeats.len();
         self.lost += faults.lost.len();
@@ -268,22 +267,23 @@ impl Report {
         self.points
     }
 
-    /// How many processes were killed.
+    /// Number of processes that were killed.
     #[must_use]
     pub fn kills(&self) -> usize {
         self.kills
     }
 
-    /// What is wrong, by the run that it was found in.
+    /// Faults with the label of their run.
     #[must_use]
     pub fn faults(&self) -> &[(String, Faults)] {
         &self.faults
     }
 
-    /// Ends the test when anything is wrong, or more than a twentieth of the points had no kill.
+    /// Fails the test if there is a fault, if points lack a kill, or if more than a twentieth of the points were
+    /// missed.
     ///
     /// # Panics
-    /// Then, with the first ten runs that went wrong.
+    /// In these cases, with the first ten faulty runs.
     #[track_caller]
     pub fn assert(&self) {
         assert!(self.faults.is_empty(), "{self:#}");
@@ -311,7 +311,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Numbers that look random and are the same for the same seed (SplitMix64): for moments to kill at.
+/// Pseudo-random numbers that depend on the seed alone (SplitMix64), for choosing kill points.
 #[derive(Debug)]
 pub struct Random(pub u64);
 

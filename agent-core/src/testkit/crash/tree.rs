@@ -1,4 +1,4 @@
-//! A session and everything below it, as a store holds it, and what it comes to whatever its processes went through.
+//! A session and its descendants as a store holds them, and the facts that must not depend on crashes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +15,7 @@ use crate::{
     tool::call_key,
 };
 
-/// A session and everything below it, with all events.
+/// A session and its descendants, with all events.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     sessions: BTreeMap<SessionId, Log>,
@@ -29,7 +29,7 @@ pub struct Log {
     pub info: SessionInfo,
     /// Its events, oldest first.
     pub events: Vec<Envelope>,
-    /// `digests[n]`: of the first `n` events.
+    /// `digests[n]` covers the first `n` events.
     digests: Vec<Digest>,
 }
 
@@ -59,14 +59,14 @@ impl Tree {
         self.sessions.iter()
     }
 
-    /// Digest of the first `seq` events of a session, bytes and order; `None` when there are not so many.
+    /// Digest of the first `seq` events of a session, with their order; `None` if it has fewer.
     #[must_use]
     pub fn digest(&self, session: &SessionId, seq: u64) -> Option<Digest> {
         let log = self.sessions.get(session)?;
         log.digests.get(usize::try_from(seq).ok()?).copied()
     }
 
-    /// What the newest run of `session` ended with; `None` while it has not.
+    /// Outcome of the newest run of `session`; `None` while it has not ended.
     #[must_use]
     pub fn outcome(&self, session: &SessionId) -> Option<&Outcome> {
         match &self.sessions.get(session)?.events.last()?.event {
@@ -75,7 +75,8 @@ impl Tree {
         }
     }
 
-    /// Opens each session anew, from its newest checkpoint on, and says which are then something other than what all
+    /// Opens each session anew, from its newest checkpoint on, and names those whose state differs from the fold over
+    /// all their events.
     /// their events add up to.
     ///
     /// # Errors
@@ -91,8 +92,9 @@ impl Tree {
         Ok(differ)
     }
 
-    /// What happened for good, as a bag of lines. Left out is what a death may add (a resume, a model call or a claim
-    /// that was cut off, a question that is asked again; whether a prompt has to wait) and what differs from run to run (ids and times).
+    /// Lasting facts, as a bag of lines. It leaves out additions of a crash (a resume, a model call or claim that was
+    /// cut off, a repeated question, a prompt that had to wait) and values that differ from run to run (ids and
+    /// times).
     pub(super) fn facts(&self) -> BTreeMap<String, usize> {
         let mut facts = BTreeMap::new();
         for event in self.sessions.values().flat_map(|log| &log.events) {
@@ -122,7 +124,7 @@ impl Log {
         Ok(Self { info, events, digests })
     }
 
-    /// The fold over all events, and what is wrong on the way: checkpoints that differ from the fold before them.
+    /// The fold over all events, and its faults: checkpoints that differ from the fold before them.
     pub(super) fn fold(&self) -> (SessionState, Vec<String>) {
         let (mut state, mut faults) = (SessionState::default(), Vec::new());
         for event in &self.events {
@@ -141,7 +143,7 @@ impl Log {
         (state, faults)
     }
 
-    /// What is wrong with the session once nothing is under way in it.
+    /// Faults of the session when nothing is in flight in it.
     pub(super) fn faults(&self) -> Vec<String> {
         let (state, mut faults) = self.fold();
         let session = &self.info.record.id;
@@ -162,8 +164,8 @@ impl Log {
     }
 }
 
-/// What every service asks of a conversation: after a message with calls there is one tool message that answers each of
-/// them once, in call order, and there is no other tool message.
+/// Checks the rule of every service: after a message with calls there is one tool message that answers each of them
+/// once, in call order, and there is no other tool message.
 fn valid(history: &History) -> Result<(), String> {
     let mut open: Vec<String> = Vec::new();
     for message in history.iter() {
@@ -207,7 +209,7 @@ fn fact(envelope: &Envelope) -> Option<String> {
         Event::Titled(titled) => titled.title.to_string(),
         Event::TodosChanged(changed) => format!("{:?}", changed.todos),
         Event::PhaseStarted(begun) => format!("{} {}", begun.iteration, begun.phase),
-        // Not its digest: that tells what tools gave.
+        // Without its digest, which contains results of tools.
         Event::PhaseFinished(end) => {
             let verdict = end.verdict.as_ref().map(|it| (it.accepted, &*it.reason));
             format!("{} {} {} {} {verdict:?}", end.iteration, end.phase, end.outcome.status, end.outcome.text)
@@ -229,7 +231,7 @@ fn fact(envelope: &Envelope) -> Option<String> {
     Some(format!("{path} {} {what}", envelope.event.kind()))
 }
 
-/// What names a tool call for good, with the event that claimed it and the one that settled it.
+/// The claim of a tool call, with the events that claimed and settled it.
 #[derive(Debug, Default)]
 pub(super) struct Claim<'a> {
     pub(super) claimed: u64,

@@ -1,4 +1,4 @@
-//! What appending promises: all or nothing, one winner, the same batch once.
+//! The contract of appending: all or nothing, one winner, the same batch once.
 
 use std::{
     future::{Future, poll_fn},
@@ -81,7 +81,7 @@ pub(super) async fn of_fifty_racing_creators_one_wins(at: Fixture) -> Checked {
     check_winner(&at.store, "s", 0, winner).await
 }
 
-/// Appends all batches at once, each from a task of its own, and names the writer that won.
+/// Appends all batches concurrently, each from its own task, and returns the writer that won.
 async fn race(store: &SharedStore, session: &str, expected: u64, batches: Vec<Batch>) -> Checked<u64> {
     let start = Arc::new(Barrier::new(batches.len()));
     let mut tasks = JoinSet::new();
@@ -134,7 +134,7 @@ pub(super) async fn attack_12_the_same_batch_twice_is_stored_once(at: Fixture) -
         same("the second batch", &at.store.append(&session, 2, second.clone()).await?, &4)?;
         same("the events after it", &contents(&at.store, &session).await?, &expected)?;
     }
-    // Somebody else goes on; the late echo of an old batch is still the same batch.
+    // Another writer continues; the late echo of an old batch is still the same batch.
     at.store.append(&session, 4, batch(8, 4, 1)).await?;
     let before = (contents(&at.store, &session).await?, info(&at.store, &session).await?);
     same("an echo", &at.store.append(&session, 2, second).await?, &5)?;
@@ -255,7 +255,7 @@ pub(super) async fn a_dropped_append_is_all_or_nothing(at: Fixture) -> Checked {
     Ok(())
 }
 
-/// Drops `future` when it would be polled once more than `polls` times.
+/// Polls `future` at most `polls` times, then drops it.
 async fn cut_short<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;

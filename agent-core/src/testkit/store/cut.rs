@@ -1,5 +1,5 @@
-//! What an operation owes to everybody else when its caller goes away: it is polled so many times, then kept unpolled or
-//! dropped, and nobody waits for it.
+//! Obligations of an operation whose caller goes away: it is polled a few times and then kept unpolled or dropped, and
+//! no other caller may have to wait for it.
 
 use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
@@ -14,37 +14,37 @@ use crate::{
     session::{Lease, ReadRange, SessionFilter, SharedStore},
 };
 
-/// The most polls that an operation is cut after. One that then goes on is left to come to its end.
+/// Most polls before a cut. An operation that needs more is left to end by itself.
 const POLLS: usize = 24;
-/// How many operations are begun at once.
+/// Number of concurrent operations.
 const CROWD: usize = 5;
-/// Time that the store has between two polls. No verdict depends on it.
+/// Pause between two polls. No verdict depends on it.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Tells a hang from slowness.
+/// Time after which an operation counts as hanging, not slow.
 const HANG: Duration = Duration::from_secs(30);
 
 type Operation = BoxFuture<'static, Result<()>>;
 
-/// What is begun, on a session of its own each time.
+/// An operation to cut, each time on a session of its own.
 struct Cut {
-    /// Makes the session, if there has to be one.
+    /// Makes the session, if the operation needs one.
     prepare: fn(SharedStore, SessionId) -> BoxFuture<'static, Checked>,
-    /// Begins the operation, or the one of this number.
+    /// Begins operation number `n` of the crowd.
     begin: fn(SharedStore, SessionId, usize) -> Operation,
-    /// Checks that the session takes what comes next, however far the operation came.
+    /// Checks that the session accepts later operations, however far this one came.
     after: fn(SharedStore, SessionId) -> BoxFuture<'static, Checked>,
 }
 
-/// What becomes of the future.
+/// Fate of the future after the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// It lives on, and nobody polls it.
+    /// It stays alive, and nobody polls it.
     Kept,
     Dropped,
 }
 
-/// Begins some operations at once, so that they wait for each other, and cuts them after each number of polls until they
-/// need no more. After each cut another session goes about its business, and then the same one does.
+/// Begins several operations concurrently, so that they wait for each other, and cuts them after each number of polls
+/// until they need no more. After each cut, another session is used and then the same one.
 async fn cut_everywhere(at: &Fixture, cut: Cut) -> Checked {
     let other = create(&at.store, "other").await?;
     let mut seq = 1;
@@ -76,7 +76,7 @@ async fn cut_everywhere(at: &Fixture, cut: Cut) -> Checked {
     Ok(())
 }
 
-/// Polls each operation so many times, woken or not. Those that end are taken out.
+/// Polls each operation `polls` times, woken or not. Removes those that end.
 async fn poll(crowd: &mut Vec<Operation>, polls: usize) -> Checked {
     for _ in 0..polls {
         let mut ended: Checked = Ok(());
@@ -132,7 +132,7 @@ fn made(store: SharedStore, session: SessionId) -> BoxFuture<'static, Checked> {
     })
 }
 
-/// The next append, and the one after it.
+/// Appends twice.
 fn goes_on(store: SharedStore, session: SessionId) -> BoxFuture<'static, Checked> {
     Box::pin(async move {
         same("the next append", &store.append(&session, 20, batch(2, 20, 1)).await?, &21)?;
@@ -193,7 +193,7 @@ pub(super) async fn a_delete_that_is_cut_holds_up_nobody(at: Fixture) -> Checked
     };
     let after = |store: SharedStore, session: SessionId| {
         Box::pin(async move {
-            // The delete may have come to its end, or not yet.
+            // The delete may have completed or not.
             match store.append(&session, 20, batch(2, 20, 1)).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
                 _ => {}
@@ -221,7 +221,7 @@ pub(super) async fn a_window_that_is_cut_holds_up_nobody(at: Fixture) -> Checked
     cut_everywhere(&at, Cut { prepare: made, begin, after: goes_on }).await
 }
 
-/// One of each kind, on one session that is made meanwhile.
+/// One operation of each kind, on one session that is created meanwhile.
 async fn any(store: SharedStore, session: SessionId, n: usize) -> Result<()> {
     match n {
         0 => store.append(&session, 0, batch(9, 0, 3).creating(root(&session))).await.map(drop),
@@ -236,7 +236,7 @@ pub(super) async fn a_crowd_that_is_cut_holds_up_nobody(at: Fixture) -> Checked 
     let begin = |store: SharedStore, session: SessionId, n: usize| {
         Box::pin(async move {
             match any(store, session, n).await {
-                // They come in any order: the session may not be there yet, or no more.
+                // They run in any order: the session may not exist yet, or no longer.
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             }

@@ -1,5 +1,5 @@
-//! What is stored is data: nothing in it is revived, looked up, run or made to fit, and what is damaged harms its own
-//! session alone.
+//! Stored content is inert: nothing in it is revived, looked up, executed or normalised, and damaged content affects
+//! its own session alone.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::{
     session::{Batch, Columns, ReadRange, Row, SessionFilter, SessionInfo, SharedStore},
 };
 
-/// Stores one event of each of `rows` and checks that text and columns come back as they were.
+/// Stores one event for each of `rows` and checks that text and columns come back unchanged.
 async fn keep(store: &SharedStore, name: &str, rows: &[(&str, &str)]) -> Checked<SessionId> {
     let session = id(name)?;
     let run = RunId::generate();
@@ -31,7 +31,7 @@ async fn keep(store: &SharedStore, name: &str, rows: &[(&str, &str)]) -> Checked
     Ok(session)
 }
 
-/// The values that loaders of other formats act upon.
+/// Values that loaders of other formats act upon.
 const TAGS: [&str; 8] = [
     r#"{"lc":2,"type":"constructor","id":["os","system"],"args":["touch /tmp/owned"]}"#,
     r#"{"lc":1,"type":"constructor","id":["builtins","eval"],"kwargs":{"x":"1"}}"#,
@@ -55,7 +55,7 @@ pub(super) async fn attack_01_constructor_tags_are_data(at: Fixture) -> Checked 
         let plain: Value = serde_json::from_str(tag).unwrap_or_default();
         same("the value", &signal.value, &plain)?;
     }
-    // Nor are they anything but text where lists show them.
+    // They are plain text in lists as well.
     let marked = id("marked")?;
     let mut head = head(1, 1_000);
     head.title = TAGS.concat().into();
@@ -128,7 +128,7 @@ pub(super) async fn attack_04_reserved_keys_are_keys(at: Fixture) -> Checked {
         let text = envelope.event.to_json()?;
         same("the event's text", &text, &format!(r#"{{"name":"lc","value":{value}}}"#))?;
     }
-    // A live event takes the same way in and out as its text.
+    // A live event is written and read in the same way as its text.
     let envelopes = live(&id("live")?, read.into_iter().map(|envelope| envelope.event).collect());
     let (count, session) = (envelopes.len() as u64, id("live")?);
     let batch = Batch::new(1, envelopes.iter().cloned().map(Row::live).collect(), head(count, 1));
@@ -174,7 +174,7 @@ pub(super) async fn attack_08_a_damaged_session_harms_no_other(at: Fixture) -> C
                 return Err(super::Failure(format!("{kind} {body}: expected {expected:?}, got {other:?}")));
             }
         }
-        // Nobody looks inside, so it can be gone on with, listed and deleted.
+        // A store does not look inside, so the session can be continued, listed and deleted.
         at.store.append(&session, 3, batch(2, 3, 1)).await?;
     }
     same("the sessions", &at.store.query(&SessionFilter::all()).await?.len(), &(damaged.len() + 1))?;

@@ -1,4 +1,4 @@
-//! What leases promise: a rising generation, one owner at a time, and nothing of anybody who was taken over from.
+//! The contract of leases: a rising generation, one owner at a time, and no write of a former owner.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ async fn held(store: &SharedStore, session: &SessionId) -> Checked<Option<Lease>
     Ok(info(store, session).await?.lease)
 }
 
-/// Everything that a refused writer must leave as it is.
+/// Everything that a refused writer must leave unchanged.
 async fn all(store: &SharedStore, session: &SessionId) -> Checked<impl PartialEq + std::fmt::Debug> {
     Ok((contents(store, session).await?, info(store, session).await?))
 }
@@ -31,7 +31,7 @@ pub(super) async fn a_lease_comes_with_the_first_batch(at: Fixture) -> Checked {
     let first = lease(7, 1, 2_000);
     at.store.append(&session, 0, batch(1, 0, 2).creating(root(&session)).leased(first)).await?;
     same("the lease", &held(&at.store, &session).await?, &Some(first))?;
-    // Lists show it for each session, and for those that nobody ever leased, none.
+    // Lists show the lease of each session, and none for a session that was never leased.
     let free = create(&at.store, "free").await?;
     same("no lease", &held(&at.store, &free).await?, &None)?;
     let listed = at.store.query(&SessionFilter::all()).await?;
@@ -70,7 +70,7 @@ pub(super) async fn a_lease_alone_changes_nothing_else(at: Fixture) -> Checked {
         let now = (contents(&at.store, &session).await?, info(&at.store, &session).await?);
         same("the session after a lease", &now, &expected)?;
     }
-    // The numbers go on as if nothing had been.
+    // The numbers continue as if nothing had happened.
     same("the number", &at.store.append(&session, 1, batch(1, 1, 1)).await?, &2)
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn a_lease_of_nothing_is_not_found(at: Fixture) -> Checked {
     at.store.delete(&session).await?;
     refused("a lease after all", at.store.lease(&session, lease(1, 1, 5)).await, ErrorKind::NotFound)?;
     same("the sessions", &at.store.query(&SessionFilter::all()).await?.len(), &0)?;
-    // A session that is made anew has nothing of the old one's lease.
+    // A session that is created anew has no lease of its predecessor.
     create(&at.store, "s").await?;
     same("the lease", &held(&at.store, &session).await?, &None)
 }
@@ -103,13 +103,13 @@ pub(super) async fn attack_10_a_stale_owner_is_fenced(at: Fixture) -> Checked {
         ("generation nought", lease(8, 0, 100)),
     ];
     for (who, lease) in stale {
-        // The number is right: the lease alone refuses it.
+        // The number is right: only the lease is stale.
         let late = at.store.append(&session, 1, batch(1, 1, 3).leased(lease)).await;
         refused(&format!("an append of {who}"), late, ErrorKind::Conflict)?;
         refused(&format!("a lease of {who}"), at.store.lease(&session, lease).await, ErrorKind::Conflict)?;
         same(who, &all(&at.store, &session).await?, &before)?;
     }
-    // Whoever takes over again is let in, and fences the others in turn. A lease binds its own session only.
+    // The next owner is admitted, and fences the others in turn. A lease binds its own session only.
     at.store.append(&session, 1, batch(1, 1, 1).leased(lease(7, 6, 9))).await?;
     refused("the one before", at.store.lease(&session, lease(8, 5, 9)).await, ErrorKind::Conflict)?;
     at.store.lease(&bystander, lease(8, 5, 9)).await?;
@@ -135,7 +135,7 @@ pub(super) async fn attack_12_an_echo_of_a_fenced_owner_stores_nothing(at: Fixtu
     at.store.append(&session, 1, sent.clone()).await?;
     at.store.lease(&session, lease(8, 2, 9)).await?;
     let before = all(&at.store, &session).await?;
-    // It was stored when it was sent first, and that is what it is told.
+    // It was stored when it was first sent, and the echo returns that result.
     same("the echo", &at.store.append(&session, 1, sent).await?, &3)?;
     same("the session", &all(&at.store, &session).await?, &before)?;
     let next = batch(7, 3, 1).leased(lease(7, 1, 9));
@@ -189,7 +189,7 @@ pub(super) async fn attack_09_of_fifty_racing_takeovers_one_wins(at: Fixture) ->
         let (store, start, session) = (Arc::clone(&at.store), Arc::clone(&start), session.clone());
         tasks.spawn(async move {
             start.wait().await;
-            // One half comes with a batch, the other alone.
+            // One half comes with a batch, the other by itself.
             let taken = lease(owner, 2, 9);
             let result = if owner % 2 == 0 {
                 store.lease(&session, taken).await
@@ -211,7 +211,7 @@ pub(super) async fn attack_09_of_fifty_racing_takeovers_one_wins(at: Fixture) ->
     same("the lease", &held(&at.store, &session).await?, &winners.pop())
 }
 
-/// Both at once, each from a task of its own. The rounds differ in the head start that one of them has: on a single
+/// Runs both concurrently, each in its own task. The rounds give one of them a different head start: on a single
 /// thread nothing else would vary their order.
 async fn both<A: Send + 'static, B: Send + 'static>(
     round: usize,

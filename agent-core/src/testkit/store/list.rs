@@ -1,4 +1,4 @@
-//! What listing and deleting promise: the order, exact pages, whole trees and no neighbour.
+//! The contract of listing and deleting: the order, exact pages, whole trees and no neighbour.
 
 use super::{
     Checked, Fixture,
@@ -93,7 +93,7 @@ pub(super) async fn attack_13_delete_takes_the_tree_and_no_neighbour(at: Fixture
     create_below(&at.store, &doomed, "sibling").await?;
     let grandchild = create_below(&at.store, &child, "s1.1$$0.1$$0").await?;
     let deepest = create_below(&at.store, &grandchild, "deepest").await?;
-    // Their ids start alike, but they are nobody's children or somebody else's.
+    // Their ids start alike, but they are not children of this session.
     for name in ["s10", "s", "s1.", "s1.1$$", "s1.1$$01", "S1", "s1_", "s1-1"] {
         create(&at.store, name).await?;
     }

@@ -1,4 +1,4 @@
-//! What reading promises: what was appended, in order, byte for byte, and nothing of anybody else.
+//! The contract of reading: the appended events, in order, byte for byte, and no others.
 
 use super::{
     Checked, Fixture,
@@ -46,7 +46,7 @@ pub(super) async fn every_kind_of_event_comes_back_with_any_value(at: Fixture) -
         let read = at.store.read(&session, ReadRange::all()).await?;
         same("the number of events", &read.len(), &envelopes.len())?;
         for (row, expected) in read.into_iter().zip(&envelopes) {
-            // Also a store that keeps what it was given must be able to write it down.
+            // A store that keeps live events must be able to write them down as well.
             let stored = Row::stored(row.columns(), row.body()?.into_owned());
             same(expected.event.kind(), &stored.into_envelope(&session)?.event, &expected.event)?;
         }
@@ -117,7 +117,7 @@ pub(super) async fn columns_come_back_at_their_limits(at: Fixture) -> Checked {
     same("the largest writer's echo", &at.store.append(&session, 0, batch).await?, &4)
 }
 
-/// Heads that differ in what is known, unknown and zero.
+/// Heads with known, unknown and zero figures.
 fn heads() -> [SessionHead; 5] {
     let known = SessionHead {
         status: SessionStatus::Running,
@@ -159,7 +159,7 @@ fn heads() -> [SessionHead; 5] {
 }
 
 pub(super) async fn heads_come_back(at: Fixture) -> Checked {
-    // Once as the first head of a session, once as a change of another one's.
+    // Once as the first head of a session, once as a later head of another.
     let changing = create(&at.store, "changing").await?;
     for (n, head) in (0_u64..).zip(heads()) {
         let session = id(&format!("s{n}"))?;
@@ -264,7 +264,7 @@ pub(super) async fn a_second_handle_sees_everything(at: Fixture) -> Checked {
 
     let second = at.reopened().await?;
     check_equal(&at.store, &second, &[&session, &child]).await?;
-    // Both handles are writers of equal standing.
+    // Both handles are equal writers.
     second.append(&session, count, batch(2, count, 2)).await?;
     let late = at.store.append(&session, count, batch(3, count, 1)).await;
     refused("the first handle after the second one", late, ErrorKind::Conflict)?;

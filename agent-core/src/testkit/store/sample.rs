@@ -1,4 +1,4 @@
-//! What the cases store, and how they compare.
+//! Sample data of the cases, and its comparison.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Text that trips those who count bytes, escape by hand or guess encodings.
+/// Text that breaks byte counts, hand-written escapes and guessed encodings.
 pub(super) const ODD: &str = "a\u{0}b \u{1f469}\u{200d}\u{1f680} e\u{301} \u{202e}rtl \u{feff}\u{ffff}\u{10ffff} '\"`\\ \
      %_?1 $1 :x @y; DROP TABLE events; --\r\n\t\u{7f}\u{85}\u{2028}";
 
@@ -31,7 +31,7 @@ pub(super) fn micros(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-/// The event number `seq`; its body names `mark` and the number.
+/// Event number `seq`; its body names `mark` and the number.
 pub(super) fn row(seq: u64, mark: &str) -> Row {
     let columns = Columns::new(seq, micros(1_000), "warning", RunId::generate(), "root");
     Row::stored(columns, serde_json::json!({ "text": mark, "n": seq }).to_string())
@@ -67,7 +67,7 @@ pub(super) async fn create_below(store: &SharedStore, parent: &SessionId, name: 
     Ok(id)
 }
 
-/// All events as a store must keep them.
+/// All events in the form in which a store must keep them.
 pub(super) async fn contents(store: &SharedStore, id: &SessionId) -> Checked<Vec<(Columns, String)>> {
     written(&store.read(id, ReadRange::all()).await?)
 }
@@ -76,7 +76,7 @@ pub(super) fn written(rows: &[Row]) -> Checked<Vec<(Columns, String)>> {
     rows.iter().map(|row| Ok((row.columns(), row.body()?.into_owned()))).collect()
 }
 
-/// What lists say about one session.
+/// The list entry of one session.
 pub(super) async fn info(store: &SharedStore, id: &SessionId) -> Checked<SessionInfo> {
     let mut found = store.query(&SessionFilter::id(id.clone())).await?;
     match (found.pop(), found.is_empty()) {
@@ -123,7 +123,7 @@ fn short(value: &impl Debug) -> String {
     }
 }
 
-/// Texts and values at the bounds of what is accepted: all of it is to come back from any store.
+/// Texts and values at the limits of validity: every store must return all of it unchanged.
 pub(super) fn wild() -> Vec<(String, Value)> {
     let arrays = (0..DEPTH).fold(Value::Null, |inner, _| json!([inner]));
     let objects = (0..DEPTH).fold(json!(-0.5), |inner, _| json!({ "a": inner }));
@@ -329,7 +329,7 @@ fn spoilt(kind: &str, error: &Error) -> Failure {
     Failure(format!("the suite's sample of {kind} is out of date: {error:?}"))
 }
 
-/// The events as a live session would append them, and the checkpoint of what they add up to.
+/// The events as a live session would append them, and a checkpoint of their fold.
 pub(super) fn live_with_checkpoint(session: &SessionId, events: Vec<Event>) -> Vec<Envelope> {
     let mut all = live(session, events);
     let mut state = SessionState::default();
@@ -387,7 +387,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
 
-        /// The one promise of the bound on values: what it accepts is read again, in any event and any checkpoint.
+        /// The purpose of the bound on values: an accepted value can be read again, in any event and any checkpoint.
         #[test]
         fn an_accepted_value_comes_back_in_every_kind_of_event(text in any::<String>(), value in any_value()) {
             prop_assume!(check(&value, VALUE).is_ok());
@@ -400,7 +400,7 @@ mod tests {
             }
         }
 
-        /// Text that is accepted is read as the value that it says.
+        /// Accepted text is read as the value it spells.
         #[test]
         fn accepted_text_is_a_value(text in "[\\[\\]{}\":,0-9eE.+\\- \\\\a-du]{0,40}") {
             if let Ok(value) = parse_value(&text) {
@@ -409,7 +409,7 @@ mod tests {
             }
         }
 
-        /// Whatever a model or a tool says: an event is one line that begins with its agent's name.
+        /// An event is one line that begins with its agent's name, whatever a model or a tool says.
         #[test]
         fn any_event_is_one_line_of_its_agent(text in "(\\PC|[\n\r\t\u{1b}\u{9b}\u{202e}\u{200b}\u{2028}a: ]){0,40}") {
             let session = id("s").unwrap();

@@ -1,7 +1,7 @@
-//! Two writers on one session: whatever they do at once must look as if they had taken turns.
+//! Two writers on one session: concurrent operations must look as if they had taken turns.
 //!
-//! [`interleaved`] runs a schedule step by step and compares each answer with a model. [`raced`] lets both go at once
-//! and looks for an order of turns in which the model gives the same answers.
+//! [`interleaved`] runs a schedule step by step and compares each answer with a model. [`raced`] runs both at once and
+//! looks for an order of turns in which the model gives the same answers.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use crate::{
     session::{Batch, Lease, ReadRange, SessionFilter, SessionRecord, SharedStore},
 };
 
-/// What a writer does next. A writer goes by what it saw last: the newest number and the lease.
+/// One operation of a writer. It uses the newest number and the lease that the writer saw last.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -34,30 +34,30 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Appends this many events (1 to 3) after the number that it saw last; creates the session after 0.
+    /// Appends this many events (1 to 3) after the number that it saw last; creates the session if that is 0.
     Append(u8),
-    /// The same with its lease: renewed, or taken when it was another's.
+    /// Like `Append` with a lease: renewed, or taken over from another owner.
     AppendLeased(u8),
     /// Appends one event after the number before the one that it saw last.
     AppendLate,
-    /// Sends its newest batch again.
+    /// Sends its newest batch again, unchanged.
     Echo,
-    /// Renews the lease of the generation that it held last, also when it was taken from it.
+    /// Renews the lease of the generation that it held last, even if another owner has taken it.
     Renew,
     /// Takes the lease in the generation after the one that it saw last.
     TakeOver,
-    /// Creates a session below.
+    /// Creates a child session.
     AddChild,
     /// Reads all events.
     Read,
-    /// Looks at what lists say.
+    /// Looks at the session's list entry.
     Look,
-    /// Deletes the session and what is below it.
+    /// Deletes the session and its descendants.
     Delete,
 }
 
 impl Step {
-    /// Every step, for tests that choose.
+    /// Every step, for tests that choose among them.
     pub const ALL: [Self; 12] = [
         Self::Append(1),
         Self::Append(3),
@@ -78,7 +78,7 @@ impl Step {
 /// of one place. The two handles may be the same; the session `shared` of the place is deleted before and after.
 ///
 /// # Errors
-/// A text for people, when an answer is not the one that the contract gives.
+/// Text for people, if an answer differs from the contract's.
 pub async fn interleaved(
     handles: [SharedStore; 2],
     schedule: &[(bool, Step)],
@@ -104,10 +104,11 @@ pub async fn interleaved(
     Ok(())
 }
 
-/// Runs both lists at once, each in order and on its own handle of one place. Of at most about ten steps each: every
-/// order of turns is a candidate. The session `shared` of the place is deleted before and after.
+/// Runs both lists concurrently, each in order and on its own handle of one place. Use at most about ten steps in
+/// each: every order of turns is a candidate. The session `shared` of the place is deleted before and after.
 ///
 /// # Errors
+/// Text for people, if no order of turns explains the answers.
 /// A text for people, when no order of turns explains the answers.
 pub async fn raced(handles: [SharedStore; 2], steps: [Vec<Step>; 2]) -> std::result::Result<(), String> {
     let clock = Arc::new(AtomicU64::new(0));
@@ -137,7 +138,7 @@ pub async fn raced(handles: [SharedStore; 2], steps: [Vec<Step>; 2]) -> std::res
         let ended = task.await.map_err(|error| error.to_string())?;
         turns.push(ended.map_err(|Failure(text)| text)?);
     }
-    // What is there in the end must be what the turns made.
+    // The final content must be what the turns made.
     let mut last = Writer::new(2, Arc::clone(&store));
     for step in [Step::Look, Step::Read] {
         let request = last.request(step);
@@ -163,7 +164,7 @@ async fn clear(store: &SharedStore) -> std::result::Result<(), String> {
     store.delete(&session).await.map(drop).map_err(|error| format!("{error:?}"))
 }
 
-/// What a step came to, with the times between which it happened.
+/// One step with its answer, and the times at which it began and ended.
 #[derive(Debug)]
 struct Turn {
     request: Request,
@@ -172,13 +173,13 @@ struct Turn {
     ended: u64,
 }
 
-/// Whether the model gives the same answers in some order that keeps to the times.
+/// True if the model gives the same answers in some order that respects the times.
 fn explained(model: &Model, lists: &[&[Turn]]) -> bool {
     let first_end = lists.iter().filter_map(|turns| turns.first()).map(|turn| turn.ended).min();
     let Some(first_end) = first_end else { return true };
     lists.iter().enumerate().any(|(place, turns)| {
         let Some((turn, rest)) = turns.split_first() else { return false };
-        // What began after another had ended comes after it.
+        // A turn that began after another had ended comes after it.
         if turn.began > first_end {
             return false;
         }
@@ -210,14 +211,14 @@ enum Answer {
     Done,
     /// Writer of each event, in order.
     Rows(Vec<u64>),
-    /// Newest number, lease, and whether there is a session below.
+    /// Newest number, lease, and true if a child exists.
     Seen(Option<(u64, Option<Lease>, bool)>),
     Deleted(u64),
     Conflict,
     NotFound,
 }
 
-/// One of the two, with what it saw.
+/// One of the two writers, with its last observations.
 #[derive(Debug)]
 struct Writer {
     number: u64,
@@ -320,7 +321,7 @@ impl Writer {
         Ok(Answer::Rows(writers))
     }
 
-    /// One query: what it gives belongs together.
+    /// Looks at the session and its child in one query, so the answer is consistent.
     async fn look(&self, session: &SessionId) -> Result<Answer> {
         let listed = self.store.query(&SessionFilter::tree(session.clone())).await?;
         let below = listed.iter().any(|info| info.record.id.as_str() == CHILD);
@@ -354,11 +355,11 @@ fn append_of(writer: u64, expected: u64, count: u64) -> Batch {
     Batch::new(writer, rows, head(last, 1_000))
 }
 
-/// The contract, for one session and one below it.
+/// The contract as a model, for one session and one child.
 #[derive(Debug, Clone, Default)]
 struct Model {
     session: Option<(Vec<u64>, Option<Lease>)>,
-    /// Who created the session below.
+    /// Writer that created the child.
     child: Option<u64>,
 }
 

@@ -84,7 +84,7 @@ impl Faulty {
         }
     }
 
-    /// As if each event had a transaction of its own.
+    /// Appends as if each event had its own transaction.
     async fn append_in_pieces(&self, session: &SessionId, expected: u64, mut batch: Batch) -> Result<u64> {
         batch.check(session, expected)?;
         let mut seq = expected;
@@ -250,7 +250,7 @@ async fn a_schedule_shows_what_a_careless_store_does_wrong() {
     }
 }
 
-// On one thread everybody looks before anybody writes, whatever else the machine does.
+// On one thread every reader reads before any of them writes, whatever else the machine does.
 #[tokio::test]
 async fn a_race_shows_who_looks_and_then_writes() {
     let steps = vec![Step::Append(1), Step::Look, Step::TakeOver, Step::Look];
@@ -262,7 +262,7 @@ async fn a_race_shows_who_looks_and_then_writes() {
     assert!(noticed);
 }
 
-// On one thread everybody looks before anybody writes, whatever else the machine does.
+// On one thread every reader reads before any of them writes, whatever else the machine does.
 #[tokio::test]
 async fn each_lapse_fails_its_case() {
     for (lapse, case) in LAPSES {

@@ -1,5 +1,5 @@
-//! What the filters about ids and trees promise: a prefix is bytes and no pattern, and a tree is what is below, however
-//! deep, wide or alike its ids are.
+//! The contract of filters by id and tree: a prefix is bytes, not a pattern, and a tree is all descendants, however
+//! deep, wide or alike in their ids.
 
 use super::{
     Checked, Fixture,
@@ -106,7 +106,7 @@ pub(super) async fn a_prefix_joins_the_other_filters(at: Fixture) -> Checked {
     expect(&at.store, &SessionFilter::id(parent.clone()).with_prefix("Run"), &[]).await
 }
 
-/// A tree of three levels, a neighbour whose ids begin alike, and another tree.
+/// Creates a tree of three levels, a neighbour whose ids begin alike, and another tree.
 async fn plant(store: &SharedStore) -> Checked<SessionId> {
     let top = create(store, "s1").await?;
     let left = create_below(store, &top, "s1.1$$0").await?;
@@ -130,7 +130,7 @@ pub(super) async fn attack_13_a_tree_is_what_is_below_and_no_neighbour(at: Fixtu
     for unknown in ["s", "nobody", "s1.1", "s1.1$$0.", "s1.3$$0"] {
         expect(&at.store, &tree(unknown)?, &[]).await?;
     }
-    // A part of it goes, and the rest is a tree as before.
+    // After a subtree is deleted, the rest is a tree as before.
     same("deleted", &at.store.delete(&id("s1.1$$0")?).await?, &2)?;
     expect(&at.store, &tree("s1")?, &["elsewhere", "s1"]).await?;
     expect(&at.store, &tree("s1.1$$0")?, &[]).await

@@ -1,4 +1,4 @@
-//! The cases: what is said, what that needs of a wire, and how the outcome is judged.
+//! The cases: the scenario, the abilities of a wire that it needs, and its judge.
 
 use std::{pin::Pin, time::Duration};
 
@@ -35,7 +35,7 @@ impl Case {
     }
 }
 
-/// A case is a name, what it needs, how it is judged (by default: play it out and compare) and the replies.
+/// Declares cases: a name, the abilities it needs, its judge (default: play it and compare) and the replies.
 macro_rules! cases {
     ($($name:ident $([$($need:ident),+])? $(cut $piece:literal)? $(by $judge:ident)? => $replies:expr;)*) => {
         vec![$(Case {
@@ -98,7 +98,7 @@ fn contents() -> Vec<Case> {
     ]
 }
 
-/// 4 KiB.
+/// A text of 4 KiB.
 const LONG: &str = {
     const BYTES: [u8; 4_096] = [b'x'; 4_096];
     match std::str::from_utf8(&BYTES) {
@@ -181,7 +181,7 @@ fn facts() -> Vec<Case> {
     ]
 }
 
-/// 100 in, 20 out, and what `more` adds.
+/// Usage of 100 tokens in and 20 out, changed by `more`.
 fn tokens(more: fn(&mut Usage)) -> Usage {
     let mut usage = Usage::new(100, 20);
     more(&mut usage);
@@ -307,7 +307,7 @@ async fn folds(stage: Stage, _: Scenario) -> Checked {
     same("the text", &reply.into_message().text(), &"Hello".to_owned())
 }
 
-/// Reads until `wanted` has been said; the stream is still open then.
+/// Reads until `wanted` has been said, with the stream still open.
 async fn read_until(stream: &mut DeltaStream, wanted: &str, says: fn(&Delta) -> Option<&str>) -> Checked {
     let mut rules = Rules::default();
     let mut said = String::new();
@@ -357,7 +357,7 @@ async fn drops_the_stream(stage: Stage, _: Scenario) -> Checked {
 async fn drops_the_call(stage: Stage, _: Scenario) -> Checked {
     let watch = watch(&stage)?;
     let cx = context();
-    // A layer that tries again gives a stream at once; reading it is what waits then.
+    // A layer that retries returns a stream at once; then reading it is what waits.
     let mut call: Pin<Box<_>> = Box::pin(async {
         let mut stream = stage.provider.stream(request(), &cx).await?;
         stream.next().await.transpose()

@@ -1,4 +1,4 @@
-//! Hears a reply to its end by the rules of the stream's contract, and compares it with what the service said.
+//! Reads a reply to its end by the rules of the stream's contract, and compares it with the scenario.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
     tool::ToolSpec,
 };
 
-/// What the suite asks. Both tools of the scenarios are offered.
+/// The request of the suite. It offers both tools of the scenarios.
 pub(super) fn request() -> Request {
     let schema = json!({"type": "object", "properties": {"at": {"type": "string"}}});
     let tools =
@@ -29,11 +29,11 @@ pub(super) fn context() -> CallContext {
 pub(super) struct Heard {
     pub(super) deltas: Vec<Delta>,
     pub(super) end: Result<Assembled>,
-    /// The call itself failed, before there was a stream.
+    /// True if the call itself failed, before there was a stream.
     pub(super) at_once: bool,
 }
 
-/// Calls the provider and hears it out.
+/// Calls the provider and reads the whole reply.
 pub(super) async fn hear(stage: &Stage) -> Checked<Heard> {
     let cx = context();
     let mut heard = match stage.provider.stream(request(), &cx).await {
@@ -69,7 +69,7 @@ async fn listen(mut stream: DeltaStream) -> Checked<Heard> {
     Ok(Heard { deltas, end: assembler.finish(), at_once: false })
 }
 
-/// What holds for every stream, whatever it says.
+/// Rules for every stream, whatever its content.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     finished: bool,
@@ -158,7 +158,7 @@ fn failed_with(failure: &Failure, end: Result<Assembled>) -> Checked {
     )
 }
 
-/// A layer that gives up calls a temporary failure exhausted.
+/// Compares the retry advice. A retry layer that gives up reports a temporary failure as exhausted.
 fn retryable(error: &Error, expected: Retry) -> Checked {
     match (expected, error.retry()) {
         (Retry::Temporary, Retry::Exhausted) => Ok(()),
@@ -179,7 +179,7 @@ fn cut_off(end: Result<Assembled>) -> Checked {
 
 fn finished(says: &[Say], reason: FinishReason, reply: Assembled) -> Checked {
     let declined = says.iter().any(|say| matches!(say, Say::Refusal(_)));
-    // A refusal in its own channel may be told by the finish as well.
+    // A refusal in its own channel may also be reported by the finish.
     if !(declined && reply.finish.reason == FinishReason::Refusal) {
         same("why it ended", &reply.finish.reason, &reason)?;
     }
@@ -198,7 +198,7 @@ fn finished(says: &[Say], reason: FinishReason, reply: Assembled) -> Checked {
     same("the message", &heard_pieces(message.parts()), &said_pieces(says))
 }
 
-/// Some services report 0 where others report nothing, except for the price: 0 is one.
+/// Compares usage. Some services report 0 instead of nothing; only a price of 0 is a real figure.
 fn used(found: &Usage, expected: &Usage) -> Checked {
     let mut found = *found;
     for (found, expected) in [
@@ -213,7 +213,7 @@ fn used(found: &Usage, expected: &Usage) -> Checked {
     same("the usage", &found, expected)
 }
 
-/// What a message is made of, in the terms of a scenario.
+/// A part of a message in the terms of a scenario.
 #[derive(Debug, PartialEq)]
 enum Piece {
     Text(String),
@@ -222,7 +222,7 @@ enum Piece {
         signature: Option<String>,
     },
     Refusal(String),
-    /// Without arguments when they are no JSON object.
+    /// A call; without arguments if they are not a JSON object.
     Call {
         name: String,
         arguments: Option<Value>,
@@ -236,7 +236,7 @@ fn heard_pieces(parts: &[Part]) -> Vec<Piece> {
         Part::Text(text) => Piece::Text(text.clone()),
         Part::Reasoning(reasoning) => Piece::Reasoning {
             text: reasoning.text.clone(),
-            // Without data it is a note of the wire to itself, such as the field in which plain reasoning came.
+            // Without data it is the wire's own note, such as the field in which plain reasoning came.
             signature: signed(reasoning).map(str::to_owned),
         },
         Part::Refusal(text) => Piece::Refusal(text.clone()),
@@ -325,7 +325,7 @@ fn hides(stage: &Stage, text: &str) -> Checked {
     }
 }
 
-/// Fails with `flaw` unless it holds.
+/// Fails with `flaw` unless `held`.
 pub(super) fn holds(flaw: &str, held: bool) -> Checked {
     if held { Ok(()) } else { Err(Flaw(flaw.to_owned())) }
 }

@@ -1,8 +1,8 @@
-//! What a provider's wire can spell, and what it cannot, with reasons.
+//! The abilities of a provider's wire, and its limits with reasons.
 
 use std::collections::BTreeMap;
 
-/// Something that not every wire can spell. Everything else is required of every provider.
+/// An ability that not every wire has. Everything else is required of every provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Capability {
@@ -10,25 +10,25 @@ pub enum Capability {
     Reasoning,
     /// Signatures or encrypted forms of reasoning.
     Signatures,
-    /// A channel of its own for refusals.
+    /// A separate channel for refusals.
     RefusalText,
-    /// A finish that says that the model declined.
+    /// A finish reason for a model that declined.
     RefusalFinish,
-    /// A finish that says that the service withheld the rest.
+    /// A finish reason for a rest that the service withheld.
     ContentFilter,
-    /// A word of the wire's own for why a reply ended.
+    /// The wire's own word for the finish reason.
     FinishWord,
     /// Ids of tool calls.
     CallIds,
-    /// Arguments as text, which comes through byte for byte and may be broken.
+    /// Arguments as text, which passes byte for byte and may be invalid JSON.
     RawArguments,
-    /// Arguments that are shown while they come.
+    /// Arguments that are streamed as they come.
     StreamedArguments,
     /// Blocks that only the service understands.
     Blocks,
-    /// Tokens.
+    /// Token counts.
     Usage,
-    /// Replies that do not say what they used.
+    /// Replies without a usage report.
     UnreportedUsage,
     /// Prompt tokens read from a cache.
     CacheReads,
@@ -36,7 +36,7 @@ pub enum Capability {
     CacheWrites,
     /// Tokens spent on reasoning.
     ReasoningUsage,
-    /// The service's own figure of what a call cost.
+    /// The service's own figure for the cost of a call.
     Cost,
     /// Ids of responses.
     ResponseId,
@@ -44,17 +44,17 @@ pub enum Capability {
     ResponseModel,
     /// Errors inside a stream.
     StreamErrors,
-    /// A kind of refusal for content.
+    /// A kind of error for requests refused by a content filter.
     FilteredRequests,
-    /// A time to wait before the next try.
+    /// A time to wait before the next attempt.
     RetryAfter,
-    /// A refusal is the error of [`crate::provider::Provider::stream`] itself. Only a layer that tries again may do without.
+    /// Refusals as errors of [`crate::provider::Provider::stream`] itself. Only a layer that retries may lack it.
     RefusesAtOnce,
-    /// The stage has a [`super::Watch`], so that it is seen when a call is given up.
+    /// A [`super::Watch`] in the stage, which shows that a call is abandoned.
     Watched,
 }
 
-/// What a provider declares about itself.
+/// A provider's declaration of its abilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Manifest {
@@ -78,27 +78,27 @@ impl Manifest {
         self
     }
 
-    /// Its wire cannot spell this, because of `reason`.
+    /// Declares that the wire lacks `capability`, because of `reason`.
     #[must_use]
     pub fn without(mut self, capability: Capability, reason: impl Into<String>) -> Self {
         self.absent.insert(capability, reason.into());
         self
     }
 
-    /// It cannot pass one case, because of `reason`. For what no [`Capability`] says.
+    /// Declares that one case cannot pass, because of `reason`. For limits that no [`Capability`] covers.
     #[must_use]
     pub fn skipping(mut self, case: impl Into<String>, reason: impl Into<String>) -> Self {
         self.skips.insert(case.into(), reason.into());
         self
     }
 
-    /// Whether its wire can spell this.
+    /// True if the wire has this ability.
     #[must_use]
     pub fn can(&self, capability: Capability) -> bool {
         !self.absent.contains_key(&capability)
     }
 
-    /// Why `case`, which needs all of `needs`, is not expected to pass; `None` when it is.
+    /// The reason why `case`, which needs all of `needs`, may fail; `None` if it must pass.
     pub(super) fn excuse(&self, case: &str, needs: &[Capability]) -> Option<&str> {
         let absent = needs.iter().find_map(|need| self.absent.get(need));
         self.skips.get(case).or(absent).map(String::as_str)

@@ -1,10 +1,10 @@
-//! What a service says in a case, in neutral terms: plain data for whoever spells it on a wire.
+//! The words of a service in a case, in neutral terms: plain data that a subject spells on its wire.
 
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, Retry, Usage, provider::FinishReason};
 
-/// What a service answers in one case of the suite.
+/// The answers of a service in one case of the suite.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Scenario {
@@ -12,19 +12,19 @@ pub struct Scenario {
     pub name: &'static str,
     /// One reply for each call, in order.
     pub replies: Vec<Reply>,
-    /// Send the body in pieces of this many bytes, each flushed; `None` for as it comes. Nothing to those who have no
-    /// bytes.
+    /// Size in bytes of the pieces in which the body is sent, each flushed; `None` for no cutting. Meaningless for
+    /// subjects without bytes.
     pub piece: Option<usize>,
 }
 
 impl Scenario {
-    /// A scenario of `replies`, sent as it comes.
+    /// A scenario of `replies`, sent without cutting.
     #[must_use]
     pub fn new(name: &'static str, replies: impl Into<Vec<Reply>>) -> Self {
         Self { name, replies: replies.into(), piece: None }
     }
 
-    /// The same in pieces of `bytes` bytes.
+    /// Sets the size of the pieces, in bytes.
     #[must_use]
     pub fn in_pieces_of(mut self, bytes: usize) -> Self {
         self.piece = Some(bytes);
@@ -38,26 +38,26 @@ impl Scenario {
 pub enum Reply {
     /// The service refuses the request.
     Refused(Failure),
-    /// The service takes the request and answers nothing, not even a status, until the caller goes away.
+    /// The service takes the request and sends nothing, not even a status, until the caller goes away.
     Silent,
     /// The service accepts the request and streams.
     Streamed {
-        /// What it says, in order.
+        /// The content, in order.
         says: Vec<Say>,
-        /// How it ends.
+        /// The end of the stream.
         ending: Ending,
     },
 }
 
 impl Reply {
-    /// A stream of `says` that ends well, because of `reason`.
+    /// A stream of `says` with a regular finish, for `reason`.
     #[must_use]
     pub fn finished(says: impl Into<Vec<Say>>, reason: FinishReason) -> Self {
         Self::Streamed { says: says.into(), ending: Ending::Finish(reason) }
     }
 }
 
-/// One thing that a service says. A wire that sends several of them as one does so: what they add up to is compared.
+/// One utterance of a service. A wire may join several into one: only their sum is compared.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Say {
@@ -65,49 +65,49 @@ pub enum Say {
     Text(&'static str),
     /// More reasoning.
     Reasoning(&'static str),
-    /// The signature, or encrypted form, of the reasoning so far, or of what follows when there was none.
+    /// The signature, or encrypted form, of the reasoning so far, or of the next content if there was none.
     Signature(&'static str),
     /// More of a refusal.
     Refusal(&'static str),
-    /// A tool call begins.
+    /// The start of a tool call.
     CallStart {
-        /// Tells the calls of a reply apart, from 0.
+        /// Number of the call within the reply, from 0.
         index: u32,
-        /// The service's id of it.
+        /// The service's id of the call.
         id: &'static str,
         /// The tool's name.
         name: &'static str,
     },
-    /// More of a call's arguments.
+    /// More arguments of a call.
     Arguments {
-        /// Which call.
+        /// Number of the call within the reply.
         index: u32,
         /// A piece of JSON text.
         json: &'static str,
     },
-    /// A block that only this service understands, such as the result of a tool on its side. Which one is up to whoever
-    /// spells it.
+    /// A block that only this service understands, such as the result of a tool on its side. The subject chooses
+    /// which.
     Block,
-    /// The service's id of the response. Without it, any.
+    /// The service's id of the response. Without it, any is accepted.
     ResponseId(&'static str),
-    /// The model that really answered. Without it, any.
+    /// The model that really answered. Without it, any is accepted.
     ResponseModel(&'static str),
-    /// Tokens of this reply, with `input` counting cached tokens and `output` counting reasoning, as in [`Usage`].
-    /// Without it, none are reported, if the wire allows that.
+    /// Tokens of this reply; `input` includes cached tokens and `output` includes reasoning, as in [`Usage`]. Without
+    /// it none are reported, if the wire allows that.
     Usage(Usage),
 }
 
-/// How a stream ends.
+/// The end of a stream.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Ending {
-    /// Well. [`FinishReason::ToolCalls`] is spelled as the wire spells the end of a reply with calls.
+    /// A regular finish. [`FinishReason::ToolCalls`] is spelled as the wire ends a reply with calls.
     Finish(FinishReason),
-    /// With an error inside the stream, after which the service closes it.
+    /// An error inside the stream, after which the service closes it.
     Failed(Failure),
-    /// The connection is closed with the reply incomplete.
+    /// A closed connection with the reply incomplete.
     CutOff,
-    /// Not at all: the connection stays open and nothing more comes until the caller goes away.
+    /// No end: the connection stays open without data until the caller goes away.
     Open,
 }
 
@@ -115,13 +115,13 @@ pub enum Ending {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// What it means. Whoever spells it chooses type and code so that they say this on their wire.
+    /// The meaning of the failure. The subject chooses type and code so that they express it on its wire.
     pub kind: ErrorKind,
-    /// The HTTP status of a refusal, and what a failure inside a stream would have had as one.
+    /// The HTTP status of a refusal, or the status that would match a failure inside a stream.
     pub status: u16,
     /// The service's own words.
     pub message: &'static str,
-    /// How long the service asks to wait: `retry-after`, in whole seconds.
+    /// The time that the service asks to wait: `retry-after`, in whole seconds.
     pub retry_after: Option<Duration>,
 }
 
@@ -132,20 +132,20 @@ impl Failure {
         Self { kind, status, message, retry_after: None }
     }
 
-    /// The same, asking to wait.
+    /// Adds a time to wait.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// Whether trying again may help.
+    /// The retry advice of the error: tells if another attempt may help.
     #[must_use]
     pub fn retry(&self) -> Retry {
         self.to_error().retry()
     }
 
-    /// The error that a provider makes of it.
+    /// The error that a provider must make of this failure.
     #[must_use]
     pub fn to_error(&self) -> Error {
         let error = Error::new(self.kind, self.message).during("model.stream");

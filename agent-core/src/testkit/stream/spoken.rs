@@ -1,4 +1,4 @@
-//! Subjects of the core: a provider that says a scenario's words without any wire, and any subject behind a layer.
+//! Subjects of the core: a provider that plays a scenario without any wire, and any subject behind a layer.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, Finish, FinishReason, Provider, Request, ResponseInfo},
 };
 
-/// A subject without a wire: its provider says what the scenario says, so a layer around it is all that is tested.
+/// A subject without a wire: its provider plays the scenario directly, so a layer around it is all that is tested.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Spoken;
 
@@ -84,7 +84,7 @@ impl Provider for Speaker {
     }
 }
 
-/// Tells the watch when it is dropped before the end.
+/// Notifies the watch when it is dropped before the end.
 struct Open(Option<Watch>);
 
 impl Open {
@@ -153,7 +153,7 @@ pub struct Layered<S> {
 }
 
 impl<S: Subject> Layered<S> {
-    /// `inner` behind what `wrap` puts around a provider; `layer` names it in the report.
+    /// Wraps the providers of `inner` by `wrap`; `layer` names it in the report.
     #[must_use]
     pub fn new(
         inner: S,
@@ -165,14 +165,14 @@ impl<S: Subject> Layered<S> {
         Self { inner, manifest: manifest.named(name), wrap: Box::new(wrap) }
     }
 
-    /// The layer takes this away, because of `reason`.
+    /// Declares that the layer removes `capability`, because of `reason`.
     #[must_use]
     pub fn without(mut self, capability: Capability, reason: impl Into<String>) -> Self {
         self.manifest = self.manifest.without(capability, reason);
         self
     }
 
-    /// One case cannot pass behind this layer, because of `reason`.
+    /// Declares that one case cannot pass behind this layer, because of `reason`.
     #[must_use]
     pub fn skipping(mut self, case: impl Into<String>, reason: impl Into<String>) -> Self {
         self.manifest = self.manifest.skipping(case, reason);

@@ -268,7 +268,7 @@ async fn a_stale_skip_fails() {
     assert!(report.failed()[1].1.contains("must not be declared as unsupported (too hard)"));
 }
 
-/// Cannot spell blocks, and may or may not say so.
+/// A subject that cannot spell blocks, and may or may not declare so.
 struct Plain(Manifest, ErrorKind);
 
 #[async_trait]
@@ -305,7 +305,7 @@ async fn what_cannot_be_spelled_must_be_declared() {
     );
 
     assert_eq!(names(&conformance(&Plain(plain, ErrorKind::Unsupported)).await), [case]);
-    // A subject that breaks is no reason to skip.
+    // A subject that fails is no reason to skip.
     assert_eq!(names(&conformance(&Plain(declared, ErrorKind::Transport)).await), [case]);
 }
 

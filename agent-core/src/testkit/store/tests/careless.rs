@@ -1,4 +1,4 @@
-//! A store that is careless in one of the ways that this file names: about leases, trees, and what it is given to keep.
+//! A store with one chosen lapse: about leases, trees, or the data that it must keep.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -38,7 +38,7 @@ pub(super) enum Lapse {
     ReadsWhatItIsGiven,
 }
 
-/// The reference store, with leases kept by itself and one lapse.
+/// The reference store, with leases of its own and one lapse.
 #[derive(Debug)]
 pub(super) struct Careless {
     inner: MemoryStore,
@@ -46,7 +46,7 @@ pub(super) struct Careless {
     lapse: Lapse,
 }
 
-/// Lets everybody else look before this one writes, on however few threads.
+/// Lets every other task read before this one writes, on however few threads.
 async fn dawdle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -126,7 +126,7 @@ impl Careless {
         Ok(all)
     }
 
-    /// What the inner store finds, with the filters that it would get right left to this one.
+    /// Results of the inner store, with the filters applied here so that a lapse can break them.
     async fn find(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
         let mut found = match &filter.tree {
             Some(root) => self.tree(root).await?,

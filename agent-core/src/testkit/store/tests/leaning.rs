@@ -1,5 +1,5 @@
-//! A store that leans on its callers: one kind of operation holds everybody up while nobody polls it, or once it was
-//! dropped.
+//! A store that depends on its callers: one kind of operation blocks all others while it is not polled, or after it
+//! was dropped.
 
 use std::{future::Future, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::*;
 
-/// The operation that leans on its caller.
+/// The operation that depends on its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leans {
     Append,
@@ -15,7 +15,7 @@ pub(super) enum Leans {
     Delete,
     List,
     Window,
-    /// Ends by itself, but forgets to leave when nobody waits for it any more.
+    /// Completes by itself, but keeps the lane forever if its caller is gone by then.
     DroppedAppend,
 }
 

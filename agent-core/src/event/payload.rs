@@ -157,7 +157,7 @@ payload! {
         call: Arc<str>,
         /// Name of the tool.
         tool: Arc<str>,
-        /// What a resume may do if no result is recorded.
+        /// Repetition that a resume may do if no result is recorded.
         repeat: Repeat,
         /// The rule, or other authority, that allowed the call.
         allowed_by: Cow<'static, str>,

@@ -47,13 +47,13 @@ impl History {
         self.full.as_ref().map_or(&[], |full| full.as_slice())
     }
 
-    /// How many messages there are.
+    /// Number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.full().len() * CHUNK + self.tail.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -109,7 +109,7 @@ impl<'a> Iterator for Iter<'a> {
         (left, Some(left))
     }
 
-    // What `for_each` and `collect` of adapters run: without a decision at each message where the next one is.
+    // Used by `for_each` and `collect` of adapters: no decision at each message about where the next one is.
     fn fold<B, F: FnMut(B, Self::Item) -> B>(self, first: B, mut step: F) -> B {
         let mut so_far = self.current.fold(first, &mut step);
         for chunk in self.chunks {
@@ -145,7 +145,7 @@ impl<M: Into<Arc<Message>>> FromIterator<M> for History {
     }
 }
 
-/// A conversation of one message; a text is the user's.
+/// A conversation of one message; a text becomes the user's.
 impl<M: Into<Message>> From<M> for History {
     fn from(message: M) -> Self {
         Self::from_iter([message.into()])

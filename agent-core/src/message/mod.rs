@@ -1,4 +1,4 @@
-//! What was said: messages and their parts, and the shared history that they form.
+//! Messages and their parts, and the shared history that they form.
 //!
 //! Nothing here knows a wire format; a wire may keep its encoding of a message in the message's [`Slot`].
 
@@ -19,13 +19,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Who speaks.
+/// Speaker of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Instructions of the program.
+    /// Instructions from the program.
     System,
-    /// The user, or whoever stands in for one.
+    /// The user, or a program in the user's place.
     User,
     /// The model.
     Assistant,
@@ -81,7 +81,7 @@ impl Message {
         Self::new(Role::Tool, results.into_iter().map(|result| Part::ToolResult(result.into())).collect())
     }
 
-    /// The same message with one more part.
+    /// The same message with another part.
     #[must_use]
     pub fn with(mut self, part: Part) -> Self {
         self.parts.push(part);
@@ -89,13 +89,13 @@ impl Message {
         self
     }
 
-    /// Who speaks.
+    /// Speaker of the message.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// What is said, in order.
+    /// Parts of the message, in order.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
@@ -138,13 +138,13 @@ impl Message {
         })
     }
 
-    /// This message as `wire` encodes it; `encode` runs at most once per message for the first wire that asks.
+    /// Encoding of this message for `wire`. `encode` runs at most once per message for the first wire that asks.
     ///
-    /// That wire borrows the bytes from then on. A second wire gets its encoding afresh at each call, and owns it:
+    /// That wire borrows the stored bytes from then on. Any other wire gets a new, owned encoding at each call:
     /// sessions that change wires are rare.
     #[inline]
     pub fn encoded(&self, wire: &'static str, encode: impl Fn(&Self) -> Vec<u8>) -> Cow<'_, [u8]> {
-        // A long conversation passes here once per message and call, so most must get by on few instructions.
+        // Called once per message and model call, so a long conversation needs a short path.
         match self.slot.0.get() {
             Some((owner, bytes)) if std::ptr::eq(*owner, wire) => Cow::Borrowed(bytes),
             _ => self.encoded_anew(wire, encode),
@@ -170,7 +170,7 @@ impl From<String> for Message {
     }
 }
 
-/// Where a wire keeps its bytes of a message. Not part of what the message says: clones start empty.
+/// Slot for a wire's encoding of a message. Not part of the message: clones start empty, and all slots are equal.
 #[derive(Default)]
 pub struct Slot(OnceLock<(&'static str, Box<[u8]>)>);
 

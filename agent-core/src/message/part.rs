@@ -1,4 +1,4 @@
-//! The kinds of content that a message is made of.
+//! The kinds of parts that a message is made of.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -18,29 +18,29 @@ use crate::{
 pub enum Part {
     /// Plain text.
     Text(String),
-    /// What the model thought, if the provider shows it.
+    /// The model's reasoning, if the provider shows it.
     Reasoning(Reasoning),
-    /// The model declined, in the provider's refusal channel.
+    /// A refusal of the model, in the provider's refusal channel.
     Refusal(String),
     /// An image, a document, audio.
     Media(Media),
-    /// The model asks for a tool.
+    /// A tool call of the model.
     ToolCall(ToolCall),
-    /// What a tool answered.
+    /// Result of a tool.
     ToolResult(Arc<ToolResult>),
-    /// Something only the provider understands; replayed to it as it came.
+    /// A block that only the provider understands; replayed to it as it came.
     Opaque(Opaque),
 }
 
-/// Reasoning text with what the provider needs to accept it again.
+/// Reasoning text, with the provider's signature for its replay.
 ///
-/// Reasoning without text that is signed belongs to the part that follows: some services sign calls and answers.
+/// Signed reasoning without text belongs to the part that follows: some services sign calls and answers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reasoning {
     /// The text; may be empty when only a signature or encrypted content came.
     pub text: String,
-    /// The provider's proof of it.
+    /// The provider's proof that the reasoning is its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Box<Signature>>,
 }
@@ -60,16 +60,16 @@ impl Reasoning {
 pub struct Signature {
     /// The wire that it came from; other wires leave it out.
     pub wire: Cow<'static, str>,
-    /// The signature or the encrypted content; may be empty when `item` says all.
+    /// The signature or the encrypted content; may be empty if `item` holds all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data: String,
-    /// The wire's own block around `data`, where it needs more than that: an item with its id, for example.
+    /// The wire's own block around `data`, if it needs more than that, such as an item with its id.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "plain::option")]
     pub item: Option<Value>,
 }
 
 impl Signature {
-    /// What `wire` signed with.
+    /// A signature of `wire`.
     #[must_use]
     pub fn new(wire: impl Into<Cow<'static, str>>, data: impl Into<String>) -> Self {
         Self { wire: wire.into(), data: data.into(), item: None }
@@ -89,9 +89,9 @@ impl Signature {
 pub struct Media {
     /// The media type, such as `image/png`.
     pub mime: String,
-    /// Where its bytes are.
+    /// Source of its bytes.
     pub source: MediaSource,
-    /// A name to show.
+    /// Display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -104,14 +104,14 @@ impl Media {
     }
 }
 
-/// Where the bytes of a [`Media`] are.
+/// Source of the bytes of a [`Media`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MediaSource {
-    /// Inline, base64 with padding.
+    /// Inline base64 with padding.
     Base64(String),
-    /// At an address that the provider fetches. Only `http` and `https` are passed on.
+    /// Address that the provider fetches. Only `http` and `https` are passed on.
     Url(String),
 }
 
@@ -119,13 +119,14 @@ pub enum MediaSource {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// Chosen by the model's service; unique within its message.
+    /// Id chosen by the model's service; unique within its message.
     pub id: Arc<str>,
     /// The tool's name as the model spelled it.
     pub name: Arc<str>,
-    /// The arguments: always a JSON object, `{}` when what came was none (see `malformed`).
+    /// Arguments: always a JSON object, `{}` if the model sent none that can be used (see `malformed`).
     pub arguments: Arguments,
-    /// Why the arguments could not be used and what came instead (at most 1,000 characters). Such a call is never run.
+    /// Reason that the arguments could not be used, with an excerpt of them (at most 1,000 characters). Such a call is
+    /// never run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub malformed: Option<String>,
 }
@@ -143,14 +144,14 @@ impl ToolCall {
 pub struct Arguments(Box<str>);
 
 impl Arguments {
-    /// Checks that `text` is a JSON object.
+    /// Parses the text of a JSON object.
     ///
     /// Blank text counts as `{}`: several services send nothing for a call without arguments. Space around the object
     /// is not kept.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when it is not JSON, is no object, nests deeper than 96 levels, holds a number of more
-    /// than 400 digits, or would take more than 32 MiB of memory.
+    /// [`ErrorKind::InvalidInput`] when it is not JSON, is not an object, nests deeper than 96 levels, holds a number
+    /// of more than 400 digits, or would take more than 32 MiB of memory.
     pub fn parse(text: impl Into<String>) -> Result<Self> {
         Self::check(text.into()).map_err(|invalid| Error::new(ErrorKind::InvalidInput, invalid.why))
     }
@@ -159,7 +160,7 @@ impl Arguments {
         if text.trim().is_empty() {
             return Ok(Self::empty());
         }
-        // Refused before it is read, and while it is small: what a text blows up to is not.
+        // Refused before parsing, while it is small: the parsed value may be far larger than the text.
         if let Err(flaw) = bound::check_text(&text, bound::VALUE) {
             return Err(InvalidArguments { why: format!("the arguments cannot be used: {flaw}"), text });
         }
@@ -194,7 +195,7 @@ impl Arguments {
     }
 }
 
-/// Reads JSON of any depth that the parser allows and keeps nothing but whether it is an object.
+/// Root type of a JSON text. Reads any depth that the parser allows and keeps nothing else.
 enum Shape {
     Object,
     Other,
@@ -240,14 +241,14 @@ impl<'de> de::Visitor<'de> for ShapeVisitor {
     }
 }
 
-/// Text that is no arguments, given back.
+/// Text that is not valid arguments, given back with the reason.
 pub(crate) struct InvalidArguments {
     pub(crate) why: String,
     pub(crate) text: String,
 }
 
 impl From<&Value> for Arguments {
-    /// `{}` when the value is no object, or out of the bounds of [`Arguments::parse`].
+    /// Gives `{}` if the value is not an object, or out of the bounds of [`Arguments::parse`].
     fn from(value: &Value) -> Self {
         let fits = value.is_object() && bound::check(value, bound::VALUE).is_ok();
         if fits { Self(value.to_string().into()) } else { Self::empty() }
@@ -273,7 +274,7 @@ impl<'de> Deserialize<'de> for Arguments {
     }
 }
 
-/// What a tool answered to one call.
+/// Result of a tool for one call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolResult {
@@ -281,9 +282,9 @@ pub struct ToolResult {
     pub call: Arc<str>,
     /// The tool's name.
     pub name: Arc<str>,
-    /// What the model is shown.
+    /// Content as the model is shown it.
     pub content: Vec<Content>,
-    /// Whether the call failed.
+    /// True if the call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
@@ -322,7 +323,7 @@ impl ToolResult {
     }
 }
 
-/// One piece of a tool's answer.
+/// One piece of a tool's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -334,7 +335,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The text, or a short note that stands for media.
+    /// The text, or a short note in place of media.
     #[must_use]
     pub fn as_text(&self) -> String {
         match self {
@@ -344,13 +345,13 @@ impl Content {
     }
 }
 
-/// A block that only its provider understands, such as a server-side tool's result.
+/// A block that only its provider understands, such as the result of a server-side tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Opaque {
     /// The wire that it came from; other wires leave it out.
     pub wire: String,
-    /// The block as it came. Shared, since it may be large and is handed on often.
+    /// The block as it came. Shared, since it may be large and is passed on often.
     #[serde(deserialize_with = "plain::shared")]
     pub data: Arc<Value>,
 }
@@ -362,10 +363,10 @@ impl Opaque {
         Self { wire: wire.into(), data: data.into() }
     }
 
-    /// About how much memory the block takes.
+    /// Estimated memory of the block, in bytes.
     ///
     /// # Errors
-    /// Why it cannot be kept.
+    /// The flaw for which it cannot be kept.
     pub(crate) fn check(&self) -> Result<usize, Flaw> {
         bound::check(&*self.data, bound::VALUE)
     }

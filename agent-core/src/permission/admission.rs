@@ -1,26 +1,26 @@
-//! The rules of one call, for a tool that comes to more than its footprint names.
+//! Permission within one call, for a tool that touches more than its footprint names.
 
 use super::{Policy, Rule, RuleEffect, Scope};
 use crate::tool::{Footprint, ToolSpec};
 
-/// What the scope and the rules say about places that one call comes to: asked by a tool that walks a tree, which its
-/// footprint names by its start alone.
+/// Scope and rules for the places that one call reaches. For a tool that walks a tree: its footprint names only the
+/// start.
 ///
-/// The tool judges each path before it shows anything of it, in the form in which its footprints name paths, and a link
-/// by its own path and by where it leads. Made by [`ToolContext::admission`](crate::tool::ToolContext::admission).
+/// The tool judges each path before it shows anything of it, in the form in which its footprints name paths. It judges
+/// a link by its own path and by its target. Made by [`ToolContext::admission`](crate::tool::ToolContext::admission).
 #[derive(Debug, Clone)]
 pub struct Admission {
     scope: Scope,
     policy: Policy,
     spec: ToolSpec,
-    /// The rules with a subject that asked about this call, which was allowed.
+    /// Rules with a subject that asked about this call, which was then allowed.
     asked: Vec<Rule>,
-    /// Whether all paths are judged alike.
+    /// True if the rules treat all paths alike.
     uniform: bool,
 }
 
 impl Admission {
-    /// The admission of a call that was judged, and may run.
+    /// The admission of a call that was judged and may run.
     pub(crate) fn new(scope: &Scope, policy: &Policy, spec: &ToolSpec, footprint: &Footprint) -> Self {
         let rules = policy.rules_for(spec.name());
         let access = spec.access() | footprint.access;
@@ -37,10 +37,11 @@ impl Admission {
         Self { scope: scope.clone(), policy: policy.clone(), spec: spec.clone(), asked, uniform }
     }
 
-    /// What holds for one path that the call reads: [`RuleEffect::Allow`] to show it, [`RuleEffect::Deny`] to act as if
-    /// it were not there, [`RuleEffect::Ask`] when somebody would have to be asked first, which a new call that names the
-    /// path does. The call that was allowed covers the paths that the same rules ask about, and those that only a rule without
-    /// a subject, or no rule, asks about.
+    /// Judges one path that the call reads: [`RuleEffect::Allow`] to show it, [`RuleEffect::Deny`] to act as if it did
+    /// not exist, [`RuleEffect::Ask`] if an approver must be asked first, which a new call that names the path does.
+    ///
+    /// The allowed call covers paths that the same rules ask about, and paths that only a rule without a subject, or no
+    /// rule, asks about.
     #[must_use]
     pub fn reading(&self, path: &str) -> RuleEffect {
         if self.scope.admits(&self.spec, &Footprint::default()).is_err() {
@@ -49,7 +50,7 @@ impl Admission {
         let rules = self.policy.rules_for(self.spec.name());
         let ruling = self.policy.most_specific(&rules, Some(path), self.spec.access());
         match (ruling.effect, ruling.rule) {
-            // Who was asked about the call was asked about all that it does, unless a rule singles the path out.
+            // An approver who allowed the call allowed all that it does, except paths that a rule singles out.
             (RuleEffect::Ask, Some(rule)) if rule.subject.is_some() && !self.asked.contains(rule) => {
                 RuleEffect::Ask
             }
@@ -58,7 +59,7 @@ impl Admission {
         }
     }
 
-    /// Whether no rule tells one path from another, so that none needs to be judged.
+    /// True if the rules do not distinguish paths, so that no path needs to be judged.
     #[must_use]
     pub fn is_uniform(&self) -> bool {
         self.uniform

@@ -1,4 +1,4 @@
-//! Who is asked.
+//! Approvers: the questions that they are asked, and their decisions.
 
 use std::fmt;
 
@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Result, RunId, SessionId, digest::Digest, message::Arguments, tool::Footprint};
 
-/// Names one question to an approver: the call's place, and a digest of its run, tool, schema, effective arguments and
-/// footprint. A call that has come to touch something else is another question.
+/// Id of one question to an approver: the call's place, and a digest of its run, tool, schema, effective arguments and
+/// footprint. A call whose footprint changed is another question.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ApprovalId(String);
 
 impl ApprovalId {
-    /// The question `asked` about a call of `run`, when that names its calls: a later session of the same id asks others.
+    /// Id of the question `asked`, a digest, about one call. With `run`, a later session of the same id has other
+    /// questions; `None` for a run of an older version.
     pub(crate) fn new(
         session: &SessionId,
         run: Option<RunId>,
@@ -24,14 +25,14 @@ impl ApprovalId {
     ) -> Self {
         let Some(run) = run else { return Self(format!("{session}.{seq}$${index}")) };
         let asked = asked.to_string();
-        // As much of the digest as no two questions share but by chance.
+        // So many digits that two questions share them only by chance.
         let of = [b"question".as_slice(), &run.as_u128().to_be_bytes(), asked.as_bytes()];
         let question = Digest::of(of).to_string();
         let question = question.get(..16).unwrap_or(&question);
         Self(format!("{session}.{seq}$${index}-{question}"))
     }
 
-    /// The session that asks; `None` for an id that is none.
+    /// The session that asks; `None` for text that is not such an id.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         let (place, _) = self.0.rsplit_once("$$")?;
@@ -58,27 +59,27 @@ impl fmt::Display for ApprovalId {
     }
 }
 
-/// What an approver is asked.
+/// A question to an approver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// Names the question.
+    /// Id of the question.
     pub id: ApprovalId,
-    /// The session that asks; of a child, its own.
+    /// The session that asks; for a child, its own.
     pub session: SessionId,
     /// The run that asks.
     pub run: RunId,
-    /// Who asks: names of the agents from the root down, joined by `/`.
+    /// The agent that asks: names from the root down, joined by `/`.
     pub agent: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
     /// The arguments exactly as they will be used.
     pub arguments: Arguments,
-    /// What the call touches.
+    /// Paths, hosts and command that the call touches.
     pub footprint: Footprint,
     /// The rule that asks.
     pub rule: String,
-    /// Binds the answer to tool, schema and arguments.
+    /// Digest of tool, schema, arguments and footprint, which the answer is bound to.
     pub digest: Digest,
 }
 
@@ -86,25 +87,25 @@ pub struct ApprovalRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// This call may run, once.
+    /// Allows this call, once.
     Allow,
-    /// It may not; the turn ends.
+    /// Refuses the call; the turn ends.
     Deny,
-    /// Not now: the run ends as paused, and a later process may decide and resume it.
+    /// Leaves it open: the run ends as paused, and a later process may decide and resume it.
     Later,
 }
 
-/// Whoever is asked before a call that the rules do not settle. There is no default.
+/// Person or program that is asked before a call that the rules do not settle. There is no default.
 ///
 /// # Contract
-/// An error or a panic is a refusal. The future is dropped when the run is cancelled; that is no refusal.
+/// An error or a panic is a refusal. The future is dropped when the run is cancelled, which is not a refusal.
 #[async_trait]
 pub trait Approver: Send + Sync + fmt::Debug {
     /// Decides about one call.
     async fn decide(&self, request: &ApprovalRequest) -> Result<Decision>;
 }
 
-/// Allows everything that the scope admits and the rules ask for.
+/// Approver that allows every call it is asked about.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AllowAll;
 
@@ -115,7 +116,7 @@ impl Approver for AllowAll {
     }
 }
 
-/// Refuses everything that the rules ask for.
+/// Approver that refuses every call it is asked about.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DenyAll;
 

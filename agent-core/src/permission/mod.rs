@@ -1,6 +1,6 @@
-//! Whether a call may run: scope (may this agent ever?), policy (rules), approver (a person).
+//! Permission for calls: the scope (may this agent ever?), the policy (rules) and the approver (a person).
 //!
-//! All of it is judged when a call is executed, never when tools are advertised. Nothing here performs a call.
+//! A call is judged when it is executed, never when tools are advertised. Nothing here performs a call.
 
 mod admission;
 mod approver;
@@ -18,18 +18,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::{Footprint, ToolSpec};
 
-/// What the scope and the rules say about a call.
+/// Verdict of the scope and the rules on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It may run. Names the rule.
+    /// The call may run. Names the rule.
     Allow(Cow<'static, str>),
-    /// It may not, by the rules; a refusal ends the turn.
+    /// The rules forbid the call; the refusal ends the turn.
     Deny(Cow<'static, str>),
-    /// This agent may never do this; an error result, and the run goes on.
+    /// The scope forbids the call; it gets an error result, and the run goes on.
     OutOfScope(String),
-    /// Somebody must be asked.
+    /// An approver must be asked. Names the rule.
     Ask(Cow<'static, str>),
 }
 

@@ -1,4 +1,5 @@
-//! Rules: allow, deny, ask. Each subject of a call is judged by its most specific rule, and the strictest verdict holds.
+//! Rules: allow, deny, ask. Each subject of a call is judged by its most specific rule, and the strictest verdict
+//! holds.
 //!
 //! Pure: nothing here looks at a file or a host.
 
@@ -9,15 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::Verdict;
 use crate::tool::{Access, Footprint, ToolSpec};
 
-/// What a rule says.
+/// Effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleEffect {
-    /// Run it.
+    /// Runs the call.
     Allow,
-    /// Refuse it and end the turn.
+    /// Refuses the call and ends the turn.
     Deny,
-    /// Ask somebody.
+    /// Asks an approver.
     Ask,
 }
 
@@ -25,7 +26,7 @@ pub enum RuleEffect {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Rule {
-    /// What to do.
+    /// Effect on a matching call.
     pub effect: RuleEffect,
     /// Pattern on the tool's name; `*` stands for any run of characters.
     pub tool: String,
@@ -44,7 +45,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule is about this subject of a call of `tool`, or about the call as a whole.
+    /// True if the rule matches this subject of a call. A rule without a subject matches every call.
     fn matches(&self, subject: Option<&str>) -> bool {
         match (&self.subject, subject) {
             (None, _) => true,
@@ -53,15 +54,15 @@ impl Rule {
         }
     }
 
-    /// Whether a call of this tool that names nothing may touch what the rule is about: the rule names the tool itself,
-    /// or the tool touches something.
+    /// True if a call of this tool without subjects may touch what the rule covers: the rule names the tool itself, or
+    /// the tool reads, writes, executes or talks to hosts.
     fn may_concern(&self, tool: &str, access: Access) -> bool {
         self.subject.is_some()
             && (self.tool == tool
                 || access.intersects(Access::READ | Access::WRITE | Access::EXECUTE | Access::NETWORK))
     }
 
-    /// More literal characters are more specific; a pattern on the subject beats any on the name alone.
+    /// Rank of the rule: a subject pattern beats any on the name alone, then more literal characters win.
     fn specificity(&self) -> (bool, usize, usize) {
         let literal = |pattern: &str| pattern.chars().filter(|c| *c != '*').count();
         (self.subject.is_some(), self.subject.as_deref().map_or(0, literal), literal(&self.tool))
@@ -80,7 +81,8 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// Rules over tools. Where none matches, what changes nothing is allowed and anything else is asked for.
+/// Rules over tools. Where none matches, a call that only reads, starts agents or asks the user is allowed, and an
+/// approver is asked about any other.
 ///
 /// A pattern is `tool` or `tool:subject`, where a subject is a command, a path or a host, and `*` stands for any run of
 /// characters. Each subject of a call is judged by itself: the most specific rule that matches it wins, and among equals
@@ -92,12 +94,12 @@ impl std::fmt::Display for Rule {
 /// let policy = Policy::new().allow("write:docs/*").deny("write:*.lock").ask("shell");
 /// ```
 ///
-/// # Calls that name nothing
+/// # Calls without subjects
 /// A call without subjects is judged by the rules without a subject, if its tool declares that its footprints name what
-/// they touch ([`ToolSpec::naming_subjects`]). A tool without that declaration, such as one made by `#[tool]`, could touch
-/// anything. So each rule with a subject that denies or asks holds for its calls as well, and one that allows does not.
-/// That concerns rules that name the tool, and those with a `*` in the tool's name if the tool reads, writes, executes or
-/// talks to hosts. A run warns of such rules before its first model call.
+/// they touch ([`ToolSpec::naming_subjects`]). A tool without that declaration, such as one made by `#[tool]`, could
+/// touch anything. So each rule with a subject that denies or asks applies to its calls too, and one that allows does
+/// not. This holds for rules that name the tool, and for those with a `*` in the tool's name if the tool reads, writes,
+/// executes or talks to hosts. A run warns of such rules before its first model call.
 ///
 /// ```
 /// use entourage_core::{permission::{Policy, Verdict}, tool::{Access, Footprint, ToolSpec}};
@@ -121,13 +123,13 @@ struct Inner {
 }
 
 impl Policy {
-    /// No rules: reading is allowed, anything else is asked for.
+    /// A policy without rules, which asks about any call that does more than read, start agents or ask the user.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Everything that the scope admits is allowed.
+    /// A policy that allows every call within the scope.
     #[must_use]
     pub fn allow_all() -> Self {
         Self::new().otherwise(RuleEffect::Allow)
@@ -158,7 +160,7 @@ impl Policy {
         self
     }
 
-    /// What to do where no rule matches.
+    /// The same rules with `effect` where none of them matches.
     #[must_use]
     pub fn otherwise(mut self, effect: RuleEffect) -> Self {
         self.inner().fallback = Some(effect);
@@ -169,7 +171,7 @@ impl Policy {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    /// What the rules say about a call.
+    /// Judges a call by the rules.
     #[must_use]
     pub fn judge(&self, spec: &ToolSpec, footprint: &Footprint) -> Verdict {
         let rules = self.rules_for(spec.name());
@@ -199,9 +201,9 @@ impl Policy {
         }
     }
 
-    /// The rules with a subject that concern this tool and can match none of its calls, since the tool does not declare
-    /// that it names what a call touches. Such a rule that denies or asks holds for each call that names nothing; one that
-    /// allows for none of these.
+    /// Rules with a subject that concern this tool and can match none of its calls, since the tool does not declare
+    /// that its footprints name what they touch. Such a rule applies to each call without subjects if it denies or
+    /// asks, and to none if it allows.
     pub fn unmatchable<'a>(&'a self, spec: &'a ToolSpec) -> impl Iterator<Item = &'a Rule> {
         self.rules().iter().filter(move |rule| {
             !spec.names_subjects()
@@ -210,7 +212,7 @@ impl Policy {
         })
     }
 
-    /// Whether some rule has a subject.
+    /// True if some rule has a subject.
     pub(crate) fn has_subjects(&self) -> bool {
         self.rules().iter().any(|rule| rule.subject.is_some())
     }
@@ -243,7 +245,7 @@ impl Policy {
     }
 }
 
-/// What holds for one subject, and why.
+/// Effect on one subject, with the rule that gave it.
 #[derive(Debug, Clone)]
 pub(super) struct Ruling<'a> {
     pub(super) effect: RuleEffect,
@@ -257,7 +259,8 @@ impl<'a> Ruling<'a> {
         Self { effect: rule.effect, rule: Some(rule), name: "" }
     }
 
-    /// By strictness; then so that the order of subjects and rules never decides which rule is named.
+    /// Orders by strictness, then by the rule, so that the order of subjects and rules never decides which rule is
+    /// named.
     fn compare(&self, other: &Self) -> Ordering {
         let key = |it: &Self| (strictness(it.effect), it.rule.map(Rule::specificity));
         let words = |it: &Self| it.rule.map(|rule| (rule.tool.clone(), rule.subject.clone()));
@@ -277,7 +280,7 @@ fn needs_no_leave(access: Access) -> bool {
     (Access::READ | Access::DELEGATE | Access::ASK).contains(access)
 }
 
-/// Whether `text` matches `pattern`, in which `*` stands for any run of characters. Linear in memory, no recursion.
+/// Matches `text` against `pattern`, in which `*` stands for any run of characters. Linear in memory, no recursion.
 fn wildcard(pattern: &str, text: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let text: Vec<char> = text.chars().collect();

@@ -1,4 +1,4 @@
-//! The ceiling over an agent: which access and which tools it may ever use. It can only narrow.
+//! The ceiling over an agent: the access and the tools that it may ever use. It can only be narrowed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::{Access, Footprint, ToolSpec};
 
-/// What an agent may ever do. A child's scope is the intersection of what it asks for and what its parent has.
+/// Most that an agent may ever do. A child's scope is the intersection of its own with its parent's.
 ///
 /// ```
 /// use entourage_core::{permission::Scope, tool::Access};
@@ -22,25 +22,26 @@ pub struct Scope {
     access: Access,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tools: Option<Arc<BTreeSet<String>>>,
-    /// Never empty, and `None` beside `tools`, which then lacks them: equal scopes look alike.
+    /// Excluded tools. Never empty, and `None` if `tools` is set, which then lacks them: equal scopes have equal
+    /// fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     without: Option<Arc<BTreeSet<String>>>,
 }
 
 impl Scope {
-    /// No ceiling.
+    /// The scope without limits.
     #[must_use]
     pub fn all() -> Self {
         Self { access: Access::ALL, tools: None, without: None }
     }
 
-    /// Reading only.
+    /// The scope of reading only.
     #[must_use]
     pub fn read_only() -> Self {
         Self { access: Access::READ, ..Self::all() }
     }
 
-    /// Nothing outside a tool's own arguments.
+    /// The scope without access to anything but a tool's own arguments.
     #[must_use]
     pub fn none() -> Self {
         Self { access: Access::NONE, ..Self::all() }
@@ -53,14 +54,14 @@ impl Scope {
         self
     }
 
-    /// The same scope with at most the tools named.
+    /// The same scope with at most the named tools.
     #[must_use]
     pub fn with_tools<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Self {
         let names = names.into_iter().map(Into::into).collect();
         self.narrow(&Self { tools: Some(Arc::new(names)), ..Self::all() })
     }
 
-    /// The same scope without the tools named, whoever has them: a tool's name and not the tool is what is judged.
+    /// The same scope without the named tools. A tool is judged by its name alone, whatever it does.
     ///
     /// ```
     /// use entourage_core::permission::Scope;
@@ -76,7 +77,7 @@ impl Scope {
         self.narrow(&Self { without, ..Self::all() })
     }
 
-    /// What this scope and `other` both admit.
+    /// The intersection of this scope and `other`.
     #[must_use]
     pub fn narrow(&self, other: &Self) -> Self {
         let tools = match (&self.tools, &other.tools) {
@@ -101,41 +102,41 @@ impl Scope {
         }
     }
 
-    /// Whether nothing is excluded.
+    /// True if nothing is excluded.
     pub(crate) fn is_all(&self) -> bool {
         self.access == Access::ALL && self.tools.is_none() && self.without.is_none()
     }
 
-    /// Whether some call of this tool may be admitted: otherwise a model need not be shown it.
+    /// True if the scope may admit a call of this tool. If not, the tool need not be offered to a model.
     #[must_use]
     pub fn offers(&self, spec: &ToolSpec) -> bool {
         self.has_tool(spec.name()) && self.access.contains(spec.access())
     }
 
-    /// The most that a call may touch.
+    /// Access that a call may have at most.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Whether a tool of this name may be used at all.
+    /// True if a tool of this name may be used at all.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.contains(name))
             && self.without.as_ref().is_none_or(|without| !without.contains(name))
     }
 
-    /// Whether everything that `other` admits is admitted here.
+    /// True if this scope admits everything that `other` admits.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         self.narrow(other) == *other
     }
 
-    /// Whether a call may run. The declared access counts as well as the call's own, so a footprint that claims too
-    /// little does not help.
+    /// Checks a call against the scope. The declared access counts as well as the footprint's, so a footprint that
+    /// claims too little gains nothing.
     ///
     /// # Errors
-    /// The text for the model: the tool, what it needs and what is held.
+    /// The text for the model: the tool, the access that it needs, and the access or tools that the scope holds.
     pub fn admits(&self, spec: &ToolSpec, footprint: &Footprint) -> Result<(), String> {
         let name = spec.name();
         if !self.has_tool(name) {

@@ -1,5 +1,4 @@
-//! Who may write: a lease names the owner of a session for a while, and a rising generation fences off who had it
-//! before.
+//! Leases: write access to a session for a while, with a rising generation that fences off former owners.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,20 +6,20 @@ use crate::Timestamp;
 
 /// A session's lease.
 ///
-/// A runtime that runs an agent holds one: it comes with every append and is renewed by it. It keeps programs that look
-/// for dead runs ([`Runtime::recover`](crate::Runtime::recover)) away from live ones; that no two writers' events ever
-/// mix does not depend on it, nor on anybody's clock: see [`SessionStore::append`](super::SessionStore::append).
+/// A runtime that runs an agent holds one. It comes with each append, which renews it. It keeps programs that look for
+/// dead runs ([`Runtime::recover`](crate::Runtime::recover)) away from live ones. Two writers' events never mix even
+/// without it, and whatever the clocks say: see [`SessionStore::append`](super::SessionStore::append).
 ///
 /// # Clocks
-/// `until` is a moment of the holder's clock, and others compare it with their own. A live run renews its lease after a
-/// third of the lease's time, so clocks may be apart by half of that time (15 seconds of the default 30) and nobody
-/// notices. Where they are further apart, or one jumps:
-/// - A holder whose clock is ahead keeps others away for as much longer, should it die.
-///   [`Session::resume`](crate::Session::resume) asks no clock and goes on at once.
-/// - A live holder whose clock is behind is taken over from by [`Runtime::recover`](crate::Runtime::recover). It ends with
-///   [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) at its next append or renewal and stores nothing more; a tool
-///   that it had under way may have run.
-/// - A lease that was given back is over by everybody's clock.
+/// `until` is a time on the holder's clock, and others compare it with their own. A live run renews its lease after a
+/// third of the lease's time, so clocks may differ by half of that time (15 seconds of the default 30) without effect.
+/// Where they differ more, or one jumps:
+/// - If a holder with a clock ahead of others dies, they stay away for longer by that difference.
+///   [`Session::resume`](crate::Session::resume) ignores clocks and goes on at once.
+/// - A live holder with a clock behind loses its session to [`Runtime::recover`](crate::Runtime::recover). Its next
+///   append or renewal is an [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and it stores nothing more; a tool in
+///   flight may have run.
+/// - A released lease is over by any clock.
 ///
 /// ```
 /// use entourage_core::{Timestamp, session::Lease};
@@ -37,9 +36,9 @@ use crate::Timestamp;
 pub struct Lease {
     /// The runtime that holds it.
     pub owner: u64,
-    /// Rises by one with each new owner.
+    /// Generation, which rises by one with each new owner.
     pub generation: u64,
-    /// Until when others are asked to stay away; 1970 for a lease that was given back.
+    /// Time until which others are asked to stay away; 1970 for a released lease.
     pub until: Timestamp,
 }
 
@@ -50,13 +49,13 @@ impl Lease {
         Self { owner, generation, until }
     }
 
-    /// Whether others are asked to stay away at `now`.
+    /// True while others are asked to stay away, at `now`.
     #[must_use]
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.until > now
     }
 
-    /// Whether this lease may take the place of the stored one: it is of a later generation, or the same owner's.
+    /// True if this lease may replace the stored one: it has a later generation, or the same generation and owner.
     #[must_use]
     pub fn replaces(&self, stored: Option<&Self>) -> bool {
         stored.is_none_or(|stored| {

@@ -1,4 +1,4 @@
-//! The in-memory store: the reference, and what tests and `ask` use.
+//! The in-memory store: the reference for others, used by tests and `ask`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use super::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore};
 use crate::{Error, ErrorKind, Result, SessionId};
 
-/// Keeps sessions in memory. Nothing is serialized.
+/// Store that keeps sessions in memory. Nothing is serialized.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -29,7 +29,7 @@ pub struct MemoryStore {
 struct Stored {
     info: SessionInfo,
     rows: Vec<Row>,
-    /// Who wrote, with the number of the first row: lets the same batch be delivered twice.
+    /// Writers, each with the number of its first row: a batch that is sent again is recognised by them.
     writers: Vec<(u64, u64)>,
 }
 
@@ -127,7 +127,7 @@ impl Stored {
     }
 }
 
-/// A session and everything below it.
+/// Ids of a session and of all sessions below it.
 fn below(sessions: &HashMap<SessionId, Box<Stored>>, root: &SessionId) -> HashSet<SessionId> {
     let mut children: HashMap<&SessionId, Vec<&SessionId>> = HashMap::new();
     for record in sessions.values().map(|it| &it.info.record) {
@@ -144,7 +144,7 @@ fn below(sessions: &HashMap<SessionId, Box<Stored>>, root: &SessionId) -> HashSe
     found
 }
 
-/// The same batch again is fine; another one is a conflict.
+/// Accepts a batch that is already stored; any other is a conflict.
 fn repeated(stored: &Stored, session: &SessionId, expected: u64, rows: &[Row], writer: u64) -> Result<u64> {
     let last = expected.saturating_add(rows.len() as u64);
     let writer_of =

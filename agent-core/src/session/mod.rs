@@ -1,4 +1,5 @@
-//! Sessions: the lasting conversation that runs happen in, and where it is kept.
+//! Sessions: the lasting conversation that runs happen in, the fold that gives its state, and the contract of its
+//! store.
 //!
 //! A store never looks inside an event: core computes the columns of each row, the body is opaque.
 

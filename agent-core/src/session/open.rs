@@ -1,4 +1,4 @@
-//! What a session holds open: a run without an end, a message whose calls wait for results, prompts that wait.
+//! Open parts of a session: a run without an end, a message whose calls wait for results, queued prompts.
 
 use std::sync::Arc;
 
@@ -12,71 +12,71 @@ use crate::{
     run::{Outcome, Pause},
 };
 
-/// A prompt that waits.
+/// A prompt in a session's queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QueuedPrompt {
-    /// Number of the event that queued it.
+    /// Number of the event that queued the prompt.
     pub seq: u64,
-    /// What was queued.
+    /// That event's payload.
     pub queued: Arc<PromptQueued>,
 }
 
-/// A run that has no end yet.
+/// A run that has not ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenRun {
     pub(crate) id: RunId,
     pub(crate) agent: Arc<str>,
     pub(crate) prompt: Arc<Message>,
-    /// Number of the event that started it.
+    /// Number of the event that started the run.
     pub(crate) seq: u64,
     pub(crate) resumed: u32,
-    /// What it may use.
+    /// Budget of the run.
     pub(crate) budget: Option<BudgetLimits>,
-    /// When it is stopped.
+    /// Time at which the run is stopped.
     pub(crate) deadline: Option<Timestamp>,
-    /// Whether a hand-written agent's effects are recorded: they are all needed to resume it.
+    /// True once effects of a hand-written agent are recorded: a resume needs all of them.
     pub(crate) keyed: bool,
-    /// Whether the run's own model calls make up the conversation.
+    /// True once the run's own model calls make up the conversation.
     pub(super) converses: bool,
     pub(crate) usage: Usage,
     pub(crate) cost: Option<Money>,
     pub(crate) steps: u32,
-    /// Tool calls that were claimed.
+    /// Number of claimed tool calls.
     pub(crate) tool_calls: u32,
-    /// Whether a model call has begun and not ended.
+    /// True while a model call has begun and not ended.
     pub(crate) calling: bool,
-    /// The mode that it works in to its end.
+    /// Mode of the run, to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Arc<str>>,
-    /// How many messages the conversation had when its prompt had joined it.
+    /// Number of messages in the conversation right after its prompt joined.
     #[serde(default)]
     pub(crate) messages_before: u64,
-    /// What the session's calls had come to when it began.
+    /// Spend of the session's calls when the run began.
     #[serde(default)]
     pub(crate) spent_before: Spend,
-    /// Time in microseconds that it ran before it was resumed last.
+    /// Running time in microseconds before it was last resumed.
     pub(crate) ran: u64,
-    /// When it was started or resumed last.
+    /// Time at which it was last started or resumed.
     pub(crate) since: Timestamp,
     /// The newest message with text.
     pub(crate) text: Option<Arc<Message>>,
     /// As in [`RunStarted`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) named_by_run: bool,
-    /// What it waits for, while it is paused.
+    /// Input that it waits for, while it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pause: Option<Pause>,
-    /// Whether an answer came since it was paused.
+    /// True once an answer that fits the pause came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) answered: bool,
 }
 
-/// A run that is over.
+/// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EndedRun {
     pub(crate) id: RunId,
-    /// How many messages the conversation had when its prompt had joined it.
+    /// Number of messages in the conversation right after its prompt joined.
     pub(crate) messages_before: u64,
     pub(crate) end: Arc<RunFinished>,
 }
@@ -91,7 +91,7 @@ pub(crate) struct OpenStep {
     pub(super) started: Vec<bool>,
 }
 
-/// Why calls that have no result get one now.
+/// Reason that open calls get an error result now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Closing<'a> {
     Cancelled,
@@ -101,7 +101,7 @@ pub(crate) enum Closing<'a> {
 }
 
 impl OpenRun {
-    /// Tells the outcome what the run's own calls came to, when its agent did not: one written by hand need not count.
+    /// Adds the totals of the run's own calls to an outcome without any: a hand-written agent need not count.
     pub(crate) fn count(&self, outcome: &mut Outcome) {
         if outcome.steps == 0 && self.steps > 0 {
             (outcome.usage, outcome.cost, outcome.steps) = (self.usage, self.cost, self.steps);
@@ -136,7 +136,7 @@ impl OpenRun {
         }
     }
 
-    /// The time up to `at` counts as run.
+    /// Adds the time up to `at` to the running time.
     pub(super) fn stand_still(&mut self, at: Timestamp) {
         let ran = u64::try_from(at.since(self.since).as_micros()).unwrap_or(u64::MAX);
         self.ran = self.ran.saturating_add(ran);
@@ -150,7 +150,7 @@ impl OpenStep {
         Self { message, seq, results: vec![None; calls], started: vec![false; calls] }
     }
 
-    /// Whether at least one call waits, and each result answers its call.
+    /// True if at least one call waits, and each result belongs to its call.
     pub(super) fn is_open(&self) -> bool {
         let fits = self
             .message
@@ -162,7 +162,7 @@ impl OpenStep {
         fits && sized && self.results.iter().any(Option::is_none)
     }
 
-    /// Each call that has no result, with the error result that tells the model why.
+    /// Error results for all calls without a result, each with the call's index and the reason in words for the model.
     pub(crate) fn close(&self, why: Closing<'_>) -> Vec<(usize, ToolResult)> {
         let calls = self.message.tool_calls().enumerate();
         let open = calls.filter(|(index, _)| self.results.get(*index).is_some_and(Option::is_none));

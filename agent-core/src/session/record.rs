@@ -1,4 +1,4 @@
-//! What a store keeps about a session beside its events.
+//! Columns that a store keeps for a session beside its events.
 
 use std::{fmt, sync::Arc};
 
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use super::Lease;
 use crate::{Money, RunId, SessionId, Timestamp, Usage};
 
-/// What never changes about a session.
+/// Immutable facts about a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SessionRecord {
-    /// Its id.
+    /// Id of the session.
     pub id: SessionId,
     /// The session that started it; `None` for a root.
     pub parent: Option<SessionId>,
-    /// What it is for: `"user"` for a root, otherwise the role below its parent, such as `"child"`.
+    /// Role of the session: `"user"` for a root, otherwise its role below its parent, such as `"child"`.
     pub role: Arc<str>,
-    /// When it was created.
+    /// Time of creation.
     pub created: Timestamp,
 }
 
@@ -35,32 +35,31 @@ impl SessionRecord {
     }
 }
 
-/// What changes with each batch of events: the fold that lists are made of. Computed by core, replaced as a whole.
+/// Mutable facts about a session, for lists. Computed by core with each batch of events, and replaced as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SessionHead {
     /// Number of the newest event; 0 for none.
     pub seq: u64,
-    /// Whether a run is under way.
+    /// Status of the session.
     pub status: SessionStatus,
-    /// The run that is under way or paused.
+    /// The active or paused run.
     pub run: Option<RunId>,
     /// The agent that ran last.
     pub agent: Arc<str>,
-    /// The first prompt, cut to 80 characters, until something better names the session.
+    /// Title; until one is given, the first prompt cut to 80 characters.
     pub title: Arc<str>,
-    /// Messages in the conversation.
+    /// Number of messages in the conversation.
     pub messages: u64,
-    /// Tokens of this session's own model calls.
-    /// Its own `cost` is `None`: see `cost`.
+    /// Tokens of this session's own model calls. `usage.cost` is `None`; the cost is in `cost`.
     pub usage: Usage,
     /// Cost of this session's own model calls; `None` when the cost of any is unknown.
     pub cost: Option<Money>,
-    /// Number of the newest [`Event::Checkpoint`](crate::event::Event::Checkpoint), from which on reading is enough; 0
-    /// for none.
+    /// Number of the newest [`Event::Checkpoint`](crate::event::Event::Checkpoint), from which reading can begin; 0 for
+    /// none.
     #[serde(default)]
     pub checkpoint: u64,
-    /// When the newest event happened.
+    /// Time of the newest event.
     pub updated: Timestamp,
 }
 
@@ -81,15 +80,15 @@ impl Default for SessionHead {
     }
 }
 
-/// Whether a run is under way in a session.
+/// Status of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// No run, or the last one ended.
+    /// No run or queued prompt, or the last run ended.
     Idle,
-    /// A run is under way, or a process died during one.
+    /// A run is active or a prompt is queued, or a process died with one.
     Running,
-    /// A run waits for somebody.
+    /// A run is paused.
     Paused,
 }
 
@@ -104,7 +103,7 @@ impl SessionStatus {
         }
     }
 
-    /// The status of this name.
+    /// The status with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Idle, Self::Running, Self::Paused].into_iter().find(|status| status.as_str() == name)
@@ -121,17 +120,17 @@ impl fmt::Display for SessionStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// What never changes.
+    /// Immutable facts.
     pub record: SessionRecord,
-    /// What does.
+    /// Mutable facts.
     pub head: SessionHead,
-    /// Who runs an agent in it, or did last.
+    /// Lease of the process that runs an agent in it, or last did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
 }
 
 impl SessionInfo {
-    /// A session that nobody has a lease of.
+    /// A session without a lease.
     #[must_use]
     pub fn new(record: SessionRecord, head: SessionHead) -> Self {
         Self { record, head, lease: None }

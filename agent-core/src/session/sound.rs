@@ -1,4 +1,4 @@
-//! CM15: what joins a conversation is made sound, and a stored state that is not is refused. Pure.
+//! Soundness of conversations: messages are made sound before they join, and an unsound stored state is refused. Pure.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -8,13 +8,13 @@ use crate::{
     message::{History, Message, Part, Role},
 };
 
-/// What somebody other than the model says: it holds neither calls nor results. `None` when nothing is left.
+/// A message that is not the model's, without calls and results. `None` if nothing is left.
 pub(super) fn said(message: &Arc<Message>) -> Option<Cow<'_, Arc<Message>>> {
     let role = if message.role() == Role::Tool { Role::User } else { message.role() };
     without(message, role, |part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)))
 }
 
-/// What the model says: it holds no results. `None` when nothing is left.
+/// A reply of the model, without results. `None` if nothing is left.
 pub(super) fn replied(message: &Arc<Message>) -> Option<Cow<'_, Arc<Message>>> {
     without(message, Role::Assistant, |part| matches!(part, Part::ToolResult(_)))
 }
@@ -29,14 +29,15 @@ fn without(message: &Arc<Message>, role: Role, stray: fn(&Part) -> bool) -> Opti
     has_content(&message).then_some(message)
 }
 
-/// How many of the newest messages stay when `kept` are asked for: an answer stays with what it answers.
+/// Number of newest messages to keep when `kept` are asked for. One more if the cut would part results from their
+/// calls.
 pub(super) fn tail(history: &History, kept: u64) -> usize {
     let kept = usize::try_from(kept).unwrap_or(usize::MAX).min(history.len());
     let begins = |kept: usize| history.get(history.len().saturating_sub(kept));
     if begins(kept).is_some_and(|first| kept > 0 && first.role() == Role::Tool) { kept + 1 } else { kept }
 }
 
-/// What is wrong with a stored conversation, if anything is.
+/// The flaw of a stored conversation, if it has one.
 pub(super) fn flaw(history: &History, step: Option<&OpenStep>) -> Option<&'static str> {
     let mut asked: Option<&Message> = None;
     for message in history {

@@ -1,4 +1,4 @@
-//! The fold: events in, a session's state out. A checkpoint holds this very state; there is no second format.
+//! The fold over events that gives a session's state. A checkpoint holds this very state; there is no second format.
 
 mod answers;
 mod shorter;
@@ -29,43 +29,43 @@ use crate::{
     team::Todo,
 };
 
-/// What a session's events add up to.
+/// State of a session: the fold of its events.
 ///
-/// One whose conversation no fold can give does not deserialize: a result without its call would be refused by every
-/// service from then on.
+/// A state with an unsound conversation does not deserialize: every service would refuse, for example, a result without
+/// its call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, remote = "Self")]
 pub struct SessionState {
     history: History,
     head: SessionHead,
-    /// About how many tokens the history takes.
+    /// Estimated tokens of the history.
     tokens: u64,
     context: ContextUsage,
     estimated: bool,
     run: Option<Box<OpenRun>>,
-    /// The newest run that has an end.
+    /// The newest run that has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<EndedRun>,
     step: Option<OpenStep>,
     #[serde(deserialize_with = "plain::named")]
     signals: Vec<(String, Value)>,
-    /// The signal that a wait set aside and nobody took note of yet.
+    /// A signal that a wait set aside and no observation has taken yet.
     #[serde(deserialize_with = "plain::one_named")]
     taken: Option<(String, Value)>,
     approvals: HashMap<ApprovalId, (Option<Decision>, Digest)>,
     queue: Vec<QueuedPrompt>,
     todos: Vec<Todo>,
-    /// How far the checked task has come that has no end yet.
+    /// Progress of the open checked task.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<CheckedTask>,
-    /// What its next run works in.
+    /// Id of the next run's mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<Arc<str>>,
-    /// Whether the title is more than the first words of the first prompt.
+    /// True if the title is more than the first words of the first prompt.
     titled: bool,
-    /// How near the conversation is to being made smaller.
+    /// Gauge of how near the conversation is to a compaction.
     gauge: Gauge,
-    /// What its calls come to on a budget.
+    /// Account of its calls on a budget.
     account: Account,
 }
 
@@ -93,57 +93,57 @@ impl SessionState {
         &self.history
     }
 
-    /// What lists show.
+    /// Facts for lists.
     #[must_use]
     pub fn head(&self) -> &SessionHead {
         &self.head
     }
 
-    /// How full the context was in the newest step of the conversation: that step's sizes, not a sum (CC02). What
-    /// earlier attempts at it used, and the calls of hand-written agents, are part of the totals alone.
+    /// Size of the context in the newest step of the conversation: that step's figures, not a sum. Failed attempts at
+    /// it and calls of hand-written agents count in the totals only.
     #[must_use]
     pub fn context_usage(&self) -> ContextUsage {
         self.context
     }
 
-    /// Whether a service gave a reply and counted nothing (CC03): the totals of [`SessionState::head`] are then too low
-    /// and the cost is unknown. Nothing estimated is ever added to them.
+    /// True if a service gave a reply and reported no tokens. The totals of [`SessionState::head`] are then too low and
+    /// the cost is unknown; estimates are never added to them.
     #[must_use]
     pub fn is_estimated(&self) -> bool {
         self.estimated
     }
 
-    /// Prompts that were accepted and wait, oldest first.
+    /// Prompts in the queue, oldest first.
     #[must_use]
     pub fn queue(&self) -> &[QueuedPrompt] {
         &self.queue
     }
 
-    /// What is to be done.
+    /// The todo list.
     #[must_use]
     pub fn todos(&self) -> &[Todo] {
         &self.todos
     }
 
-    /// How far the task has come that is being worked on and checked; `None` when there is none, or it is over.
+    /// Progress of the open checked task; `None` if there is none.
     #[must_use]
     pub fn progress(&self) -> Option<&CheckedTask> {
         self.progress.as_ref()
     }
 
-    /// The id of the mode that the next run works in; `None` when none was ever picked.
+    /// Id of the next run's mode; `None` if none was ever picked.
     #[must_use]
     pub fn mode(&self) -> Option<&Arc<str>> {
         self.mode.as_ref()
     }
 
-    /// Whether the session was given a title; until then the beginning of its first prompt stands for one.
+    /// True if the session was given a title. Until then the beginning of its first prompt is shown.
     #[must_use]
     pub fn is_titled(&self) -> bool {
         self.titled
     }
 
-    /// About how many tokens the conversation takes, as far as its text tells.
+    /// Estimated tokens of the conversation, by its text.
     #[must_use]
     pub fn estimated_tokens(&self) -> u64 {
         self.tokens
@@ -153,7 +153,7 @@ impl SessionState {
         self.run.as_deref()
     }
 
-    /// Number of the first event that is needed to go on with the open run; 0 for none.
+    /// Number of the first event that a resume of the open run needs; 0 if no run is open.
     pub(crate) fn run_window(&self) -> u64 {
         match &self.run {
             Some(run) if run.keyed => run.seq,
@@ -162,18 +162,18 @@ impl SessionState {
         }
     }
 
-    /// The newest run that has an end.
+    /// The newest run that has ended.
     pub(crate) fn ended(&self) -> Option<&EndedRun> {
         self.ended.as_ref()
     }
 
-    /// The messages that joined the conversation after there had been `before`, as far as a compaction left them.
+    /// Messages that joined the conversation after its first `before` ones, as far as a compaction left them.
     pub(crate) fn messages_after(&self, before: u64) -> Vec<Arc<Message>> {
         let count = usize::try_from(self.head.messages.saturating_sub(before)).unwrap_or(usize::MAX);
         self.history.iter().skip(self.history.len().saturating_sub(count)).cloned().collect()
     }
 
-    /// What the open run has spent and said so far.
+    /// Outcome of the open run so far: its newest text and its totals.
     pub(crate) fn spent(&self) -> Outcome {
         let mut outcome = Outcome::new(Status::Completed);
         if let Some(run) = &self.run {
@@ -191,7 +191,7 @@ impl SessionState {
         &self.gauge
     }
 
-    /// What the session's calls came to on a budget, in all its runs; those that were cut off as they were reserved.
+    /// Spend of the session's calls in all its runs. A call that was cut off counts as it was reserved.
     pub(crate) fn charged(&self) -> Spend {
         self.account.spent()
     }
@@ -200,7 +200,7 @@ impl SessionState {
         self.step.as_ref()
     }
 
-    /// The beginning of a session that goes on from here: nothing is open, and nothing was spent yet.
+    /// State of a fork at its start: nothing is open or queued, and the totals are zero.
     pub(crate) fn forked(mut self) -> Self {
         self.queue.clear();
         self.end();
@@ -211,7 +211,7 @@ impl SessionState {
         self
     }
 
-    /// Takes in one stored event.
+    /// Folds in one stored event.
     pub fn apply(&mut self, envelope: &Envelope) {
         self.head.seq = envelope.seq;
         let before = std::mem::replace(&mut self.head.updated, envelope.at);
@@ -226,7 +226,7 @@ impl SessionState {
             Event::RunResumed(resumed) => {
                 let died = std::mem::replace(&mut self.head.status, SessionStatus::Running);
                 if let Some(run) = &mut self.run {
-                    // A run that was cut off ran until its last event, as far as anybody knows.
+                    // A run that was cut off is taken to have run until its last event.
                     if died == SessionStatus::Running {
                         run.stand_still(before);
                     }
@@ -357,7 +357,7 @@ impl SessionState {
         }
         self.head.status = SessionStatus::Running;
         self.head.run = Some(envelope.origin.run);
-        // A task that was left open is gone on with by the agent that it is with (CW15).
+        // An open task is only continued by the same agent.
         self.progress.take_if(|_| self.head.agent != started.agent);
         if let Some(progress) = &mut self.progress {
             progress.told(&started.prompt);
@@ -378,7 +378,7 @@ impl SessionState {
         }
     }
 
-    /// A message of somebody else than the model joins the conversation.
+    /// Adds a message that is not the model's to the conversation.
     fn hear(&mut self, message: &Arc<Message>) {
         self.close(Closing::Abandoned);
         if let Some(message) = said(message) {
@@ -424,7 +424,8 @@ impl SessionState {
         self.rest();
     }
 
-    /// Between two runs a session is idle unless prompts wait in it: those are found as a run is that a process left.
+    /// Sets the status of a session between two runs: idle, or running while prompts are queued. Recovery finds those
+    /// as it finds a run that a process left.
     fn rest(&mut self) {
         if self.run.is_none() {
             let idle = self.queue.is_empty();
@@ -449,7 +450,7 @@ impl SessionState {
         }
     }
 
-    /// A run's end leaves no call unanswered, whatever happened to it.
+    /// Ends the open run and leaves no call unanswered.
     fn end(&mut self) {
         self.close(Closing::Abandoned);
         self.gauge.run_ended();

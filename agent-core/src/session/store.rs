@@ -1,4 +1,4 @@
-//! The contract of a store.
+//! The contract of a session store, and the batches, rows and filters that it takes.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -10,10 +10,10 @@ use crate::{
     event::{Envelope, Event, Origin},
 };
 
-/// A store that is shared.
+/// A shared store.
 pub type SharedStore = Arc<dyn SessionStore>;
 
-/// Where sessions live.
+/// Storage of sessions.
 ///
 /// # Contract
 /// - [`SessionStore::append`] is atomic: all rows and the head, or nothing, also when the future is dropped or the
@@ -23,9 +23,9 @@ pub type SharedStore = Arc<dyn SessionStore>;
 /// - A lease that comes with a batch must replace the stored one ([`Lease::replaces`]); else the batch is refused like
 ///   any other that came too late. A batch without a lease leaves the stored one as it is.
 /// - Rows come back in order, each once, byte for byte.
-/// - An operation that was polled once comes to its end, or is undone, without its caller: a future that is kept and not
+/// - An operation that was polled once completes, or is undone, without its caller: a future that is kept and not
 ///   polled, or dropped at any poll, holds no lock, lane, connection or transaction that others wait for. A store that
-///   waits for anything within an operation runs it in a task of its own.
+///   awaits anything within an operation runs it in a task of its own.
 /// - An id of one session never touches another, whatever it looks like.
 /// - Damaged or newer data is a typed error for its session; other sessions still load.
 ///
@@ -58,31 +58,31 @@ pub trait SessionStore: Send + Sync + fmt::Debug {
     /// there is no such session.
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()>;
 
-    /// Bytes of events' bodies that one append takes for sure. A writer leaves out a checkpoint that is larger, and appends
-    /// in parts what is more.
+    /// Bytes of event bodies that one append is sure to accept. A writer leaves out a larger checkpoint, and splits a
+    /// larger batch into several appends.
     ///
-    /// Only a single event may be larger, up to twice the default. [`ErrorKind::TooLarge`] for it is an error like any
-    /// other: nothing of it is stored.
+    /// Only a single event may be larger, up to twice the default. If the store refuses it with
+    /// [`ErrorKind::TooLarge`], nothing of it is stored.
     fn largest_batch(&self) -> usize {
         96 << 20
     }
 
-    /// Deletes a session and everything below it, and returns how many sessions that were. Deleting what is not
-    /// there succeeds with 0.
+    /// Deletes a session and everything below it, and returns the number of deleted sessions. Deleting a missing
+    /// session succeeds with 0.
     async fn delete(&self, session: &SessionId) -> Result<u64>;
 }
 
-/// What is appended in one go.
+/// One append: rows, the head after them, and their writer.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Batch {
-    /// Creates the session; only with `expected` 0.
+    /// Record of a session to create; only with `expected` 0.
     pub create: Option<SessionRecord>,
     /// The events, numbered from `expected + 1` without gaps.
     pub rows: Vec<Row>,
     /// The head after them.
     pub head: SessionHead,
-    /// Names the writer: a random number per open session. With the event's number it identifies an event for good.
+    /// Id of the writer: a random number per open session. With an event's number it identifies the event for good.
     pub writer: u64,
     /// The writer's lease, if it holds one: stored together with the rows.
     pub lease: Option<Lease>,
@@ -109,7 +109,7 @@ impl Batch {
         self
     }
 
-    /// Checks what every store may rely on. Stores call it before they write.
+    /// Checks the invariants that every store may rely on. Stores call it before they write.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when the batch is empty, its numbers do not follow `expected`, or it creates a
@@ -131,7 +131,7 @@ impl Batch {
     }
 }
 
-/// The error that [`SessionStore::append`] gives to a writer that was too late.
+/// Errors of a store.
 impl Error {
     /// A conflict between `expected` and the `actual` number of the newest event.
     #[must_use]
@@ -144,7 +144,7 @@ impl Error {
         .with("session", session.as_str())
     }
 
-    /// The session's lease is another owner's, of generation `held`.
+    /// A conflict with another owner, who holds the session's lease in generation `held`.
     #[must_use]
     pub fn fenced(session: &SessionId, held: u64) -> Self {
         Self::new(
@@ -155,7 +155,7 @@ impl Error {
         .with("session", session.as_str())
     }
 
-    /// There is no such session.
+    /// An error for a session that does not exist.
     #[must_use]
     pub fn no_session(session: &SessionId) -> Self {
         let text = "there is no such session; list the sessions to see their ids, or open the store that it was made in";
@@ -163,7 +163,7 @@ impl Error {
     }
 }
 
-/// One event as a store sees it: columns for its tables and an opaque body.
+/// One event as a store sees it: columns for its tables, and an opaque body.
 #[derive(Debug, Clone)]
 pub struct Row(Repr);
 
@@ -173,19 +173,19 @@ enum Repr {
     Stored(Box<Columns>, String),
 }
 
-/// What a store may index. The names are stable.
+/// Columns that a store may index. Their names are stable.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Columns {
     /// Number in the session, from 1.
     pub seq: u64,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
     /// The kind of event.
     pub kind: Cow<'static, str>,
     /// The run.
     pub run: RunId,
-    /// The agents from the root down.
+    /// Names of the agents from the root down, joined by `/`.
     pub agent: Arc<str>,
 }
 
@@ -216,7 +216,7 @@ impl Row {
         Self(Repr::Stored(Box::new(columns), body))
     }
 
-    /// The event's number.
+    /// Number of the event.
     #[must_use]
     pub fn seq(&self) -> u64 {
         match &self.0 {
@@ -225,7 +225,7 @@ impl Row {
         }
     }
 
-    /// What may be indexed.
+    /// The columns of the row.
     #[must_use]
     pub fn columns(&self) -> Columns {
         match &self.0 {
@@ -271,7 +271,7 @@ impl Row {
 pub struct ReadRange {
     /// Events with a number greater than this.
     pub after: u64,
-    /// At most this many.
+    /// Maximum number of events.
     pub limit: Option<usize>,
 }
 
@@ -288,7 +288,7 @@ impl ReadRange {
         Self { after: seq, limit: None }
     }
 
-    /// At most `limit` of them.
+    /// The same window, with at most `limit` events.
     #[must_use]
     pub fn take(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -296,7 +296,7 @@ impl ReadRange {
     }
 }
 
-/// Which sessions to list.
+/// Filter and page of a list of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SessionFilter {
@@ -310,9 +310,9 @@ pub struct SessionFilter {
     pub prefix: Option<String>,
     /// Only this session and everything below it.
     pub tree: Option<SessionId>,
-    /// Skip this many.
+    /// Number of sessions to skip.
     pub offset: usize,
-    /// At most this many.
+    /// Maximum number of sessions.
     pub limit: Option<usize>,
 }
 
@@ -323,7 +323,7 @@ impl SessionFilter {
         Self::default()
     }
 
-    /// Only the sessions that users started: children are left out (CA07).
+    /// Only sessions that users started, without their children.
     #[must_use]
     pub fn roots() -> Self {
         Self { parent: Some(None), ..Self::default() }
@@ -348,7 +348,7 @@ impl SessionFilter {
         self
     }
 
-    /// Only sessions whose id begins with `prefix`: bytes, case and all. Nothing in it is a pattern.
+    /// Only sessions whose id begins with `prefix`, compared byte for byte. Nothing in it is a pattern.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
@@ -361,7 +361,7 @@ impl SessionFilter {
         Self { tree: Some(root), ..Self::default() }
     }
 
-    /// A page: skip `offset`, then at most `limit`.
+    /// A page: skips `offset` sessions, then lists at most `limit`.
     #[must_use]
     pub fn page(mut self, offset: usize, limit: usize) -> Self {
         self.offset = offset;
@@ -369,7 +369,8 @@ impl SessionFilter {
         self
     }
 
-    /// Whether a session passes, pages and [`SessionFilter::tree`] aside: one session cannot tell what is above it.
+    /// True if a session passes the filter, except for its page and its [`SessionFilter::tree`]: a session alone does
+    /// not show its ancestors.
     #[must_use]
     pub fn admits(&self, info: &SessionInfo) -> bool {
         self.id.as_ref().is_none_or(|id| *id == info.record.id)

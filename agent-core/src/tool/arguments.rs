@@ -1,4 +1,4 @@
-//! Checking and mending what a model sent as a tool call (CM05). Pure; never runs anything.
+//! Checks and repairs of a model's tool calls. Pure; never runs anything.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -11,13 +11,13 @@ use crate::{
     provider::RawCall,
 };
 
-/// A program's own way to mend a call that cannot be run as it came.
+/// Repair hook of a program, for calls that cannot be run as they came.
 pub trait Repair: Send + Sync + fmt::Debug {
-    /// The mended call, or `None` to leave it invalid. `problem` says what is wrong. The result is checked again.
+    /// The repaired call, or `None` to leave it invalid. `problem` describes the error. The result is checked again.
     fn repair(&self, call: &RawCall, problem: &str, offered: &Tools) -> Option<RawCall>;
 }
 
-/// Gives the calls of one message ids that are present, different, and of at most 4 KiB: each is stored several times.
+/// Gives each call of one message a unique, non-empty id of at most 4 KiB: each id is stored several times.
 pub fn make_ids_unique(parts: &mut [Part]) {
     let calls = |part: &Part| matches!(part, Part::ToolCall(_));
     let is_none = |id: &str| id.is_empty() || id.len() > bound::ID;
@@ -39,11 +39,12 @@ pub fn make_ids_unique(parts: &mut [Part]) {
     }
 }
 
-/// Turns what came into a call that can be stored and replayed.
+/// Turns a raw call into one that can be stored and replayed.
 ///
-/// Arguments that are no JSON object are mended by the hook, else by [`repair_json`]; when that fails the call keeps
-/// `{}` and says in `malformed` what came. A name that no service would accept again is made acceptable; a call under one
-/// that is longer than a tool's may be is malformed, since the beginning of its name may be another tool's.
+/// Arguments that are not a JSON object are repaired by the hook, else by [`repair_json`]. If that fails, the call
+/// keeps `{}` and `malformed` holds an excerpt of the text. A name that services would refuse on replay is made
+/// acceptable. A call with a name longer than a tool's may be is malformed, since the first characters of its name may
+/// be another tool's.
 #[must_use]
 pub fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> ToolCall {
     let raw = match hook {
@@ -81,7 +82,7 @@ fn mend(raw: RawCall, hook: &dyn Repair, offered: &Tools) -> RawCall {
     }
 }
 
-/// Bytes of a tool's name.
+/// Maximum length of a tool's name, in bytes.
 const LONGEST_NAME: usize = 64;
 
 fn acceptable_name(name: Arc<str>) -> Arc<str> {
@@ -93,10 +94,10 @@ fn acceptable_name(name: Arc<str>) -> Arc<str> {
     if name.is_empty() { "unnamed".into() } else { name.into() }
 }
 
-/// Whether `name` is offered and every required key is present.
+/// Checks that `name` is offered and every required key is present.
 ///
 /// # Errors
-/// The text for the model; for an unknown tool it lists those that are offered.
+/// The text for the model; for an unknown tool it lists the offered ones.
 pub fn validate<'a>(offered: &'a Tools, name: &str, arguments: &Value) -> Result<&'a ToolSpec, String> {
     let Some(tool) = offered.get(name) else {
         let names: Vec<_> = offered.specs().iter().map(ToolSpec::name).collect();
@@ -121,11 +122,11 @@ pub fn validate<'a>(offered: &'a Tools, name: &str, arguments: &Value) -> Result
     }
 }
 
-/// Mends JSON in the ways that cannot change its meaning: a code fence around it, raw control characters in strings,
-/// commas before a closing bracket, and closing brackets that are missing at the end.
+/// Repairs JSON in ways that cannot change its meaning: removes a code fence around it and commas before a closing
+/// bracket, escapes raw control characters in strings, and adds closing brackets that are missing at the end.
 ///
-/// `None` when there is nothing to mend or the text ends inside a string, a number or a word: what would follow is
-/// not known, and a guess could run a tool on half a path.
+/// Returns `None` if there is nothing to repair, or if the text ends inside a string, a number or a word: the rest is
+/// unknown, and a guess could run a tool on half a path.
 #[must_use]
 pub fn repair_json(text: &str) -> Option<String> {
     let inner = unfence(text.trim());
@@ -162,7 +163,7 @@ pub fn repair_json(text: &str) -> Option<String> {
         }
         out.push(c);
     }
-    // After a quote or a bracket nothing can be half; a number or a word may be.
+    // Text after a quote or a bracket is complete; a number or a word may be cut off.
     let complete = out.trim_end().ends_with(['"', '}', ']', '{', '[', ',']);
     if in_string || !complete {
         return None;

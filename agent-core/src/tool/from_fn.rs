@@ -1,4 +1,4 @@
-//! A tool from a closure.
+//! Tools made of closures.
 
 use std::{fmt, future::Future, marker::PhantomData};
 
@@ -62,7 +62,7 @@ where
     })
 }
 
-/// The JSON Schema of `T` without the keys that say nothing to a model.
+/// The JSON Schema of `T`, without `$schema` and `title`, which mean nothing to a model.
 #[must_use]
 pub fn schema_of<T: JsonSchema>() -> serde_json::Value {
     let mut schema = serde_json::Value::from(schemars::schema_for!(T));

@@ -1,6 +1,6 @@
-//! What agents can do: the [`Tool`] trait, what a tool declares about itself, and sets of tools.
+//! Tools of agents: the [`Tool`] trait, the declarations of a tool, and sets of tools.
 //!
-//! Nothing here runs a tool or decides whether it may run: see `run` and `permission`.
+//! Nothing here runs a tool or decides if it may run: see `run` and `permission`.
 
 mod arguments;
 mod from_fn;
@@ -36,31 +36,32 @@ use crate::{
     run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
 };
 
-/// Something that a model can ask for.
+/// A tool that a model can call.
 ///
 /// # Contract
 /// - [`Tool::call`] is only called with arguments that are a JSON object holding every required key, after the
 ///   scope, the policy and, where needed, a person admitted the call.
-/// - The future is dropped when the run is cancelled or the tool's time is over; whatever it started must end with
-///   it (process groups, temporary files, tasks).
+/// - The future is dropped when the run is cancelled or the tool's time is over; everything that it started must end
+///   with it (process groups, temporary files, tasks).
 /// - A panic is caught and becomes an error result.
-/// - The tool never blocks the thread: work that does goes through `tokio::task::spawn_blocking`.
+/// - The tool never blocks the thread: blocking work goes through `tokio::task::spawn_blocking`.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What the model and the runtime know about the tool. Does not change during a step.
+    /// Declarations of the tool, for the model and the runtime. They do not change during a step.
     fn spec(&self) -> &ToolSpec;
 
     /// Runs one call.
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError>;
 
-    /// What this very call touches. The default is the declared access and nothing else.
+    /// Footprint of one call: the paths, hosts and command that it touches. The default names none and has the declared
+    /// access.
     ///
-    /// One footprint serves what may run in parallel, what the scope admits, what the policy's patterns match and
-    /// what an approval shows. It is asked for when the call is about to start, and again after somebody was asked about
-    /// it: an answer holds for the footprint that was shown.
+    /// The footprint decides which calls run in parallel, and the scope, the policy's patterns and approvals are
+    /// applied to it. It is computed when the call is about to start, and again after an approver was asked: an answer
+    /// holds for the footprint that was shown.
     ///
-    /// A tool that names what each call touches declares it with [`ToolSpec::naming_subjects`]; one that walks a tree
-    /// names its start, and asks [`ToolContext::admission`] about what it comes to.
+    /// A tool whose footprints name everything that its calls touch declares it with [`ToolSpec::naming_subjects`]. A
+    /// tool that walks a tree names its start, and asks [`ToolContext::admission`] about each path that it reaches.
     fn footprint(&self, _arguments: &Value) -> Footprint {
         Footprint::new(self.spec().access())
     }
@@ -92,7 +93,7 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInput {
-    /// A JSON object.
+    /// The arguments, a JSON object.
     pub arguments: Value,
 }
 
@@ -103,17 +104,18 @@ impl ToolInput {
         Self { arguments }
     }
 
-    /// The arguments as `T`.
+    /// Deserializes the arguments as `T`.
     ///
     /// # Errors
-    /// [`ToolError::Tell`] with what does not fit, so that the model can mend its call.
+    /// [`ToolError::Tell`] with the mismatch, so that the model can correct its call.
     pub fn parse<T: DeserializeOwned>(self) -> Result<T, ToolError> {
         serde_json::from_value(self.arguments)
             .map_err(|error| ToolError::tell(format!("the arguments do not fit the tool's schema: {error}")))
     }
 }
 
-/// What names a tool call for services outside: of the run when that names its calls, else of the session alone.
+/// Idempotency key of a tool call. Derived from the run if there is one, else (runs of older versions) from the
+/// session.
 pub(crate) fn call_key(session: &SessionId, run: Option<RunId>, seq: u64, index: usize) -> String {
     let Some(run) = run else { return format!("{session}.{seq}$${index}") };
     let (run, seq) = (run.as_u128().to_be_bytes(), seq.to_be_bytes());
@@ -121,7 +123,7 @@ pub(crate) fn call_key(session: &SessionId, run: Option<RunId>, seq: u64, index:
     Digest::of([b"call".as_slice(), session.as_str().as_bytes(), &run, &seq, &index]).to_string()
 }
 
-/// What a tool may know about the call it answers.
+/// Context of the call that a tool answers.
 #[derive(Debug)]
 pub struct ToolContext<'a> {
     pub(crate) run: &'a RunContext,
@@ -131,12 +133,12 @@ pub struct ToolContext<'a> {
     pub(crate) seq: u64,
     pub(crate) index: usize,
     pub(crate) cancel: Cow<'a, CancellationToken>,
-    /// Whether an agent was run below this call; a call that is re-entered has a context of its own.
+    /// True once an agent was run below this call. A re-entered call has a new context.
     pub(crate) delegated: AtomicBool,
 }
 
 impl ToolContext<'_> {
-    /// The run that asks. A tool that runs an agent makes the child's context from it, which can only narrow.
+    /// The run that asks. A tool that runs an agent derives the child's context from it, which can only narrow.
     #[must_use]
     pub fn run(&self) -> &RunContext {
         self.run
@@ -154,10 +156,11 @@ impl ToolContext<'_> {
         &self.call_id
     }
 
-    /// The same for every try of this call, in any process, and different for any other, also in a later session of the
-    /// same id: pass it on to services that can deduplicate. 32 hexadecimal digits, which say nothing by themselves.
+    /// Key that is the same for every try of this call, in any process, and different for any other call, even in a
+    /// later session of the same id. Pass it on to services that can deduplicate. 32 hexadecimal digits without meaning
+    /// of their own.
     ///
-    /// A run that an older version of the library began keeps the keys of that version to its end: an id of the session and
+    /// A run that an older version of the library began keeps the keys of that version to its end: the session's id and
     /// the call's place in it.
     #[must_use]
     pub fn idempotency_key(&self) -> String {
@@ -165,32 +168,33 @@ impl ToolContext<'_> {
         call_key(self.session(), named.then(|| self.run.run()), self.seq, self.index)
     }
 
-    /// The session of the agent that this call runs, if it runs one.
+    /// Id of the child session, for a call that runs an agent.
     pub(crate) fn child_session(&self) -> Result<SessionId> {
         self.session().child(self.seq, u64::try_from(self.index).unwrap_or(u64::MAX))
     }
 
-    /// What the run's scope and rules say about what the call comes to and its footprint does not name, such as the files
-    /// below a directory.
+    /// Admission by the run's scope and rules of places that the call reaches and its footprint does not name, such as
+    /// the files below a directory.
     #[must_use]
     pub fn admission(&self) -> Admission {
         Admission::new(self.run.scope(), &self.run.env().policy, &self.spec, &self.footprint)
     }
 
-    /// Cancelled when the run is. The future of the call is dropped soon after.
+    /// Token that is cancelled with the run. The future of the call is dropped soon after.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancel
     }
 
-    /// Runs another agent below this call, in a session of its own, to its end; a failure is an outcome with that status.
+    /// Runs another agent to its end below this call, in a session of its own. A failure is an outcome with that
+    /// status.
     ///
-    /// The session's id follows from the call, and its title from the agent's name. So a tool that declares [`Repeat::Resume`] goes on with the same child
-    /// after a restart, and one that is paused in it is resumed there. One agent a call: use a hand-written agent for more.
-    ///
+    /// The session's id is derived from the call, and its title from the agent's name. So a tool that declares
+    /// [`Repeat::Resume`] goes on with the same child after a restart, and a child that was paused is resumed. A call
+    /// can run one agent; use a hand-written agent for more.
     /// # Errors
-    /// A pause of the child, to be passed on with `?`; [`ErrorKind::InvalidInput`] for a
-    /// second agent in one call, or too deep a tree; a store's error.
+    /// A pause of the child, to be passed on with `?`; [`ErrorKind::InvalidInput`] for a second agent in one call, or a
+    /// tree that is too deep; a store's error.
     pub async fn run_agent(
         &self,
         agent: Arc<dyn Agent>,
@@ -204,7 +208,7 @@ impl ToolContext<'_> {
             let error = Error::new(ErrorKind::InvalidInput, text).with("tool_call", self.call_id());
             return Err(ToolError::Fatal(error));
         }
-        // The first words of a prompt would be a model's.
+        // The default title would be the first words of a prompt that a model wrote.
         let title = format!("Sub-agent {}", agent.name());
         let delegate = Delegate::new(child, Spawn::new(agent, task).within(scope).titled(title));
         let effects = self.run.effects();
@@ -215,7 +219,7 @@ impl ToolContext<'_> {
         }
     }
 
-    /// Tells whoever watches the run how far the call has come. Not stored.
+    /// Reports the progress of the call to observers of the run. Not stored.
     pub fn progress(&self, text: impl Into<String>) {
         self.run.progress(&self.call_id, text.into());
     }

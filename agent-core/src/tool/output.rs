@@ -1,4 +1,4 @@
-//! What a tool answers, and how it fails.
+//! Results and failures of tools.
 
 use std::fmt;
 
@@ -10,28 +10,28 @@ use crate::{
     message::{Content, Media, MediaSource},
 };
 
-/// The answer of a tool.
+/// Result of a tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// What the model is shown.
+    /// Content as the model is shown it.
     pub content: Vec<Content>,
-    /// Whether the model should take it as a failure.
+    /// True if the model should take the result as a failure.
     pub is_error: bool,
-    /// Ends the turn: the result is stored and shown, and no further model call is made (CM07).
+    /// True to end the turn: the result is stored and shown, and no further model call is made.
     pub stop_turn: bool,
-    /// For programs and user interfaces; stored, never shown to the model.
+    /// Data for programs and user interfaces; stored, never shown to the model.
     pub metadata: Option<Value>,
 }
 
 impl ToolOutput {
-    /// A text.
+    /// A result with one text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::Text(text.into())], ..Self::default() }
     }
 
-    /// A failure that the model is told about.
+    /// An error result with one text, for the model.
     #[must_use]
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
@@ -58,8 +58,8 @@ impl ToolOutput {
         self
     }
 
-    /// The same, or an error result in its place when a file in it is none: a service would refuse the conversation
-    /// from then on (CM19).
+    /// The same result, or an error result if a file in it is not valid base64: a service would refuse the conversation
+    /// from then on.
     pub(crate) fn checked(self) -> Self {
         let broken = self.content.iter().find_map(|piece| match piece {
             Content::Media(Media { mime, source: MediaSource::Base64(text), .. }) if !is_base64(text) => {
@@ -73,7 +73,7 @@ impl ToolOutput {
     }
 }
 
-/// Whether the text is base64 with padding, and not empty.
+/// True if the text is base64 with padding, and not empty.
 fn is_base64(text: &str) -> bool {
     let body = text.trim_end_matches('=');
     let padding = text.len().saturating_sub(body.len());
@@ -81,9 +81,10 @@ fn is_base64(text: &str) -> bool {
     !body.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && body.bytes().all(known)
 }
 
-/// How a tool fails: in a way that the model can mend, or not.
+/// Failure of a tool: one that the model can correct, or one that ends the run.
 ///
-/// Any error converts with `?` into [`ToolError::Tell`]; use [`ToolError::fatal`] for what the host must mend.
+/// Any error converts with `?` into [`ToolError::Tell`]; use [`ToolError::fatal`] for a failure that the host must
+/// correct.
 ///
 /// ```
 /// use entourage_core::tool::ToolError;
@@ -95,26 +96,26 @@ fn is_base64(text: &str) -> bool {
 /// ```
 #[derive(Debug)]
 pub enum ToolError {
-    /// The model gets this text as an error result, and the run goes on.
+    /// Text for the model, as an error result; the run goes on.
     Tell(String),
-    /// The run ends with this error once the other calls of the step have ended. It is never retried.
+    /// Error that ends the run once the other calls of the step have ended. It is never retried.
     Fatal(Error),
 }
 
 impl ToolError {
-    /// A failure that the model can mend.
+    /// A failure that the model can correct.
     #[must_use]
     pub fn tell(text: impl Into<String>) -> Self {
         Self::Tell(text.into())
     }
 
-    /// A failure that the host must mend; ends the run.
+    /// A failure that the host must correct; ends the run.
     #[must_use]
     pub fn fatal(error: impl Into<Error>) -> Self {
         Self::Fatal(error.into())
     }
 
-    /// A failure that the host must mend, from a text.
+    /// A failure that the host must correct, from a text; ends the run.
     #[must_use]
     pub fn fatal_text(text: impl Into<String>) -> Self {
         Self::Fatal(Error::new(ErrorKind::Tool, text.into()))
@@ -147,18 +148,18 @@ impl<E: std::error::Error> From<E> for ToolError {
     }
 }
 
-/// Anything that serializes, as a tool's answer in JSON.
+/// Result of a tool in JSON, from any value that serializes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Json<T>(pub T);
 
-/// What a tool function may return as its success.
+/// Success value of a tool function.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the answer of a tool",
     label = "not a tool's answer",
     note = "return a string, a number, a bool, `()`, a `ToolOutput`, or wrap a type that serializes: `Json(value)`"
 )]
 pub trait IntoToolOutput {
-    /// The answer.
+    /// Converts the value into a result.
     ///
     /// # Errors
     /// [`ToolError`] when the value cannot be shown, for example because it does not serialize.

@@ -1,4 +1,4 @@
-//! What a tool declares: name, schema, access, and what may be repeated.
+//! Declarations of a tool: name, schema, access, and repetition after a crash.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Error, ErrorKind, Result, digest::Digest};
 
-/// What a tool can touch: a set of read, write, execute, network, delegate and ask.
+/// Access of a tool: a set of read, write, execute, network, delegate and ask.
 ///
 /// ```
 /// use entourage_core::tool::Access;
@@ -25,7 +25,7 @@ use crate::{Error, ErrorKind, Result, digest::Digest};
 pub struct Access(u8);
 
 impl Access {
-    /// Nothing outside its arguments.
+    /// No access beyond the call's arguments.
     pub const NONE: Self = Self(0);
     /// Reads files or other local state.
     pub const READ: Self = Self(1);
@@ -39,7 +39,7 @@ impl Access {
     pub const DELEGATE: Self = Self(16);
     /// Asks the user.
     pub const ASK: Self = Self(32);
-    /// Everything.
+    /// All of these.
     pub const ALL: Self = Self(63);
 
     const NAMES: [(Self, &'static str); 6] = [
@@ -51,40 +51,40 @@ impl Access {
         (Self::ASK, "ask"),
     ];
 
-    /// Whether all of `other` is in this set.
+    /// True if this set holds all of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether this set and `other` share anything.
+    /// True if this set and `other` overlap.
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// What both sets hold.
+    /// Accesses in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// What this set holds and `other` does not.
+    /// Accesses in this set that `other` lacks.
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether nothing is changed: reading or nothing at all.
+    /// True if the set is empty or holds only read.
     #[must_use]
     pub const fn is_read_only(self) -> bool {
         Self::READ.contains(self)
     }
 
-    /// The set named by words such as `"read"` or `"read+network"`.
+    /// Parses a set from words such as `"read"` or `"read+network"`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a word that names no access, listing those that do.
+    /// [`ErrorKind::InvalidInput`] for a word that is not an access, listing the valid ones.
     pub fn parse(text: &str) -> Result<Self> {
         let mut access = Self::NONE;
         for word in text.split('+').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
@@ -135,21 +135,21 @@ impl<'de> Deserialize<'de> for Access {
     }
 }
 
-/// What happens on resume to a call that was started and whose result was never recorded.
+/// Repetition, on resume, of a call that was started and has no recorded result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Repeat {
-    /// It has no effects; it runs again.
+    /// The call has no effects; it runs again.
     Safe,
-    /// Doing it twice equals doing it once, given the same idempotency key; it runs again.
+    /// Repeated calls with the same idempotency key have the effect of one; the call runs again.
     Idempotent,
-    /// It runs an agent; the child session that it started is re-entered.
+    /// The call runs an agent; the child session that it started is re-entered.
     Resume,
-    /// It is not repeated; the model is told that the outcome is unknown.
+    /// The call is not repeated; the model is told that the outcome is unknown.
     Once,
 }
 
-/// What a tool declares about itself. Cloning shares it.
+/// Declarations of a tool. Cloning shares them.
 #[derive(Clone)]
 pub struct ToolSpec(Arc<Inner>);
 
@@ -169,8 +169,8 @@ struct Inner {
 impl ToolSpec {
     /// A tool that takes an object described by `schema` (JSON Schema draft 2020-12).
     ///
-    /// Until [`ToolSpec::with_access`] says otherwise it can touch everything: no narrowed scope admits it, its calls run
-    /// alone, and a call whose outcome is unknown is not repeated. A pure function declares [`Access::NONE`].
+    /// Without [`ToolSpec::with_access`] it can touch everything: no narrowed scope admits it, its calls run alone, and
+    /// a call whose outcome is unknown is not repeated. A pure function declares [`Access::NONE`].
     ///
     /// ```
     /// use entourage_core::tool::{Access, Repeat, ToolSpec};
@@ -202,26 +202,26 @@ impl ToolSpec {
         self
     }
 
-    /// Declares what it can touch; [`Access::NONE`] for nothing outside its arguments.
+    /// Declares its access; [`Access::NONE`] for no access beyond its arguments.
     #[must_use]
     pub fn with_access(self, access: Access) -> Self {
         self.edit(|inner| inner.access = access)
     }
 
-    /// Declares what may be repeated after a crash.
+    /// Declares its repetition after a crash.
     #[must_use]
     pub fn with_repeat(self, repeat: Repeat) -> Self {
         self.edit(|inner| inner.repeat = Some(repeat))
     }
 
-    /// Limits how long one call may take. Without it the agent's own limit applies.
+    /// Limits the time of one call. Without it the agent's own limit applies.
     #[must_use]
     pub fn with_timeout(self, timeout: std::time::Duration) -> Self {
         self.edit(|inner| inner.timeout = Some(timeout))
     }
 
-    /// Declares that its calls run alone: those before it in a message end first, those after it begin when it is done.
-    /// Without this it follows from what a call touches, see [`Footprint::is_exclusive`].
+    /// Declares that its calls run alone: earlier calls of a message end first, and later ones wait until it is done.
+    /// Without this the footprint of a call decides, see [`Footprint::is_exclusive`].
     #[must_use]
     pub fn alone(self) -> Self {
         self.edit(|inner| inner.alone = true)
@@ -229,8 +229,8 @@ impl ToolSpec {
 
     /// Declares that [`Tool::footprint`](super::Tool::footprint) names the paths, hosts and command of each call.
     ///
-    /// A call that names none then touches none, and rules with a subject do not concern it. Without this declaration
-    /// such a call could touch anything: see [`Policy`](crate::permission::Policy).
+    /// A call without subjects then touches nothing, and rules with a subject do not apply to it. Without this
+    /// declaration such a call could touch anything: see [`Policy`](crate::permission::Policy).
     #[must_use]
     pub fn naming_subjects(self) -> Self {
         self.edit(|inner| inner.names_subjects = true)
@@ -243,7 +243,7 @@ impl ToolSpec {
         self.edit(|inner| inner.name = name)
     }
 
-    /// The same tool with another text for the model.
+    /// The same tool with another description.
     #[must_use]
     pub fn with_description(self, description: impl Into<String>) -> Self {
         let description = description.into();
@@ -256,7 +256,7 @@ impl ToolSpec {
         &self.0.name
     }
 
-    /// What the model is told about it.
+    /// Description for the model.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.0.description
@@ -268,37 +268,38 @@ impl ToolSpec {
         &self.0.schema
     }
 
-    /// What it can touch.
+    /// Declared access.
     #[must_use]
     pub fn access(&self) -> Access {
         self.0.access
     }
 
-    /// What may be repeated. Without a declaration a read-only tool is [`Repeat::Safe`], any other [`Repeat::Once`].
+    /// Repetition after a crash. Without a declaration a read-only tool is [`Repeat::Safe`], any other
+    /// [`Repeat::Once`].
     #[must_use]
     pub fn repeat(&self) -> Repeat {
         self.0.repeat.unwrap_or(if self.access().is_read_only() { Repeat::Safe } else { Repeat::Once })
     }
 
-    /// How long one call may take, if the tool says so.
+    /// Limit on the time of one call, if the tool declares one.
     #[must_use]
     pub fn timeout(&self) -> Option<std::time::Duration> {
         self.0.timeout
     }
 
-    /// Whether it declares that its calls run alone.
+    /// True if the tool declares that its calls run alone.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.0.alone
     }
 
-    /// Whether it declares that its footprints name what a call touches.
+    /// True if the tool declares that its footprints name everything that its calls touch.
     #[must_use]
     pub fn names_subjects(&self) -> bool {
         self.0.names_subjects
     }
 
-    /// Identifies name, schema and access: a grant is void when this changes.
+    /// Digest of name, description, schema and access. A grant is void once it changes.
     #[must_use]
     pub fn digest(&self) -> Digest {
         *self.0.digest.get_or_init(|| {
@@ -348,74 +349,74 @@ impl Serialize for ToolSpec {
     }
 }
 
-/// What one call touches, derived from its actual arguments.
+/// Access of one call, and the paths, hosts and command that it touches, derived from its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Footprint {
-    /// What kind of access this call needs; at most what the tool declares.
+    /// Access that this call needs; at most what the tool declares.
     pub access: Access,
-    /// Paths it reads.
+    /// Paths that the call reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<String>,
-    /// Paths it changes.
+    /// Paths that the call changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<String>,
-    /// Hosts it talks to.
+    /// Hosts that the call talks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// The command it runs.
+    /// Command that the call runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
 impl Footprint {
-    /// A call that needs `access` and names nothing.
+    /// A footprint with `access` and without subjects.
     #[must_use]
     pub fn new(access: Access) -> Self {
         Self { access, ..Self::default() }
     }
 
-    /// Names a path that is read.
+    /// Adds a path that is read.
     #[must_use]
     pub fn reading(mut self, path: impl Into<String>) -> Self {
         self.reads.push(path.into());
         self
     }
 
-    /// Names a path that is changed.
+    /// Adds a path that is changed.
     #[must_use]
     pub fn writing(mut self, path: impl Into<String>) -> Self {
         self.writes.push(path.into());
         self
     }
 
-    /// Names a host.
+    /// Adds a host.
     #[must_use]
     pub fn talking_to(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
     }
 
-    /// Names a command.
+    /// Sets the command.
     #[must_use]
     pub fn running(mut self, command: impl Into<String>) -> Self {
         self.command = Some(command.into());
         self
     }
 
-    /// Whether the call must run alone: it changes something, runs a program or asks a person.
+    /// True if the call must run alone: it changes something, runs a program or asks a person.
     #[must_use]
     pub fn is_exclusive(&self) -> bool {
         self.access.intersects(Access::WRITE | Access::EXECUTE | Access::ASK)
     }
 
-    /// What policy patterns are matched against, each by itself: the command, the paths and the hosts.
+    /// Subjects that policy patterns are matched against, each by itself: the command, the paths and the hosts.
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
         let named = self.writes.iter().chain(&self.reads).chain(&self.hosts).map(String::as_str);
         self.command.as_deref().into_iter().chain(named)
     }
 
-    /// Identifies what is touched; the order in which it is named does not count.
+    /// Digest of the access and the subjects, in whatever order they were named.
     pub(crate) fn digest(&self) -> Digest {
         let access = self.access.to_string();
         let mut named: Vec<(&str, &str)> = Vec::new();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec};
 use crate::{Error, ErrorKind, Result};
 
-/// A source of tools, asked again before each step, so that what is offered may change while a run goes on (CM18).
+/// A source of tools, asked again before each step, so that the offered tools may change during a run.
 pub trait Toolset: Send + Sync + fmt::Debug {
     /// The tools at this moment. Cheap: implementations keep the set and hand out a shared copy.
     fn tools(&self) -> Tools;
@@ -33,10 +33,10 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// A set of `tools`.
+    /// A set of the given tools.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when two have one name, or a name is not 1 to 64 letters, digits, `_` and `-`: the
+    /// [`ErrorKind::Config`] when two have the same name, or a name is not 1 to 64 letters, digits, `_` and `-`:
     /// services refuse others.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self> {
         let mut sorted: BTreeMap<String, Arc<dyn Tool>> = BTreeMap::new();
@@ -74,7 +74,7 @@ impl Tools {
         Self { tools: Arc::default(), specs: Arc::default() }
     }
 
-    /// The tool of this name.
+    /// The tool with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let place = self.tools.binary_search_by(|tool| tool.spec().name().cmp(name)).ok()?;
@@ -86,13 +86,13 @@ impl Tools {
         self.tools.iter()
     }
 
-    /// What the tools declare, sorted by name, as a request carries it.
+    /// Declarations of the tools, sorted by name, as a request carries them.
     #[must_use]
     pub fn specs(&self) -> &Arc<[ToolSpec]> {
         &self.specs
     }
 
-    /// Whether there is none.
+    /// True if there are no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
@@ -123,14 +123,14 @@ impl<T: Toolset + ?Sized> Toolset for Arc<T> {
     }
 }
 
-/// Combinators over [`Toolset`]; implemented for every set and for nobody to implement.
+/// Combinators over [`Toolset`], implemented for every set. Not meant to be implemented elsewhere.
 pub trait ToolsetExt: Toolset + Sized {
     /// Only the tools whose spec passes `keep`.
     fn filtered<F: Fn(&ToolSpec) -> bool + Send + Sync>(self, keep: F) -> Filtered<Self, F> {
         Filtered { inner: self, keep }
     }
 
-    /// Each name with `prefix` before it, so that two sets cannot shadow each other.
+    /// Puts `prefix` before each name, so that two sets cannot shadow each other.
     ///
     /// # Errors
     /// As [`Tools::new`], when a name becomes too long.
@@ -138,10 +138,10 @@ pub trait ToolsetExt: Toolset + Sized {
         Renamed::rename_all(&self, |name| format!("{prefix}{name}"))
     }
 
-    /// One tool under another name.
+    /// Gives one tool another name.
     ///
     /// # Errors
-    /// As [`Tools::new`], when the new name is taken or no name at all.
+    /// As [`Tools::new`], when the new name is taken or not a valid name.
     fn renamed(self, from: &str, to: &str) -> Result<Tools> {
         Renamed::rename_all(&self, |name| if name == from { to.to_owned() } else { name.to_owned() })
     }
@@ -207,7 +207,7 @@ impl Tool for Renamed {
     }
 }
 
-/// Several sets as one. When two hold one name, the earlier set's tool wins, so a later set cannot shadow it.
+/// Union of several sets. If two hold the same name, the earlier set's tool wins, so a later set cannot shadow it.
 #[derive(Debug)]
 pub struct Combined(Vec<Arc<dyn Toolset>>);
 

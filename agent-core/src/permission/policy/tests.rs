@@ -78,7 +78,7 @@ fn a_command_hides_no_path_and_no_host() {
 
 #[test]
 fn attack_29_a_prefix_before_an_allowed_command_is_judged_with_it() {
-    // There is no shell yet. Whoever makes one judges the whole text: a pattern begins where the command does.
+    // Stands in for a shell tool, which judges the whole text: a pattern begins where the command does.
     let policy = Policy::new().allow("write:git *");
     for (command, allowed) in [
         ("git branch", true),
@@ -170,7 +170,7 @@ fn subject() -> impl Strategy<Value = (u8, String)> {
     (0_u8..4, "[ab]{1,2}")
 }
 
-/// Of several commands the last one counts.
+/// A footprint has one command: of several the last one counts.
 fn footprint(access: Access, subjects: &[(u8, String)]) -> Footprint {
     subjects.iter().fold(Footprint::new(access), |footprint, (kind, text)| match kind {
         0 => footprint.running(text.as_str()),

@@ -1,4 +1,4 @@
-//! What comes to a session from outside while its run waits: answers to questions, and signals.
+//! Input from outside for a session whose run waits: approvals and signals.
 
 use serde_json::Value;
 
@@ -14,22 +14,23 @@ impl SessionState {
         self.approvals.get(id).filter(|(_, bound)| *bound == digest).and_then(|(decision, _)| *decision)
     }
 
-    /// The answer to this question, if it has one, and what it is bound to; `None` for one that was not asked.
+    /// The decision on this question, if there is one, and the digest that it is bound to. `None` if it was never
+    /// asked.
     pub(crate) fn asked(&self, id: &ApprovalId) -> Option<(Option<Decision>, Digest)> {
         self.approvals.get(id).copied()
     }
 
-    /// Whether the session's paused run got an answer since, so that it can be gone on with.
+    /// True if the session's paused run has its input since, so that it can be resumed.
     pub(crate) fn is_answered(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.answered)
     }
 
-    /// Whether a wait set a signal of this name aside.
+    /// True if a wait set aside a signal of this name.
     pub(crate) fn has_taken(&self, name: &str) -> bool {
         self.taken.as_ref().is_some_and(|(it, _)| it == name)
     }
 
-    /// Whether a signal of this name waits to be taken.
+    /// True if a signal of this name is queued.
     pub(crate) fn has_signal(&self, name: &str) -> bool {
         self.signals.iter().any(|(it, _)| it == name)
     }
@@ -39,16 +40,16 @@ impl SessionState {
         self.taken.take_if(|(it, _)| it == name).map(|(_, value)| value)
     }
 
-    /// The wait for a signal ends with the oldest of its name. This is part of the fold, so that no later wait,
-    /// after a restart either, gets the same one.
+    /// Ends a wait for a signal with the oldest one of its name. Part of the fold, so that no later wait gets the same
+    /// signal, even after a restart.
     pub(super) fn set_signal_aside(&mut self, name: &str) {
-        // Without one the wait only begins, and what another wait set aside stays aside.
+        // Without a match the wait only begins, and the signal of another wait stays aside.
         if let Some(place) = self.signals.iter().position(|(it, _)| it == name) {
             self.taken = Some(self.signals.remove(place));
         }
     }
 
-    /// An answer came that `fits` what the open run may be paused for.
+    /// Marks the open run as answered, if its pause `fits`.
     pub(super) fn answer(&mut self, fits: impl FnOnce(&Pause) -> bool) {
         if let Some(run) = &mut self.run {
             run.answered |= run.pause.as_ref().is_some_and(fits);

@@ -1,4 +1,4 @@
-//! What makes a session shorter: a summary in the place of messages, results that are cleared, a title.
+//! Events that shorten a session: compaction, and clearing of old results. Also its first title.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl SessionState {
-    /// CS03: the conversation begins at the summary.
+    /// Replaces the older messages by the summary.
     pub(super) fn compact(&mut self, compacted: &Compacted) {
         self.close(Closing::Abandoned);
         let from = self.history.len().saturating_sub(tail(&self.history, compacted.kept));
@@ -24,7 +24,7 @@ impl SessionState {
         self.history = summary.into_iter().chain(self.history.iter().skip(from).cloned()).collect();
         self.head.messages = self.head.messages.saturating_add(1);
         self.recount();
-        // CS02: what the next step will report is the summary, and what was kept.
+        // The next step will report the summary and the kept messages, so the context is counted as such.
         let kept = self.tokens.saturating_sub(estimate_tokens(&compacted.summary));
         self.context = ContextUsage::of(kept, compacted.output);
         self.gauge.compacted(self.tokens);

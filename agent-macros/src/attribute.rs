@@ -26,23 +26,23 @@ const ACCESS_WORDS: &str = "read, write, execute, network, delegate, ask, joined
 const REPEAT: [(&str, &str); 4] =
     [("safe", "Safe"), ("idempotent", "Idempotent"), ("resume", "Resume"), ("once", "Once")];
 
-/// What the attribute says.
+/// Arguments of the attribute, as far as they are valid.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) description: Option<Expr>,
-    /// Constants of `Access`, to be joined; empty when there was none to read, which is then among the errors.
+    /// Constants of `Access`, to be joined. Empty if none could be read, which is then among the errors.
     pub(crate) access: Vec<Ident>,
     /// A variant of `Repeat`.
     pub(crate) repeat: Option<Ident>,
     /// Milliseconds, above zero.
     pub(crate) timeout: Option<u64>,
-    /// Where entourage-core is.
+    /// Path of entourage-core.
     pub(crate) core: Path,
 }
 
 impl Options {
-    /// What could be read; each mistake goes to `errors`.
+    /// Parses the arguments; each mistake goes to `errors`.
     pub(crate) fn parse(attribute: TokenStream, errors: &mut Errors) -> Self {
         let mut options = Self {
             name: None,
@@ -102,7 +102,7 @@ pub(crate) fn ungroup(mut value: &Expr) -> &Expr {
     value
 }
 
-/// The string literal that `value` is.
+/// The string literal in `value`, if it is one.
 pub(crate) fn literal(value: &Expr) -> Option<&LitStr> {
     match ungroup(value) {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text),
@@ -125,7 +125,7 @@ fn text(meta: &Meta) -> Result<&LitStr> {
     literal(value).ok_or_else(|| Error::new_spanned(value, "a string literal is needed here: `\"…\"`"))
 }
 
-/// A text that is not blank, or a macro that gives one.
+/// The value of a description: a text that is not blank, or a macro that gives one.
 pub(crate) fn description(meta: &Meta) -> Result<Expr> {
     let value = value(meta)?;
     match (literal(value), ungroup(value)) {
@@ -140,7 +140,8 @@ pub(crate) fn description(meta: &Meta) -> Result<Expr> {
     }
 }
 
-/// There is no default: a tool that forgot to say that it writes would run without anybody being asked.
+/// The error for a missing `access`. There is no default: a tool that forgot to declare a write would run without
+/// approval.
 fn missing_access() -> String {
     format!("`access` is missing; add `access = \"…\"` to say what the tool touches: {ACCESS_WORDS}")
 }

@@ -1,4 +1,4 @@
-//! Finds what is wrong with a function that wants to be a tool. Every message names the mistake and the way out.
+//! Checks a function that shall become a tool. Every message names the mistake and the remedy.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
@@ -16,7 +16,7 @@ use crate::{
     params::{Param, Role, names, ungroup},
 };
 
-/// What the tool declares about itself, checked.
+/// The tool's declaration, checked.
 #[derive(Debug)]
 pub(crate) struct Spec {
     pub(crate) name: String,
@@ -28,11 +28,11 @@ pub(crate) struct Spec {
     pub(crate) repeat: Option<Ident>,
     /// Milliseconds, above zero.
     pub(crate) timeout: Option<u64>,
-    /// Where entourage-core is.
+    /// Path of entourage-core.
     pub(crate) core: Path,
 }
 
-/// What the attribute and the docs of the function declare; `None` when name or description are missing.
+/// Combines the attribute and the docs of the function; `None` if name or description are missing.
 pub(crate) fn spec(function: &ItemFn, options: Options, errors: &mut Errors) -> Option<Spec> {
     let described = options.description.map(ToTokens::into_token_stream);
     let description = described.or_else(|| docs::description(&function.attrs));
@@ -178,7 +178,7 @@ fn mutable_context(ty: &Type) -> bool {
     matches!(ungroup(ty), Type::Reference(reference) if names(&reference.elem, "ToolContext"))
 }
 
-/// Finds what cannot stand in the type of a parameter, also deep within it.
+/// Finds what cannot stand in the type of a parameter, at any depth.
 struct TypeCheck<'e> {
     role: Role,
     method: bool,
@@ -219,7 +219,7 @@ impl<'ast> Visit<'ast> for TypeCheck<'_> {
     }
 }
 
-/// What to take instead of a reference to `ty`.
+/// The owned type to suggest instead of a reference to `ty`.
 fn owned(ty: &Type) -> String {
     match ungroup(ty) {
         Type::Slice(slice) => format!("`Vec<{}>`", shown(&slice.elem)),
@@ -229,7 +229,7 @@ fn owned(ty: &Type) -> String {
     }
 }
 
-/// `ty` as people write it: printed tokens have spaces everywhere.
+/// `ty` in the usual spelling: printed tokens have spaces everywhere.
 fn shown(ty: &Type) -> String {
     let text = quote!(#ty).to_string();
     [(" :: ", "::"), (":: ", "::"), (" < ", "<"), ("< ", "<"), (" >", ">"), (" ,", ","), ("& ", "&")]

@@ -16,12 +16,12 @@ impl Errors {
         }
     }
 
-    /// A mistake that spans all of `tokens`.
+    /// Records a mistake that spans all of `tokens`.
     pub(crate) fn on(&mut self, tokens: impl ToTokens, message: impl Display) {
         self.push(Error::new_spanned(tokens, message));
     }
 
-    /// Keeps the value, or the mistake.
+    /// Returns the value, or records the mistake.
     pub(crate) fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }

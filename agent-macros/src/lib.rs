@@ -1,7 +1,7 @@
 //! The `#[tool]` attribute of Entourage: an async function becomes a tool that a model can call.
 //!
-//! `attribute` and `params` read what was written, `check` finds every mistake in it, `expand` writes the code. Nothing
-//! here knows what a tool is at run time: the written code calls `entourage_core::tool`.
+//! `attribute` and `params` parse the input, `check` finds every mistake in it, `expand` writes the code. Nothing here
+//! knows what a tool is at run time: the generated code calls `entourage_core::tool`.
 
 mod attribute;
 mod check;
@@ -16,10 +16,10 @@ use syn::{Item, ItemFn, TraitItemFn, spanned::Spanned};
 
 use self::{attribute::Options, errors::Errors};
 
-/// Makes a tool of an `async fn`.
+/// Turns an `async fn` into a tool.
 ///
-/// The function's name becomes a value that is the tool. Its schema comes from the parameters, its description from
-/// the doc comment, which is what the model chooses it by and therefore required.
+/// The function's name becomes a value that is the tool. Its schema comes from the parameters. Its description comes
+/// from the doc comment, by which the model chooses the tool; it is therefore required.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -60,28 +60,27 @@ use self::{attribute::Options, errors::Errors};
 /// | `timeout` | `"500ms"`, `"30s"`, `"5m"` | the limit of the agent |
 /// | `crate` | the path of entourage-core | `"::entourage::core"` |
 ///
-/// Such a tool cannot say which paths, hosts or commands a call touches, so a rule with a subject, such as `deny` of
-/// `count:secrets/*`, holds for all of its calls: see `entourage_core::permission::Policy`. Write rules for the whole tool,
-/// or implement `Tool` and its `footprint` by hand.
+/// Such a tool cannot declare the paths, hosts or commands of a call, so a rule with a subject, such as `deny` of
+/// `count:secrets/*`, holds for all of its calls: see `entourage_core::permission::Policy`. Write rules for the whole
+/// tool, or implement `Tool` and its `footprint` by hand.
 ///
 /// # Parameters
 ///
-/// Each parameter is an argument that the model gives; its type implements `serde::Deserialize` and
-/// `schemars::JsonSchema` and owns its data (`String`, not `&str`). `Option<T>` may be left out by the model. Keys that
-/// no parameter names are ignored. What does not fit is told to the model, and the function is not called. On a
-/// parameter may stand:
+/// Each parameter is an argument from the model; its type implements `serde::Deserialize` and `schemars::JsonSchema`
+/// and owns its data (`String`, not `&str`). The model may leave out an `Option<T>`. Unknown keys are ignored.
+/// Arguments that do not fit are reported to the model, and the function is not called. A parameter may have:
 ///
-/// - a doc comment or `#[arg(description = "…")]`: what the model reads about it
+/// - a doc comment or `#[arg(description = "…")]`: its description for the model
 /// - `#[serde(…)]` and `#[schemars(…)]`: as on the field of a struct, such as `#[serde(default)]`
-/// - `#[args]`: this one parameter, a struct, is the whole argument object, beside which there are no other arguments
-/// - `#[state]`: given when the tool is made, not by the model
+/// - `#[args]`: this one parameter, a struct, is the whole argument object; there are no other arguments
+/// - `#[state]`: given by the program when it makes the tool, not by the model
 ///
 /// A parameter of type `&ToolContext<'_>` is given by the run.
 ///
 /// # State
 ///
-/// With `#[state]` parameters the name is made to a tool by calling it with their values, in their order. They are
-/// cloned for each call: give an `Arc`.
+/// With `#[state]` parameters the name is a constructor: call it with their values, in their order, to make the tool.
+/// They are cloned for each call: give an `Arc`.
 ///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
@@ -102,9 +101,9 @@ use self::{attribute::Options, errors::Errors};
 ///
 /// # Methods
 ///
-/// On a `&self` method of an inherent `impl` the method stays as it is, and beside it comes a method with the suffix
-/// `_tool`, which makes the tool of an `Arc` of the value. The value must be `Send + Sync + 'static`. In a generic
-/// `impl` the parameters cannot be of the generic types: the schema is one.
+/// On a `&self` method of an inherent `impl`, the method stays unchanged and gets a companion with the suffix `_tool`,
+/// which makes the tool from an `Arc` of the value. The value must be `Send + Sync + 'static`. In a generic `impl` the
+/// parameters cannot use the generic types: there is one schema.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -126,20 +125,20 @@ use self::{attribute::Options, errors::Errors};
 /// assert_eq!(tool.spec().name(), "greet");
 /// ```
 ///
-/// # What it returns
+/// # Return value
 ///
 /// A `Result<O, E>` or just `O`, where `O: IntoToolOutput` (strings, numbers, `bool`, `()`, `ToolOutput`, `Json(…)`)
 /// and `E: Into<ToolError>` (any error type). A `Result` is known by its name, so an alias must be called `Result` too.
 ///
-/// # What is written
+/// # Generated code
 ///
 /// `#[tool] async fn f` becomes a struct `f` of the same visibility, without fields or with those of the `#[state]`
-/// parameters, which implements `Tool`, `Clone`, `Debug` and `Into<Arc<dyn Tool>>`. Without state it has no size and is
-/// `Copy`; what it declares is made once for the program. As with any such struct, no variable or parameter in its
-/// module can be called `f` (within the function itself one can): the compiler then says that `f` "is interpreted as a
-/// unit struct, not a new binding". To call the function directly as well, for example in a test,
-/// put its work into a second function. A function without `self` inside an `impl` cannot be a tool, as no struct can
-/// stand there: move it out of the `impl`.
+/// parameters. It implements `Tool`, `Clone`, `Debug` and `Into<Arc<dyn Tool>>`. Without state it has no size and is
+/// `Copy`. Its spec is made once for the program. As with any such struct, no variable or parameter in its module can
+/// be called `f` (within the function itself one can): the compiler then says that `f` "is interpreted as a unit
+/// struct, not a new binding". To call the function directly as well, for example in a test, put its work into a
+/// second function. A function without `self` inside an `impl` cannot be a tool, as no struct can stand there: move it
+/// out of the `impl`.
 #[proc_macro_attribute]
 pub fn tool(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     tool_of(attribute.into(), &item.into()).into()
@@ -160,7 +159,7 @@ fn tool_of(attribute: TokenStream, item: &TokenStream) -> TokenStream {
     let spec = check::spec(&function, options, &mut errors);
     match (spec, errors.into_error()) {
         (Some(spec), None) => expand::tool(&function, &params, &spec),
-        // The function itself stays, so that editors and the compiler go on with its body.
+        // The function itself stays, so that editors and the compiler can continue with its body.
         (_, error) => {
             let error = error.map(syn::Error::into_compile_error);
             quote!(#error #function)

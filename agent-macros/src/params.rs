@@ -1,7 +1,7 @@
-//! The parameters of the function: what each is for, with the attributes that belong to it.
+//! The parameters of the function: their roles, and the attributes that belong to them.
 //!
-//! Takes the attributes that only `#[tool]` understands off the function. Judges single attributes and patterns;
-//! whether the parameters make sense together is for `check`.
+//! Removes the attributes that only `#[tool]` understands from the function. Judges single attributes and patterns;
+//! `check` judges if the parameters make sense together.
 
 use proc_macro2::Ident;
 use syn::{
@@ -17,24 +17,24 @@ pub(crate) struct Param {
     pub(crate) ident: Ident,
     pub(crate) ty: Type,
     pub(crate) role: Role,
-    /// What goes on the field of the argument struct: docs, `serde` and `schemars`.
+    /// Attributes for the field of the argument struct: docs, `serde` and `schemars`.
     pub(crate) field: Vec<Attribute>,
 }
 
-/// Where the value of a parameter comes from.
+/// Source of a parameter's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The model gives it by name.
+    /// An argument that the model gives by name.
     Argument,
-    /// `#[args]`: all that the model gives.
+    /// `#[args]`: all arguments of the model in one value.
     Arguments,
-    /// `#[state]`: the program gives it when it makes the tool.
+    /// `#[state]`: a value that the program gives when it makes the tool.
     State,
-    /// The run gives it: `&ToolContext<'_>`.
+    /// `&ToolContext<'_>`, which the run gives.
     Context,
 }
 
-/// Reads the parameters and takes the attributes off them that the function cannot keep.
+/// Reads the parameters and removes the attributes that the function cannot keep.
 pub(crate) fn take(signature: &mut Signature, errors: &mut Errors) -> Vec<Param> {
     let typed = signature.inputs.iter_mut().filter_map(|input| match input {
         FnArg::Typed(param) => Some(param),
@@ -62,14 +62,14 @@ fn take_one(param: &mut PatType, errors: &mut Errors) -> Option<Param> {
 struct Marks {
     role: Option<(Role, Attribute)>,
     docs: Vec<Attribute>,
-    /// From `#[arg(description = …)]`.
+    /// The doc attribute made from `#[arg(description = …)]`.
     described: Option<Attribute>,
-    /// `serde` and `schemars`.
+    /// Attributes `serde` and `schemars`.
     derives: Vec<Attribute>,
 }
 
 impl Marks {
-    /// Takes what belongs to `#[tool]` and returns what the function keeps.
+    /// Takes an attribute of `#[tool]`, or returns one that the function keeps.
     fn sort(&mut self, attribute: Attribute) -> Result<Option<Attribute>> {
         let name = attribute.path().get_ident().map(Ident::to_string).unwrap_or_default();
         match name.as_str() {
@@ -162,7 +162,7 @@ fn name(pattern: &Pat) -> Result<Ident> {
     }
 }
 
-/// Whether `ty` is `&ToolContext<'_>`, by the name of the type.
+/// True if `ty` is `&ToolContext<'_>`, by the name of the type.
 fn is_context(ty: &Type) -> bool {
     match ungroup(ty) {
         Type::Reference(reference) => reference.mutability.is_none() && names(&reference.elem, "ToolContext"),
@@ -170,7 +170,7 @@ fn is_context(ty: &Type) -> bool {
     }
 }
 
-/// Whether the last segment of the path `ty` is `name`.
+/// True if the last segment of the path `ty` is `name`.
 pub(crate) fn names(ty: &Type, name: &str) -> bool {
     match ungroup(ty) {
         Type::Path(path) => path.path.segments.last().is_some_and(|segment| segment.ident == name),

@@ -1,4 +1,4 @@
-//! Without `crate = …` the written code finds the core through the facade, `::entourage::core`.
+//! Without `crate = …` the generated code finds the core through the facade, `::entourage::core`.
 
 // Stands for the facade, which depends on this crate.
 extern crate self as entourage;

@@ -1,4 +1,4 @@
-//! What `#[tool]` writes beside a method, called through a run.
+//! The code that `#[tool]` writes beside a method, called through a run.
 
 mod common;
 
@@ -53,7 +53,7 @@ struct Terms {
     terms: Vec<u64>,
 }
 
-/// A generic owner, whose tools need what its impl asks for.
+/// A generic owner, whose tools need the bounds of its impl.
 struct Shown<T>(T);
 
 impl<T: Display> Shown<T> {

@@ -1,4 +1,4 @@
-//! What `#[tool]` writes, called through a run.
+//! The code that `#[tool]` writes, called through a run.
 
 mod common;
 
@@ -216,7 +216,7 @@ async fn the_context_is_given_by_the_run() {
     assert_eq!(call(whoami, json!({"greeting": "hi"})).await, Ok("hi true".into()));
 }
 
-/// Not `Debug`, and its text is nobody's business.
+/// A state without `Debug`, whose text must not be shown.
 #[derive(Clone)]
 struct Secret(&'static str);
 

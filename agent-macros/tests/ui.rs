@@ -1,4 +1,4 @@
-//! What the compiler says about functions that cannot be tools, and that it says nothing about those that can.
+//! Compiler messages for functions that cannot be tools, and none for those that can.
 //!
 //! `TRYBUILD=overwrite cargo test -p entourage-macros --test ui` writes the snapshots anew; read them before you keep
 //! them.

@@ -1,4 +1,4 @@
-//! What hostile paths and trees may not do, for each tool that touches files, through a whole run.
+//! Attacks by hostile paths and trees on each tool that touches files, through a whole run.
 
 #![cfg(all(feature = "fs", unix))]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail by panicking too")]
@@ -21,7 +21,7 @@ use entourage_tools::fs::Workspace;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// In the content and in the names of everything outside, and nowhere inside.
+/// A text in the content and the names of everything outside, and nowhere inside.
 const MARKER: &str = "MARKER-7f3a";
 const TOOLS: [&str; 4] = ["view", "ls", "glob", "grep"];
 
@@ -161,7 +161,7 @@ async fn attack_25(tools: &[&str]) {
     }
 }
 
-/// A directory and a file that become links to the outside and back, again and again, while they are read.
+/// Links that swap a directory and a file to the outside and back, again and again, while they are read.
 #[tokio::test]
 async fn attack_25_links_swapped_between_check_and_open_give_nothing_away() {
     let tree = Tree::new();
@@ -272,7 +272,7 @@ async fn a_rule_about_a_file_cannot_be_evaded_by_spelling_or_by_a_link() {
     }
 }
 
-/// There is no shell, no program and no server's tool here yet (27, 29, 43): this list is where one would show up.
+/// There is no shell, program or server tool here yet (27, 29, 43): a new one would show up in this list.
 #[test]
 fn attack_23_the_tools_are_exactly_these() {
     let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");

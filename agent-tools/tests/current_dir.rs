@@ -1,5 +1,5 @@
-//! The tools over the current directory take it when they are first called. Alone in its process: it changes the
-//! current directory.
+//! The tools over the current directory open it at their first call. This test is alone in its process, since it
+//! changes the current directory.
 
 #![cfg(all(feature = "fs", unix))]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]

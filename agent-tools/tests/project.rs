@@ -1,4 +1,4 @@
-//! What is gathered of a project for its prompts: files in order and within bounds, git without running anything.
+//! Facts of a project for its prompts: files in order and within bounds, git without running anything.
 
 #![cfg(all(feature = "project", unix))]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail by panicking too")]
@@ -38,7 +38,7 @@ impl Tree {
         fs::write(path, text).unwrap();
     }
 
-    /// Variables as the process's environment would give them.
+    /// Options with variables as the process's environment would give them.
     fn options(&self) -> ProjectOptions {
         let base = self.base.to_str().unwrap().to_owned();
         ProjectOptions::new(Timestamp::from_micros(NOW)).platform("linux").without_git().variables(
@@ -55,7 +55,7 @@ impl Tree {
         ProjectFacts::gather(&self.root, self.options().context_paths(paths.iter().copied())).await.unwrap()
     }
 
-    /// The files that are found, by their paths below the base, with their texts.
+    /// The files found, by their paths below the base, with their texts.
     async fn found(&self, paths: &[&str]) -> Vec<(String, String)> {
         let base = format!("{}/", self.base.display());
         let short = |path: &str| path.strip_prefix(&base).unwrap().to_owned();
@@ -131,7 +131,7 @@ async fn ci04_names_that_differ_in_case_alone_are_one() {
         tree.names(&["notes.md", "Notes.md", "docs", "Docs"]).await,
         ["root/Docs/x.md", "root/Notes.md"]
     );
-    // The one that cannot be read does not stand in the other's place.
+    // The unreadable file does not take the other's place.
     fs::remove_file(tree.root.join("Notes.md")).unwrap();
     assert_eq!(tree.names(&["Notes.md", "notes.md"]).await, ["root/notes.md"]);
     fs::write(tree.root.join("Notes.md"), [0]).unwrap();
@@ -228,7 +228,7 @@ async fn attack_24_a_relative_path_stays_in_the_project() {
     let paths =
         ["..", "../s.md", "../root-evil/s.md", "a/../../s.md", "../outside", "%2e%2e/s.md", "./..//s.md"];
     assert_eq!(tree.found(&paths).await, []);
-    // The host's own absolute path is taken at its word.
+    // The host's own absolute path is trusted.
     let absolute = tree.base.join("outside");
     assert_eq!(tree.names(&[absolute.to_str().unwrap(), "~/../s.md"]).await, ["outside/s.md"]);
 }
@@ -284,7 +284,7 @@ async fn ci03_a_directory_that_is_none_is_an_error() {
     }
 }
 
-/// Runs git as a person would; the answer, whatever the end.
+/// Runs git as a person would. Returns true if it succeeded.
 fn git(dir: &Path, arguments: &[&str]) -> bool {
     let mut command = Command::new("git");
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1").env_remove("GIT_DIR");
@@ -306,7 +306,7 @@ async fn asked(dir: &Path) -> ProjectFacts {
     ProjectFacts::gather(dir, options).await.unwrap()
 }
 
-/// What the commits say, without their hashes.
+/// Subjects of the commits, without their hashes.
 fn subjects(facts: &ProjectFacts) -> Vec<String> {
     let commits = &facts.git.as_ref().unwrap().commits;
     commits.iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
@@ -373,7 +373,7 @@ fn program(tree: &Tree, name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The marks that were left, which are then taken away.
+/// Returns the marks and removes them.
 fn marks(tree: &Tree) -> Vec<String> {
     let names =
         fs::read_dir(&tree.base).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -398,7 +398,7 @@ async fn ci03_nothing_that_a_repository_names_is_run() {
     set("filter.a=b.clean", &program(&tree, "clean"));
     set("filter.a=b.required", "true");
     set("filter.C.process", &program(&tree, "process"));
-    // Filters are where their attributes are: of a repository, or of whoever made its archive.
+    // Filters are named by attributes: of a repository, or of the author of an archive.
     tree.file("root/.gitattributes", "a.txt filter=a=b\nb.txt filter=C\n");
     tree.file("root/b.txt", "one\n");
     assert!(git(&tree.root, &["-c", "filter.C.process=", "add", "b.txt"]));
@@ -433,7 +433,7 @@ async fn ci03_no_server_is_asked_for_what_a_repository_lacks() {
     ] {
         assert!(git(&tree.root, &["config", key, value]), "{key}");
     }
-    // The commit's tree is gone: to compare with it, it would have to be fetched.
+    // The commit's tree is gone: a comparison would have to fetch it.
     let objects = tree.root.join(".git/objects");
     let tree_id =
         Command::new("git").arg("-C").arg(&tree.root).args(["rev-parse", "HEAD^{tree}"]).output().unwrap();
@@ -492,8 +492,8 @@ async fn ci03_names_in_a_repository_are_plain_text() {
     assert_eq!(facts.git.unwrap().status, "?? \"new\\nline\\033\"");
 }
 
-/// Nothing reads settings from a project: rules, scopes and services come from the program and its environment alone. What
-/// a project's files say is text for a prompt.
+/// Nothing reads settings from a project: rules, scopes and services come from the program and its environment alone.
+/// A project's files are only text for a prompt.
 #[tokio::test]
 async fn attack_21_a_project_that_grants_itself_trust_is_text_and_nothing_else() {
     let tree = Tree::new();

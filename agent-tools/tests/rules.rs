@@ -1,4 +1,4 @@
-//! What the rules of a run cover is not shown by any tool, by whichever path or link it is reached.
+//! Places that the rules of a run cover are not shown by any tool, by whichever path or link they are reached.
 
 #![cfg(all(feature = "fs", unix))]
 #![allow(
@@ -62,7 +62,7 @@ impl Tree {
         symlink(format!("{}{to}", "../".repeat(depth)), self.root.join(path)).unwrap();
     }
 
-    /// Where links lead from a path.
+    /// The path with its links resolved.
     fn real(&self, path: &str) -> Option<String> {
         let real = fs::canonicalize(self.root.join(path)).ok()?;
         let real = real.strip_prefix(&self.root).ok()?.to_str()?;
@@ -75,7 +75,7 @@ impl Tree {
     }
 }
 
-/// The paths that a result names, and those whose content it shows.
+/// The paths that a result names, or whose content it shows.
 fn shown(tool: &str, path: &str, result: &ToolResult) -> BTreeSet<String> {
     let text = result.to_text();
     if result.is_error {
@@ -107,12 +107,12 @@ fn shown(tool: &str, path: &str, result: &ToolResult) -> BTreeSet<String> {
 
 #[derive(Debug, Clone)]
 struct Plan {
-    /// The place of its parent among those before it.
+    /// Index of its parent among the directories before it.
     dirs: Vec<usize>,
     files: Vec<usize>,
-    /// Where it is, and what it leads to.
+    /// Directory of the link, and the place it leads to.
     links: Vec<(usize, usize)>,
-    /// Effect, tool, form of the subject, and the place that it is about.
+    /// Effect, tool, form of the subject, and the place it is about.
     rules: Vec<(u8, usize, u8, usize)>,
 }
 
@@ -129,7 +129,7 @@ fn plans() -> impl Strategy<Value = Plan> {
 const TOOLS: [&str; 4] = ["view", "ls", "glob", "grep"];
 
 impl Plan {
-    /// The tree, all of its paths, and the rules.
+    /// Makes the tree; returns it with all of its paths and the rules.
     fn make(&self) -> (Tree, Vec<String>, Policy) {
         let tree = Tree::new();
         let mut dirs = vec![String::new()];
@@ -165,7 +165,7 @@ impl Plan {
                 _ => policy.deny(&pattern),
             };
         }
-        // Ways through links as well.
+        // Include paths through links.
         let mut all = paths.clone();
         for path in &paths {
             if fs::symlink_metadata(tree.root.join(path)).unwrap().is_symlink() {
@@ -182,7 +182,7 @@ impl Plan {
     }
 }
 
-/// What a rule says of each way to a path: as it is named, and as it is without links.
+/// The verdict of the rules for each form of a path: as it is named, and with links resolved.
 fn verdicts(tree: &Tree, policy: &Policy, tool: &dyn Tool, path: &str) -> Vec<Verdict> {
     let ways: BTreeSet<String> = [Some(path.to_owned()), tree.real(path)].into_iter().flatten().collect();
     let read = |way: &String| policy.judge(tool.spec(), &Footprint::new(Access::READ).reading(way.as_str()));
@@ -273,7 +273,7 @@ async fn what_is_asked_about_below_a_start_is_left_out_and_said_so() {
         assert!(text.contains("left out, since leave must be asked for first"), "{tool}: {text}");
         assert!(text.contains(note) || tool == "grep", "{tool}: {text}");
     }
-    // Who was asked about the call was asked about what the same rule covers.
+    // Approval of the call covers every place that the same rule covers.
     let calls = vec![("grep", arguments("grep", "secrets/deep")), ("view", arguments("view", "src/one"))];
     for result in tree.call(policy(), calls).await {
         assert!(!result.is_error && result.to_text().contains("CONTENT of secrets"), "{}", result.to_text());

@@ -47,7 +47,7 @@ pub trait Subject: Send + Sync {
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the wire cannot spell the scenario: the manifest must then say so too. Any other
-    /// fails the case.
+    /// error fails the case.
     async fn play(&self, scenario: &Scenario) -> Result<Stage>;
 }
 

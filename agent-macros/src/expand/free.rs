@@ -1,4 +1,4 @@
-//! A free function: a struct of its name.
+//! Expands a free function into a struct of its name.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -27,7 +27,7 @@ pub(super) fn expand(tool: &Tool<'_>) -> TokenStream {
         #vis struct #name #fields;
 
         // The block keeps the function and the arguments out of the user's module. Within it the name means the
-        // function again, so that its body may use the name as it likes.
+        // function again, so that its body may use the name freely.
         #(#conditions)*
         #[allow(deprecated)]
         const _: () = {
@@ -78,7 +78,7 @@ fn implementation(tool: &Tool<'_>) -> TokenStream {
     }
 }
 
-/// The function as it was written, without the attributes that the struct has.
+/// The function as written, without the attributes that moved to the struct.
 fn function(function: &ItemFn) -> TokenStream {
     let ItemFn { attrs, sig, block, .. } = function;
     let on_struct =

@@ -1,7 +1,7 @@
-//! A method: it stays, and beside it comes one that makes the tool.
+//! Expands a method: it stays, and gets a companion that makes the tool.
 //!
-//! Items in a method know neither `Self` nor the generics of the `impl`. What is generic is therefore a parameter of
-//! the local struct, and the call is a closure, which does know them.
+//! Items in a method know neither `Self` nor the generics of the `impl`. Generic parts are therefore parameters of the
+//! local struct, and the call is a closure, which does know them.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,7 +1,7 @@
-//! Writes the tool. Checks nothing: what arrives here has been judged.
+//! Writes the code of the tool. Checks nothing: its input has been judged.
 //!
-//! Names of bindings and types in the written code begin with `__entourage`, as a user's constant or unit struct of the
-//! same name would turn a binding into a comparison.
+//! Names of bindings and types in the generated code begin with `__entourage`, since a user's constant or unit struct
+//! of the same name would turn a binding into a comparison.
 
 mod free;
 mod method;
@@ -18,7 +18,7 @@ use crate::{
     params::{Param, Role, ungroup},
 };
 
-/// The items that stand in place of the function.
+/// The items that replace the function.
 pub(crate) fn tool(function: &ItemFn, params: &[Param], spec: &Spec) -> TokenStream {
     let tool = Tool { function, params, spec };
     if function.sig.inputs.iter().any(|input| matches!(input, FnArg::Receiver(_))) {
@@ -28,7 +28,7 @@ pub(crate) fn tool(function: &ItemFn, params: &[Param], spec: &Spec) -> TokenStr
     }
 }
 
-/// All that is known about the tool to write.
+/// Everything known about the tool to write.
 struct Tool<'a> {
     function: &'a ItemFn,
     params: &'a [Param],
@@ -46,7 +46,7 @@ impl Tool<'_> {
         self.function.attrs.iter().filter(named).collect()
     }
 
-    /// The struct that the arguments are read into, unless the user has one, and its type.
+    /// The struct for the arguments, unless the user has one, and its type.
     fn arguments(&self) -> (TokenStream, TokenStream) {
         if let Some(param) = self.with_role(Role::Arguments).next() {
             return (TokenStream::new(), param.ty.to_token_stream());
@@ -117,7 +117,7 @@ impl Tool<'_> {
         }
     }
 
-    /// What the function returned, as the `Result` of `Tool::call`. Complaints about its types point at them.
+    /// The function's return value as the `Result` of `Tool::call`. Compiler errors about its types point at them.
     fn answer(&self, value: &TokenStream) -> TokenStream {
         let core = &self.spec.core;
         let shown = |span: Span| {
@@ -147,7 +147,7 @@ impl Tool<'_> {
         }
     }
 
-    /// The context parameter of `Tool::call`, unnamed when the function does not ask for it.
+    /// The context parameter of `Tool::call`, unnamed if the function does not take it.
     fn context_binding(&self) -> TokenStream {
         match self.with_role(Role::Context).next() {
             Some(_) => quote!(__entourage_cx),
@@ -156,7 +156,7 @@ impl Tool<'_> {
     }
 }
 
-/// Where the success and the failure type stand, when the function returns something named `Result`.
+/// Spans of the success and the failure type, if the function returns a type named `Result`.
 fn result(output: &ReturnType) -> Option<(Span, Span)> {
     let ReturnType::Type(_, ty) = output else { return None };
     let Type::Path(path) = ungroup(ty) else { return None };
@@ -173,7 +173,7 @@ fn result(output: &ReturnType) -> Option<(Span, Span)> {
     Some((spans.next().unwrap_or(whole), spans.next().unwrap_or(whole)))
 }
 
-/// The name of the method that makes the tool of a method.
+/// Name of the method that makes the tool of a method.
 fn maker(method: &Ident) -> Ident {
     format_ident!("{}_tool", method.unraw(), span = method.span())
 }

@@ -14,12 +14,12 @@ use entourage_core::{
 };
 use serde_json::Value;
 
-/// What the tool declares.
+/// The declaration of the tool.
 pub(crate) fn declared(tool: impl Into<Arc<dyn Tool>>) -> ToolSpec {
     tool.into().spec().clone()
 }
 
-/// The text of the tool's answer, or of its failure.
+/// The text of the tool's result, or of its failure.
 pub(crate) async fn call(
     tool: impl Into<Arc<dyn Tool>>,
     arguments: Value,

@@ -1,4 +1,4 @@
-//! What a tool cannot answer with.
+//! Return types that a tool cannot have.
 #![allow(unused, mixed_script_confusables)]
 
 use entourage_macros::tool;

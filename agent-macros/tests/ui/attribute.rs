@@ -1,4 +1,4 @@
-//! What the attribute does not take.
+//! Arguments that the attribute does not take.
 #![allow(unused, mixed_script_confusables)]
 
 use entourage_macros::tool;

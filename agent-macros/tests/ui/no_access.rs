@@ -1,4 +1,4 @@
-//! What a tool touches is never assumed.
+//! The access of a tool is never assumed.
 #![allow(unused, mixed_script_confusables)]
 
 use entourage_macros::tool;

@@ -1,4 +1,4 @@
-//! What is no function with a body.
+//! Items that are not functions with a body.
 #![allow(unused, mixed_script_confusables)]
 
 use entourage_macros::tool;

@@ -1,4 +1,4 @@
-//! `glob`: files by name (CX10), and the patterns that `grep` shares.
+//! `glob`: files by name, and the patterns that `grep` shares.
 
 use std::{
     collections::BinaryHeap,
@@ -21,7 +21,7 @@ use super::{
 };
 
 const FILES: usize = 100;
-/// Bytes of a pattern.
+/// Longest pattern, in bytes.
 const LONGEST: usize = 1_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -80,7 +80,7 @@ fn search(
     }
 }
 
-/// A link counts when it leads to a file of the workspace.
+/// True for a regular file, and for a link that leads to a file of the workspace.
 fn is_file(ws: &Workspace, entry: &Entry) -> bool {
     match entry.kind {
         Kind::File => true,
@@ -134,12 +134,12 @@ impl Found {
 #[derive(Debug)]
 pub(super) struct Pattern {
     matcher: GlobMatcher,
-    /// Without a `/` it is about the name, whatever the directory.
+    /// True for a pattern without a `/`, which matches the name in any directory.
     name_only: bool,
 }
 
 impl Pattern {
-    /// Reads a pattern; an absolute one must begin with one of `roots`, or is taken from the root.
+    /// Parses a pattern. An absolute one must begin with one of `roots`, otherwise it is taken from the root.
     pub(super) fn parse(pattern: &str, roots: &[PathBuf]) -> Result<Self, ToolError> {
         if pattern.trim().is_empty() {
             return Err(ToolError::tell("the pattern is empty; `*` matches every file"));
@@ -172,7 +172,7 @@ impl Pattern {
         Ok(Self { matcher, name_only: anchored.is_none() && !rest.contains('/') })
     }
 
-    /// Whether it matches the file at `path`, seen from the root or from `start`.
+    /// True if it matches the file at `path`, seen from the root or from `start`.
     pub(super) fn is_match(&self, path: &Path, start: &Path) -> bool {
         if self.name_only {
             return path.file_name().is_some_and(|name| self.matcher.is_match(name));

@@ -1,4 +1,4 @@
-//! `grep`: lines that match a regular expression (CX10).
+//! `grep`: lines that match a regular expression.
 //!
 //! The engine's time is linear in the text, its size is bounded, and files are streamed: no pattern and no file can
 //! take more than a bounded amount of memory.
@@ -29,9 +29,9 @@ use super::{
 
 const MATCHES: usize = 100;
 const COLUMNS: usize = 500;
-/// Bytes of a pattern.
+/// Longest pattern, in bytes.
 const LONGEST: usize = 4_096;
-/// Bytes of a compiled pattern.
+/// Largest compiled pattern, in bytes.
 const COMPILED: usize = 8 << 20;
 const NESTING: u32 = 100;
 /// The longest line that is searched, in bytes.
@@ -128,7 +128,7 @@ struct Search<'a> {
     more: bool,
     late: bool,
     unreadable: usize,
-    /// The one file that was asked for is binary.
+    /// True if the only file of the call is binary.
     binary: bool,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Search<'a> {
                 files.push((Reverse(entry.modified), entry.path));
             }
         }
-        // Files of one time are ordered by path, so that the same tree gives the same answer.
+        // Files of equal time are ordered by path, so that the same tree gives the same answer.
         files.sort_unstable();
         for (_, path) in files {
             if self.more {
@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
             }
             match sight.open_file(start, &path) {
                 Ok(Some(file)) => drop(self.file(matcher, &path, file)?),
-                // It is no file any more.
+                // It is no longer a file.
                 Ok(None) => {}
                 Err(_) => self.unreadable += 1,
             }
@@ -191,13 +191,13 @@ impl<'a> Search<'a> {
         Ok(self.file(matcher, place.names(), file).map(|binary| self.binary = binary))
     }
 
-    /// Searches one file; says whether it is binary.
+    /// Searches one file. Returns true if it is binary.
     fn file(&mut self, matcher: &RegexMatcher, path: &Path, file: std::fs::File) -> Result<bool, Halt> {
         let room = MATCHES - self.total;
         let mut lines = Lines { room, found: Vec::new(), more: false, binary: false };
         let reader = StopReader { inner: file, stop: self.stop };
         let ended = self.searcher.search_reader(matcher, reader, &mut lines);
-        // What was found before a file turned out to be binary is chance.
+        // The number of matches before a file turns out to be binary is arbitrary.
         if !lines.binary && !lines.found.is_empty() {
             self.total += lines.found.len();
             self.found.push(Matches { path: path.to_owned(), lines: lines.found });

@@ -1,7 +1,7 @@
-//! Reading directories: one level with its ignore rules applied, and the walk over all files below a place.
+//! Directory reading: one level with its ignore rules applied, and the walk over all files below a place.
 //!
-//! Links are named and never followed; each directory is opened through the workspace's handle. What the rules of the
-//! call do not let it see is left out here, for every tool that walks.
+//! Links are named and never followed; each directory is opened through the workspace's handle. Entries that the rules
+//! of the call hide are left out here, for every tool that walks.
 
 use std::{
     ffi::OsString,
@@ -18,13 +18,13 @@ use super::{
     stop::{Halt, Stop},
 };
 
-/// What an entry of a directory is.
+/// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     File,
     Dir,
     Link,
-    /// A pipe, a socket, a device.
+    /// A pipe, a socket or a device.
     Special,
 }
 
@@ -55,19 +55,19 @@ fn kind(entry: &DirEntry) -> Option<Kind> {
 pub(super) struct Entry {
     pub(super) path: PathBuf,
     pub(super) kind: Kind,
-    /// Of files, when asked for and known.
+    /// Modification time, for files, if requested and known.
     pub(super) modified: Option<SystemTime>,
 }
 
-/// What a reading of directories includes.
+/// Options for reading directories.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Include {
     pub(super) hidden: bool,
-    /// Whether to ask when files were modified.
+    /// True to read the modification times of files.
     pub(super) times: bool,
 }
 
-/// One directory's entries by name, with the rules that hold below it.
+/// Entries of one directory by name, with the rules that hold below it.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) rules: Arc<Rules>,
@@ -75,9 +75,9 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Reads `dir`, the start itself or a directory below it; `Ok(None)` when the system does not allow it or it is no
-    /// directory any more. `above` are the rules from above it. The model named the start, so that may be a link within
-    /// the root, and no other.
+    /// Reads `dir`, which is the start or a directory below it. `above` are the rules of the directories above.
+    /// `Ok(None)` if the system does not allow it or `dir` is no longer a directory. Only the start may be a link,
+    /// within the root, since the model named it.
     pub(super) fn read(
         sight: &Sight<'_>,
         start: &Start,
@@ -117,7 +117,7 @@ impl Level {
     }
 }
 
-/// All entries below a place that are no directories, by name, depth first.
+/// Iterates over all entries below a place that are not directories, by name, depth first.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     sight: &'a Sight<'a>,
@@ -152,14 +152,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next entry that is no directory.
+    /// The next entry that is not a directory.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, Halt> {
         while let Some((entry, rules)) = self.left.pop() {
             self.stop.check()?;
             if entry.kind != Kind::Dir {
                 return Ok(Some(entry));
             }
-            // What a repository keeps for itself is no part of the tree, even where hidden names are shown.
+            // The internal files of a repository are not part of the tree, even where hidden names are shown.
             if entry.path.file_name().is_some_and(|name| name == ".git") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! `ls`: a directory as a tree (CX10).
+//! `ls`: a directory as a tree.
 
 use std::{collections::HashMap, fmt::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
@@ -67,7 +67,7 @@ impl Operation for Ls {
     }
 }
 
-/// The entries chosen so far, level by level so that shallow ones come first when there are too many.
+/// The entries chosen so far, level by level, so that shallow ones come first when there are too many.
 struct Tree<'a> {
     sight: &'a Sight<'a>,
     start: &'a Start,
@@ -124,7 +124,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Keeps as many entries as there is room for, and notes the directories among them.
+    /// Keeps as many entries as fit, and collects the directories among them.
     fn take(&mut self, level: Level, dirs: &mut Vec<(PathBuf, Arc<Rules>)>) -> Vec<Entry> {
         let mut entries = level.entries;
         let room = ENTRIES - self.entries;
@@ -132,7 +132,7 @@ impl<'a> Tree<'a> {
         entries.truncate(room);
         self.entries += entries.len();
         for entry in &entries {
-            // What a repository keeps for itself is named, not listed.
+            // The internal directory of a repository is named, not listed.
             if entry.kind == Kind::Dir && entry.path.file_name().is_some_and(|name| name != ".git") {
                 dirs.push((entry.path.clone(), Arc::clone(&level.rules)));
             }

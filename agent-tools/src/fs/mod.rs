@@ -1,8 +1,8 @@
 //! Read-only file tools: [`view`], [`ls`], [`glob`] and [`grep`], confined to a [`Workspace`].
 //!
-//! One workspace is the only way to a file: it turns what a model calls a path into a place below its root, and every
-//! file is opened through a handle on that root, so neither `..` nor a link leads out, however the tree changes
-//! meanwhile. Nothing here changes a file, and nothing reads one by an absolute path.
+//! A workspace is the only way to a file: it turns a model's path into a place below its root, and every file is
+//! opened through a handle on that root. So neither `..` nor a link leads out, however the tree changes meanwhile.
+//! Nothing here changes a file, and nothing reads one by an absolute path.
 
 mod glob;
 mod grep;
@@ -30,46 +30,48 @@ use entourage_core::tool::Tool;
 
 use tool::{Place, ReadTool};
 
-/// Shows lines of a file in the current directory (CX09).
+/// Shows lines of a file in the current directory.
 ///
-/// Making the tool does nothing; the directory is taken when an agent first calls it, and kept from then on. When it
-/// cannot be opened each call is an error result and the next call tries again. Use [`Workspace`] for another one.
+/// Making the tool does nothing; the directory is opened when an agent first calls it, and kept from then on. If it
+/// cannot be opened, each call is an error result and the next call tries again. Use [`Workspace`] for another one.
 ///
 /// # Contract
 /// Lines are numbered from 1, 200 unless the model asks for others, each cut at 2,000 bytes; a section over 200 KiB is
-/// an error result. PNG, JPEG, GIF and WebP images of at most 5 MiB are answered as media. Only what is shown, and what
-/// lies before it, is read. A call ends after 20 seconds, and reading stops when its future is dropped.
+/// an error result. PNG, JPEG, GIF and WebP images of at most 5 MiB are returned as media. Only the section shown, and
+/// the lines before it, are read. A call ends after 20 seconds, and reading stops when its future is dropped.
 #[must_use]
 pub fn view() -> Arc<dyn Tool> {
     ReadTool::<view::View>::shared(Place::current())
 }
 
-/// Lists the current directory as a tree of at most 1,000 entries (CX10). See [`view()`] for when the directory is taken.
+/// Lists the current directory as a tree of at most 1,000 entries. See [`view()`] for when the directory is opened.
 ///
 /// # Contract
 /// Shallow entries come first when there are too many. `.gitignore` and `.ignore` files are honoured, hidden names are
-/// left out unless asked for, links are named and never followed. A call ends after 20 seconds with what was found.
+/// left out unless asked for, links are named and never followed. A call ends after 20 seconds with the entries found
+/// so far.
 #[must_use]
 pub fn ls() -> Arc<dyn Tool> {
     ReadTool::<ls::Ls>::shared(Place::current())
 }
 
-/// Finds files of the current directory by name (CX10). See [`view()`] for when the directory is taken.
+/// Finds files of the current directory by name. See [`view()`] for when the directory is opened.
 ///
 /// # Contract
-/// At most 100 paths, the shortest first and then by name; ignored and hidden files are left out. A call ends after
-/// 30 seconds with what was found.
+/// At most 100 paths, the shortest first and then by name; ignored and hidden files are left out. A call ends after 30
+/// seconds with the paths found so far.
 #[must_use]
 pub fn glob() -> Arc<dyn Tool> {
     ReadTool::<glob::Find>::shared(Place::current())
 }
 
-/// Searches the files of the current directory for a regular expression (CX10). See [`view()`] for when the directory
-/// is taken.
+/// Searches the files of the current directory for a regular expression. See [`view()`] for when the directory is
+/// opened.
 ///
 /// # Contract
 /// At most 100 lines, those of the newest file first, each cut at 500 columns; ignored, hidden and binary files and
-/// links are left out. A call ends after 5 seconds with what was found. Matching takes time linear in the text.
+/// links are left out. A call ends after 5 seconds with the lines found so far. Matching takes time linear in the
+/// text.
 #[must_use]
 pub fn grep() -> Arc<dyn Tool> {
     ReadTool::<grep::Grep>::shared(Place::current())

@@ -1,4 +1,4 @@
-//! From what a model calls a path to a place below the root, without looking at the disk.
+//! Parses a model's path into a place below the root, without looking at the disk.
 //!
 //! This is only the first half of confinement: links are refused where the place is opened, see `workspace`.
 
@@ -6,17 +6,17 @@ use std::path::{Component, Path, PathBuf};
 
 use super::text;
 
-/// The longest path that is looked at, in bytes.
+/// Longest path that is accepted, in bytes.
 const LONGEST: usize = 4_096;
 
-/// A place below the root: plain names only, none for the root itself.
+/// A place below the root, as plain names only; empty for the root itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Inside(PathBuf);
 
 impl Inside {
-    /// Reads `path` as relative to the root, or as absolute below one of `roots`, the names that the root has.
+    /// Parses `path` as relative to the root, or as absolute below one of `roots`, the names of the root.
     ///
-    /// `.` and `..` are resolved by name, so what follows a link is never asked. The error is for the model.
+    /// `.` and `..` are resolved by name, without following links. The error is for the model.
     pub(super) fn parse(path: &str, roots: &[PathBuf]) -> Result<Self, String> {
         if path.is_empty() {
             return Err(
@@ -47,12 +47,12 @@ impl Inside {
         inside.map(Self).ok_or_else(|| outside(path))
     }
 
-    /// A place that was reached from the root by `path`, which holds plain names only.
+    /// A place reached from the root by `path`, which holds plain names only.
     pub(super) fn reached(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// What to hand to the root's handle.
+    /// The path to pass to the root's handle.
     pub(super) fn as_path(&self) -> &Path {
         if self.0.as_os_str().is_empty() { Path::new(".") } else { &self.0 }
     }

@@ -1,7 +1,7 @@
-//! Ignore files: which names a walk leaves out.
+//! Ignore files: the names that a walk leaves out.
 //!
-//! They are read through the workspace's handle like any other file, and never from outside of it, so neither the
-//! ignore files above the root nor the user's own count.
+//! They are read through the workspace's handle like any other file, and never from outside it. So neither the ignore
+//! files above the root nor the user's own count.
 
 use std::{
     io::Read,
@@ -17,7 +17,7 @@ use ignore::{
 
 use super::workspace::Workspace;
 
-/// Bytes of one ignore file that count.
+/// Most bytes of one ignore file that count.
 const LARGEST: u64 = 1 << 20;
 
 /// The rules of a directory and of those above it, up to the root.
@@ -27,21 +27,21 @@ pub(super) struct Rules {
     dir: PathBuf,
     plain: Gitignore,
     git: Gitignore,
-    /// A repository's rules do not reach into another one below it.
+    /// True at the root of a repository, where the rules of an outer repository end.
     repository: bool,
 }
 
-/// What rules say about a name.
+/// The verdict of the rules on a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Silent,
     Ignore,
-    /// Named by a `!` line: shown although it is hidden.
+    /// Matched by a `!` line: shown although it is hidden.
     Keep,
 }
 
 impl Rules {
-    /// The rules in `dir`. `has` tells whether a name exists there, to spare the attempt to open it.
+    /// Reads the rules in `dir`. `has` tells if a name exists there, to spare the attempt to open it.
     pub(super) fn read(
         ws: &Workspace,
         dir: &Path,
@@ -62,7 +62,7 @@ impl Rules {
         })
     }
 
-    /// What the nearest rule says. Any `.ignore` file goes before any `.gitignore`.
+    /// The verdict of the nearest matching rule. Any `.ignore` file takes precedence over any `.gitignore`.
     pub(super) fn judge(&self, path: &Path, is_dir: bool) -> Verdict {
         let mut plain = Verdict::Silent;
         let mut git = Verdict::Silent;
@@ -91,7 +91,7 @@ fn verdict(rules: &Gitignore, path: &Path, is_dir: bool) -> Verdict {
     }
 }
 
-/// Lines that are no patterns are passed over, as git does.
+/// Loads an ignore file. Invalid lines are skipped, as in git.
 fn load(ws: &Workspace, at: &Path) -> Gitignore {
     let Ok(Some(file)) = Workspace::open_file(ws.dir(), at, FollowSymlinks::No) else {
         return Gitignore::empty();

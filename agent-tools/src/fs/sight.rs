@@ -1,8 +1,8 @@
-//! A workspace as the rules of one call let it be seen: what a walk leaves out, and how it opens the rest.
+//! A workspace as visible under the rules of one call: a walk leaves hidden places out and opens the others here.
 //!
-//! A path is judged as it is reached and as it is without links, so no link is a way around a rule. Where rules tell one
-//! path from another, what was judged is opened name by name without following links, so no link can take its place
-//! in between.
+//! A path is judged both as it was reached and with links resolved, so no link is a way around a rule. Where rules
+//! tell paths apart, a judged place is opened name by name without following links, so no link can take its place in
+//! between.
 
 use std::{
     cell::Cell,
@@ -19,26 +19,26 @@ use entourage_core::{
 
 use super::{level::Kind, path, path::Inside, similar, text, workspace::Workspace};
 
-/// What one call sees of a workspace.
+/// The view of one call on a workspace.
 #[derive(Debug)]
 pub(super) struct Sight<'a> {
     ws: &'a Workspace,
-    /// `None` when all paths are judged alike: what held for the call then holds for all that it comes to.
+    /// `None` if all paths are judged alike: then the verdict on the call holds for every place it reaches.
     admission: Option<&'a Admission>,
-    /// Places that were left out since somebody would have to be asked about them.
+    /// Number of places left out because they need approval.
     to_ask: Cell<usize>,
 }
 
-/// Where a call starts, and where links lead from there.
+/// The start of a call, with its links resolved.
 #[derive(Debug, Clone)]
 pub(super) struct Start {
     pub(super) path: PathBuf,
-    /// `None` when it is the same.
+    /// `None` if it is the same path.
     real: Option<PathBuf>,
 }
 
 impl Start {
-    /// Where a place below the start lies, links resolved.
+    /// The path of a place below the start with links resolved.
     fn real(&self, at: &Path) -> Option<PathBuf> {
         Some(self.real.as_ref()?.join(at.strip_prefix(&self.path).ok()?))
     }
@@ -59,7 +59,7 @@ impl<'a> Sight<'a> {
         self.ws
     }
 
-    /// Judges the place that a call names once more, now that it is looked at. The error is for the model.
+    /// Judges again the place that a call names, now against the disk. The error is for the model.
     pub(super) fn start(&self, place: &Inside) -> Result<Start, ToolError> {
         let path = place.names().to_owned();
         let real = self.admission.and_then(|_| self.ws.resolved(&path)).filter(|real| *real != path);
@@ -75,7 +75,7 @@ impl<'a> Sight<'a> {
         )))
     }
 
-    /// Whether an entry of a tree may be shown; a directory that may not is not entered either.
+    /// True if an entry of a tree may be shown. A directory that may not be shown is not entered either.
     pub(super) fn shows(&self, start: &Start, at: &Path, kind: Kind) -> bool {
         if self.admission.is_none() {
             return true;
@@ -86,7 +86,7 @@ impl<'a> Sight<'a> {
         self.admits(places.into_iter().flatten())
     }
 
-    /// Whether something at a path that was not walked to may be named.
+    /// True if a name may be offered for a path that no walk reached.
     pub(super) fn names(&self, at: &Path) -> bool {
         self.admission.is_none() || {
             let resolved = self.ws.resolved(at);
@@ -109,7 +109,7 @@ impl<'a> Sight<'a> {
         self.admission.map_or(RuleEffect::Allow, |admission| admission.reading(&text::show(at)))
     }
 
-    /// A line about what was left out since somebody would have to be asked about it; what is denied is not spoken of.
+    /// A note on the places that were left out because they need approval. Denied places are not mentioned.
     pub(super) fn left_out(&self) -> Option<String> {
         let places = self.to_ask.get();
         (places > 0).then(|| {
@@ -118,12 +118,12 @@ impl<'a> Sight<'a> {
         })
     }
 
-    /// What is at a place, links followed. The error is for the model and offers similar names.
+    /// Metadata of a place, links followed. The error is for the model and offers similar names.
     pub(super) fn look(&self, place: &Inside) -> Result<Metadata, ToolError> {
         self.ws.dir().metadata(place.as_path()).map_err(|error| self.explain(&error, place))
     }
 
-    /// Opens the file that a call names; `None` when it is anything else.
+    /// Opens the file that a call names; `None` if it is not a regular file.
     pub(super) fn open_named(&self, start: &Start) -> io::Result<Option<std::fs::File>> {
         match self.admission {
             None => Workspace::open_file(self.ws.dir(), &start.path, FollowSymlinks::Yes),
@@ -131,7 +131,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Opens a file that a walk from `start` came to.
+    /// Opens a file that a walk from `start` reached.
     pub(super) fn open_file(&self, start: &Start, at: &Path) -> io::Result<Option<std::fs::File>> {
         match self.admission {
             None => Workspace::open_file(self.ws.dir(), at, FollowSymlinks::No),
@@ -139,7 +139,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Opens the start itself, which may be a link, or a directory that a walk from it came to.
+    /// Opens the start itself, which may be a link, or a directory that a walk from it reached.
     pub(super) fn open_dir(&self, start: &Start, at: &Path) -> io::Result<Dir> {
         match self.admission {
             Some(_) => self.plain(start.real(at).as_deref().unwrap_or(at)),
@@ -155,7 +155,7 @@ impl<'a> Sight<'a> {
         Workspace::open_file(&dir, Path::new(name), FollowSymlinks::No)
     }
 
-    /// Opens a directory name by name: no link is followed.
+    /// Opens a directory name by name; no link is followed.
     fn plain(&self, at: &Path) -> io::Result<Dir> {
         let start = self.ws.open_dir(Path::new("."), FollowSymlinks::Yes)?;
         at.components()
@@ -163,11 +163,11 @@ impl<'a> Sight<'a> {
             .try_fold(start, |dir, part| cap_fs_ext::DirExt::open_dir_nofollow(&dir, part.as_os_str()))
     }
 
-    /// The error result for what the system said about a place.
+    /// The error result for a system error at a place.
     pub(super) fn explain(&self, error: &io::Error, place: &Inside) -> ToolError {
         let shown = text::echo(&text::show(place.as_path()));
         ToolError::Tell(match error.kind() {
-            // The handle's own refusal has no code of the system.
+            // The handle's own refusal has no system error code.
             io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => path::outside(&shown),
             io::ErrorKind::PermissionDenied => format!("the system does not allow reading `{shown}`"),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {

@@ -1,14 +1,14 @@
-//! Names like the one that was not found, from the same directory.
+//! Names in the same directory that are similar to a missing one.
 
 use std::path::PathBuf;
 
 use super::{path::Inside, sight::Sight, text};
 
-/// Entries of the directory that are looked at.
+/// Most directory entries that are compared.
 const MOST: usize = 2_000;
-/// Names that are offered.
+/// Most names that are offered.
 const OFFERED: usize = 3;
-/// Longer names are not compared letter by letter.
+/// Longest name that is compared letter by letter, in characters.
 const LONGEST: usize = 100;
 
 /// Up to three similar paths, the most similar first. Empty when the directory cannot be read.
@@ -32,7 +32,7 @@ pub(super) fn names(sight: &Sight<'_>, missing: &Inside) -> Vec<String> {
     offered.map(|(_, path)| format!("`{}`", text::show(&path))).collect()
 }
 
-/// How many letters differ; `None` when the names are not similar.
+/// Edit distance of two names; `None` if they are not similar.
 fn distance(wanted: &str, name: &str) -> Option<usize> {
     let a: Vec<char> = wanted.chars().collect();
     let b: Vec<char> = name.chars().collect();

@@ -1,9 +1,9 @@
-//! What a file is, by its first bytes and never by its name. Pure.
+//! Detects the type of a file by its first bytes, never by its name. Pure.
 
-/// Bytes that are looked at.
+/// Number of bytes that are examined.
 pub(super) const HEAD: usize = 8 << 10;
 
-/// Image types that models can be shown.
+/// Image types that models accept.
 const SHOWN: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 const MAGIC: [(&[u8], &str); 21] = [
@@ -30,11 +30,11 @@ const MAGIC: [(&[u8], &str); 21] = [
     (b"\xfe\xff", "text/plain; charset=utf-16be"),
 ];
 
-/// The media type of what is no UTF-8 text; `None` for text, and for nothing.
+/// Media type of a head that is not UTF-8 text; `None` for text and for an empty head.
 pub(super) fn binary(head: &[u8]) -> Option<&'static str> {
     let valid = match std::str::from_utf8(head) {
         Ok(_) => true,
-        // The last character may go on behind the head.
+        // The last character may continue after the head.
         Err(error) => error.error_len().is_none(),
     };
     // A text may begin with the letters of a magic number; a PDF counts although its start is text.
@@ -55,7 +55,7 @@ pub(super) fn binary(head: &[u8]) -> Option<&'static str> {
     Some(known.unwrap_or("application/octet-stream"))
 }
 
-/// Whether a model can be shown media of this type.
+/// True if models accept media of this type.
 pub(super) fn is_shown(mime: &str) -> bool {
     SHOWN.contains(&mime)
 }

@@ -1,6 +1,6 @@
 //! Blocking work that ends with the call it belongs to.
 //!
-//! A thread cannot be killed, so work asks [`Stop`] often enough: before each directory entry and each read.
+//! A thread cannot be killed, so work checks [`Stop`] often: before each directory entry and each read.
 
 use std::{
     io::{self, Read},
@@ -13,21 +13,21 @@ use std::{
 
 use entourage_core::tool::ToolError;
 
-/// Why work has to end.
+/// The reason why work has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// Nobody waits for the result any more.
+    /// The call was dropped.
     Dropped,
-    /// Its time is over.
+    /// The time limit has passed.
     TimeOver,
 }
 
-/// Says whether work may go on.
+/// A check that tells blocking work to continue or stop.
 #[derive(Debug, Clone)]
 pub(super) struct Stop {
     dropped: Arc<AtomicBool>,
     time: Duration,
-    /// `None` when it lies beyond what the clock can name.
+    /// `None` if it is beyond the range of the clock.
     deadline: Option<Instant>,
 }
 
@@ -41,7 +41,7 @@ impl Stop {
         Self::new(Arc::default(), time)
     }
 
-    /// Whether to go on.
+    /// Ok while work may continue.
     pub(super) fn check(&self) -> Result<(), Halt> {
         if self.dropped.load(Ordering::Relaxed) {
             Err(Halt::Dropped)
@@ -58,7 +58,7 @@ impl Stop {
     }
 }
 
-/// Reads as long as work may go on, then fails.
+/// A reader that fails once work has to stop.
 #[derive(Debug)]
 pub(super) struct StopReader<'a, R> {
     pub(super) inner: R,
@@ -67,7 +67,7 @@ pub(super) struct StopReader<'a, R> {
 
 impl<R: Read> Read for StopReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Not `Interrupted`: readers would try again for ever.
+        // Not `Interrupted`: readers would retry for ever.
         self.stop.check().map_err(|_| io::Error::other("stopped"))?;
         self.inner.read(buffer)
     }
@@ -81,14 +81,14 @@ impl Drop for SetOnDrop {
     }
 }
 
-/// Runs `work` on a thread where it may block, for at most about `time`. Dropping the future stops it.
+/// Runs `work` on a thread that may block, for at most about `time`. Dropping the future stops it.
 pub(super) async fn blocking<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce(&Stop) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     let dropped = Arc::new(AtomicBool::new(false));
     let _guard = SetOnDrop(Arc::clone(&dropped));
-    // The time runs from when a thread was free.
+    // The time runs from the moment a thread is free.
     let task = tokio::task::spawn_blocking(move || {
         let stop = Stop::new(dropped, time);
         stop.check().map_err(|halt| halted(halt, &stop))?;
@@ -99,7 +99,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     })
 }
 
-/// The error result of work that has nothing to show for its time.
+/// The error result of work that has nothing to show when it is stopped.
 pub(super) fn halted(halt: Halt, stop: &Stop) -> ToolError {
     match halt {
         Halt::Dropped => ToolError::tell("the call was cancelled"),

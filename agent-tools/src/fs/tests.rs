@@ -1,4 +1,4 @@
-//! What the tools answer, row by row, without a run around them.
+//! Results of the tools, row by row, without a run around them.
 
 use std::{
     fs::{self, File},

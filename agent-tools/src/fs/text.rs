@@ -1,8 +1,8 @@
-//! How names and numbers are written in results. Pure.
+//! Names and numbers as written in results. Pure.
 
 use std::path::{Component, Path};
 
-/// Longest echo of what a model sent, in characters.
+/// Longest echo of a model's input, in characters.
 const ECHO: usize = 200;
 
 /// A name or path from outside as one harmless line: control characters replaced, the rest cut.
@@ -14,7 +14,7 @@ pub(super) fn echo(text: &str) -> String {
     shown
 }
 
-/// A relative path with `/` between its parts; `.` for the root. What is no Unicode is replaced.
+/// A relative path with `/` between its parts; `.` for the root. Parts that are not Unicode are replaced.
 pub(super) fn show(path: &Path) -> String {
     let mut shown = String::new();
     for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
@@ -31,7 +31,7 @@ fn harmless(c: char) -> char {
     if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }
 }
 
-/// `1 file`, `2,000 files`.
+/// A number with its noun, such as `1 file` or `2,000 files`.
 pub(super) fn count(n: usize, one: &str, many: &str) -> String {
     format!("{} {}", grouped(n), if n == 1 { one } else { many })
 }

@@ -1,4 +1,4 @@
-//! The one implementation of `Tool` that all operations here share: schema, footprint, thread, time.
+//! The one implementation of `Tool` that all operations here share: schema, footprint, thread, timeout.
 
 use std::{
     io,
@@ -22,24 +22,24 @@ use super::{
     workspace::Workspace,
 };
 
-/// How much longer than an operation's own limit the runtime waits, for a file system that does not answer.
+/// Time that the runtime waits beyond an operation's own limit, for a file system that does not answer.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a read-only file tool does. It runs on a thread where it may block.
+/// The operation of a read-only file tool. It runs on a thread that may block.
 pub(super) trait Operation: Send + Sync + 'static {
-    /// What the model sends. A path in it is called `path`.
+    /// Arguments from the model. A path in them is called `path`.
     type Arguments: DeserializeOwned + JsonSchema + Send + 'static;
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
-    /// How long it may take.
+    /// Time limit of a call.
     const TIME: Duration;
-    /// What is read when the model names no path.
+    /// Path that is read when the model names none.
     const WITHOUT_PATH: Option<&'static str>;
 
     fn run(sight: &Sight<'_>, arguments: Self::Arguments, stop: &Stop) -> Result<ToolOutput, ToolError>;
 }
 
-/// Where a tool finds its workspace.
+/// The workspace of a tool, or the promise to open one.
 #[derive(Debug, Clone)]
 pub(super) struct Place(Arc<OnceLock<Workspace>>);
 
@@ -48,7 +48,7 @@ impl Place {
         Self(Arc::new(OnceLock::from(workspace.clone())))
     }
 
-    /// The current directory as it is when the place is first asked for.
+    /// The current directory at the time of the first use.
     pub(super) fn current() -> Self {
         Self(Arc::default())
     }
@@ -99,8 +99,8 @@ impl<O: Operation> Tool for ReadTool<O> {
             .await
     }
 
-    /// Names the path as the workspace knows it, so that a rule cannot be evaded by spelling. Asks the file system
-    /// where links lead, which takes microseconds.
+    /// Names the path as the workspace knows it, so that a rule cannot be evaded by spelling. Resolves links on the
+    /// file system, which takes microseconds.
     fn footprint(&self, arguments: &Value) -> Footprint {
         let footprint = Footprint::new(Access::READ);
         let Some(path) = arguments.get("path").and_then(Value::as_str).or(O::WITHOUT_PATH) else {

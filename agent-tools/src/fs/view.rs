@@ -1,6 +1,6 @@
-//! `view`: lines of a text file, or an image (CX09).
+//! `view`: lines of a text file, or an image.
 //!
-//! Reads no further than what is shown: a file of any size costs what lies before the section and the section itself.
+//! Reading stops after the section: a file of any size costs the section and the lines before it.
 
 use std::{
     fmt::Write as _,
@@ -26,14 +26,14 @@ use super::{
 };
 
 const LINES: u64 = 200;
-/// Bytes of a line that are shown.
+/// Most bytes of a line that are shown.
 const LINE: usize = 2_000;
-/// Bytes of all lines shown together.
+/// Most bytes of all lines shown together.
 const SECTION: usize = 200 << 10;
-/// Bytes of the result, numbers included: below what a run shows of one result.
+/// Most bytes of the result, numbers included: below the limit of a run for one result.
 const RESULT: usize = 240 << 10;
 const IMAGE: u64 = 5 << 20;
-/// Bytes of one line that are passed over to find the next: else one line could cost the whole file.
+/// Most bytes that are skipped to find the end of a line, since one line could be the whole file.
 const LONG_LINE: usize = 16 << 20;
 const BUFFER: usize = 64 << 10;
 
@@ -98,9 +98,9 @@ struct Section<'a, R> {
 /// A line without its end.
 struct Line {
     bytes: Vec<u8>,
-    /// It was longer than what was kept.
+    /// True if it was longer than the bytes kept.
     cut: bool,
-    /// Its end was not found in time.
+    /// True if its end was not found within the bytes that may be skipped.
     endless: bool,
 }
 
@@ -129,7 +129,7 @@ impl<'a, R: Read> Section<'a, R> {
         Ok(self.reader.buffer())
     }
 
-    /// The first bytes; they stay to be read.
+    /// The first bytes, which stay unread.
     fn head(&mut self) -> Result<Vec<u8>, ToolError> {
         let buffer = self.buffer()?;
         Ok(buffer.get(..sniff::HEAD).unwrap_or(buffer).to_vec())
@@ -191,7 +191,7 @@ impl<'a, R: Read> Section<'a, R> {
         Ok(shown.finish(self.name, rest))
     }
 
-    /// The next line, of which `keep` bytes are kept and at most about `pass` are passed over; `None` at the end.
+    /// The next line. Keeps `keep` bytes of it and skips at most about `pass`; `None` at the end of the file.
     fn next_line(&mut self, keep: usize, pass: usize) -> Result<Option<Line>, ToolError> {
         let mut line = Line { bytes: Vec::new(), cut: false, endless: false };
         let mut passed = 0_usize;
@@ -204,7 +204,7 @@ impl<'a, R: Read> Section<'a, R> {
             let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
             let room = keep.saturating_sub(line.bytes.len());
             line.bytes.extend_from_slice(part.get(..room).unwrap_or(part));
-            // A carriage return alone is no more text.
+            // A trailing carriage return is not text.
             line.cut |= part.len() > room && part.get(room..) != Some(b"\r");
             let used = part.len() + usize::from(end.is_some());
             passed = passed.saturating_add(used);
@@ -224,17 +224,17 @@ impl<'a, R: Read> Section<'a, R> {
 enum Rest {
     None,
     More,
-    /// Behind a line too long to pass over.
+    /// The section lies behind a line too long to skip.
     Unreachable,
 }
 
 #[derive(Default)]
 struct Shown {
     text: String,
-    /// Of the last line shown, counted from 1.
+    /// Number of the last line shown, from 1.
     number: u64,
     lines: u64,
-    /// What counts towards the section's limit.
+    /// Bytes that count towards the section's limit.
     bytes: usize,
     cut: usize,
 }
@@ -249,7 +249,7 @@ impl Shown {
         }
         let content = match std::str::from_utf8(bytes) {
             Ok(content) if !content.contains('\0') => content,
-            // The cut may have gone through a character.
+            // The cut may split a character.
             Err(error) if line.cut && error.error_len().is_none() => bytes
                 .get(..error.valid_up_to())
                 .and_then(|valid| std::str::from_utf8(valid).ok())
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Never ends, so a test that ends shows that the reading is bounded.
+    /// A reader that never ends: a test that ends shows that the reading is bounded.
     struct Endless(&'static [u8]);
 
     impl Read for Endless {
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn cx09_ends_of_lines_wherever_the_buffer_ends() {
-        /// One byte a read.
+        /// A reader that returns one byte per read.
         struct Drip(&'static [u8]);
         impl Read for Drip {
             fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -344,7 +344,7 @@ mod tests {
         for text in [&b"\xef\xbb\xbfa\r\n\r\n\xc3\xa9"[..], b"a\n\n\xc3\xa9\n"] {
             let expected = "     1\ta\n     2\t\n     3\té";
             assert_eq!(lines(text, 0, 9).unwrap(), expected);
-            // A mark of byte order is recognised once the line is whole.
+            // A byte order mark is recognised once the line is whole.
             assert_eq!(lines(Drip(text), 0, 9).unwrap(), expected);
             assert_eq!(lines(text, 2, 9).unwrap(), "     3\té");
             let error = lines(text, 3, 9).unwrap_err();

@@ -1,7 +1,7 @@
-//! The one path policy of every file tool: a root, and the handle through which all below it is opened.
+//! The one path policy of every file tool: a root, and the handle through which everything below it is opened.
 //!
-//! Paths are never made canonical and then compared: a link could change in between. They are cut to plain names, and
-//! the handle refuses any link that leads out at the moment of opening.
+//! Paths are never made canonical and then compared: a link could change in between. They are reduced to plain names,
+//! and the handle refuses any link that leads out at the moment of opening.
 
 use std::{
     fmt, io,
@@ -29,19 +29,21 @@ use super::{
     view::View,
 };
 
-/// A directory that file tools are confined to. Cloning shares it.
+/// A directory that file tools are confined to. Clones share it.
 ///
 /// # Contract
-/// - A path is relative to the root, or absolute and below it. `..` is resolved by name; what climbs out is refused.
+/// - A path is relative to the root, or absolute and below it. `..` is resolved by name; a path that climbs out is
+///   refused.
 /// - A link that leads out of the root, or that is absolute, is refused when it is opened, whatever it was before.
 ///   Links within the root are followed where a path names them, and not when a tree is walked.
 /// - Pipes, sockets and devices are never read.
-/// - What a rule of the run denies is not shown below the place that a call names either, by whichever path or link it is
-///   reached; a directory that is denied is not entered. What a rule asks about is left out there, and the result says
-///   so, unless the same rule asked about the call: a call that names it is asked about.
-/// - Rules are matched against the path that was named and the final place, as they are spelled: write them for the final
-///   place. Where the file system ignores case, another spelling of a name is not recognised.
-/// - The directory is held open: if it is renamed the workspace follows it.
+/// - A place that a rule of the run denies is not shown below the place that a call names either, by whichever path or
+///   link it is reached; a denied directory is not entered. A place for which a rule requires approval is left out
+///   there, and the result says so, unless the same rule covered the call itself: name such a place in a call, and
+///   approval is asked for.
+/// - Rules are matched against the path as named and against its final place, as they are spelled: write them for the
+///   final place. Where the file system ignores case, another spelling of a name is not recognised.
+/// - The directory is held open: if it is renamed, the workspace follows it.
 ///
 /// ```
 /// # fn main() -> Result<(), entourage_core::Error> {
@@ -58,61 +60,60 @@ pub struct Workspace(Arc<Inner>);
 
 struct Inner {
     dir: Dir,
-    /// The names by which an absolute path may call the root; the first is canonical.
+    /// The names of the root in an absolute path; the first is canonical.
     roots: Vec<PathBuf>,
 }
 
 impl Workspace {
     /// Opens `root`, which must be a directory. Blocks for the time of a few file system calls.
     ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`] when it does not exist, [`ErrorKind::InvalidInput`] when it is no directory,
-    /// [`ErrorKind::PermissionDenied`] when the system refuses it; each names the path.
+    /// [`ErrorKind::NotFound`] if it does not exist, [`ErrorKind::InvalidInput`] if it is not a directory,
+    /// [`ErrorKind::PermissionDenied`] if the system refuses it; each names the path.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, Error> {
         let root = root.as_ref();
         let canonical = std::fs::canonicalize(root).map_err(|error| unusable(root, error))?;
         let dir =
             Dir::open_ambient_dir(&canonical, ambient_authority()).map_err(|error| unusable(root, error))?;
         let mut roots = vec![canonical];
-        // The name that the program uses may differ where a link leads to the root. With `..` in it, it may not be
-        // shortened by name: what precedes could be a link.
+        // The program's name for the root may differ where a link leads to it. With `..` in it, it cannot be shortened
+        // by name: the part before could be a link.
         let plain = !root.components().any(|part| part == Component::ParentDir);
         let given = std::path::absolute(root).ok().filter(|_| plain).and_then(|full| path::normal(&full));
         roots.extend(given.filter(|given| !roots.contains(given)));
         Ok(Self(Arc::new(Inner { dir, roots })))
     }
 
-    /// The root's canonical path when it was opened. For people: nothing is opened by it.
+    /// The root's canonical path at the time it was opened. For people: nothing is opened by it.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.0.roots.first().map_or(Path::new("."), PathBuf::as_path)
     }
 
-    /// Shows lines of a file, or an image (CX09). The contract is that of [`view`](super::view()).
+    /// Shows lines of a file, or an image. The contract is that of [`view`](super::view()).
     #[must_use]
     pub fn view(&self) -> Arc<dyn Tool> {
         ReadTool::<View>::shared(Place::fixed(self))
     }
 
-    /// Lists a directory as a tree (CX10). The contract is that of [`ls`](super::ls()).
+    /// Lists a directory as a tree. The contract is that of [`ls`](super::ls()).
     #[must_use]
     pub fn ls(&self) -> Arc<dyn Tool> {
         ReadTool::<Ls>::shared(Place::fixed(self))
     }
 
-    /// Finds files by name (CX10). The contract is that of [`glob`](super::glob()).
+    /// Finds files by name. The contract is that of [`glob`](super::glob()).
     #[must_use]
     pub fn glob(&self) -> Arc<dyn Tool> {
         ReadTool::<Find>::shared(Place::fixed(self))
     }
 
-    /// Searches files (CX10). The contract is that of [`grep`](super::grep()).
+    /// Searches files. The contract is that of [`grep`](super::grep()).
     #[must_use]
     pub fn grep(&self) -> Arc<dyn Tool> {
         ReadTool::<Grep>::shared(Place::fixed(self))
     }
 
-    /// All tools that only read: `view`, `ls`, `glob` and `grep`.
+    /// All read-only tools: `view`, `ls`, `glob` and `grep`.
     #[must_use]
     pub fn read_tools(&self) -> Vec<Arc<dyn Tool>> {
         vec![self.view(), self.ls(), self.glob(), self.grep()]
@@ -126,13 +127,13 @@ impl Workspace {
         &self.0.roots
     }
 
-    /// The place that a model's path names, whether or not anything is there.
+    /// The place that a model's path names; nothing needs to exist there.
     pub(super) fn place(&self, path: &str) -> Result<Inside, ToolError> {
         Inside::parse(path, &self.0.roots).map_err(ToolError::Tell)
     }
 
-    /// What policy patterns are matched against: the place, and where links lead from there if that is elsewhere.
-    /// A rule about a file thus also holds for a link to it.
+    /// Subjects for policy patterns: the place, and its resolved path if that differs. So a rule about a file also
+    /// holds for a link to it.
     pub(super) fn subjects(&self, path: &str) -> Vec<String> {
         let Ok(place) = Inside::parse(path, &self.0.roots) else { return vec![path.to_owned()] };
         let mut subjects = vec![text::show(place.as_path())];
@@ -144,22 +145,22 @@ impl Workspace {
         subjects
     }
 
-    /// Where links lead from a place. Of a place where nothing is, where it would be: as far as its directories exist.
+    /// The path of a place with links resolved. If nothing exists there, resolves as many of its directories as exist.
     pub(super) fn resolved(&self, at: &Path) -> Option<PathBuf> {
         at.ancestors().find_map(|above| Some(self.real(above)?.join(at.strip_prefix(above).ok()?)))
     }
 
-    /// A place without links; `None` unless a file or a directory is there.
+    /// The path of a place with links resolved; `None` unless a file or a directory exists there.
     fn real(&self, at: &Path) -> Option<PathBuf> {
         let at = if at.as_os_str().is_empty() { Path::new(".") } else { at };
-        // For what cannot be reached the handle would answer with a part of the way, and without `openat2` it opens what
-        // is there, which must be no pipe.
+        // For an unreachable place the handle would return a part of the way. Without `openat2` it opens the place,
+        // which must not be a pipe.
         let found = self.0.dir.metadata(at).ok()?;
         let real = self.0.dir.canonicalize(at).ok().filter(|_| found.is_file() || found.is_dir())?;
         Some(real.components().filter(|part| matches!(part, Component::Normal(_))).collect())
     }
 
-    /// Opens a regular file below `dir`, which is the root or a directory in it; `None` when it is anything else.
+    /// Opens a regular file below `dir`, which is the root or a directory in it; `None` if it is not a regular file.
     pub(super) fn open_file(
         dir: &Dir,
         at: &Path,
@@ -169,7 +170,7 @@ impl Workspace {
             FollowSymlinks::Yes => dir.metadata(at)?,
             FollowSymlinks::No => dir.symlink_metadata(at)?,
         };
-        // Opening a device can already do something.
+        // Opening a device can have an effect.
         if !metadata.is_file() {
             return Ok(None);
         }
@@ -179,7 +180,7 @@ impl Workspace {
         Ok(if file.metadata()?.is_file() { Some(file) } else { None })
     }
 
-    /// Opens a directory; with `No` a link in the last place is refused.
+    /// Opens a directory; with `No` a link as the last part is refused.
     pub(super) fn open_dir(&self, at: &Path, follow: FollowSymlinks) -> io::Result<Dir> {
         match follow {
             FollowSymlinks::Yes => self.0.dir.open_dir(at),

@@ -1,10 +1,11 @@
-//! The day of a timestamp, in UTC.
+//! The date of a timestamp, in UTC.
 
 use entourage_core::Timestamp;
 
 const MICROS_OF_DAY: i64 = 86_400_000_000;
 
-/// `2026-01-31`, in the Gregorian calendar. A year before 1 or after 9999 keeps its sign and its digits.
+/// Formats the date as `2026-01-31`, in the Gregorian calendar. A year before 1 or after 9999 keeps its sign and its
+/// digits.
 pub(super) fn utc(at: Timestamp) -> String {
     let days = at.as_micros().div_euclid(MICROS_OF_DAY);
     // Counted from 0000-03-01, so that a leap day ends its year; 400 years have 146,097 days.

@@ -1,4 +1,4 @@
-//! `~`, `$NAME` and `${NAME}` in configured paths.
+//! Expansion of `~`, `$NAME` and `${NAME}` in configured paths.
 
 use super::Lookup;
 
@@ -12,8 +12,8 @@ impl<'a> Expander<'a> {
         Self { lookup }
     }
 
-    /// The path with its values. `None` when one is not set or empty: with nothing in its place, `$DATA/notes` would be
-    /// another file.
+    /// The path with its variables expanded. `None` if one is unset or empty: an empty value would turn `$DATA/notes`
+    /// into another file.
     pub(super) fn expand(&self, path: &str) -> Option<String> {
         let (mut out, mut rest) = match path.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with(['/', '\\']) => (self.home()?, rest),

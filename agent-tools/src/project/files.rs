@@ -1,4 +1,4 @@
-//! Context files: found, put in order, read within bounds.
+//! Context files: found, sorted, and read within bounds.
 //!
 //! Everything below a directory is opened through a handle on it, which refuses a link that leads out at the moment of
 //! opening. Blocking.
@@ -19,27 +19,27 @@ use entourage_core::context::ContextFile;
 
 use super::expand::Expander;
 
-/// Bytes of one file.
+/// Most bytes of one file.
 pub(super) const FILE: usize = 64 * 1024;
 
-/// Bytes of all files of a list.
+/// Most bytes of all files of a list.
 pub(super) const TOTAL: usize = 256 * 1024;
 
-/// Files of a list.
+/// Most files of a list.
 pub(super) const COUNT: usize = 200;
 
-/// Entries that one walk looks at.
+/// Most entries that one walk looks at.
 const ENTRIES: usize = 10_000;
 
-/// Levels that a walk goes down.
+/// Most levels of a walk.
 const LEVELS: usize = 16;
 
-/// What is left to look at in one walk.
+/// Budget of one walk.
 struct Walk {
     entries: usize,
 }
 
-/// A file to read: a handle on a directory, and the way from there.
+/// A file to read: a handle on a directory, and the path from there.
 struct Place {
     dir: Rc<Base>,
     inside: PathBuf,
@@ -48,7 +48,7 @@ struct Place {
 
 struct Base {
     dir: Dir,
-    /// Where the handle's directory really lies, for telling that two paths name one file.
+    /// Canonical path of the directory, to recognise two paths of one file.
     canonical: PathBuf,
 }
 
@@ -56,7 +56,7 @@ struct Base {
 pub(super) struct Files {
     root: PathBuf,
     project: Rc<Base>,
-    /// What was read already: real paths in lower case.
+    /// Files that were read already, as real paths in lower case.
     seen: BTreeSet<String>,
 }
 
@@ -67,10 +67,10 @@ impl Files {
 
     /// The files that `paths` name and no earlier list did, by path.
     pub(super) fn read(&mut self, paths: &[String], expander: &Expander<'_>) -> Vec<ContextFile> {
-        // By the path that is shown: the same whatever order the system lists entries in.
+        // Keyed by the path that is shown, so that the order of the system's listing does not matter.
         let mut places = BTreeMap::new();
         for path in paths.iter().filter_map(|path| expander.expand(path)) {
-            // What cannot be looked at is left out: a list names what may be there, not what is.
+            // Missing and unreadable places are left out: a list names files that may exist.
             let _ = self.find(Path::new(&path), &mut places);
         }
         let mut files = Vec::new();
@@ -101,7 +101,7 @@ impl Files {
                 Rc::new(Base { dir: self.project.dir.open_dir(at)?, canonical: self.project.real(at)? });
             return walk(&base, &base.dir, Path::new(""), &shown, &mut Walk { entries: ENTRIES }, places);
         }
-        // Not even its real name is asked for if it is a pipe: some systems open it for that.
+        // Its real name is not resolved if it is a pipe: some systems open it for that.
         if found.is_file() {
             let place = Place { dir: Rc::clone(&self.project), inside, follow: FollowSymlinks::Yes };
             places.entry(shown).or_insert(place);
@@ -110,7 +110,7 @@ impl Files {
     }
 }
 
-/// An absolute path is the host's own word: links in it are followed wherever they lead.
+/// Finds the files at an absolute path. The host wrote it, so links in it are followed wherever they lead.
 fn find_absolute(path: &Path, places: &mut BTreeMap<PathBuf, Place>) -> io::Result<()> {
     let real = std::fs::canonicalize(path)?;
     let shown: PathBuf = path.components().collect();
@@ -138,7 +138,8 @@ fn walk(
 ) -> io::Result<()> {
     let mut entries = Vec::new();
     for entry in dir.entries()? {
-        // None of a directory that is too large: which entries the system lists first is chance.
+        // A directory that is too large contributes nothing: the order in which the system lists its entries is
+        // arbitrary.
         let left = walk_left.entries.checked_sub(1);
         walk_left.entries = left.unwrap_or(0);
         if left.is_none() {
@@ -150,7 +151,7 @@ fn walk(
             entries.push((name, kind.is_dir()));
         }
     }
-    // In order, so that the bound falls on the same directory again.
+    // Sorted, so that the bound always falls on the same directory.
     entries.sort();
     for (name, is_dir) in entries {
         let (inside, shown) = (inside.join(&name), shown.join(&name));
@@ -178,21 +179,21 @@ impl Base {
 }
 
 impl Place {
-    /// What tells two paths of one file to be one. `None` for what is not there.
+    /// The key that two paths of one file share. `None` if nothing exists there.
     fn key(&self) -> Option<String> {
         let real = self.dir.real(&self.inside).ok()?;
         let plain: PathBuf = real.components().collect();
         Some(plain.to_string_lossy().to_lowercase())
     }
 
-    /// The text, at most `most` bytes of the file. `None` for what is unreadable, binary or no regular file.
+    /// The text of at most `most` bytes of the file. `None` if it is unreadable, binary or not a regular file.
     fn read(&self, most: usize) -> Option<String> {
         let dir = &self.dir.dir;
         let found = match self.follow {
             FollowSymlinks::Yes => dir.metadata(&self.inside),
             FollowSymlinks::No => dir.symlink_metadata(&self.inside),
         };
-        // Opening a device can already do something.
+        // Opening a device can have an effect.
         if !found.ok()?.is_file() {
             return None;
         }
@@ -208,7 +209,7 @@ impl Place {
         }
         let cut = size > bytes.len() as u64 && bytes.len() == most;
         if cut {
-            // Not in the middle of a character.
+            // Cut at a character boundary.
             let whole = std::str::from_utf8(&bytes).map_or_else(
                 |error| if error.error_len().is_none() { error.valid_up_to() } else { bytes.len() },
                 str::len,
@@ -226,7 +227,7 @@ impl Place {
     }
 }
 
-/// The path without `.`, with `..` resolved by name; `None` when it climbs out.
+/// The path without `.`, with `..` resolved by name; `None` if it climbs out.
 fn plain(path: &Path) -> Option<PathBuf> {
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -1,8 +1,8 @@
-//! What git says of a directory, asked of the `git` program.
+//! The state of a git repository, asked of the `git` program.
 //!
-//! A repository's configuration may name programs: monitors, hooks, filters, transports, signature checkers. None of
-//! them may run because somebody asked what the state is, so each is switched off, and submodules, which have
-//! configurations of their own, are not entered.
+//! A repository's configuration may name programs: monitors, hooks, filters, transports, signature checkers. A mere
+//! query must run none of them, so each is switched off. Submodules, which have configurations of their own, are not
+//! entered.
 
 use std::{ffi::OsString, path::Path, process::Stdio, time::Duration};
 
@@ -13,13 +13,13 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// For all questions together.
+/// Time limit for all queries together.
 const TIME: Duration = Duration::from_secs(2);
 
-/// Bytes of one answer; the rest is not read.
+/// Most bytes of one answer; the rest is not read.
 const ANSWER: u64 = 64 * 1024;
 
-/// Configuration that is the same whatever the repository says.
+/// Settings that override the repository's configuration.
 const FIXED: [(&str, &str); 6] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", if cfg!(windows) { "NUL" } else { "/dev/null" }),
@@ -33,7 +33,7 @@ const FIXED: [(&str, &str); 6] = [
 const KEPT: [&str; 7] =
     ["HOME", "XDG_CONFIG_HOME", "USERPROFILE", "HOMEDRIVE", "HOMEPATH", "SystemRoot", "TMPDIR"];
 
-/// The state of the repository that `dir` lies in.
+/// Asks for the state of the repository that contains `dir`.
 pub(super) async fn ask(dir: &Path) -> Option<GitFacts> {
     let until = Instant::now() + TIME;
     let plain = Git { dir, filters: Vec::new(), until };
@@ -47,13 +47,13 @@ pub(super) async fn ask(dir: &Path) -> Option<GitFacts> {
     Some(GitFacts::new(&branch, status.lines(), commits.lines()))
 }
 
-/// Git did not answer: it failed, was not there, or took too long.
+/// No answer from git: it failed, is not installed, or took too long.
 #[derive(Debug, PartialEq, Eq)]
 struct NoAnswer;
 
 struct Git<'a> {
     dir: &'a Path,
-    /// Keys of the programs that would rewrite files to compare them.
+    /// Configuration keys of filters, which would run programs to compare files.
     filters: Vec<String>,
     until: Instant,
 }
@@ -69,7 +69,7 @@ impl Git<'_> {
         }
     }
 
-    /// The short status. It compares files, so it is asked only once all filters are known and off.
+    /// The short status. It compares files, so it runs only once all filters are known and off.
     async fn status(&self) -> Result<String, NoAnswer> {
         let keys = self.full(&["config", "--includes", "--name-only", "-z", "--list"]).await?;
         let git = Git { dir: self.dir, filters: filters(&keys), until: self.until };
@@ -83,7 +83,7 @@ impl Git<'_> {
         git.answer(&ask).await
     }
 
-    /// An answer, up to its last line that came whole.
+    /// An answer, up to its last complete line.
     async fn answer(&self, arguments: &[&str]) -> Result<String, NoAnswer> {
         let (mut text, cut) = self.timed(arguments).await?;
         if cut {
@@ -92,7 +92,7 @@ impl Git<'_> {
         Ok(text)
     }
 
-    /// An answer of which nothing is missing.
+    /// An answer that is complete, or none.
     async fn full(&self, arguments: &[&str]) -> Result<String, NoAnswer> {
         match self.timed(arguments).await? {
             (text, false) => Ok(text),
@@ -104,7 +104,7 @@ impl Git<'_> {
         timeout_at(self.until, self.run(arguments)).await.unwrap_or(Err(NoAnswer))
     }
 
-    /// What git prints, and whether there was more.
+    /// The output of git, and true if there was more.
     async fn run(&self, arguments: &[&str]) -> Result<(String, bool), NoAnswer> {
         let mut child = self.command(arguments).spawn().map_err(|_| NoAnswer)?;
         let mut bytes = Vec::new();
@@ -130,14 +130,14 @@ impl Git<'_> {
             ("GIT_CONFIG_NOSYSTEM", "1"),
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("GIT_TERMINAL_PROMPT", "0"),
-            // A repository with missing objects would fetch them: from no server, through no transport.
+            // A repository with missing objects must not fetch them: from no server, through no transport.
             ("GIT_NO_LAZY_FETCH", "1"),
             ("GIT_ALLOW_PROTOCOL", "none"),
             ("LC_ALL", "C"),
         ] {
             command.env(name, value);
         }
-        // Not `-c`: a key with `=` in it, which a repository may choose, cannot be named there.
+        // Not `-c`: that cannot name a key with `=` in it, and a repository may choose one.
         let off = self
             .filters
             .iter()
@@ -156,13 +156,13 @@ impl Git<'_> {
     }
 }
 
-/// `PATH` without relative entries: with one, a program of the project's directory could be taken for git.
+/// `PATH` without relative entries: otherwise a program in the project's directory could be taken for git.
 fn search_path() -> Option<OsString> {
     let all = std::env::var_os("PATH")?;
     std::env::join_paths(std::env::split_paths(&all).filter(|entry| entry.is_absolute())).ok()
 }
 
-/// Of all keys, those that name a filter's programs or ask for them.
+/// Configuration keys that name or require a filter's programs.
 fn filters(keys: &str) -> Vec<String> {
     let mut found: Vec<_> = keys
         .split('\0')
@@ -172,7 +172,7 @@ fn filters(keys: &str) -> Vec<String> {
         })
         .map(str::to_owned)
         .collect();
-    // `required` alone would fail a filter that is off.
+    // `required` alone would make a disabled filter fail.
     found.sort();
     found.dedup();
     found

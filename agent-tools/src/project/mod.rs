@@ -1,7 +1,7 @@
-//! What a prompt template may say of a project: its directory, git, the platform, the day, context files (CI03, CI04).
+//! Facts about a project for prompt templates: its directory, git, the platform, the date, context files.
 //!
-//! The core's templates read nothing from the machine; this is what reads. A repository may be anybody's: nothing that
-//! it holds is run, and no link in it leads a read out of it.
+//! The core's templates read nothing from the machine; this module does. A repository is untrusted: none of its
+//! programs is run, and no link in it leads a read out of it.
 
 mod date;
 mod expand;
@@ -25,21 +25,20 @@ use entourage_core::{
 use expand::Expander;
 use files::Files;
 
-/// The context files that are looked for by default: a file for agents, and a directory of notes.
+/// The default context files: a file for agents, and a directory of notes.
 pub const DEFAULT_CONTEXT_PATHS: [&str; 2] = ["AGENTS.md", ".agents/memory"];
 
-/// Gives the value of an environment variable.
+/// Returns the value of an environment variable.
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// What to gather.
+/// Settings for [`ProjectFacts::gather`].
 ///
 /// # Paths of context files
-/// - `~` and `~/` at the start stand for the home directory, `$NAME` and `${NAME}` for variables. A path with a variable
-///   that is not set is left out. Values are not expanded again.
-/// - A relative path lies in the project, wherever links lead: what would be read from outside is left out, since a
-///   repository from elsewhere may hold a link to a secret. A file outside is named by its absolute path, which is taken
-///   at its word.
-/// - A directory is walked, all levels; hidden entries and links in it are left out.
+/// - `~` and `~/` at the start stand for the home directory, `$NAME` and `${NAME}` for variables. A path with an unset
+///   variable is left out. Values are not expanded again.
+/// - A relative path stays in the project, wherever links lead: files outside are left out, since a foreign repository
+///   may hold a link to a secret. Name a file outside by its absolute path, which is trusted.
+/// - A directory is walked at all levels; hidden entries and links in it are left out.
 #[derive(Clone)]
 #[must_use = "options do nothing until `ProjectFacts::gather`"]
 pub struct ProjectOptions {
@@ -52,7 +51,8 @@ pub struct ProjectOptions {
 }
 
 impl ProjectOptions {
-    /// [`DEFAULT_CONTEXT_PATHS`], no global context files, git, this system, and the day of `now` in UTC.
+    /// Default settings: [`DEFAULT_CONTEXT_PATHS`], no global context files, git, this system, and the date of `now`
+    /// in UTC.
     pub fn new(now: Timestamp) -> Self {
         Self {
             context: DEFAULT_CONTEXT_PATHS.map(str::to_owned).into(),
@@ -64,32 +64,32 @@ impl ProjectOptions {
         }
     }
 
-    /// The project's context files and directories, instead of the default ones.
+    /// Sets the project's context files and directories, instead of the default ones.
     pub fn context_paths(mut self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.context = paths.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The user's own context files and directories, such as `~/.config/agents`.
+    /// Sets the user's own context files and directories, such as `~/.config/agents`.
     pub fn global_context_paths(mut self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.global = paths.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Another name for the platform, for example that of the machine where commands will run.
+    /// Sets the name of the platform, for example that of the machine where commands will run.
     pub fn platform(mut self, name: impl Into<String>) -> Self {
         self.platform = name.into();
         self
     }
 
-    /// Asks git nothing.
+    /// Leaves git out.
     pub fn without_git(mut self) -> Self {
         self.git = false;
         self
     }
 
-    /// Takes variables in paths, and the home directory (`HOME`, then `USERPROFILE`), from `lookup` instead of from the
-    /// process's environment.
+    /// Reads variables in paths, and the home directory (`HOME`, then `USERPROFILE`), from `lookup` instead of from
+    /// the process's environment.
     pub fn variables(mut self, lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.lookup = Arc::new(lookup);
         self
@@ -108,18 +108,18 @@ impl fmt::Debug for ProjectOptions {
     }
 }
 
-/// What was found.
+/// The gathered facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProjectFacts {
     /// The directory, absolute.
     pub working_dir: PathBuf,
-    /// The state of the repository that the directory lies in; `None` when there is none, when the `git` program is not
-    /// there, and when it refuses or does not answer within 2 seconds.
+    /// The state of the repository that contains the directory. `None` without a repository or the `git` program, and
+    /// if git refuses or does not answer within 2 seconds.
     pub git: Option<GitFacts>,
     /// The operating system: `linux`, `macos`, `windows` and the like.
     pub platform: String,
-    /// The day in UTC, as `2026-01-31`.
+    /// The date in UTC, as `2026-01-31`.
     pub date: String,
     /// The project's context files, by path.
     pub context_files: Vec<ContextFile>,
@@ -128,23 +128,23 @@ pub struct ProjectFacts {
 }
 
 impl ProjectFacts {
-    /// Looks at the project in `dir`.
+    /// Gathers the facts of the project in `dir`.
     ///
     /// # Contract
-    /// - **Context files** come in the order of their paths; two of the same file, or whose paths differ in case alone,
-    ///   are one. What cannot be read, holds a NUL or is no regular file is left out silently. Of a file at most 64 KiB
-    ///   are taken, with a line that says so; of all files of a list at most 256 KiB and 200 files, the first by path.
-    ///   A walk ends before the directory with the 10,001st entry, and after 16 levels.
-    /// - **Git** is asked within 2 seconds altogether, with no variables but `PATH` and those of the home directory. It
-    ///   takes no locks, changes nothing, reaches no server and runs no program that a repository's configuration names.
-    ///   Since filters are among those, a file under one may be shown as changed.
+    /// - **Context files** are sorted by path; two paths of the same file, or that differ in case alone, count once.
+    ///   Files that are unreadable, contain a NUL or are not regular are left out silently. A file is cut at 64 KiB,
+    ///   with a line that says so; a list has at most 256 KiB and 200 files, the first by path. A walk ends before the
+    ///   directory with the 10,001st entry, and after 16 levels.
+    /// - **Git** gets 2 seconds in total, with no variables but `PATH` and those of the home directory. It takes no
+    ///   locks, changes nothing, reaches no server and runs no program that a repository's configuration names.
+    ///   Filters are such programs, so a file under one may be shown as changed.
     /// - Nothing is kept open. Dropping the future kills git; reading files ends at its bounds.
     ///
     /// Needs a tokio runtime with I/O and time, unless git is left out.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when `dir` does not exist, [`ErrorKind::InvalidInput`] when it is no directory or cannot be
-    /// opened.
+    /// [`ErrorKind::NotFound`] if `dir` does not exist, [`ErrorKind::InvalidInput`] if it is not a directory or cannot
+    /// be opened.
     pub async fn gather(dir: impl AsRef<Path>, options: ProjectOptions) -> Result<Self> {
         let ProjectOptions { context, global, now, platform, git, lookup } = options;
         let given = dir.as_ref().to_owned();
@@ -165,7 +165,7 @@ impl ProjectFacts {
         Ok(Self { working_dir, git, platform, date, context_files, global_context_files })
     }
 
-    /// The same as facts of a prompt; what a machine does not know, such as the model, is still to be added.
+    /// Converts into the facts of a prompt. Facts that the machine does not know, such as the model, have to be added.
     #[must_use]
     pub fn into_prompt(self) -> PromptFacts {
         PromptFacts::new()
@@ -184,7 +184,7 @@ fn absolute(dir: &Path) -> Result<PathBuf> {
         return Err(unusable(dir, std::io::ErrorKind::NotADirectory.into()));
     }
     let full = std::path::absolute(dir).map_err(|error| unusable(dir, error))?;
-    // `..` after a link is not what precedes the link: only the system can resolve it.
+    // `..` after a link is not the directory before the link: only the system can resolve it.
     if full.components().any(|part| part == std::path::Component::ParentDir) {
         return std::fs::canonicalize(dir).map_err(|error| unusable(dir, error));
     }

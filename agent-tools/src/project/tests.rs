@@ -1,4 +1,4 @@
-//! The pure parts: days and the expansion of paths.
+//! The pure parts: dates and the expansion of paths.
 
 use entourage_core::Timestamp;
 

@@ -109,7 +109,6 @@ pub async fn interleaved(
 ///
 /// # Errors
 /// Text for people, if no order of turns explains the answers.
-/// A text for people, when no order of turns explains the answers.
 pub async fn raced(handles: [SharedStore; 2], steps: [Vec<Step>; 2]) -> std::result::Result<(), String> {
     let clock = Arc::new(AtomicU64::new(0));
     let start = Arc::new(tokio::sync::Barrier::new(2));

@@ -1,4 +1,4 @@
-//! Written code does not lean on the names that are in the author's scope.
+//! Generated code does not depend on the names in the author's scope.
 #![allow(dead_code)]
 
 type Result<T> = ::std::result::Result<T, ::std::num::ParseIntError>;

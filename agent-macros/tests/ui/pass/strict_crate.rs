@@ -1,4 +1,4 @@
-//! Written code passes strict lints: nothing of it is the author's to mend.
+//! Generated code passes strict lints, since the author cannot fix it.
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, rust_2018_idioms, unused_qualifications)]
 #![forbid(unsafe_code)]
 

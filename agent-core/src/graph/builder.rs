@@ -1,4 +1,4 @@
-//! Graphs as programs write them.
+//! The builder of graphs.
 
 use std::{
     any::TypeId,
@@ -27,17 +27,17 @@ use crate::{
     run::Task,
 };
 
-/// Makes a [`TaskGraph`]: nodes are added by its methods, and each gives back a [`Handle`] that others take from.
+/// Builds a [`TaskGraph`]: its methods add nodes, and each returns a [`Handle`] that other nodes take from.
 ///
-/// `O` is what the graph comes to, see [`TaskGraphBuilder::returning`].
+/// `O` is the type of the graph's output, see [`TaskGraphBuilder::returning`].
 pub struct TaskGraphBuilder<O = String> {
     parts: Parts,
-    /// The node that it returns, with the type that is expected of it.
+    /// Index of the node that the graph returns, with the type expected of it.
     output: Option<(usize, TypeId)>,
     returns: PhantomData<fn() -> O>,
 }
 
-/// All but what it comes to.
+/// Everything but the output.
 struct Parts {
     name: String,
     draft: Arc<Draft>,
@@ -46,7 +46,7 @@ struct Parts {
     on_failure: OnFailure,
     durations: Durations,
     problems: Vec<Problem>,
-    /// What kind of error a graph is that cannot run.
+    /// Error kind of an invalid graph.
     refused: ErrorKind,
 }
 
@@ -65,14 +65,15 @@ impl TaskGraphBuilder {
         Self { parts, output: None, returns: PhantomData }
     }
 
-    /// A graph that somebody else than the program wrote: one that cannot run is a bad input, not a bad configuration.
+    /// Creates a builder for a graph that is input to the program: an invalid one is a bad input, not a bad
+    /// configuration.
     pub(super) fn of_plan(name: String) -> Self {
         let mut builder = Self::new(name);
         builder.parts.refused = ErrorKind::InvalidInput;
         builder
     }
 
-    /// The graph comes to what this node returns. Without it, it comes to the text of the nodes on which no other
+    /// Makes this node's value the graph's output. By default the output is the text of the nodes on which no other
     /// depends.
     pub fn returning<O: Output>(mut self, node: &Handle<O>) -> TaskGraphBuilder<O> {
         if !Arc::ptr_eq(&self.parts.draft, &node.draft) {
@@ -85,23 +86,25 @@ impl TaskGraphBuilder {
 }
 
 impl<O> TaskGraphBuilder<O> {
-    /// The text that the graph is given when it is run.
+    /// Returns the text that the graph is given when it runs, as an input for nodes.
     #[must_use]
     pub fn input(&self) -> GraphInput {
         GraphInput(())
     }
 
-    /// The message that the graph is given when it is run: its text, and the images and documents that come with it.
+    /// Returns the message that the graph is given when it runs (its text, images and documents), as an input for
+    /// nodes.
     #[must_use]
     pub fn message(&self) -> GraphMessage {
         GraphMessage(())
     }
 
-    /// A step of the program itself: `run` is given what `needs` states and what it returns is what its dependents get.
+    /// Adds a step of the program itself: `run` is given the inputs that `needs` declares, and its output goes to the
+    /// dependents.
     ///
-    /// It sees nothing but its inputs, so a resumed run can begin it again: one that was under way when its process died
-    /// runs anew, one that was done never does. A step that calls models or tools, or waits, is an
-    /// [`Agent`]: then each of its own steps is recorded.
+    /// A step sees nothing but its inputs, so a resumed run can start it again: a step that was running when its
+    /// process died runs anew, a completed one never does. Write a step that calls models or tools, or that waits, as
+    /// an [`Agent`]: then each of its own steps is recorded.
     pub fn step<N, T, F, Fut>(&self, id: impl AsRef<str>, needs: N, run: F) -> Handle<T>
     where
         N: Needs,
@@ -112,9 +115,9 @@ impl<O> TaskGraphBuilder<O> {
         self.add(id.as_ref(), |wiring| DraftWork::Step(work::step(needs.wire(wiring), run)))
     }
 
-    /// An agent. It is asked `text`, and told what the nodes before it gave, each under its id: add them with
-    /// [`Handle::after`]. One that depends on nothing is told what the graph was given, and sees the images and documents
-    /// that came with it; any other one is and does when it comes after [`TaskGraphBuilder::input`].
+    /// Adds an agent. Its prompt is `text`, followed by the outputs of the nodes before it, each under its id; add
+    /// those with [`Handle::after`]. An agent without dependencies also gets the text that the graph was given, with
+    /// its images and documents; any other agent gets these when it comes after [`TaskGraphBuilder::input`].
     pub fn agent(
         &self,
         id: impl AsRef<str>,
@@ -125,8 +128,8 @@ impl<O> TaskGraphBuilder<O> {
         self.add(id.as_ref(), |_| DraftWork::Agent(work))
     }
 
-    /// An agent whose task the program makes of what other nodes gave. It sees that task and nothing else: images and
-    /// documents that the graph was given are in [`TaskGraphBuilder::message`].
+    /// Adds an agent whose task the program makes from the outputs of other nodes. It sees that task and nothing else:
+    /// for images and documents that the graph was given, take [`TaskGraphBuilder::message`].
     pub fn agent_with<N, K, F>(
         &self,
         id: impl AsRef<str>,
@@ -144,7 +147,8 @@ impl<O> TaskGraphBuilder<O> {
         })
     }
 
-    /// Another graph, which is given `text` as agents are, images and documents included. What it comes to is what the node returns.
+    /// Adds a nested graph, which is given `text` as agents are, images and documents included. The node returns the
+    /// nested graph's output.
     pub fn graph<P: Output>(
         &self,
         id: impl AsRef<str>,
@@ -155,7 +159,7 @@ impl<O> TaskGraphBuilder<O> {
         self.add(id.as_ref(), |_| DraftWork::Agent(work))
     }
 
-    /// Another graph, whose task the program makes of what other nodes gave.
+    /// Adds a nested graph whose task the program makes from the outputs of other nodes.
     pub fn graph_with<P, N, K, F>(
         &self,
         id: impl AsRef<str>,
@@ -174,10 +178,10 @@ impl<O> TaskGraphBuilder<O> {
         })
     }
 
-    /// The same step of the program for each item of a list that another node returns, as many at once as the limits
-    /// allow. The results come in the order of the items.
+    /// Adds a step of the program that runs for each item of a list that another node returns, as many in parallel as
+    /// the limits allow. The results are in the order of the items.
     ///
-    /// An item counts to the limits as a node does. One that fails, after its attempts, fails the node: see
+    /// An item counts towards the limits like a node. An item that fails, after its attempts, fails the node: see
     /// [`Handle::partial`].
     pub fn map<T, U, F, Fut>(&self, id: impl AsRef<str>, items: &Handle<Vec<T>>, run: F) -> Handle<Vec<U>>
     where
@@ -189,8 +193,9 @@ impl<O> TaskGraphBuilder<O> {
         self.add(id.as_ref(), |wiring| DraftWork::Map(work::map(items.wire(wiring), run)))
     }
 
-    /// An agent for each item of a list that another node returns; `task` says what it is asked. The answers come in the
-    /// order of the items, as text unless [`Handle::returns`](Handle::<Vec<String>>::returns) says otherwise. An agent works on one item at a time, unless it has a higher limit: see
+    /// Adds an agent that works on each item of a list that another node returns; `task` makes its task from the item.
+    /// The answers are in the order of the items, as text unless [`Handle::returns`](Handle::<Vec<String>>::returns)
+    /// changes that. An agent works on one item at a time, unless it has a higher limit: see
     /// [`TaskGraphBuilder::agent_limit`].
     pub fn map_agent<T, K, F>(
         &self,
@@ -213,70 +218,70 @@ impl<O> TaskGraphBuilder<O> {
         })
     }
 
-    /// A handle on the node of this id, to make its settings or take from it; `None` when there is none that returns `T`.
-    /// For nodes that somebody else added: those of a [`Plan`](super::Plan) return `String`.
+    /// Returns a handle on the node of this id, to change its settings or take from it; `None` when there is no such
+    /// node that returns `T`. It serves nodes that other code added: those of a [`Plan`](super::Plan) return `String`.
     #[must_use]
     pub fn node<T: Output>(&self, id: &str) -> Option<Handle<T>> {
         Handle::find(&self.parts.draft, id)
     }
 
-    /// How many nodes run at once, at most. Default 10.
+    /// Sets how many nodes run in parallel, at most. Default 10.
     #[must_use]
     pub fn limit(mut self, nodes: usize) -> Self {
         self.parts.limits.overall = nodes;
         self
     }
 
-    /// How many nodes each agent works on at once, at most. Default 1.
+    /// Sets how many nodes each agent works on in parallel, at most. Default 1.
     ///
-    /// Agents are told apart by their names alone: two of one name count as one here, and where a node is added for
-    /// the name or given to it, the one that was named first works on it. Name them differently if they are not the same.
+    /// Agents are identified by name alone: two agents of one name count as one here, and a node that is added for the
+    /// name or reassigned to it goes to the one that was named first. Give different agents different names.
     #[must_use]
     pub fn limit_each_agent(mut self, nodes: usize) -> Self {
         self.parts.limits.each_agent = nodes;
         self
     }
 
-    /// How many nodes the agent of this name works on at once, at most.
+    /// Sets how many nodes the agent of this name works on in parallel, at most.
     #[must_use]
     pub fn agent_limit(mut self, agent: impl Into<Arc<str>>, nodes: usize) -> Self {
         self.parts.limits.agents.insert(agent.into(), nodes);
         self
     }
 
-    /// How many nodes of this provider run at once, at most: those that name it with [`Handle::provider`].
+    /// Sets how many nodes of this provider run in parallel, at most: those that name it with [`Handle::provider`].
     #[must_use]
     pub fn provider_limit(mut self, provider: impl Into<Arc<str>>, nodes: usize) -> Self {
         self.parts.limits.providers.insert(provider.into(), nodes);
         self
     }
 
-    /// What is done when a node fails. Default: what depends on it is skipped, the rest goes on.
+    /// Sets the policy for failed nodes. Default: dependents are skipped, the rest continues.
     #[must_use]
     pub fn on_failure(mut self, policy: OnFailure) -> Self {
         self.parts.on_failure = policy;
         self
     }
 
-    /// How long its nodes took in earlier runs: what is expected of those that do not say it themselves.
+    /// Sets the durations of earlier runs, as the expected durations of nodes that declare none.
     #[must_use]
     pub fn durations(mut self, durations: &Durations) -> Self {
         self.parts.durations = durations.clone();
         self
     }
 
-    /// Makes an agent known that no node is for yet: nodes can be added for it while the graph runs, or be given to it. It
-    /// may then do what the graph's own run may, or what the node or the task admits.
+    /// Makes an agent without a node known: while the graph runs, nodes can be added for it or reassigned to it. Its
+    /// permissions are then those of the graph's own run, or those that the node or the task admits.
     #[must_use]
     pub fn with_agent(mut self, agent: impl Agent + 'static) -> Self {
         self.parts.roster.push(Arc::new(agent));
         self
     }
 
-    /// The graph.
+    /// Builds the graph.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when it cannot run; [`GraphError::of`] then lists all that is wrong with it.
+    /// [`ErrorKind::Config`] when it cannot run; [`GraphError::of`] then lists all problems.
     pub fn build(self) -> Result<TaskGraph<O>> {
         let Parts { name, draft, roster, limits, on_failure, durations, mut problems, refused } = self.parts;
         let mut nodes = draft.take();
@@ -329,7 +334,7 @@ fn made<R: Read, K: Into<Task>>(reader: R, task: impl Fn(R::Given) -> K + Send +
     Ask::Made(Arc::new(move |inputs| Ok(task(reader.read(inputs)?).into())))
 }
 
-/// The agents of the nodes and the other ones; of two of one name the first.
+/// Returns the agents of the nodes and the other ones by name; of two with one name, the first.
 fn all_agents(nodes: &[DraftNode], others: Vec<Arc<dyn Agent>>) -> BTreeMap<Arc<str>, Arc<dyn Agent>> {
     let of_nodes = nodes.iter().flat_map(|node| match &node.work {
         DraftWork::Agent(work) | DraftWork::MapAgent(work, ..) => work.agents.as_slice(),
@@ -342,7 +347,7 @@ fn all_agents(nodes: &[DraftNode], others: Vec<Arc<dyn Agent>>) -> BTreeMap<Arc<
     agents
 }
 
-/// What the nodes grant their agents: to each what all of its nodes admit.
+/// Returns the scope that the nodes grant each agent: what all of its nodes admit.
 fn granted(nodes: &[DraftNode]) -> BTreeMap<Arc<str>, Scope> {
     let mut granted: BTreeMap<Arc<str>, Scope> = BTreeMap::new();
     for node in nodes {

@@ -1,4 +1,4 @@
-//! What somebody may change of a graph while it runs.
+//! Changes of a graph while it runs.
 
 use std::{
     fmt::{self, Write as _},
@@ -11,39 +11,39 @@ use super::signature::NodeSignature;
 use crate::permission::Scope;
 use crate::shown::Shown;
 
-/// One change of a graph that runs. Recorded, so that a run which is resumed knows of it.
+/// A change of a running graph. Recorded, so that a resumed run knows of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Change {
-    /// A node is not to be run, or not on.
+    /// A node will not run, or not continue.
     Skip {
         /// The node.
         node: Arc<str>,
-        /// What its dependents make of it.
+        /// Effect of the skip on the node's dependents.
         dependents: SkipAs,
     },
-    /// Another agent is to work on a node.
+    /// A node is given to another agent.
     Reassign {
         /// The node.
         node: Arc<str>,
-        /// Its agent from now on.
+        /// Name of its agent from now on.
         agent: Arc<str>,
     },
     /// A node was added.
     Add {
-        /// What it is.
+        /// Signature of the new node.
         node: Box<NodeSignature>,
-        /// What its agent is told to do, before what the nodes that it depends on gave.
+        /// Task of its agent, before the outputs of the nodes that it depends on.
         task: String,
-        /// About how many seconds it will take, if that is known.
+        /// Expected duration in seconds, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expected_seconds: Option<u32>,
-        /// What it may do, at most, beside what the graph's nodes grant its agent.
+        /// Further upper bound of its permissions, beside those that the graph's nodes grant its agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scope: Option<Scope>,
     },
-    /// A node that failed, or was skipped or cancelled, is tried again.
+    /// A node that failed, was skipped or was cancelled is retried.
     Retry {
         /// The node.
         node: Arc<str>,
@@ -55,12 +55,12 @@ pub enum Change {
     },
 }
 
-/// What the dependents of a skipped node make of it (LO13).
+/// Effect of a skipped node on its dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SkipAs {
-    /// It counts as done, without output.
+    /// The node counts as done, without output.
     #[default]
     Satisfied,
     /// They are skipped as well.

@@ -1,4 +1,4 @@
-//! Changing a graph while it runs, from any task of the process that runs it.
+//! Control of a running graph, from any task of the process that runs it.
 
 use std::{
     collections::HashMap,
@@ -11,17 +11,17 @@ use tokio::sync::{mpsc, oneshot};
 use super::{Change, GraphReport, Inner, PlanTask, SkipAs, TaskGraph};
 use crate::{Error, ErrorKind, Result, SessionId, bound, team::Todo};
 
-/// Changes that may wait for a run's loop; whoever asks for more waits as well.
+/// Commands that may queue for a run's loop; further callers wait.
 const WAITING: usize = 16;
 
-/// What a run is asked from outside.
+/// A command from outside to a run.
 #[derive(Debug)]
 pub(super) enum Command {
     Change(Change, oneshot::Sender<Result<()>>),
     Report(oneshot::Sender<GraphReport>),
 }
 
-/// The runs of a graph that are under way in this process.
+/// The runs of a graph in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Live(Mutex<HashMap<SessionId, mpsc::Sender<Command>>>);
 
@@ -30,7 +30,7 @@ impl Live {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run in `session` can be changed until what this returns is dropped.
+    /// Registers a run in `session`: it can be changed until the returned entry is dropped.
     pub(super) fn enter<'a>(&'a self, session: &'a SessionId) -> (mpsc::Receiver<Command>, Entry<'a>) {
         let (sender, commands) = mpsc::channel(WAITING);
         self.lock().insert(session.clone(), sender.clone());
@@ -38,7 +38,7 @@ impl Live {
     }
 }
 
-/// A run that can be changed.
+/// The registration of a run that can be changed.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     live: &'a Live,
@@ -56,21 +56,21 @@ impl Drop for Entry<'_> {
 }
 
 impl<O> TaskGraph<O> {
-    /// What changes the run of this graph in `session` while it is under way. The graph, or a clone of it, must be the one
-    /// that runs: another one that was built in the same way knows nothing of its runs.
+    /// Returns a control for the run of this graph in `session`. The running graph must be this one or a clone of it:
+    /// another graph, though built in the same way, knows nothing of its runs.
     #[must_use]
     pub fn control(&self, session: &SessionId) -> GraphControl {
         GraphControl { graph: Arc::clone(&self.inner), session: session.clone() }
     }
 }
 
-/// Changes a run of a graph while it is under way (LO13). Cloning gives another one for the same run.
+/// Changes a graph while it runs. Cloning gives another control of the same run.
 ///
-/// A change is made between two steps of the scheduler, whole or not at all, and is stored when its method returns: a
-/// run that is resumed knows of it. Dropping a method's future does not take a change back that was handed over.
+/// A change is applied between two steps of the scheduler, whole or not at all, and is stored when its method returns:
+/// a resumed run knows of it. Dropping a method's future does not revoke a change that was already sent.
 ///
-/// All of its methods fail with [`ErrorKind::NotFound`] when the session has no run of the graph under way in this
-/// process, or when that ended meanwhile, and with [`ErrorKind::Cancelled`] when the run is being cancelled.
+/// All methods fail with [`ErrorKind::NotFound`] when the session has no run of the graph in this process, or when the
+/// run ended meanwhile, and with [`ErrorKind::Cancelled`] when the run is being cancelled.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -104,20 +104,21 @@ impl GraphControl {
         &self.session
     }
 
-    /// The node is not to be run, or not on; `dependents` says what those that need it make of it. One that runs is
-    /// stopped: it holds its slot until it has unwound.
+    /// Skips the node; `dependents` says how that affects the nodes that need it. A running attempt is stopped, and
+    /// holds its slot until it has unwound.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when it is over or being stopped, or when a step that takes its value cannot do
-    /// without and `dependents` is [`SkipAs::Satisfied`].
+    /// [`ErrorKind::InvalidInput`] when the node is over or being stopped, or when `dependents` is
+    /// [`SkipAs::Satisfied`] and a step requires its value.
     pub async fn skip(&self, node: &str, dependents: SkipAs) -> Result<()> {
         self.change(Change::Skip { node: node.into(), dependents }).await
     }
 
-    /// Another agent of the graph is to work on the node: one that a node names, or one that the builder was given for
-    /// this. An attempt that runs is stopped, and the other agent begins anew.
+    /// Gives the node to another agent of the graph: one that a node names, or one that the builder was given for this.
+    /// A running attempt is stopped, and the other agent starts over.
     ///
-    /// It may do what the node's scope admits, and all scopes of the nodes that the graph was built with for it.
+    /// The agent may do what the node's scope admits, narrowed by the scopes of all nodes that the graph was built with
+    /// for that agent.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when the graph does not know the agent, [`ErrorKind::InvalidInput`] when the node is
@@ -126,30 +127,31 @@ impl GraphControl {
         self.change(Change::Reassign { node: node.into(), agent: agent.into() }).await
     }
 
-    /// A further task for an agent of the graph. What it depends on may be over already.
+    /// Adds a task for an agent of the graph. Its dependencies may be over already.
     ///
-    /// The agent may do what the scopes of all nodes admit that the graph was built with for it, and the task's own
-    /// ([`PlanTask::within`]): one that is narrowed at a node is no wider here. An agent without a node is as wide as the
-    /// graph's own run.
+    /// The agent's permissions are those that the scopes of all nodes built for it admit, narrowed by the task's own
+    /// ([`PlanTask::within`]): an agent that is narrowed at a node is no wider here. An agent without a node has the
+    /// permissions of the graph's own run.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when its id is taken or is none, when it says nothing, or when it depends on a node or
-    /// names an agent that the graph does not have; [`GraphError::of`](super::GraphError::of) lists what is wrong.
+    /// [`ErrorKind::InvalidInput`] when the id is taken or invalid, when the task is empty, or when it depends on a
+    /// node or names an agent that the graph does not have; [`GraphError::of`](super::GraphError::of) lists the
+    /// problems.
     pub async fn add(&self, task: PlanTask) -> Result<()> {
         self.change(task.change()).await
     }
 
-    /// A node that failed, or was skipped or cancelled, is tried again, with all its attempts; nodes that were skipped
-    /// because of it are pending again. Of a map the items are tried again that gave nothing.
+    /// Retries a node that failed, was skipped or was cancelled, with all its attempts. Nodes that were skipped because
+    /// of it are pending again. Of a map, only the items without a value are retried.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] in any other state, and when something that it needs gave nothing: that one is to be
-    /// tried again first.
+    /// [`ErrorKind::InvalidInput`] in any other state, and when a node that it needs gave no value: retry that one
+    /// first.
     pub async fn retry(&self, node: &str) -> Result<()> {
         self.change(Change::Retry { node: node.into() }).await
     }
 
-    /// The node is stopped, or never started, and counts as cancelled: what needs it is skipped.
+    /// Stops the node, or never starts it; it counts as cancelled, and nodes that need it are skipped.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when it is over or being stopped.
@@ -157,20 +159,20 @@ impl GraphControl {
         self.change(Change::Cancel { node: node.into() }).await
     }
 
-    /// How far the run is now, node by node.
+    /// Returns the current state of the run, node by node.
     ///
     /// # Errors
-    /// As of all.
+    /// Those of every method.
     pub async fn report(&self) -> Result<GraphReport> {
         let (tell, told) = oneshot::channel();
         self.send(Command::Report(tell)).await?;
         told.await.map_err(|_| self.ended())
     }
 
-    /// The run as a list of what is to be done (R32): a view of the graph, changed through this alone.
+    /// Returns the run as a todo list: a view of the graph, which can be changed only through this control.
     ///
     /// # Errors
-    /// As of all.
+    /// Those of every method.
     pub async fn todos(&self) -> Result<Vec<Todo>> {
         Ok(self.report().await?.todos())
     }

@@ -1,4 +1,4 @@
-//! A graph while it is written: nodes that are still being described, shared by the handles on them.
+//! A graph under construction: its nodes are shared by the handles on them.
 
 use std::{
     any::TypeId,
@@ -10,10 +10,10 @@ use std::{
 use super::{Condition, Inputs, MapWork, Problem, ReadFn, StepFn, TaskFn};
 use crate::{Result, agent::Agent, digest::Digest, permission::Scope, provider::Size, run::Task};
 
-/// Attempts at a node that escalates, unless it says otherwise (LO04).
+/// Default number of attempts at a node that escalates.
 const ESCALATIONS: u32 = 3;
 
-/// The nodes of a graph that is being written. No lock is held while code of the program runs.
+/// The nodes of a graph under construction. No lock is held while code of the program runs.
 #[derive(Default)]
 pub(super) struct Draft(Mutex<Vec<DraftNode>>);
 
@@ -24,7 +24,7 @@ impl Draft {
         nodes.len().saturating_sub(1)
     }
 
-    /// Changes a node; nothing happens once the graph is built.
+    /// Edits a node; does nothing once the graph is built.
     pub(super) fn edit(&self, place: usize, change: impl FnOnce(&mut DraftNode)) {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = nodes.get_mut(place) {
@@ -32,7 +32,7 @@ impl Draft {
         }
     }
 
-    /// The node of this id that returns `gives`: its place, and its id.
+    /// Returns the index and the id of the node `id` if it returns `gives`.
     pub(super) fn find(&self, id: &str, gives: TypeId) -> Option<(usize, Arc<str>)> {
         let nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = nodes.iter().position(|node| *node.links.id == *id)?;
@@ -47,7 +47,7 @@ impl Draft {
 
 pub(super) struct DraftNode {
     pub(super) links: Links,
-    /// What it returns.
+    /// Type of the value that it returns.
     pub(super) gives: TypeId,
     pub(super) work: DraftWork,
     pub(super) attempts: Option<u32>,
@@ -59,15 +59,15 @@ pub(super) struct DraftNode {
     pub(super) provider: Option<Arc<str>>,
 }
 
-/// What a node is called, and what it depends on.
+/// Id and dependencies of a node.
 pub(super) struct Links {
     pub(super) id: Arc<str>,
     pub(super) edges: Vec<DraftEdge>,
-    /// The edge from each node that it depends on.
+    /// Number of the edge from each node that it depends on.
     by_place: HashMap<usize, usize>,
-    /// Nodes that it depends on and that are known by their ids only.
+    /// Dependencies given by id only.
     pub(super) named: Vec<String>,
-    /// Whether its prompt holds the text that the graph was given.
+    /// True when its prompt contains the text that the graph was given.
     pub(super) input: bool,
     pub(super) problems: Vec<Problem>,
 }
@@ -77,7 +77,7 @@ pub(super) struct DraftEdge {
     pub(super) optional: bool,
     pub(super) needed: bool,
     pub(super) when: Option<Condition>,
-    /// What the dependent takes it for; `None` for one that only comes after it.
+    /// Type that the dependent takes the value for; `None` for a dependency of order alone.
     pub(super) takes: Option<TypeId>,
 }
 
@@ -97,16 +97,16 @@ pub(super) struct DraftAgent {
     pub(super) ask: Ask,
     pub(super) read: ReadFn,
     pub(super) scope: Scope,
-    /// What it is told of the form of its answer.
+    /// Text in the prompt that describes the form of the answer.
     pub(super) form: Option<Arc<str>>,
 }
 
-/// What an agent is asked.
+/// Source of an agent's prompt.
 #[derive(Clone)]
 pub(super) enum Ask {
-    /// This text, and what the nodes before it gave.
+    /// A fixed text, followed by the outputs of the nodes before it.
     Text(Arc<str>),
-    /// What the program makes of its inputs.
+    /// A task that the program makes of the inputs.
     Made(TaskFn),
 }
 
@@ -116,8 +116,8 @@ impl Links {
         Self { id: id.into(), edges, by_place, named: Vec::new(), input: false, problems: Vec::new() }
     }
 
-    /// The number of the edge from the node at `from`, which is there afterwards. There is one from each node: what is
-    /// asked of it again is joined.
+    /// Returns the number of the edge from the node `from`, created if absent. There is one edge per node: further
+    /// requirements are merged into it.
     pub(super) fn edge(&mut self, from: usize, takes: Option<TypeId>, optional: bool, needed: bool) -> usize {
         let next = self.edges.len();
         let number = *self.by_place.entry(from).or_insert(next);
@@ -135,7 +135,7 @@ impl Links {
         number
     }
 
-    /// Adds a condition to an edge, on what the other node gives as `takes`. All of an edge's conditions must hold.
+    /// Adds a condition to an edge, on the source's output as `takes`. All conditions of an edge must hold.
     pub(super) fn condition(&mut self, edge: usize, when: Condition, takes: TypeId) {
         let Some(edge) = self.edges.get_mut(edge) else { return };
         edge.takes.get_or_insert(takes);
@@ -162,7 +162,7 @@ impl DraftNode {
         }
     }
 
-    /// It returns another type from now on.
+    /// Changes the type that the node returns.
     pub(super) fn retype(&mut self, from: TypeId, to: TypeId) {
         if self.gives != from {
             self.links.problems.push(Problem::Retyped { node: Arc::clone(&self.links.id) });
@@ -179,7 +179,7 @@ impl DraftNode {
         self.agent("escalate", |agent| agent.agents = agents);
     }
 
-    /// Changes how agents work on it.
+    /// Edits the agents that work on the node.
     pub(super) fn agent(&mut self, setting: &'static str, change: impl FnOnce(&mut DraftAgent)) {
         match &mut self.work {
             DraftWork::Agent(agent) | DraftWork::MapAgent(agent, ..) => change(agent),
@@ -187,7 +187,7 @@ impl DraftNode {
         }
     }
 
-    /// Changes how the items of its list are worked on.
+    /// Edits how the items of its list are processed.
     pub(super) fn map(&mut self, setting: &'static str, change: impl FnOnce(&mut MapWork)) {
         match &mut self.work {
             DraftWork::Map(map) | DraftWork::MapAgent(_, _, map) => change(map),

@@ -1,4 +1,4 @@
-//! How long nodes took, so that the next run of a graph knows which path is the critical one.
+//! Durations of nodes in earlier runs, from which the next run computes its critical path.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{GraphReport, NodeState};
 
-/// How long each node of a graph took on average. Kept by the program between runs: it serializes.
+/// Average duration of each node of a graph. Kept by the program between runs: it serializes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,20 +25,20 @@ pub struct Durations(BTreeMap<Box<str>, Mean>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Mean {
-    /// The mean, in µs.
+    /// Mean in µs.
     micros: u64,
-    /// Of how many.
+    /// Number of samples.
     count: u32,
 }
 
 impl Durations {
-    /// None known.
+    /// Creates an empty record.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Node `id` took `time`. What failed or was stopped says little and is better left out.
+    /// Records that node `id` took `time`. Leave out attempts that failed or were stopped: they say little.
     pub fn learn(&mut self, id: &str, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         match self.0.get_mut(id) {
@@ -47,8 +47,8 @@ impl Durations {
         }
     }
 
-    /// Takes in a run: how long each node took that was done, all its attempts together. What else it holds (nodes that
-    /// were not done, items of a map) is left out.
+    /// Records a run: the duration of each completed node, all its attempts together. Other nodes and the items of maps
+    /// are ignored.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -74,13 +74,13 @@ impl Durations {
         }
     }
 
-    /// How long node `id` took on average; `None` when it was never learned.
+    /// Returns the average duration of node `id`; `None` when none was recorded.
     #[must_use]
     pub fn expected(&self, id: &str) -> Option<Duration> {
         self.0.get(id).map(|mean| Duration::from_micros(mean.micros))
     }
 
-    /// Whether nothing was learned yet.
+    /// True when nothing was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,4 @@
-//! How a node ends.
+//! The ends of a node.
 
 use std::{
     fmt::{self, Write as _},
@@ -10,27 +10,27 @@ use serde::{Deserialize, Serialize};
 use super::NodeValue;
 use crate::{ErrorRecord, shown::Shown};
 
-/// How an attempt at a node ended, or why there was none.
+/// End of an attempt at a node, or the reason why there was none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NodeEnd {
-    /// It is done; this is what it returned.
+    /// The node is done, with this output.
     Completed(NodeValue),
-    /// It failed.
+    /// The attempt failed.
     Failed(ErrorRecord),
-    /// It was not run, or not to its end.
+    /// The node was not run, or not to its end.
     Skipped(SkipCause),
-    /// It was cancelled, by itself or with the whole graph.
+    /// The node was cancelled, alone or with the whole graph.
     Cancelled,
 }
 
-/// Why a node was skipped.
+/// Reason why a node was skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SkipCause {
-    /// What it depends on failed, or was skipped or cancelled: that node.
+    /// This node, which it depends on, failed, was skipped or was cancelled.
     Blocked(Arc<str>),
     /// The condition on the edge from this node did not hold.
     Condition(Arc<str>),
@@ -39,7 +39,7 @@ pub enum SkipCause {
 }
 
 impl NodeEnd {
-    /// Whether the node gave a value.
+    /// True when the node gave a value.
     #[must_use]
     pub fn is_completed(&self) -> bool {
         matches!(self, Self::Completed(_))

@@ -1,4 +1,5 @@
-//! A node of a graph that is being written: what others take from, and where its settings are made.
+//! The handle of a node in a graph under construction: other nodes take from it, and the node's settings are made on
+//! it.
 
 use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -17,10 +18,10 @@ use crate::{
     tool::schema_of,
 };
 
-/// A node that returns `T`. Others take from it, and its settings are made here; cloning gives another handle on the
-/// same node.
+/// A node that returns `T`. Other nodes take from it, and its settings are made here. Cloning gives another handle on
+/// the same node.
 ///
-/// Settings count until the graph is built.
+/// Settings take effect until the graph is built.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -60,25 +61,26 @@ impl<T: Output> Handle<T> {
         Some(Self { draft: Arc::clone(draft), place, id, gives: PhantomData })
     }
 
-    /// The node's id.
+    /// Returns the node's id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The same node for dependents that also run when it gives nothing: because it was skipped, failed or was cancelled.
+    /// Returns the node as an optional input: dependents also run when it gives no value because it was skipped, failed
+    /// or was cancelled.
     #[must_use]
     pub fn optional(&self) -> Optional<T> {
         Optional(self.clone())
     }
 
-    /// Starts it only after these nodes. An agent is told what they gave, each under its id.
+    /// Starts the node only after these nodes. An agent is told their outputs, each under its id.
     pub fn after(self, nodes: impl Needs) -> Self {
         self.wired(|wiring| drop(nodes.wire(wiring)))
     }
 
-    /// Starts it only after this node, and only when the condition holds of what that gave; otherwise it is skipped. Of
-    /// several conditions all must hold. A node that takes the other's value as optional needs it from then on.
+    /// Starts the node only after `node`, and only when the condition holds for that node's output; otherwise it is
+    /// skipped. All of several conditions must hold. A dependency that was optional becomes required.
     pub fn when<U: Output>(
         self,
         node: &Handle<U>,
@@ -96,42 +98,45 @@ impl<T: Output> Handle<T> {
         })
     }
 
-    /// How often it is tried at most, the first attempt included. Default 1; 3 with [`Handle::escalate`].
+    /// Sets how many attempts it has, the first one included. Default 1; with [`Handle::escalate`] one per agent, at
+    /// most 3.
     pub fn attempts(self, attempts: u32) -> Self {
         self.edit(|node| node.attempts = Some(attempts))
     }
 
-    /// How long it waits before its second attempt; twice as long before each one after it. Default: not at all.
+    /// Sets the delay before the second attempt; it doubles before each later one. Default: none.
     pub fn delay(self, delay: Duration) -> Self {
         self.edit(|node| node.delay = delay)
     }
 
-    /// How long one attempt may take. An attempt that is stopped counts as failed. Default: no limit.
+    /// Sets the time limit of one attempt. An attempt that exceeds it is stopped and counts as failed. Default: no
+    /// limit.
     ///
-    /// It counts anew when the attempt is gone on with after a restart or a pause: how long nobody was there to work on
-    /// it, or somebody was waited for, says nothing about the attempt.
+    /// The time starts anew when the attempt continues after a restart or a pause: time in which no process worked on
+    /// it, or in which it waited for an answer, says nothing about the attempt.
     pub fn timeout(self, limit: Duration) -> Self {
         self.edit(|node| node.timeout = Some(limit))
     }
 
-    /// How long it is expected to take. When not all that is ready can run, what the longest chain of these waits for goes
-    /// first.
+    /// Sets the expected duration. When slots are scarce, the ready node with the longest expected path to the end of
+    /// the graph goes first.
     pub fn expected(self, time: Duration) -> Self {
         self.edit(|node| node.expected = Some(time))
     }
 
-    /// Names the version of what the node does. A run that is stored is not resumed with another version.
+    /// Sets the version of the node's work. A stored run is not resumed with another version.
     pub fn version(self, version: impl Into<Box<str>>) -> Self {
         self.edit(|node| node.version = version.into())
     }
 
-    /// Which provider's limit it counts to: see [`TaskGraphBuilder::provider_limit`](super::TaskGraphBuilder::provider_limit).
+    /// Sets the provider whose limit it counts towards: see
+    /// [`TaskGraphBuilder::provider_limit`](super::TaskGraphBuilder::provider_limit).
     pub fn provider(self, name: impl Into<Arc<str>>) -> Self {
         self.edit(|node| node.provider = Some(name.into()))
     }
 
-    /// Keeps a digest of the schema of `T` with stored runs: one is then not resumed when the shape of `T` has changed.
-    /// Titles, descriptions and the names of types do not count.
+    /// Stores a digest of the schema of `T` with runs: a stored run is then not resumed when the shape of `T` has
+    /// changed. Titles, descriptions and names of types do not count.
     pub fn with_schema(self) -> Self
     where
         T: JsonSchema,
@@ -139,15 +144,15 @@ impl<T: Output> Handle<T> {
         self.edit(|node| node.output = Some(schema::digest(&schema_of::<T>())))
     }
 
-    /// What its agent may do, at most. Default: what the graph's own run may.
+    /// Sets the upper bound of its agent's permissions. Default: the scope of the graph's own run.
     pub fn scope(self, scope: Scope) -> Self {
         self.edit(|node| node.agent("scope", |agent| agent.scope = scope))
     }
 
-    /// Other agents for it, by the size of their models (LO04): the smallest begins, and an attempt that fails is repeated
-    /// one size up, with the reason in the prompt. An agent that finds a task too large for it ends with an error that says
-    /// why; a denial and a cancel are no reasons for a larger one. They take the place of the agent that it was made with, which goes on
-    /// to give the node its name in signatures.
+    /// Sets other agents for the node, by the size of their models. The smallest begins, and a failed attempt is
+    /// retried one size up, with the reason in the prompt. An agent that finds a task too large for it should end with
+    /// an error that says why; a denial and a cancel do not escalate. These agents replace the one that the node was
+    /// made with; the smallest one names the node's agent in signatures.
     pub fn escalate<A: Agent + 'static>(self, sizes: impl IntoIterator<Item = (Size, A)>) -> Self {
         let mut agents: Vec<(Option<Size>, Arc<dyn Agent>)> = Vec::new();
         agents.extend(sizes.into_iter().map(|(size, agent)| (Some(size), Arc::new(agent) as Arc<dyn Agent>)));
@@ -167,8 +172,8 @@ impl<T: Output> Handle<T> {
 }
 
 impl Handle<String> {
-    /// Reads the agent's answer as a value: the prompt says which schema it must follow, and an answer that does not is a
-    /// failed attempt. Use the handle that comes back.
+    /// Parses the agent's answer as a value. The prompt states the schema, and an answer that does not follow it is a
+    /// failed attempt. Use the returned handle.
     pub fn returns<T: Output + JsonSchema>(self) -> Handle<T> {
         let schema = schema_of::<T>();
         self.draft.edit(self.place, |node| {
@@ -184,8 +189,9 @@ impl Handle<String> {
 }
 
 impl Handle<Vec<String>> {
-    /// Reads each answer of an agent that works on a list as a value, as [`Handle::returns`](Handle::<String>::returns)
-    /// does: an answer that does not follow the schema is a failed attempt at its item. Use the handle that comes back.
+    /// Parses each answer of an agent that works on a list as a value, as
+    /// [`Handle::returns`](Handle::<String>::returns) does: an answer that does not follow the schema is a failed
+    /// attempt at its item. Use the returned handle.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -219,12 +225,12 @@ impl Handle<Vec<String>> {
 }
 
 impl<T: Output + Clone> Handle<Vec<T>> {
-    /// How many items of its list are worked on at once. Default: as many as the graph's own limits allow.
+    /// Sets how many items of its list are processed in parallel. Default: as many as the graph's own limits allow.
     pub fn at_once(self, items: usize) -> Self {
         self.edit(|node| node.map("at_once", |map| map.at_once = Some(items)))
     }
 
-    /// An item that fails leaves a gap instead of failing the node. Use the handle that comes back.
+    /// Lets an item that fails leave a gap instead of failing the node. Use the returned handle.
     pub fn partial(self) -> Handle<Vec<Option<T>>> {
         self.draft.edit(self.place, |node| {
             node.map("partial", |map| {

@@ -1,4 +1,4 @@
-//! What the nodes before a node gave. Shared with them: nothing is copied an edge.
+//! The inputs of a node: the outputs of the nodes before it. They are shared: nothing is copied per edge.
 
 use std::{
     collections::HashMap,
@@ -10,27 +10,27 @@ use std::{
 use super::NodeValue;
 use crate::message::Message;
 
-/// What a node is given: what each node that it depends on gave, in the order of its edges.
+/// Inputs of a node: the output of each node that it depends on, in the order of its edges.
 #[derive(Clone)]
 pub(crate) struct Inputs {
     slots: Arc<Slots>,
-    /// The places of the nodes that it depends on.
+    /// Indices of the nodes that it depends on.
     from: Arc<[usize]>,
 }
 
-/// What the nodes of one run gave.
+/// Outputs of the nodes of one run.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// What the graph itself was given, and its text.
+    /// The message that the graph was given; `input` is its text.
     message: Arc<Message>,
     input: NodeValue,
     fixed: Box<[OnceLock<NodeValue>]>,
-    /// Of nodes that were added while the graph ran.
+    /// Outputs of nodes added while the graph ran.
     added: Mutex<HashMap<usize, NodeValue>>,
 }
 
 impl Slots {
-    /// For a run of a graph of so many nodes that was given this message.
+    /// Creates empty slots for a run of a graph of `nodes` nodes that was given this message.
     pub(crate) fn new(nodes: usize, message: Arc<Message>) -> Self {
         Self {
             input: NodeValue::new(message.text()),
@@ -42,7 +42,7 @@ impl Slots {
 
     pub(crate) fn set(&self, place: usize, value: NodeValue) {
         match self.fixed.get(place) {
-            // A node gives one value: what is done is never done again.
+            // A node gives one value: a completed node never runs again.
             Some(slot) => drop(slot.set(value)),
             None => {
                 self.added.lock().unwrap_or_else(PoisonError::into_inner).insert(place, value);
@@ -63,28 +63,28 @@ impl Inputs {
         Self { slots, from }
     }
 
-    /// The text that the graph itself was given.
+    /// Returns the text that the graph was given.
     pub(crate) fn input(&self) -> &NodeValue {
         &self.slots.input
     }
 
-    /// What the graph itself was given, media included.
+    /// Returns the message that the graph was given, media included.
     pub(crate) fn message(&self) -> &Arc<Message> {
         &self.slots.message
     }
 
-    /// As [`Inputs::get`], without sharing it; `None` also for a node that was added while the graph ran.
+    /// Borrows an output as [`Inputs::get`] returns it; `None` also for a node added while the graph ran.
     pub(crate) fn peek(&self, edge: usize) -> Option<&NodeValue> {
         self.from.get(edge).and_then(|place| self.slots.fixed.get(*place)?.get())
     }
 
-    /// What the node at the other end of edge `edge` gave; `None` when it gave nothing.
+    /// Returns the output of the node at the other end of edge `edge`; `None` when it gave none.
     pub(crate) fn get(&self, edge: usize) -> Option<NodeValue> {
         self.from.get(edge).and_then(|place| self.slots.get(*place))
     }
 }
 
-/// Numbers of edges. Those of a list mostly follow each other: then no run has to read them from memory.
+/// Edge numbers. They are mostly consecutive: a range then spares each run from reading them from memory.
 #[derive(Debug, Clone)]
 pub(crate) enum EdgeNumbers {
     Row(Range<usize>),

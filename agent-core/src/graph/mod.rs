@@ -1,4 +1,5 @@
-//! Tasks that depend on each other: a graph of steps, agents and graphs, run as far in parallel as its edges allow.
+//! Graphs of tasks that depend on each other: steps, agents and nested graphs, run in parallel as far as their edges
+//! and limits allow. A graph has no cycle, and is never changed once built.
 
 mod builder;
 mod change;

@@ -1,4 +1,4 @@
-//! What a node takes from the nodes before it, as types: handles, optional ones, lists of them and tuples of these.
+//! The inputs of a node as types: handles, optional handles, lists of them, and tuples of these.
 
 use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, message::Message};
 
-/// What a node can return. Implemented for all types that do what it asks for.
+/// A value that a node can return. Implemented for every type that meets the bounds.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be what a node returns",
     note = "a node returns what can be stored and read again: derive `serde::Serialize` and `serde::Deserialize`, and borrow nothing"
@@ -19,7 +19,7 @@ pub trait Output: Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
 
-/// What a node can take from the nodes before it.
+/// Inputs that a node can take from the nodes before it.
 ///
 /// | stated | its function is given |
 /// |---|---|
@@ -42,7 +42,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
 /// graph.step("text", &number, |text: Arc<String>| async move { Ok(text.len()) });
 /// ```
 ///
-/// A value that may be missing, taken as if it never were:
+/// A value that may be absent, taken as if it were always there:
 ///
 /// ```compile_fail,E0614
 /// # use entourage_core::graph::TaskGraph;
@@ -51,7 +51,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
 /// graph.step("double", number.optional(), |number| async move { Ok(*number * 2) });
 /// ```
 ///
-/// A node that returns what cannot be stored:
+/// A node that returns a value which cannot be stored:
 ///
 /// ```compile_fail,E0277
 /// # use entourage_core::graph::TaskGraph;
@@ -60,8 +60,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
 /// graph.step("secret", (), |()| async { Ok(Secret) });
 /// ```
 ///
-/// A list worked on as if its items were something else, a condition on another type, a graph that is to return another
-/// one, and something that is no node:
+/// A list processed as if its items had another type, a condition on another type, a graph declared to return another
+/// type, and an input that is no node:
 ///
 /// ```compile_fail,E0631
 /// # use entourage_core::graph::TaskGraph;
@@ -90,7 +90,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
 /// graph.step("next", "number", |_| async { Ok(()) });
 /// ```
 ///
-/// With the right types all of these do:
+/// With the right types all of these compile:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -109,41 +109,41 @@ pub trait Needs: Wire {}
 
 impl<W: Wire> Needs for W {}
 
-/// The text that a graph is given when it is run: see [`TaskGraphBuilder::input`](super::TaskGraphBuilder::input).
+/// The text that a graph is given when it runs: see [`TaskGraphBuilder::input`](super::TaskGraphBuilder::input).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GraphInput(pub(super) ());
 
-/// The message that a graph is given when it is run, with its images and documents: see
+/// The message that a graph is given when it runs, with its images and documents: see
 /// [`TaskGraphBuilder::message`](super::TaskGraphBuilder::message).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GraphMessage(pub(super) ());
 
-/// What a node gives, if it gives something: see [`Handle::optional`].
+/// The output of a node that may give none: see [`Handle::optional`].
 #[derive(Debug, Clone)]
 pub struct Optional<T>(pub(super) Handle<T>);
 
-/// What several nodes gave, as a list. It is a view: nothing is copied or counted for its items.
+/// The outputs of several nodes, as a list. It is a view: nothing is copied or reference-counted per item.
 pub struct Each<T> {
     inputs: Inputs,
     edges: EdgeNumbers,
-    /// What had to be read from JSON first, because a run was resumed.
+    /// Values parsed from JSON, when a resumed run has no live ones.
     read: Option<Vec<Option<Arc<T>>>>,
 }
 
 impl<T: Output> Each<T> {
-    /// How many nodes there are, those included that gave nothing.
+    /// Returns the number of nodes, including those that gave no value.
     #[must_use]
     pub fn len(&self) -> usize {
         self.edges.len()
     }
 
-    /// Whether there are no nodes.
+    /// Returns true when there are no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the node at `index` gave. `None` beyond the end, and for an optional node that gave nothing.
+    /// Returns the output of the node at `index`. `None` beyond the end, and for an optional node that gave none.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
         match &self.read {
@@ -152,7 +152,7 @@ impl<T: Output> Each<T> {
         }
     }
 
-    /// What the nodes gave, in order; an optional node that gave nothing is left out.
+    /// Iterates over the outputs in order, without optional nodes that gave none.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
@@ -164,11 +164,11 @@ impl<T> fmt::Debug for Each<T> {
     }
 }
 
-/// Adds to a node what it takes.
+/// Adds the inputs of a node.
 pub struct Wiring<'a> {
     pub(super) draft: &'a Arc<Draft>,
     pub(super) links: &'a mut Links,
-    /// Whether it takes values, and is not only to come after the others.
+    /// True when the node takes values; false when it only runs after the others.
     pub(super) values: bool,
 }
 
@@ -179,7 +179,7 @@ impl fmt::Debug for Wiring<'_> {
 }
 
 impl Wiring<'_> {
-    /// The edge from `handle`, required; none when that is of another graph, which is noted.
+    /// Adds a required edge from `handle`; none, and a noted problem, when the handle is of another graph.
     pub(super) fn edge_from<T: Output>(&mut self, handle: &Handle<T>) -> Option<usize> {
         self.wire(handle, false)
     }
@@ -194,7 +194,7 @@ impl Wiring<'_> {
         Some(self.links.edge(handle.place, takes, optional, self.values && !optional))
     }
 
-    /// A graph with an edge that is none is never built, so its number is never used.
+    /// Adds an edge and returns its number. An invalid edge gets a number that is never used: its graph is never built.
     fn edge<T: Output>(&mut self, handle: &Handle<T>, optional: bool) -> usize {
         self.wire(handle, optional).unwrap_or(usize::MAX)
     }
@@ -203,27 +203,27 @@ impl Wiring<'_> {
 pub(super) mod sealed {
     use super::{Inputs, Result, Wiring};
 
-    /// What stands behind `Needs`.
+    /// Implementation behind `Needs`.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is nothing that a node can take from others",
         note = "give the handle of a node, `handle.optional()`, `graph.input()`, `graph.message()`, a slice of handles, or a tuple of up to eight of these"
     )]
     pub trait Wire {
-        /// What the node's function is given.
+        /// Argument of the node's function.
         type Given: Send + 'static;
-        /// What gets it from the inputs of a run.
+        /// Reader that takes it from the inputs of a run.
         type Reader: Read<Given = Self::Given>;
 
         /// Adds the edges to a node.
         fn wire(&self, wiring: &mut Wiring<'_>) -> Self::Reader;
     }
 
-    /// Gets what a node takes.
+    /// Reads the inputs that a node takes.
     pub trait Read: Send + Sync + 'static {
-        /// It.
+        /// Type of the inputs.
         type Given;
 
-        /// It, of one run.
+        /// Reads the inputs of one run.
         #[doc(hidden)]
         #[allow(private_interfaces, reason = "nobody outside can name this trait")]
         fn read(&self, inputs: &Inputs) -> Result<Self::Given>;
@@ -242,7 +242,7 @@ impl<W: Wire + ?Sized> Wire for &W {
     }
 }
 
-/// Reads what one node gave.
+/// Reads the output of one node.
 #[derive(Debug)]
 pub struct One<T> {
     edge: usize,
@@ -276,7 +276,7 @@ fn nothing() -> Error {
     Error::new(ErrorKind::InvalidInput, text)
 }
 
-/// Reads what one node gave, if it gave something.
+/// Reads the output of one node, if it gave one.
 #[derive(Debug)]
 pub struct Maybe<T> {
     edge: usize,
@@ -301,7 +301,7 @@ impl<T: Output> Read for Maybe<T> {
     }
 }
 
-/// Reads what several nodes gave.
+/// Reads the outputs of several nodes.
 #[derive(Debug)]
 pub struct Many<T> {
     edges: EdgeNumbers,
@@ -335,7 +335,7 @@ impl<T: Output> Read for Many<T> {
 
     fn read(&self, inputs: &Inputs) -> Result<Each<T>> {
         let mut gaps = false;
-        // Without a way out of the loop, so that a long list costs little an edge.
+        // A fold without early exit: it costs little per edge of a long list.
         let live = self.edges.iter().fold(true, |live, edge| match inputs.peek(edge) {
             Some(value) => live & value.is::<T>(),
             None => {

@@ -1,4 +1,4 @@
-//! A node as the runner sees it: what it depends on, and what is to be done.
+//! A node as the runner sees it: its dependencies and its work.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,46 +18,45 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) id: Arc<str>,
-    /// In the order of its inputs.
+    /// In the order of the node's inputs.
     pub(crate) edges: Vec<Edge>,
     pub(crate) work: Work,
     pub(crate) retry: Retries,
-    /// How long one attempt may take.
+    /// Time limit of one attempt.
     pub(crate) timeout: Option<Duration>,
-    /// How long it is expected to take: what the critical path is computed from.
+    /// Expected duration, from which the critical path is computed.
     pub(crate) expected: Option<Duration>,
-    /// What the program says of its version.
+    /// Version of the node, as the program names it.
     pub(crate) version: Box<str>,
-    /// Digest of the schema of what it returns.
+    /// Digest of the schema of its output.
     pub(crate) output: Option<Digest>,
-    /// Which provider's limit it counts to.
+    /// Provider whose limit it counts towards.
     pub(crate) provider: Option<Arc<str>>,
 }
 
-/// An edge from a node that comes first.
+/// An edge from a node that runs first.
 #[derive(Clone)]
 pub(crate) struct Edge {
-    /// The node's place in the graph.
+    /// Index of that node in the graph.
     pub(crate) from: usize,
-    /// Whether the dependent runs also when that node gave nothing.
+    /// True when the dependent also runs when that node gave no value.
     pub(crate) optional: bool,
-    /// Whether the dependent is a step that takes what the node gives and cannot do without it: a skip of the node
-    /// cannot satisfy it then.
+    /// True when the dependent is a step that requires the node's value: a skip cannot satisfy it then.
     pub(crate) needed: bool,
-    /// Followed only when this holds of what the node gave.
+    /// Condition on that node's output; the edge is followed only when it holds.
     pub(crate) when: Option<Condition>,
 }
 
 pub(crate) type Condition = Arc<dyn Fn(&NodeValue) -> Result<bool> + Send + Sync>;
 
-/// What is to be done at a node.
+/// The work at a node.
 #[derive(Clone)]
 pub(crate) enum Work {
     /// A step of the program itself.
     Step(StepFn),
     /// An agent, or another graph, in a session of its own.
     Agent(AgentWork),
-    /// The same for each item of a list.
+    /// The same work for each item of a list.
     Map(MapWork),
 }
 
@@ -70,36 +69,36 @@ pub(crate) type GatherFn = Arc<dyn Fn(Vec<Option<NodeValue>>) -> Result<NodeValu
 
 #[derive(Clone)]
 pub(crate) struct AgentWork {
-    /// Smallest first: a further attempt escalates to the next (LO04). At least one.
+    /// Agents by size, smallest first: each failed attempt escalates to the next. At least one.
     pub(crate) agents: Vec<(Option<Size>, Arc<dyn Agent>)>,
-    /// What it is asked, given what the nodes before it gave.
+    /// Builds the task from the node's inputs.
     pub(crate) task: TaskFn,
-    /// What its outcome comes to.
+    /// Reads the outcome as a value.
     pub(crate) read: ReadFn,
-    /// What it may do, at most.
+    /// Upper bound of its permissions.
     pub(crate) scope: Scope,
 }
 
 #[derive(Clone)]
 pub(crate) struct MapWork {
-    /// What is to be done for each item; no `Map` itself.
+    /// Builds the work for each item, never a `Map`.
     pub(crate) items: ItemsFn,
-    /// What they gave, in the order of the items; `None` for one that failed.
+    /// Gathers the outputs in the order of the items; `None` for one that failed.
     pub(crate) gather: GatherFn,
-    /// How many at once; `None`: as many as the graph's own limit allows.
+    /// Maximum number of items in parallel; `None` for the graph's own limit.
     pub(crate) at_once: Option<usize>,
-    /// Whether one that failed fails the node.
+    /// True when one failed item fails the node.
     pub(crate) all: bool,
-    /// Who works on the items, if they are no steps of the program itself.
+    /// Name of the agent that works on the items; `None` for steps of the program.
     pub(crate) agent: Option<Arc<str>>,
 }
 
-/// Whether a failed attempt is repeated.
+/// Retry policy of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retries {
-    /// Attempts at most, the first one included.
+    /// Maximum number of attempts, the first one included.
     pub(crate) attempts: u32,
-    /// Before the second attempt; twice as long before each one after it.
+    /// Delay before the second attempt; doubled before each later one.
     pub(crate) delay: Duration,
 }
 
@@ -110,7 +109,7 @@ impl Default for Retries {
 }
 
 impl Node {
-    /// The name of its first agent; `None` for a step of the program itself.
+    /// Returns the name of its first agent; `None` for a step of the program itself.
     pub(crate) fn agent(&self) -> Option<&str> {
         match &self.work {
             Work::Agent(work) => work.agents.first().map(|(_, agent)| agent.name()),

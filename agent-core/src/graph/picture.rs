@@ -1,6 +1,6 @@
-//! Graphs as text that other programs draw: Mermaid and DOT.
+//! Graphs as text for drawing programs: Mermaid and DOT.
 //!
-//! Ids in these texts are places (`n0`, `n1`, …); whatever comes from outside stands in labels only, escaped.
+//! Ids in these texts are indices (`n0`, `n1`, …); text from outside occurs in labels only, escaped.
 
 use std::{
     borrow::Cow,
@@ -10,24 +10,24 @@ use std::{
 
 use super::{EdgeSignature, Signature, TaskGraph};
 
-/// What is drawn.
+/// A drawing.
 pub(super) struct Picture<'a> {
     pub(super) name: &'a str,
     pub(super) nodes: Vec<Shape<'a>>,
     pub(super) edges: Vec<Arrow>,
 }
 
-/// A node that is drawn.
+/// A drawn node.
 pub(super) struct Shape<'a> {
-    /// The lines of its label.
+    /// Lines of its label.
     pub(super) lines: Vec<Cow<'a, str>>,
-    /// Whether the program itself works on it.
+    /// True for a step of the program itself.
     pub(super) step: bool,
-    /// How far it is: a class of [`CLASSES`].
+    /// State of the node: a class of [`CLASSES`].
     pub(super) class: Option<&'static str>,
 }
 
-/// An edge that is drawn, between places.
+/// A drawn edge, between node indices.
 pub(super) struct Arrow {
     pub(super) from: usize,
     pub(super) to: usize,
@@ -35,7 +35,7 @@ pub(super) struct Arrow {
     pub(super) optional: bool,
 }
 
-/// How far a node is, and the colours that show it: of the area, of the line.
+/// States of a node with their fill and line colours.
 pub(super) const CLASSES: [(&str, &str, &str); 6] = [
     ("pending", "#ffffff", "#9e9e9e"),
     ("running", "#e3f2fd", "#1565c0"),
@@ -46,8 +46,8 @@ pub(super) const CLASSES: [(&str, &str, &str); 6] = [
 ];
 
 impl<O> TaskGraph<O> {
-    /// The graph as [Mermaid](https://mermaid.js.org) text: steps of the program have square corners, agents round ones; a
-    /// dotted arrow is optional, one marked `if` has a condition.
+    /// Returns the graph as [Mermaid](https://mermaid.js.org) text. Steps of the program have square corners, agents
+    /// round ones; a dotted arrow is optional, an arrow marked `if` has a condition.
     ///
     /// ```
     /// use entourage_core::graph::TaskGraph;
@@ -65,7 +65,7 @@ impl<O> TaskGraph<O> {
         self.picture().mermaid()
     }
 
-    /// The graph as text in Graphviz' DOT language: as [`TaskGraph::mermaid`], an optional edge is dashed.
+    /// Returns the graph as text in Graphviz' DOT language: as [`TaskGraph::mermaid`], but an optional edge is dashed.
     #[must_use]
     pub fn dot(&self) -> String {
         self.picture().dot()
@@ -82,7 +82,7 @@ impl<O> TaskGraph<O> {
     }
 }
 
-/// The edges of a signature; those from nodes that are not there are left out.
+/// Returns the edges of a signature, without those from unknown nodes.
 pub(super) fn arrows(signature: &Signature) -> Vec<Arrow> {
     let places: HashMap<_, _> =
         signature.nodes.iter().enumerate().map(|(place, node)| (&node.id, place)).collect();
@@ -162,8 +162,8 @@ fn label(node: &Shape<'_>, escaped: fn(&str) -> String, newline: &str) -> String
     node.lines.iter().map(|line| escaped(line)).collect::<Vec<_>>().join(newline)
 }
 
-/// In a quoted label of Mermaid: letters, digits and a few harmless signs as they are, all else by its number. Quotes,
-/// brackets, directives and HTML mean nothing then.
+/// Escapes a text for a quoted label of Mermaid: letters, digits and a few harmless characters are kept, all others
+/// become character references. So quotes, brackets, directives and HTML have no effect.
 fn in_mermaid(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -182,7 +182,7 @@ fn in_mermaid(text: &str) -> String {
     safe
 }
 
-/// In a quoted string of DOT.
+/// Escapes a text for a quoted string of DOT.
 fn in_dot(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

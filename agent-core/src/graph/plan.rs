@@ -1,4 +1,4 @@
-//! Graphs in words: tasks by id, what each comes after, and who works on it. What a model writes when it plans.
+//! Plans: graphs as data, which a model can write. A plan lists tasks by id, their dependencies and their agents.
 
 use std::{
     any::TypeId,
@@ -136,21 +136,21 @@ pub struct PlanTask {
     /// About how many seconds it will take, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_seconds: Option<u32>,
-    /// What it may do, at most: for programs, and not in the schema that models see.
+    /// Upper bound of its permissions: for programs only, absent from the schema that models see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub scope: Option<Scope>,
 }
 
 impl PlanTask {
-    /// A task for the agent called `agent`.
+    /// Creates a task for the agent called `agent`.
     #[must_use]
     pub fn new(id: impl Into<String>, agent: impl Into<String>, task: impl Into<String>) -> Self {
         let (id, task, agent) = (id.into(), task.into(), agent.into());
         Self { id, task, agent, after: Vec::new(), expected_seconds: None, scope: None }
     }
 
-    /// The same task, at which its agent may do at most what `scope` admits. It only narrows what the agent may do anyway.
+    /// Returns the same task with its agent's permissions narrowed to `scope`. It never widens them.
     #[must_use]
     pub fn within(mut self, scope: Scope) -> Self {
         self.scope = Some(match self.scope {
@@ -160,14 +160,14 @@ impl PlanTask {
         self
     }
 
-    /// The same task after these other ones.
+    /// Returns the same task, run after these other ones.
     #[must_use]
     pub fn after<S: Into<String>>(mut self, tasks: impl IntoIterator<Item = S>) -> Self {
         self.after.extend(tasks.into_iter().map(Into::into));
         self
     }
 
-    /// What is recorded when it is added to a graph that runs.
+    /// Returns the change that is recorded when the task is added to a running graph.
     pub(crate) fn change(&self) -> Change {
         let edge =
             |from: &String| EdgeSignature { from: from.as_str().into(), conditional: false, optional: false };
@@ -182,7 +182,7 @@ impl PlanTask {
         Change::Add { node: Box::new(node), task, expected_seconds, scope: self.scope.clone() }
     }
 
-    /// What is wrong with it by itself.
+    /// Checks the task by itself.
     fn check(&self, roster: &BTreeMap<Arc<str>, Arc<dyn Agent>>, problems: &mut Vec<Problem>) {
         let id: Arc<str> = cut(&self.id);
         if !is_task_id(&self.id) {
@@ -206,19 +206,20 @@ impl PlanTask {
 }
 
 impl Plan {
-    /// Tasks of one plan, and tasks that one of them comes after, at most.
+    /// Maximum number of tasks of a plan, and of dependencies of one task.
     pub const MAX_TASKS: usize = 1_000;
 
-    /// The graph called `name` in which the agents of `roster` do these tasks. Of two agents of one name the first counts.
+    /// Builds the graph called `name`, in which the agents of `roster` do these tasks. Of two agents of one name the
+    /// first counts.
     ///
     /// # Errors
-    /// As those of [`Plan::builder`], and of [`TaskGraphBuilder::build`] with [`ErrorKind::InvalidInput`].
+    /// Those of [`Plan::builder`], and those of [`TaskGraphBuilder::build`] with [`ErrorKind::InvalidInput`].
     pub fn graph(&self, name: impl Into<String>, roster: &[Arc<dyn Agent>]) -> Result<TaskGraph> {
         self.builder(name, roster)?.build()
     }
 
-    /// As [`Plan::graph`], for a graph with other limits or another failure policy, and for settings of its nodes, which
-    /// [`TaskGraphBuilder::node`] finds.
+    /// Returns the builder of the graph, for other limits or another failure policy, and for the settings of its nodes,
+    /// which [`TaskGraphBuilder::node`] finds.
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
@@ -234,8 +235,8 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when there are more than [`Plan::MAX_TASKS`] tasks, or one that has an id which is none, says
-    /// nothing or is for nobody; [`GraphError::of`] lists what is wrong. Unknown dependencies and cycles are found by
+    /// [`ErrorKind::InvalidInput`] when there are more than [`Plan::MAX_TASKS`] tasks; [`GraphError::of`] lists the
+    /// problem. Other problems (invalid ids, empty tasks, unknown agents or dependencies, cycles) are found by
     /// [`TaskGraphBuilder::build`].
     pub fn builder(&self, name: impl Into<String>, roster: &[Arc<dyn Agent>]) -> Result<TaskGraphBuilder> {
         let name = name.into();
@@ -273,7 +274,7 @@ fn worker(agents: Vec<(Option<Size>, Arc<dyn Agent>)>, task: &str, scope: Scope)
     DraftAgent { agents, ask, read, scope, form: None }
 }
 
-/// A name that may be as long as it likes, cut to what tells that it is too long.
+/// Truncates a name of any length to one character beyond the longest valid one.
 fn cut(name: &str) -> Arc<str> {
     match name.char_indices().nth(65) {
         Some((end, _)) => name.get(..end).unwrap_or_default().into(),
@@ -282,11 +283,11 @@ fn cut(name: &str) -> Arc<str> {
 }
 
 impl Inner {
-    /// The node that is added to a run of this graph by a recorded [`Change::Add`]. `place` finds nodes, those added
-    /// before included.
+    /// Builds the node that a recorded [`Change::Add`] adds to a run of this graph. `place` finds nodes, earlier
+    /// additions included.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] with all that is wrong with it.
+    /// [`ErrorKind::InvalidInput`] with all problems of the node.
     pub(crate) fn added(
         &self,
         node: &NodeSignature,
@@ -334,7 +335,7 @@ impl Inner {
 }
 
 impl TaskGraph {
-    /// The graph called `name` of a plan: see [`Plan::graph`].
+    /// Builds the graph called `name` of a plan: see [`Plan::graph`].
     ///
     /// # Errors
     /// Those of [`Plan::graph`].

@@ -1,17 +1,17 @@
-//! What is wrong with a graph, found before anything runs.
+//! Problems of a graph, found before anything runs.
 
 use std::{error::Error as StdError, fmt, sync::Arc};
 
 use crate::{Error, ErrorKind};
 
-/// Problems that the text of an error names.
+/// Number of problems named in an error's text.
 const SHOWN: usize = 8;
-/// Characters of a name that may be anything: as many as the id of an item of a map has.
+/// Characters shown of an untrusted name: as many as the id of a map's item can have.
 const SHOWN_OF_NAME: usize = 80;
-/// Nodes of a cycle that the text of an error names.
+/// Nodes of a cycle named in an error's text.
 const SHOWN_OF_CYCLE: usize = 12;
 
-/// Why a graph was refused: everything that was found, not only the first of it.
+/// The reasons why a graph was refused: all problems that were found, not only the first.
 ///
 /// ```
 /// use entourage_core::graph::{GraphError, Problem, TaskGraph};
@@ -33,13 +33,13 @@ pub struct GraphError {
 }
 
 impl GraphError {
-    /// What is wrong with a graph, when `error` says so.
+    /// Returns the graph's problems, when `error` is such a refusal.
     #[must_use]
     pub fn of(error: &Error) -> Option<&Self> {
         StdError::source(error)?.downcast_ref()
     }
 
-    /// All that was found; at least one.
+    /// Returns all problems; at least one.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -67,99 +67,99 @@ impl fmt::Display for GraphError {
 
 impl StdError for GraphError {}
 
-/// One thing that is wrong with a graph.
+/// A problem of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// There is nothing to do.
+    /// The graph has no nodes.
     Empty,
-    /// There are more nodes, or edges between them, than a graph may have.
+    /// The graph has more nodes or edges than a graph may have.
     TooMany {
-        /// What there are too many of: `nodes`, `edges`, `tasks`, `dependencies`.
+        /// Counted things: `nodes`, `edges`, `tasks`, `dependencies of one task`.
         what: &'static str,
-        /// How many.
+        /// Number of them.
         count: usize,
-        /// How many there may be.
+        /// Maximum number.
         limit: usize,
     },
-    /// A graph, node or agent cannot be called this.
+    /// A name that a graph, node, task or agent cannot have.
     BadName {
-        /// What it names: `graph`, `node`, `task` or `agent`.
+        /// Named thing: `graph`, `node`, `task` or `agent`.
         what: &'static str,
-        /// The name, or its beginning.
+        /// Name, or its beginning.
         name: Arc<str>,
     },
-    /// Two nodes have one id.
+    /// Two nodes have the same id.
     Duplicate {
-        /// It.
+        /// Id of both.
         node: Arc<str>,
     },
     /// A node depends on one that does not exist.
     UnknownDependency {
         /// The node.
         node: Arc<str>,
-        /// What it depends on, or its beginning.
+        /// Id that it depends on, or its beginning.
         dependency: Arc<str>,
     },
-    /// Nodes wait for each other.
+    /// Nodes wait for each other in a cycle.
     Cycle {
-        /// They, each before the one that waits for it; the first is the last.
+        /// Nodes of the cycle, each before the one that waits for it; the first is repeated at the end.
         nodes: Vec<Arc<str>>,
     },
-    /// Nobody has this name.
+    /// No agent has this name.
     UnknownAgent {
-        /// The node that is for it; `None` for a limit.
+        /// Node that names the agent; `None` for a limit.
         node: Option<Arc<str>>,
-        /// The name, or its beginning.
+        /// Name of the agent, or its beginning.
         agent: Arc<str>,
     },
     /// A handle of another graph was used.
     Foreign {
-        /// The node that it was used for; the graph itself for what it returns.
+        /// Node that the handle was used for, or the graph itself for its output.
         node: Arc<str>,
-        /// The node that it is a handle of.
+        /// Node that the handle belongs to.
         dependency: Arc<str>,
     },
-    /// A handle was used that has the type from before [`returns`](super::Handle::returns) or
+    /// A handle was used that still has the type from before [`returns`](super::Handle::returns) or
     /// [`partial`](super::Handle::partial).
     Retyped {
-        /// The node where it was used, or that was changed twice.
+        /// Node where the handle was used, or that was changed twice.
         node: Arc<str>,
     },
-    /// A setting was made that the node does not have.
+    /// A setting that the node does not have.
     Misused {
         /// The node.
         node: Arc<str>,
         /// The setting.
         setting: &'static str,
-        /// What has it.
+        /// Kind of node that has the setting.
         only: &'static str,
     },
-    /// A node is to escalate to nobody.
+    /// A node escalates to an empty list of agents.
     NoSizes {
         /// The node.
         node: Arc<str>,
     },
-    /// A bound would let nothing happen.
+    /// A limit of zero, under which nothing could run.
     Zero {
-        /// Which.
+        /// Name of the limit.
         what: &'static str,
-        /// Of what; empty for the graph itself.
+        /// Node, agent or provider of the limit; empty for the graph itself.
         of: Arc<str>,
     },
-    /// A limit is for a provider that no node names.
+    /// A limit for a provider that no node names.
     UnusedLimit {
         /// The provider.
         provider: Arc<str>,
     },
-    /// A task says nothing.
+    /// A task without text.
     NoTask {
-        /// It.
+        /// Id of the task.
         node: Arc<str>,
     },
 }
 
-/// What is shown of a name that may be anything.
+/// Shortens and escapes an untrusted name for display.
 pub(super) fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(SHOWN_OF_NAME).flat_map(char::escape_default).collect();
     if name.chars().nth(SHOWN_OF_NAME).is_some() {
@@ -234,7 +234,7 @@ impl fmt::Display for Problem {
 
 fn cycle(f: &mut fmt::Formatter<'_>, nodes: &[Arc<str>]) -> fmt::Result {
     f.write_str("these wait for each other: ")?;
-    // The last one closes the cycle, so it is shown however long that is.
+    // The last node closes the cycle, so it is always shown.
     let left_out = nodes.len().saturating_sub(SHOWN_OF_CYCLE);
     let last = nodes.len().saturating_sub(1);
     for (place, node) in nodes.iter().enumerate() {

@@ -1,37 +1,37 @@
-//! What an agent at a node is asked: the node's own text, and what the nodes before it gave.
+//! The prompt of an agent at a node: the node's own text and the outputs of the nodes before it.
 
 use std::{collections::HashSet, fmt::Write as _, sync::Arc};
 
 use super::Inputs;
 use crate::message::{Message, Part};
 
-/// How the prompt of a node is made.
+/// Template of a node's prompt.
 #[derive(Debug, Clone)]
 pub(super) struct Prompt {
     text: Arc<str>,
-    /// The nodes that it depends on, in the order of its edges.
+    /// Ids of the nodes that it depends on, in the order of its edges.
     names: Vec<Arc<str>>,
-    /// Whether it holds what the graph was given.
+    /// True when it contains what the graph was given.
     input: bool,
-    /// What is said of the form of the answer.
+    /// Text that describes the form of the answer.
     form: Option<Arc<str>>,
 }
 
 impl Prompt {
     pub(super) fn new(text: Arc<str>, names: Vec<Arc<str>>, input: bool, form: Option<Arc<str>>) -> Self {
-        // Whoever depends on nobody works on the graph's own task.
+        // A node without dependencies works on the graph's own task.
         let input = input || names.is_empty();
         Self { text, names, input, form }
     }
 
-    /// The prompt of one run. Media that came with the graph's own task go with it.
+    /// Builds the prompt of one run. Media of the graph's own message are included with its text.
     pub(super) fn message(&self, inputs: &Inputs) -> Message {
         let given = if self.input { inputs.message().parts() } else { &[] };
         let media = given.iter().filter(|part| matches!(part, Part::Media(_)));
         media.cloned().fold(Message::user(self.text(inputs)), Message::with)
     }
 
-    /// Its text. A node that gave nothing is left out.
+    /// Builds the text. A node without a value is left out.
     fn text(&self, inputs: &Inputs) -> String {
         let mut prompt = self.text.trim_end().to_owned();
         if self.input {
@@ -49,7 +49,7 @@ impl Prompt {
     }
 }
 
-/// Adds a text between marks that do not occur in it: what one agent says cannot pass for what another one said.
+/// Adds a text between marks that do not occur in it: one agent's text cannot pass for another's.
 fn section(prompt: &mut String, name: &str, about: &str, text: &str) {
     let text = text.trim();
     if text.is_empty() {
@@ -60,8 +60,8 @@ fn section(prompt: &mut String, name: &str, about: &str, text: &str) {
     let _ = write!(prompt, "{gap}<{mark}{about}>\n{text}\n</{mark}>");
 }
 
-/// `name`, or `name-2`, `name-3` and so on: the first whose closing mark does not begin anywhere in `text`. The text is
-/// read once, since another agent wrote it.
+/// Returns `name`, or `name-2`, `name-3` and so on: the first whose closing mark begins nowhere in `text`. Reads the
+/// text only once, since an agent may make it long.
 fn free_mark(name: &str, text: &str) -> String {
     let closing = format!("</{name}");
     let mut occurs = false;
@@ -78,7 +78,7 @@ fn free_mark(name: &str, text: &str) -> String {
     format!("{name}-{free}")
 }
 
-/// The numbers that a text begins with: of `204…` that is 2, 20 and 204.
+/// Yields the numbers that a text begins with: for `204…` 2, 20 and 204.
 fn begun_numbers(text: &str) -> impl Iterator<Item = u64> {
     let digits = text.chars().map_while(|digit| digit.to_digit(10)).map(u64::from);
     let numbers = digits.scan(0_u64, |number, digit| {
@@ -139,7 +139,7 @@ mod tests {
         assert!(text.contains("<result-3 of=\"a\">") && text.ends_with("\n</result-3>"), "{text}");
     }
 
-    /// The same by trying one mark after the other.
+    /// The same by trying one mark after another.
     fn tried(name: &str, text: &str) -> String {
         let mut mark = name.to_owned();
         for number in 2.. {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn attack_22_marks_in_a_text_are_looked_for_once() {
-        // To try one mark after the other would read this text a hundred thousand times.
+        // Trying one mark after another would read this text a hundred thousand times.
         let many: String = (1..100_000).map(|n| format!("</result-{n} ")).collect();
         assert_eq!(free_mark("result", &many), "result-100000");
         let digits = format!("</result-{}", "2".repeat(1_000_000));

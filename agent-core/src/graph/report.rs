@@ -1,4 +1,4 @@
-//! How far a run of a graph is: a fold over its events, so whoever can read them can see it.
+//! The progress of a graph's run: a fold over its events, so that every reader of the events can see it.
 
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{
     event::{Envelope, Event, NodeFinished, NodeStarted},
 };
 
-/// How far a run of a graph is, node by node, in the order in which they were added. Items of a map come behind all
-/// nodes, as `id[0]`, `id[1]` and so on.
+/// Progress of a graph's run, node by node, in the order in which they were added. Items of a map come after all nodes,
+/// as `id[0]`, `id[1]` and so on.
 ///
 /// `Display` is a table; [`GraphReport::mermaid`] and [`GraphReport::dot`] are pictures.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,51 +21,51 @@ use crate::{
 pub struct GraphReport {
     /// The graph's name; empty before its run began.
     pub name: Arc<str>,
-    /// Its nodes.
+    /// The nodes and items.
     pub nodes: Vec<NodeReport>,
 }
 
-/// How far a node is.
+/// Progress of a node.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NodeReport {
-    /// Its id.
+    /// Id of the node.
     pub id: Arc<str>,
-    /// What it depends on.
+    /// Edges from the nodes that it depends on.
     pub after: Vec<EdgeSignature>,
-    /// Who works on it; `None` for a step of the program itself.
+    /// Agent that works on it; `None` for a step of the program itself.
     pub agent: Option<Arc<str>>,
-    /// The session of the newest attempt, if an agent works on it.
+    /// Session of the newest attempt, if an agent works on the node.
     pub child: Option<SessionId>,
-    /// How many attempts were begun.
+    /// Number of attempts that began.
     pub attempts: u32,
-    /// When the newest attempt began, while it is under way.
+    /// Start of the newest attempt, while it runs.
     pub since: Option<Timestamp>,
-    /// How it ended; `None` as long as it has not. What it returned is in here.
+    /// End of the node, with its output; `None` until then.
     pub end: Option<NodeEnd>,
-    /// How long the attempts took that ended.
+    /// Total duration of the attempts that ended.
     pub time: Duration,
-    /// Tokens of these attempts, those of all agents below included, as far as services told.
+    /// Tokens of these attempts and of all agents below, as far as services reported them.
     pub usage: Usage,
-    /// What they cost; `None` means unknown.
+    /// Cost of these attempts; `None` when unknown.
     pub cost: Option<Money>,
 }
 
-/// How far a node is, in one word.
+/// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// It waits: for other nodes, for room, for its next attempt.
+    /// The node waits: for other nodes, for a slot, or for its next attempt.
     Pending,
-    /// An attempt is under way.
+    /// An attempt is running.
     Running,
-    /// It is done.
+    /// The node is done.
     Completed,
-    /// It failed.
+    /// The node failed.
     Failed,
-    /// It was not run, or not to its end.
+    /// The node was not run, or not to its end.
     Skipped,
-    /// It was cancelled.
+    /// The node was cancelled.
     Cancelled,
 }
 
@@ -85,7 +85,7 @@ impl NodeReport {
         }
     }
 
-    /// How far it is.
+    /// Returns the state.
     #[must_use]
     pub fn state(&self) -> NodeState {
         match &self.end {
@@ -112,13 +112,13 @@ impl NodeReport {
         self.end = Some(event.end.clone()).filter(|_| event.retry_at.is_none());
         self.time = self.time.saturating_add(Duration::from_micros(event.micros));
         self.usage += event.usage;
-        // What a step of the program costs is not ours to know, and what never began costs nothing.
+        // The cost of a program's step is unknown to us, and an attempt that never began costs nothing.
         if self.agent.is_some() && event.attempt > 0 {
             self.cost = self.cost.zip(event.cost).map(|(sum, cost)| sum + cost);
         }
     }
 
-    /// What its label says besides its id.
+    /// Text of the label besides the id.
     fn facts(&self) -> String {
         let mut facts = vec![self.state().to_string()];
         if self.attempts > 1 {
@@ -132,12 +132,12 @@ impl NodeReport {
         facts.join(", ")
     }
 
-    /// Whether an attempt ended, so that there is a time to speak of.
+    /// True when an attempt ended, so that there is a duration to show.
     fn has_facts(&self) -> bool {
         self.attempts > u32::from(self.since.is_some())
     }
 
-    /// The tokens; `None` where there were no model calls to speak of.
+    /// Returns the tokens; `None` where no model calls are known.
     fn shown_tokens(&self) -> Option<Cow<'static, str>> {
         match self.usage.total() {
             Some(tokens) => Some(tokens.to_string().into()),
@@ -158,10 +158,10 @@ impl GraphReport {
         Self { name: name.into(), nodes: signature.nodes.iter().map(NodeReport::new).collect() }
     }
 
-    /// The newest run of a graph in these events of one session, which are in their order. What is no event of a graph is
-    /// passed over.
+    /// Builds the report of the newest graph run in these events of one session, given in their order. Other events are
+    /// ignored.
     ///
-    /// Another process can see a run this way: it reads the session's events from the store.
+    /// Another process can follow a run this way: it reads the session's events from the store.
     pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope>) -> Self {
         let mut fold = Fold::default();
         for event in events {
@@ -170,16 +170,16 @@ impl GraphReport {
         fold.report
     }
 
-    /// The node of this id.
+    /// Returns the node of this id.
     #[must_use]
     pub fn node(&self, id: &str) -> Option<&NodeReport> {
         self.nodes.iter().find(|node| &*node.id == id)
     }
 
-    /// What this node returned; `None` when it did not, or when there is no node of its id.
+    /// Returns this node's output; `None` when it gave none, or when no node has its id.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when it is no `T`: the handle is of another graph.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the output is no `T`: the handle is of another graph.
     pub fn value<T: Output>(&self, node: &Handle<T>) -> Result<Option<Arc<T>>> {
         match self.node(node.id()).and_then(|node| node.end.as_ref()) {
             Some(NodeEnd::Completed(value)) => value.get().map(Some),
@@ -187,31 +187,32 @@ impl GraphReport {
         }
     }
 
-    /// How many nodes are in this state.
+    /// Returns the number of nodes in this state.
     #[must_use]
     pub fn count(&self, state: NodeState) -> usize {
         self.nodes.iter().filter(|node| node.state() == state).count()
     }
 
-    /// Tokens of all attempts that ended, those of all agents below included, as far as services told.
+    /// Returns the tokens of all attempts that ended and of all agents below, as far as services reported them.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.nodes.iter().map(|node| node.usage).sum()
     }
 
-    /// What they cost; `None` when the cost of any is unknown.
+    /// Returns the cost of these attempts; `None` when any cost is unknown.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
         self.nodes.iter().try_fold(Money::default(), |sum, node| node.cost.map(|cost| sum + cost))
     }
 
-    /// The run as [Mermaid](https://mermaid.js.org) text: the graph, with the state, time, tokens and cost of each node.
+    /// Returns the run as [Mermaid](https://mermaid.js.org) text: the graph, with the state, time, tokens and cost of
+    /// each node.
     #[must_use]
     pub fn mermaid(&self) -> String {
         self.picture().mermaid()
     }
 
-    /// The run as text in Graphviz' DOT language.
+    /// Returns the run as text in Graphviz' DOT language.
     #[must_use]
     pub fn dot(&self) -> String {
         self.picture().dot()
@@ -238,7 +239,7 @@ impl GraphReport {
     }
 }
 
-/// The map that `id` is an item of. No other id holds brackets.
+/// Returns the map that `id` is an item of. No other id contains brackets.
 fn map_of(id: &str) -> Option<&str> {
     id.strip_suffix(']')?.rsplit_once('[').map(|(map, _)| map)
 }
@@ -279,7 +280,7 @@ impl Fold {
         }
     }
 
-    /// The node of this id; an item of a map is new when it is first heard of.
+    /// Returns the node of this id. An item of a map is created when an event first names it.
     fn node(&mut self, id: &Arc<str>) -> Option<&mut NodeReport> {
         if !self.places.contains_key(id) {
             let map = self.report.node(map_of(id)?)?;
@@ -315,14 +316,14 @@ impl Fold {
                 }
             }
             Change::Retry { node } => self.wait_again(node),
-            // What comes of a skip and a cancel is recorded as the end of the node.
+            // The effect of a skip or a cancel is recorded as the end of the node.
             Change::Add { .. } | Change::Skip { .. } | Change::Cancel { .. } => {}
         }
     }
 }
 
 impl NodeState {
-    /// The word.
+    /// Returns the serialized name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -335,7 +336,7 @@ impl NodeState {
         }
     }
 
-    /// Whether it is over, unless somebody has it tried again.
+    /// True when the node is over, unless it is retried.
     #[must_use]
     pub fn is_over(self) -> bool {
         !matches!(self, Self::Pending | Self::Running)
@@ -375,7 +376,7 @@ impl fmt::Display for GraphReport {
     }
 }
 
-/// A time in two or three digits and its unit.
+/// Formats a duration in two or three digits with a unit.
 fn shown_time(time: Duration) -> String {
     let micros = time.as_micros();
     match micros {

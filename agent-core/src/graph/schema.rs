@@ -1,15 +1,16 @@
-//! What a stored run keeps of a type: a digest of its JSON schema, without the names and words that mean nothing to data.
+//! The digest of a type's JSON schema that stored runs keep. It ignores names of types and descriptions.
 
 use serde_json::{Map, Value};
 
 use crate::digest::Digest;
 
-/// A digest that stays the same when a type is renamed or described anew, and changes when what it reads changes.
+/// Digests a schema. The digest stays the same when a type is renamed or redescribed, and changes with the data that it
+/// reads.
 pub(super) fn digest(schema: &Value) -> Digest {
     let mut plain = Plain { schema, order: Vec::new() };
     let mut pieces = vec![plain.of(schema, true).to_string()];
     let mut next = 0;
-    // Definitions follow in the order in which they are met, each once.
+    // Definitions follow in the order of their first use, each once.
     while let Some(name) = plain.order.get(next).cloned() {
         let definition = schema.get("$defs").and_then(|defs| defs.get(&name)).unwrap_or(&Value::Null);
         pieces.push(plain.of(definition, true).to_string());
@@ -20,13 +21,13 @@ pub(super) fn digest(schema: &Value) -> Digest {
 
 struct Plain<'a> {
     schema: &'a Value,
-    /// The definitions met so far: each is known by its place here instead of by its name.
+    /// Definitions used so far: each is identified by its index here instead of its name.
     order: Vec<String>,
 }
 
 impl Plain<'_> {
-    /// `value` without names and words. Whether it is a schema decides what its keys mean: the keys of `properties` are
-    /// data.
+    /// Returns `value` without names and descriptions. `schema` decides what its keys mean: the keys of `properties`
+    /// are data.
     fn of(&mut self, value: &Value, schema: bool) -> Value {
         match value {
             Value::Object(fields) => Value::Object(self.fields(fields, schema)),
@@ -92,7 +93,7 @@ mod tests {
         #[derive(schemars::JsonSchema)]
         #[allow(dead_code, reason = "only its schema counts")]
         pub(super) struct Report {
-            /// What.
+            /// The title.
             title: String,
             parts: Vec<Part>,
             next: Option<Box<Report>>,

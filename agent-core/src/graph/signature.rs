@@ -1,4 +1,4 @@
-//! What a graph is recognised by when a run of it is resumed: never the names of types.
+//! The identity of a graph for resuming its runs. It contains no names of types.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::{Edge, Node, problem::shown};
 use crate::digest::Digest;
 
-/// A graph's nodes and edges, as far as they decide whether a run of it can go on.
+/// The nodes and edges of a graph, as far as they decide whether a run of it can be resumed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signature {
-    /// In the order in which they were added.
+    /// Nodes in the order in which they were added.
     pub nodes: Vec<NodeSignature>,
 }
 
@@ -23,17 +23,17 @@ pub struct Signature {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeSignature {
-    /// Its name.
+    /// Id of the node.
     pub id: Arc<str>,
-    /// The nodes that it depends on, in the order of its inputs.
+    /// Edges from the nodes that it depends on, in the order of its inputs.
     pub after: Vec<EdgeSignature>,
-    /// Who works on it; `None` for a step of the program itself.
+    /// Agent that works on it; `None` for a step of the program itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Arc<str>>,
-    /// What the program says of its version; empty when it says nothing.
+    /// Version that the program gave it; empty if none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub version: Box<str>,
-    /// Digest of the JSON schema of what it returns, where that is stated.
+    /// Digest of the JSON schema of its output, if declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Digest>,
 }
@@ -42,17 +42,17 @@ pub struct NodeSignature {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EdgeSignature {
-    /// The node that comes first.
+    /// Node that runs first.
     pub from: Arc<str>,
-    /// Whether a condition decides if it is followed.
+    /// True when a condition decides if the edge is followed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub conditional: bool,
-    /// Whether the dependent runs also when that node gave nothing.
+    /// True when the dependent also runs when that node gave no value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
 
-/// The signature of these nodes.
+/// Returns the signature of these nodes.
 pub(crate) fn of(nodes: &[Node]) -> Signature {
     let id = |place: usize| nodes.get(place).map(|node| Arc::clone(&node.id));
     let edge = |edge: &Edge| {
@@ -72,50 +72,50 @@ pub(crate) fn of(nodes: &[Node]) -> Signature {
     Signature { nodes: nodes.iter().map(sign).collect() }
 }
 
-/// One way in which two signatures differ. `Display` says it in words, as a change from the first to the second.
+/// One difference between two signatures. `Display` describes it as a change from the first to the second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// A node is there no more.
+    /// A node no longer exists.
     Removed {
-        /// It.
+        /// Id of the node.
         node: Arc<str>,
     },
     /// A node is new.
     Added {
-        /// It.
+        /// Id of the node.
         node: Arc<str>,
     },
-    /// A node depends on another one that it did not depend on.
+    /// A node has a new dependency.
     EdgeAdded {
         /// The node.
         node: Arc<str>,
-        /// What it depends on.
+        /// Node that it depends on.
         from: Arc<str>,
     },
-    /// A node does not depend on another one any more.
+    /// A node lost a dependency.
     EdgeRemoved {
         /// The node.
         node: Arc<str>,
-        /// What it depended on.
+        /// Node that it depended on.
         from: Arc<str>,
     },
-    /// A node depends on another one in another way.
+    /// A dependency became conditional, optional or the opposite.
     EdgeChanged {
         /// The node.
         node: Arc<str>,
-        /// What it depends on.
+        /// Node that it depends on.
         from: Arc<str>,
-        /// How it depends on it now.
+        /// The edge as it is now.
         to: EdgeSignature,
     },
-    /// Somebody else works on a node.
+    /// A node has another agent.
     Agent {
         /// The node.
         node: Arc<str>,
-        /// Who did; `None` for a step of the program itself.
+        /// Former agent; `None` for a step of the program itself.
         was: Option<Arc<str>>,
-        /// Who does.
+        /// Present agent; `None` for a step of the program itself.
         is: Option<Arc<str>>,
     },
     /// A node has another version.
@@ -135,8 +135,8 @@ pub enum Difference {
 }
 
 impl Signature {
-    /// How `other` differs from this one; empty when a run of a graph of this signature can go on with a graph of the
-    /// other one. In which order nodes and edges were added makes no difference.
+    /// Returns the changes from this signature to `other`. Empty when a graph of the other signature can resume a run
+    /// of this one. The order of nodes and edges does not count.
     ///
     /// ```
     /// use entourage_core::graph::TaskGraph;

@@ -1,4 +1,4 @@
-//! A graph that can run: checked, and never changed again.
+//! A graph that can run: validated, and never changed again.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,10 +10,10 @@ use std::{
 use super::{Live, Node, Shape, Signature, TaskGraphBuilder, signature};
 use crate::{agent::Agent, permission::Scope};
 
-/// Tasks that depend on each other, run as far in parallel as their edges and the graph's limits allow. Cloning shares
-/// it; a graph is an [`Agent`], so it runs in sessions and is a node of other graphs.
+/// Tasks that depend on each other, run in parallel as far as their edges and the graph's limits allow. Cloning shares
+/// the graph. A graph is an [`Agent`], so it runs in sessions and can be a node of other graphs.
 ///
-/// `O` is what it comes to: see [`TaskGraphBuilder::returning`].
+/// `O` is the type of its output: see [`TaskGraphBuilder::returning`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -44,19 +44,19 @@ pub struct TaskGraph<O = String> {
     pub(crate) output: PhantomData<fn() -> O>,
 }
 
-/// What all clones of a graph share.
+/// Data shared by all clones of a graph.
 pub(crate) struct Inner {
     pub(crate) name: Box<str>,
-    /// In the order in which they were added.
+    /// Nodes in the order in which they were added.
     pub(crate) nodes: Vec<Node>,
     pub(crate) by_id: HashMap<Arc<str>, usize>,
-    /// All agents by name: whom plans, additions and reassignments can name.
+    /// All agents by name, for plans, additions and reassignments.
     pub(crate) agents: BTreeMap<Arc<str>, Arc<dyn Agent>>,
-    /// What the graph's own nodes grant to the agents that they name.
+    /// Scopes that the graph's own nodes grant to their agents.
     pub(crate) granted: BTreeMap<Arc<str>, Scope>,
     pub(crate) limits: GraphLimits,
     pub(crate) on_failure: OnFailure,
-    /// The node whose value the graph returns.
+    /// Index of the node whose value the graph returns.
     pub(crate) output: Option<usize>,
     pub(crate) signature: OnceLock<Signature>,
     pub(crate) shape: Shape,
@@ -64,28 +64,29 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Made when somebody first asks: a run that nobody stores needs none.
+    /// Returns the signature, computed on first use: a run that is not stored needs none.
     pub(crate) fn signature(&self) -> &Signature {
         self.signature.get_or_init(|| signature::of(&self.nodes))
     }
 
-    /// What an agent may do, at most, at a node that was not built for it: what all nodes that were built for it admit.
+    /// Returns the upper bound of an agent's permissions at a node that was not built for it: what all nodes built for
+    /// it admit.
     pub(crate) fn granted(&self, agent: &str) -> Scope {
         self.granted.get(agent).cloned().unwrap_or_default()
     }
 
-    /// The place of the node of this id.
+    /// Returns the index of the node of this id.
     pub(crate) fn place(&self, id: &str) -> Option<usize> {
         self.by_id.get(id).copied()
     }
 }
 
-/// How much of a graph runs at once.
+/// Limits on parallel work in a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GraphLimits {
-    /// Nodes at once.
+    /// Nodes in parallel.
     pub(crate) overall: usize,
-    /// Nodes of one agent at once, unless it has a limit of its own.
+    /// Nodes of one agent in parallel, unless the agent has a limit of its own.
     pub(crate) each_agent: usize,
     pub(crate) agents: BTreeMap<Arc<str>, usize>,
     pub(crate) providers: BTreeMap<Arc<str>, usize>,
@@ -97,21 +98,21 @@ impl Default for GraphLimits {
     }
 }
 
-/// What a graph does when a node fails.
+/// Policy of a graph for a failed node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// What depends on it is skipped, and told why; the rest goes on.
+    /// Dependents are skipped, and record why; the rest continues.
     #[default]
     SkipDependents,
-    /// What runs is cancelled, and nothing else is started.
+    /// Running nodes are cancelled, and nothing else is started.
     FailFast,
-    /// What depends on it runs without what it would have given. A step that cannot do without fails.
+    /// Dependents run without its output. A step that requires it fails.
     Continue,
 }
 
 impl TaskGraph {
-    /// Begins a graph called `name`: 1 to 64 letters, digits, `_` and `-`, as for any agent.
+    /// Starts building a graph called `name`: 1 to 64 letters, digits, `_` and `-`, as for any agent.
     #[must_use]
     pub fn builder(name: impl Into<String>) -> TaskGraphBuilder {
         TaskGraphBuilder::new(name.into())
@@ -123,12 +124,12 @@ impl<O> TaskGraph<O> {
         Self { inner: Arc::new(inner), output: PhantomData }
     }
 
-    /// The ids of its nodes, in the order in which they were added.
+    /// Iterates over the ids of its nodes, in the order in which they were added.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = &str> {
         self.inner.nodes.iter().map(|node| &*node.id)
     }
 
-    /// What a stored run of it is compared with when it is resumed.
+    /// Returns the signature that a stored run is compared with when it is resumed.
     #[must_use]
     pub fn signature(&self) -> &Signature {
         self.inner.signature()

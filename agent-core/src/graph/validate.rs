@@ -1,4 +1,4 @@
-//! Whether a graph can run. Nothing here recurses: a chain of nodes may be as long as a graph is large.
+//! Validation of a graph before it runs. Nothing here recurses: a chain of nodes may be as long as a graph is large.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,21 +11,21 @@ use super::{
 };
 use crate::agent::{Agent, check_agent_name};
 
-/// Nodes of a graph, at most.
+/// Maximum number of nodes of a graph.
 pub(super) const MAX_NODES: usize = 100_000;
-/// Edges of a graph, at most.
+/// Maximum number of edges of a graph.
 pub(super) const MAX_EDGES: usize = 10_000_000;
-/// Bytes of a node's id, at most.
+/// Maximum length of a node's id, in bytes.
 const MAX_ID: usize = 64;
 
-/// What is found so far.
+/// A validation in progress: the nodes, and the problems found so far.
 pub(super) struct Check<'a> {
     pub(super) nodes: &'a mut [DraftNode],
     pub(super) problems: Vec<Problem>,
 }
 
 impl Check<'_> {
-    /// All problems of a graph, in the order of its nodes as far as they have one.
+    /// Returns all problems of a graph, in node order where they belong to a node, and the index of each id.
     pub(super) fn all(
         mut self,
         agents: &BTreeMap<Arc<str>, Arc<dyn Agent>>,
@@ -69,7 +69,7 @@ impl Check<'_> {
         places
     }
 
-    /// Finds the nodes that are known by their ids.
+    /// Resolves the dependencies given by id.
     fn dependencies(&mut self, places: &HashMap<Arc<str>, usize>) {
         for node in self.nodes.iter_mut() {
             for named in std::mem::take(&mut node.links.named) {
@@ -84,7 +84,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether what is taken is what is given.
+    /// Checks that each node takes the type that the other one gives.
     fn types(&mut self) {
         let gives: Vec<_> = self.nodes.iter().map(|node| node.gives).collect();
         for node in self.nodes.iter() {
@@ -153,13 +153,13 @@ fn bounds(node: &DraftNode, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether a program may call a node this. Plans are narrower: see [`is_task_id`].
+/// True for an id that a program may give a node. Plans are narrower: see [`is_task_id`].
 pub(super) fn is_id(id: &str) -> bool {
     let words = id.split(' ').all(|word| !word.is_empty() && word.chars().all(in_word));
     words && id.len() <= MAX_ID
 }
 
-/// Whether a plan may call a task this: no spaces, so that an id is never a sentence in somebody's prompt.
+/// True for an id that a plan may give a task: no spaces, so that an id is never a sentence in a prompt.
 pub(super) fn is_task_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= MAX_ID && id.chars().all(in_word)
 }
@@ -175,13 +175,13 @@ enum Mark {
     Done,
 }
 
-/// A cycle of each group of nodes that wait for each other: its nodes, the first one again at the end.
+/// Returns one cycle of each group of nodes that wait for each other: its nodes, the first one repeated at the end.
 fn cycles(nodes: &[DraftNode]) -> Vec<Vec<Arc<str>>> {
     let mut marks = vec![Mark::New; nodes.len()];
     let mut told = vec![false; nodes.len()];
     let mut cycles = Vec::new();
     for start in 0..nodes.len() {
-        // The nodes from `start` back to where the search is, each with the number of its next edge.
+        // The path from `start` to the current node, each node with the number of its next edge.
         let mut path = vec![(start, 0_usize)];
         while let Some((place, edge)) = path.last_mut() {
             let place = *place;
@@ -209,7 +209,7 @@ fn cycles(nodes: &[DraftNode]) -> Vec<Vec<Arc<str>>> {
     cycles
 }
 
-/// Notes the cycle that ends at the end of `path`, unless one is noted that shares a node with it.
+/// Records the cycle at the end of `path`, unless a recorded one shares a node with it.
 fn tell(nodes: &[DraftNode], path: &[(usize, usize)], told: &mut [bool], cycles: &mut Vec<Vec<Arc<str>>>) {
     let Some(((place, _), path)) = path.split_last() else { return };
     let cycle: Vec<_> = path.iter().map(|(at, _)| *at).skip_while(|at| at != place).collect();
@@ -224,7 +224,7 @@ fn tell(nodes: &[DraftNode], path: &[(usize, usize)], told: &mut [bool], cycles:
     cycles.push(closed(nodes, cycle));
 }
 
-/// A cycle that was followed backwards, as its nodes run, from its first one on.
+/// Returns a cycle that was followed backwards in the order in which its nodes run, from its first one on.
 fn closed(nodes: &[DraftNode], mut cycle: Vec<usize>) -> Vec<Arc<str>> {
     cycle.reverse();
     let first = cycle.iter().enumerate().min_by_key(|(_, place)| **place).map_or(0, |(at, _)| at);

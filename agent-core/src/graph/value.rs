@@ -1,4 +1,4 @@
-//! What a node returned: a value of the program that becomes JSON only where somebody asks for it.
+//! Output values of nodes, serialized to JSON only on demand.
 
 use std::{
     any::{Any, TypeId},
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::{Error, ErrorKind, Result, bound, plain};
 
-/// What a node returned. Cloning shares it; it becomes JSON only when a store or a reader asks.
+/// Output value of a node. Cloning shares it; it is serialized to JSON only when a store or a reader asks.
 #[derive(Clone)]
 pub struct NodeValue(Form);
 
 #[derive(Clone)]
 enum Form {
-    /// With its type, so that who asks for that alone need not look at the value.
+    /// With its type id, so that a check of the type alone need not touch the value.
     Live(Arc<dyn Output>, TypeId),
     Stored(Arc<Value>),
 }
@@ -43,15 +43,15 @@ impl<T: Serialize + Send + Sync + 'static> Output for T {
 }
 
 impl NodeValue {
-    /// `value`, as it is.
+    /// Wraps `value`, unserialized.
     pub fn new<T: Serialize + Send + Sync + 'static>(value: T) -> Self {
         Self(Form::Live(Arc::new(value), TypeId::of::<T>()))
     }
 
-    /// The value as `T`: shared when it was made as one in this process, else read from its JSON.
+    /// Returns the value as `T`: shared when it was created as a `T` in this process, else parsed from its JSON.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when it is none.
+    /// [`ErrorKind::Corrupt`] when it is no `T`.
     pub fn get<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Result<Arc<T>> {
         if let Form::Live(live, _) = &self.0
             && let Ok(value) = Arc::clone(live).shared().downcast::<T>()
@@ -65,7 +65,7 @@ impl NodeValue {
         serde_json::from_value(self.to_json()?).map(Arc::new).map_err(read)
     }
 
-    /// The value, when it was made as a `T` in this process.
+    /// Borrows the value, when it was created as a `T` in this process.
     pub(crate) fn peek<T: 'static>(&self) -> Option<&T> {
         match &self.0 {
             Form::Live(live, _) => (**live).any().downcast_ref(),
@@ -73,12 +73,12 @@ impl NodeValue {
         }
     }
 
-    /// Whether the value was made as a `T` in this process.
+    /// True when the value was created as a `T` in this process.
     pub(crate) fn is<T: 'static>(&self) -> bool {
         matches!(&self.0, Form::Live(_, of) if *of == TypeId::of::<T>())
     }
 
-    /// The value as JSON.
+    /// Returns the value as JSON.
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] when it does not serialize.
@@ -99,7 +99,7 @@ impl NodeValue {
         bound::check(self, bound::VALUE).map(drop).map_err(|flaw| flaw.refused("the node's value"))
     }
 
-    /// The value for a person or a model: a string as it is, anything else as JSON.
+    /// Returns the value for a person or a model: a string as it is, anything else as JSON.
     #[must_use]
     pub fn to_text(&self) -> String {
         match self.to_json() {

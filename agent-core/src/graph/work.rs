@@ -1,4 +1,4 @@
-//! What is done at a node, made of what a program says of it.
+//! The work at a node, built from what the program declared.
 
 use std::{any::Any, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     run::{Outcome, Task},
 };
 
-/// A step of the program.
+/// Creates a step of the program.
 pub(super) fn step<R, T, F, Fut>(reader: R, run: F) -> StepFn
 where
     R: Read,
@@ -35,7 +35,7 @@ where
     })
 }
 
-/// A step of the program for each item of a list.
+/// Creates a step of the program for each item of a list.
 pub(super) fn map<R, T, U, F, Fut>(reader: R, run: F) -> MapWork
 where
     R: Read<Given = Arc<Vec<T>>>,
@@ -60,13 +60,13 @@ where
     MapWork { items: Arc::new(items), gather: gather_all::<U>(), at_once: None, all: true, agent: None }
 }
 
-/// A map whose items are filled in later.
+/// Creates a map whose items are filled in later.
 pub(super) fn map_agent<U: Output + Clone>() -> MapWork {
     let items = |_: &Inputs| Ok(Vec::new());
     MapWork { items: Arc::new(items), gather: gather_all::<U>(), at_once: None, all: true, agent: None }
 }
 
-/// All items, in their order.
+/// Gathers all items, in their order.
 pub(super) fn gather_all<U: Output + Clone>() -> GatherFn {
     Arc::new(|values| {
         let values = values.into_iter().map(|value| owned::<U>(value.ok_or_else(gap)?));
@@ -74,7 +74,7 @@ pub(super) fn gather_all<U: Output + Clone>() -> GatherFn {
     })
 }
 
-/// All items, in their order, with gaps.
+/// Gathers all items, in their order, with `None` for gaps.
 pub(super) fn gather_some<U: Output + Clone>() -> GatherFn {
     Arc::new(|values| {
         let values = values.into_iter().map(|value| value.map(owned::<U>).transpose());
@@ -92,12 +92,12 @@ fn gap() -> Error {
     Error::new(ErrorKind::Internal, "an item of a list gave nothing")
 }
 
-/// The answer of an agent, as it is.
+/// Reads an agent's answer as text.
 pub(super) fn read_text() -> ReadFn {
     Arc::new(|outcome| Ok(NodeValue::new(outcome.text.clone())))
 }
 
-/// The answer of an agent, read as a value.
+/// Parses an agent's answer as a value.
 pub(super) fn read_answer<T: Output + JsonSchema>() -> ReadFn {
     Arc::new(|outcome| {
         answer_as::<T>(&outcome.text).map(NodeValue::new).map_err(|problem| {
@@ -107,12 +107,12 @@ pub(super) fn read_answer<T: Output + JsonSchema>() -> ReadFn {
     })
 }
 
-/// What a graph came to.
+/// Parses a nested graph's output.
 pub(super) fn read_graph<O: Output>() -> ReadFn {
     Arc::new(|outcome: &Outcome| read_output::<O>(&outcome.text).map(NodeValue::new))
 }
 
-/// The value in the text of a graph's outcome: a string as it is, anything else as JSON.
+/// Parses the value in the text of a graph's outcome: a string as it is, anything else as JSON.
 pub(crate) fn read_output<O: DeserializeOwned + 'static>(text: &str) -> Result<O> {
     let mut string = Some(text.to_owned());
     if let Some(value) = (&mut string as &mut dyn Any).downcast_mut::<Option<O>>().and_then(Option::take) {
@@ -124,7 +124,7 @@ pub(crate) fn read_output<O: DeserializeOwned + 'static>(text: &str) -> Result<O
 }
 
 impl DraftWork {
-    /// What the runner does. `names` are the nodes that it depends on, in the order of its edges.
+    /// Turns the draft into work for the runner. `names` are the nodes that it depends on, in the order of its edges.
     pub(super) fn finish(self, names: Vec<Arc<str>>, input: bool) -> Work {
         match self {
             Self::Step(step) => Work::Step(step),
@@ -163,7 +163,7 @@ impl DraftAgent {
     }
 }
 
-/// The same task, with something added to what is asked.
+/// Returns the same task with `text` added to its prompt.
 pub(crate) fn with_text(mut task: Task, text: &str) -> Task {
     let message = Message::clone(&task.prompt);
     task.prompt = Arc::new(message.with(Part::Text(format!("\n\n{text}"))));

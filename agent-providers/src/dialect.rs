@@ -7,13 +7,14 @@
 /// use entourage_providers::openai_chat::Dialect;
 ///
 /// let mut dialect = Dialect::default();
-/// dialect.stop_means_tool_calls = true;
+/// dialect.stop_means_tool_calls = false;
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dialect {
     /// A reply with tool calls that ends with `stop` waits for their results. Off: such calls are not run.
+    /// Services end a forced call so, and many local servers every call.
     pub stop_means_tool_calls: bool,
     /// The output limit is called `max_completion_tokens`, not `max_tokens`.
     pub max_completion_tokens: bool,
@@ -86,7 +87,7 @@ pub enum CacheStyle {
 impl Dialect {
     /// What most services and local servers understand.
     pub const COMMON: Self = Self {
-        stop_means_tool_calls: false,
+        stop_means_tool_calls: true,
         max_completion_tokens: false,
         top_k: true,
         penalties: true,

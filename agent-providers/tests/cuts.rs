@@ -310,11 +310,11 @@ fn the_end_is_told_once_and_never_made_up() {
     assert_eq!(end(&[&text, &finish("stop"), &finish("stop"), "[DONE]", "[DONE]"]), Some(FinishReason::Stop));
     assert_eq!(end(&[&text, &finish("content_filter")]), Some(FinishReason::ContentFilter));
     assert_eq!(end(&[&text, &finish("made_up")]), Some(FinishReason::Other));
-    assert_eq!(end(&[&tool, &finish("stop")]), Some(FinishReason::Stop));
+    assert_eq!(end(&[&tool, &finish("stop")]), Some(FinishReason::ToolCalls));
     let mut dialect = Dialect::default();
-    dialect.stop_means_tool_calls = true;
+    dialect.stop_means_tool_calls = false;
     let body = |datas: &[&str]| sum(decode_as(dialect, [sse(datas).as_bytes()])).finish;
-    assert_eq!(body(&[&tool, &finish("stop")]), Some(FinishReason::ToolCalls));
+    assert_eq!(body(&[&tool, &finish("stop")]), Some(FinishReason::Stop));
     assert_eq!(body(&[&text, &finish("stop")]), Some(FinishReason::Stop));
 }
 

@@ -237,6 +237,10 @@ impl Reply {
         let out = &mut self.out;
         self.blocks.stop_all(&mut |delta| out.push_back(Ok(delta)));
         let finish = match self.raw_finish.take() {
+            // A call that nobody answers would be lost without a word.
+            Some(raw) if &*raw == "end_turn" && self.blocks.called() => {
+                Finish::from_wire(FinishReason::ToolCalls, raw)
+            }
             Some(raw) => Finish::from_wire(reason(&raw), raw),
             None if self.blocks.called() => Finish::new(FinishReason::ToolCalls),
             None => Finish::new(FinishReason::Stop),

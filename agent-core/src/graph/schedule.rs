@@ -1,5 +1,5 @@
-//! Which node of a graph is to be started next. Pure: it never waits and knows no clock; the same calls give the same
-//! answers, so that replaying what was recorded of a run gives the schedule that the run had.
+//! The scheduler: decides which node of a graph starts next. Pure: it never waits and knows no clock. The same calls
+//! give the same answers, so replaying the record of a run restores its schedule.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -19,17 +19,17 @@ mod tests;
 pub(crate) use machine::Schedule;
 pub(crate) use plan::Plan;
 
-/// A node as far as it is scheduled.
+/// A node as the scheduler sees it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Planned {
-    /// What it depends on, in the order of its inputs.
+    /// Edges from its dependencies, in the order of its inputs.
     pub(crate) edges: Vec<PlannedEdge>,
-    /// Who works on it: a number that the caller gives out. A step of the program has none, and counts to the overall
-    /// limit and its provider's only.
+    /// Agent that works on it, as a number that the caller assigns. A step of the program has none, and counts only
+    /// towards the overall limit and its provider's.
     pub(crate) agent: Option<usize>,
-    /// Whose limit it counts to as well: a number that the caller gives out.
+    /// Provider whose limit it counts towards, as a number that the caller assigns.
     pub(crate) provider: Option<usize>,
-    /// How long it is expected to take, in µs; the same for all where nobody knows.
+    /// Expected duration in µs; the same for all nodes when unknown.
     pub(crate) expected: u64,
 }
 
@@ -37,25 +37,25 @@ pub(crate) struct Planned {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PlannedEdge {
     pub(crate) from: usize,
-    /// Whether the dependent runs also when that node gave nothing.
+    /// True when the dependent also runs when that node gave no value.
     pub(crate) optional: bool,
-    /// Whether a condition decides if it is followed. One that cannot be asked, because the node counts as done but
-    /// gave no value, does not hold.
+    /// True when a condition decides if the edge is followed. A condition that cannot be evaluated, because the node
+    /// counts as done without a value, does not hold.
     pub(crate) conditional: bool,
 }
 
-/// How many attempts may run at once. A limit of 0 counts as 1.
+/// Limits on parallel attempts. A limit of 0 counts as 1.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    /// Of all nodes; `None`: as many as there are.
+    /// Attempts at all nodes; `None` for no limit.
     pub(crate) overall: Option<usize>,
-    /// Of all nodes that an agent works on; `None`: as many as there are.
+    /// Attempts at all nodes that agents work on; `None` for no limit.
     pub(crate) all_agents: Option<usize>,
-    /// Of each agent that has no limit of its own. 1 by default.
+    /// Attempts of each agent that has no limit of its own. Default 1.
     pub(crate) each_agent: usize,
-    /// Of single agents.
+    /// Attempts of single agents.
     pub(crate) agents: BTreeMap<usize, usize>,
-    /// Of single providers; the others have no limit.
+    /// Attempts of single providers; other providers have no limit.
     pub(crate) providers: BTreeMap<usize, usize>,
 }
 
@@ -71,19 +71,19 @@ impl Default for Limits {
     }
 }
 
-/// What follows from the failure of a node.
+/// Consequence of a node's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Policy {
-    /// What needs it is skipped, transitively; the rest goes on.
+    /// Nodes that need it are skipped, transitively; the rest continues.
     #[default]
     SkipDependents,
-    /// What runs is stopped, and everything that is not over is cancelled.
+    /// Running nodes are stopped, and everything that is not over is cancelled.
     FailFast,
-    /// A node that failed or was cancelled counts as done, without output. What was skipped still blocks.
+    /// A failed or cancelled node counts as done, without output. A skipped node still blocks.
     Continue,
 }
 
-/// How an attempt at a node ended.
+/// End of an attempt at a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     Completed,
@@ -91,34 +91,34 @@ pub(crate) enum How {
     Cancelled,
 }
 
-/// How far a node is. Completed never changes; the other ends change by [`Schedule::retry`] only.
+/// State of a node. Completed never changes; the other terminal states change by [`Schedule::retry`] only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum State {
-    /// It waits for other nodes, or for a slot.
+    /// The node waits for other nodes, or for a slot.
     #[default]
     Pending,
-    /// An attempt failed; the next one is not due yet.
+    /// An attempt failed, and the next one is not due yet.
     Waiting,
-    /// An attempt runs.
+    /// An attempt is running.
     Running,
-    /// It waits for its items, without a slot.
+    /// The node waits for its items, without a slot.
     Suspended,
-    /// Its attempt, or its items, are to be stopped. An attempt holds its slot until it is finished.
+    /// Its attempt, or its items, are being stopped. An attempt holds its slot until it has finished.
     Stopping,
-    /// It gave a value.
+    /// The node gave a value.
     Completed,
     /// Its last attempt failed.
     Failed,
-    /// It was not run, or not to its end.
+    /// The node was not run, or not to its end.
     Skipped(Cause),
-    /// It was stopped, or never run, because somebody cancelled it or the graph.
+    /// The node was stopped, or never run, because it or the graph was cancelled.
     Cancelled,
 }
 
-/// Why a node was skipped.
+/// Reason why a node was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// It needs this node, which gave nothing.
+    /// The node needs this node, which gave no value.
     Blocked(usize),
     /// The condition on the edge from this node does not hold.
     Condition(usize),
@@ -126,53 +126,53 @@ pub(crate) enum Cause {
     Asked(SkipAs),
 }
 
-/// What followed for a node from what happened elsewhere, or from an intervention.
+/// A change of a node's state that follows from another node's or from an intervention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consequence {
-    /// It is skipped or cancelled, without an attempt that is left to finish.
+    /// The node is skipped or cancelled, with no attempt left to finish.
     Ended {
         /// The node.
         node: usize,
-        /// How it ended.
+        /// Terminal state of the node.
         state: State,
     },
-    /// Its attempt is to be stopped; [`Schedule::finish`] says what it is then.
+    /// The node's attempt must be stopped; [`Schedule::finish`] returns the state after that.
     Stop {
         /// The node.
         node: usize,
     },
-    /// It was skipped, and is pending again: what it needs is tried once more.
+    /// The node was skipped and is pending again: a node that it needs is retried.
     Pending {
         /// The node.
         node: usize,
     },
-    /// All its items are over: gather what they gave, then [`Schedule::finish`] it.
+    /// All items of the node are over: gather their outputs, then [`Schedule::finish`] it.
     Gather {
         /// The node.
         node: usize,
     },
 }
 
-/// Why a schedule cannot do what it was asked to; nothing has changed then.
+/// Reason why the schedule refused a call; nothing has changed then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// There is no such node.
+    /// There is no node of this number.
     Unknown(usize),
-    /// Not with a node in this state.
+    /// The state of the node does not allow it.
     State {
         /// The node.
         node: usize,
-        /// How far it is.
+        /// Current state of the node.
         state: State,
     },
-    /// It needs `by`, which gave nothing: that one is to be tried again first.
+    /// The node needs `by`, which gave no value: retry `by` first.
     Blocked {
         /// The node.
         node: usize,
-        /// What it needs.
+        /// Node that it needs.
         by: usize,
     },
-    /// The graph was cancelled, or failed fast: it takes no changes.
+    /// The graph was cancelled or has failed fast, and takes no more changes.
     Closed,
     /// These nodes depend on each other, each on the one before it and the first on the last.
     Cycle(Vec<usize>),
@@ -180,12 +180,12 @@ pub(crate) enum Refused {
     TooMany,
 }
 
-/// How many nodes are how far.
+/// Number of nodes in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub(crate) pending: usize,
     pub(crate) waiting: usize,
-    /// Also those that are suspended or being stopped.
+    /// Includes suspended nodes and those that are being stopped.
     pub(crate) running: usize,
     pub(crate) completed: usize,
     pub(crate) failed: usize,
@@ -194,14 +194,14 @@ pub(crate) struct Counts {
 }
 
 impl State {
-    /// Whether it is over.
+    /// True when the node is over.
     pub(crate) fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Skipped(_) | Self::Cancelled)
     }
 }
 
 impl Counts {
-    /// How many are not over.
+    /// Returns the number of nodes that are not over.
     pub(crate) fn open(&self) -> usize {
         self.pending + self.waiting + self.running
     }

@@ -1,4 +1,5 @@
-//! One attempt at a node: a step of the program, or an agent in a session of its own. Whatever happens in it, it ends.
+//! One attempt at a node: a step of the program, or an agent in a session of its own. It always ends, whatever happens
+//! in it.
 
 use std::{
     future::{Future, poll_fn},
@@ -31,19 +32,19 @@ use crate::{
     },
 };
 
-/// What the sessions of nodes are for.
+/// Role of the sessions of nodes.
 const ROLE: &str = "node";
 
-/// A step that was begun.
+/// A step that has begun.
 pub(super) struct Step {
     future: CatchUnwind<AssertUnwindSafe<BoxFuture<'static, Result<NodeValue>>>>,
 }
 
 impl Step {
-    /// Begins it. Most steps have nothing to wait for: they are done here, and cost no place among those that wait.
+    /// Begins the step. Most steps never wait: they end here, and need no entry among the futures that are waited for.
     ///
     /// # Errors
-    /// The step, when it waits.
+    /// The begun step, when it has to wait.
     pub(super) async fn begin(step: &StepFn, inputs: &Inputs) -> Result<Attempt, Self> {
         let future = match guarded("the step", || Ok(step(inputs))) {
             Ok(future) => future,
@@ -57,7 +58,7 @@ impl Step {
         }
     }
 
-    /// Waits for its end, at most until its time is over or somebody stops it: then it is dropped.
+    /// Waits for the step's end. At its time limit, or when it is stopped, the step is dropped.
     pub(super) async fn end(self, limit: Option<Duration>, stop: CancellationToken) -> Ended {
         let late = async {
             match limit {
@@ -87,20 +88,20 @@ fn timed_out(limit: Option<Duration>) -> Error {
     Error::new(ErrorKind::Timeout, format!("the attempt took longer than {limit:?} and was stopped"))
 }
 
-/// An agent at a node.
+/// An attempt by an agent.
 pub(super) struct Worker {
     pub(super) work: AgentWork,
     pub(super) agent: Arc<dyn Agent>,
     pub(super) child: SessionId,
     pub(super) inputs: Inputs,
     pub(super) limit: Option<Duration>,
-    /// Why the attempt before this one failed, when a larger agent is to do better.
+    /// Reason why the previous attempt failed, when the node escalates to a larger agent.
     pub(super) reason: Option<ErrorRecord>,
     pub(super) stop: CancellationToken,
 }
 
 impl Worker {
-    /// Runs it to its end; when its time is over, or somebody stops it, until it has unwound.
+    /// Runs the agent to its end. At its time limit, or when it is stopped, waits until the agent has unwound.
     pub(super) async fn run(self, cx: &RunContext) -> Ended {
         let made = guarded("making the task", || (self.work.task)(&self.inputs));
         let task = match made.and_then(|task| check_prompt(&task).map(|()| task)) {
@@ -140,7 +141,7 @@ impl Worker {
         };
         match observed {
             Ok(Observation::Child { outcome: Some(outcome), .. }) => {
-                // Figures that cannot be read are unknown, and no reason to fail what was done.
+                // Unreadable figures are unknown, and no reason to fail a completed attempt.
                 let unknown = Spent { usage: outcome.usage, cost: None };
                 let spent = subtree.total(cx.env(), &self.child).await.unwrap_or(unknown);
                 Ended { result: self.result(&outcome, late), spent }
@@ -173,7 +174,7 @@ impl Worker {
     }
 }
 
-/// An agent whose time begins when it does: until then it may wait for a place among the agents that work.
+/// An agent whose time limit starts with its run: before that it may wait for a slot in the agent pool.
 struct Timed {
     agent: Arc<dyn Agent>,
     began: Arc<Notify>,
@@ -191,7 +192,7 @@ impl Agent for Timed {
     }
 }
 
-/// A run that something stopped has not done what it was to do.
+/// Returns the error for a run that was stopped: such a run has not done its task.
 fn stopped(reason: &StopReason) -> Error {
     let kind = match reason {
         StopReason::Denied(_) => ErrorKind::PermissionDenied,

@@ -1,4 +1,4 @@
-//! What somebody changes of a graph while it runs (LO13). Each change is made whole, or refused and not made at all.
+//! Changes of a running graph. Each change is applied whole, or refused without effect.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Machine {
-    /// Makes a change, and what follows from it.
+    /// Applies a change and its consequences.
     pub(super) fn change(&mut self, change: &Change, now: Timestamp) -> Result<()> {
         match change {
             Change::Skip { node, dependents } => self.skip(node, *dependents)?,
@@ -63,7 +63,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A step that is not over and needs the value of this node.
+    /// Returns a step that is not over and requires the value of this node.
     fn needed_by(&self, place: usize) -> Option<Arc<str>> {
         let open =
             |dependent: usize| self.schedule.state(dependent).is_some_and(|state| !state.is_terminal());
@@ -92,9 +92,9 @@ impl Machine {
         track.failures = 0;
         let more = track.more();
         more.agent = Some(agent);
-        // The other one does not go on with what this one began.
+        // The new agent does not continue what the former one began.
         more.goes_on = false;
-        // What it waited for is nothing that the other one waits for.
+        // The former agent may have been waiting for an answer; the new one is not.
         if track.more().pause.take().is_some() {
             self.schedule.ready_again(place);
         }
@@ -143,7 +143,7 @@ impl Machine {
     }
 }
 
-/// What somebody is told whose change was refused.
+/// Returns the error for the caller of a refused change.
 pub(super) fn refusal(refusal: &Refused, id: impl Fn(usize) -> Arc<str>) -> Error {
     let invalid = |text: String| Error::new(ErrorKind::InvalidInput, text);
     match refusal {

@@ -1,5 +1,5 @@
-//! The loop of a run: it starts what can be started, waits for whatever comes first, and records what came of it before
-//! anything acts on it. Everything that the run does happens in its futures: nothing is joined behind its back.
+//! The loop of a run: it starts nodes, waits for the next event, and records the result before anything acts on it. All
+//! work of the run happens in its own futures: nothing is spawned.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,33 +19,33 @@ use crate::{
     run::{Pause, RunContext},
 };
 
-/// A run of a graph under way.
+/// A graph's run in progress.
 pub(super) struct Drive<'a> {
     pub(super) cx: &'a RunContext,
     pub(super) machine: Machine,
     commands: mpsc::Receiver<Command>,
     waiting: FuturesUnordered<BoxFuture<'a, Woken>>,
-    /// What stops the attempts that are waited for.
+    /// Tokens that stop the running attempts.
     stops: HashMap<usize, CancellationToken>,
-    /// What was started and is not polled yet, since its start is not stored.
+    /// Started nodes that are not polled yet, since their start is not stored.
     wave: Vec<usize>,
-    /// Whom to tell that a change is stored.
+    /// Callers to answer once their change is stored.
     answers: Vec<(oneshot::Sender<Result<()>>, Result<()>)>,
     staged: bool,
-    /// The run goes no further, for this reason: it ends when nothing of it runs.
+    /// Reason why the run starts nothing more: it ends once all its attempts have unwound.
     over: Option<Error>,
 }
 
-/// What a wait ended with.
+/// Result of a wait.
 enum Woken {
-    /// An attempt ended.
+    /// An attempt at this node ended.
     Ended(usize, Ended),
-    /// The attempt after this one is due.
+    /// The wait for the retry after this attempt is over.
     Due(usize, u32),
 }
 
 impl<'a> Drive<'a> {
-    /// Begins the record, before anything else is in it.
+    /// Records the first event of the run.
     pub(super) fn record(&mut self, event: impl FnOnce(&Machine) -> Event) {
         if self.is_heard() {
             let (event, now) = (event(&self.machine), self.now());
@@ -68,10 +68,10 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Goes on until every node is over.
+    /// Drives the run until every node is over.
     ///
     /// # Errors
-    /// A cancel, a pause, the store's, [`ErrorKind::Diverged`] from below.
+    /// A cancel, a pause, an error of the store, [`ErrorKind::Diverged`] from below.
     pub(super) async fn run(&mut self) -> Result<()> {
         self.stop_what_was_stopping();
         loop {
@@ -97,7 +97,7 @@ impl<'a> Drive<'a> {
         self.cx.clock()
     }
 
-    /// Whether nothing is left to wait for, and how the run ends then.
+    /// Returns the end of the run, once nothing is left to wait for.
     fn is_done(&mut self) -> Option<Result<()>> {
         if !self.stops.is_empty() || !self.wave.is_empty() {
             return None;
@@ -120,7 +120,7 @@ impl<'a> Drive<'a> {
         }))
     }
 
-    /// Attempts that were to be stopped when an earlier process died: an agent is gone on with to unwind.
+    /// Stops attempts that were being stopped when an earlier process died: an agent is resumed so that it can unwind.
     fn stop_what_was_stopping(&mut self) {
         let stopping = |place: &usize| self.machine.schedule.state(*place) == Some(State::Stopping);
         // A map ends with its items.
@@ -139,9 +139,9 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Starts what can be started, as far as its record goes.
+    /// Starts every node that can run, up to recording its start.
     fn start(&mut self) {
-        // Steps that never wait would go on for ever.
+        // A graph whose steps never wait would otherwise never see the cancel.
         let left = self.over.is_none() && !self.machine.schedule.is_over();
         if left && self.cx.cancellation().is_cancelled() {
             self.give_up(Error::cancelled());
@@ -166,8 +166,7 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Records that an attempt begins. A child's session is named after this event, so that whoever resumes the run
-    /// finds it.
+    /// Records the start of an attempt. A child's session is named after this event, so that a resumed run finds it.
     fn record_start(&mut self, place: usize, attempt: u32, now: Timestamp) -> Result<()> {
         let agent = self.machine.agent(place);
         if !self.machine.heard {
@@ -182,7 +181,7 @@ impl<'a> Drive<'a> {
             let agent = agent.as_ref().map(|agent| agent.name().into());
             Event::NodeStarted(Arc::new(NodeStarted { node, attempt, agent, child }))
         };
-        // What happened before comes first.
+        // Earlier events come first.
         self.flush();
         let (journal, mut named) = (self.cx.journal(), None);
         journal.stage_with(self.cx.origin(), now, |state| {
@@ -198,7 +197,7 @@ impl<'a> Drive<'a> {
         Ok(())
     }
 
-    /// Does what the machine tells, in its order.
+    /// Carries out what the machine has queued, in order.
     fn flush(&mut self) {
         if self.machine.told.is_empty() {
             return;
@@ -206,7 +205,7 @@ impl<'a> Drive<'a> {
         let now = self.now();
         for told in std::mem::take(&mut self.machine.told) {
             match told {
-                // What is still to be stored of a run that broke would be wrong.
+                // A broken run must not record any more events of its nodes.
                 Told::Event(_) if self.is_broken() => {}
                 Told::Event(event) => {
                     self.cx.journal().stage(self.cx.origin(), now, event);
@@ -230,14 +229,14 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Whether the run ends for something that its record is not to show.
+    /// True when the run ends for a reason that its record must not show.
     fn is_broken(&self) -> bool {
         self.over.as_ref().is_some_and(|error| error.kind() != ErrorKind::Cancelled)
     }
 
-    /// Stores what happened, then tells those who wait for it.
+    /// Stores the staged events, then answers the callers that wait for them.
     async fn commit(&mut self) {
-        // A run that was cancelled is pressed for time: its last events are stored with its end.
+        // A cancelled run must end quickly: its last events are stored with its end.
         if self.staged && self.over.is_none() {
             self.staged = false;
             if let Err(error) = self.cx.journal().commit(self.cx.emitter()).await {
@@ -247,12 +246,12 @@ impl<'a> Drive<'a> {
             }
         }
         for (tell, answer) in self.answers.drain(..) {
-            // Who asked may have gone away.
+            // The caller may be gone.
             drop(tell.send(answer));
         }
     }
 
-    /// Begins the attempts whose start is stored. Returns whether any is over already.
+    /// Begins the attempts whose start is stored. Returns true when one of them has already ended.
     async fn launch(&mut self) -> bool {
         let mut ended = false;
         let mut wave = std::mem::take(&mut self.wave);
@@ -271,7 +270,7 @@ impl<'a> Drive<'a> {
                 None => ended |= self.step(place).await,
             }
         }
-        // Its room is kept for the next wave.
+        // Its capacity is kept for the next wave.
         self.wave = wave;
         ended
     }
@@ -304,7 +303,7 @@ impl<'a> Drive<'a> {
         self.waiting.push(ending.boxed());
     }
 
-    /// Waits for whatever comes first, and takes note of all that came with it.
+    /// Waits for the next event, and handles everything else that is ready by then.
     async fn wait(&mut self) {
         let cancelled = self.cx.cancellation();
         let going_on = self.over.is_none();
@@ -314,7 +313,7 @@ impl<'a> Drive<'a> {
             Some(command) = self.commands.recv(), if going_on => self.command(command),
             Some(woken) = self.waiting.next(), if !self.waiting.is_empty() => self.woken(woken),
         }
-        // They belong into one transaction.
+        // These belong into one transaction.
         while let Some(Some(woken)) = self.waiting.next().now_or_never() {
             self.woken(woken);
         }
@@ -325,7 +324,7 @@ impl<'a> Drive<'a> {
             Woken::Due(place, after) => self.machine.due(place, after),
             Woken::Ended(place, ended) => {
                 self.stops.remove(&place);
-                // A child may hear of the cancel first.
+                // A child may see the cancel before this loop does.
                 if self.over.is_none() && self.cx.cancellation().is_cancelled() {
                     self.give_up(Error::cancelled());
                 }
@@ -351,7 +350,7 @@ impl<'a> Drive<'a> {
         self.flush();
     }
 
-    /// Stops everything; the run ends with `error` when all of it has unwound.
+    /// Stops everything; the run ends with `error` once all of it has unwound.
     fn give_up(&mut self, error: Error) {
         if self.over.is_some() {
             return;

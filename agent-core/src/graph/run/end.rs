@@ -1,4 +1,4 @@
-//! What a run of a graph comes to.
+//! The outcome of a graph's run.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::{
 use tokio_util::sync::CancellationToken;
 
 impl Machine {
-    /// What the run ends with when every node is over.
+    /// Returns the outcome once every node is over.
     ///
-    /// A graph with an output is done when that is. One without is done when every node is, those aside that a condition
-    /// or somebody left out.
+    /// A graph with an output node is completed when that node is. Without one it is completed when every node is,
+    /// except nodes skipped by a condition or on request.
     pub(super) fn outcome(&self) -> Outcome {
         let mut outcome = Outcome::completed(self.text());
         let counts = self.schedule.counts();
@@ -33,7 +33,7 @@ impl Machine {
         for place in 0..self.tracks.len() {
             let id = || self.id(place);
             match self.end(place) {
-                // What they come to is their map's.
+                // Items belong to their map.
                 _ if self.schedule.parent(place).is_some() => {}
                 Some(NodeEnd::Failed(error)) => failed.push(FailedTask::new(id(), error.message)),
                 Some(NodeEnd::Cancelled) => cancelled.push(id()),
@@ -55,7 +55,8 @@ impl Machine {
         outcome
     }
 
-    /// What the output node gave; without one, what the nodes gave that no other one depends on, each under its id.
+    /// Returns the text of the output node; without one, the texts of the nodes that no other depends on, each under
+    /// its id.
     fn text(&self) -> String {
         let text = |place: usize| Some(self.slots.get(place)?.to_text());
         if let Some(output) = self.graph.output {
@@ -70,7 +71,7 @@ impl Machine {
         parts.collect::<Vec<_>>().join("\n\n")
     }
 
-    /// The nodes that no other one depends on.
+    /// Returns the nodes that no other node depends on.
     fn sinks(&self) -> Vec<usize> {
         let own = self.graph.nodes.len();
         let added: Vec<_> =
@@ -84,7 +85,7 @@ impl Machine {
         sinks.filter(|place| !followed.contains(place)).collect()
     }
 
-    /// What the first of the nodes waits for that wait for somebody.
+    /// Returns the reason of the first node that is paused.
     pub(super) fn pause(&self) -> Option<Pause> {
         let waits = |place: &usize| self.schedule.state(*place) == Some(State::Waiting);
         let paused = (0..self.tracks.len()).filter(waits);
@@ -106,12 +107,12 @@ impl Machine {
         }
     }
 
-    /// The session of an agent's newest attempt.
+    /// Returns the session of an agent's newest attempt.
     pub(super) fn child(&self, place: usize) -> Option<SessionId> {
         self.tracks.get(place)?.more.as_ref()?.child.clone()
     }
 
-    /// Who does the newest attempt, as far as an agent does.
+    /// Returns the worker for the newest attempt, if an agent makes it.
     pub(super) fn worker(&self, place: usize, child: SessionId, stop: CancellationToken) -> Option<Worker> {
         let node = self.node(place)?;
         let Work::Agent(work) = &node.work else { return None };
@@ -119,7 +120,7 @@ impl Machine {
         let escalates = work.agents.len() > 1 && self.tracks.get(place)?.failures > 0 && more.agent.is_none();
         let agent = self.agent(place)?;
         let mut work = AgentWork::clone(work);
-        // The node's scope was written for its own agents; another one brings along what the graph grants to it.
+        // The node's scope was written for its own agents; a reassigned agent keeps what the graph grants it.
         if more.agent.is_some() && !work.agents.iter().any(|(_, own)| own.name() == agent.name()) {
             work.scope = work.scope.narrow(&self.graph.granted(agent.name()));
         }

@@ -1,6 +1,8 @@
-//! How far a run of a graph is: the scheduler, what the nodes gave, and what their attempts came to. Never waits.
+//! The state of a graph's run: the scheduler, the outputs of the nodes, and the results of their attempts. It never
+//! waits.
 //!
-//! What it decides follows from what it is told, so that a run's events, told again in their order, give the same one.
+//! Its decisions follow from its inputs alone, so that applying a run's events again, in their order, restores the same
+//! machine.
 
 use std::{
     collections::HashMap,
@@ -32,25 +34,25 @@ pub(super) struct Machine {
     pub(super) schedule: Schedule,
     pub(super) slots: Arc<Slots>,
     pub(super) tracks: Vec<Track>,
-    /// Nodes beyond the graph's own.
+    /// Nodes that are not in the graph itself.
     pub(super) extra: Vec<Extra>,
-    /// The places of those.
+    /// Indices of those nodes.
     pub(super) extra_by_id: HashMap<Arc<str>, usize>,
-    /// The graph's own numbers, and those of agents that came later; `None` while there are none.
+    /// Numbers of agents and providers, including agents added later; `None` while those of the topology suffice.
     names: Option<Names>,
-    /// What is to be done, oldest first.
+    /// Actions to carry out, oldest first.
     pub(super) told: Vec<Told>,
     /// Nodes that are pending again since the newest change.
     pub(super) again: Vec<usize>,
-    /// Whether anybody sees events.
+    /// True when somebody reads or stores events.
     pub(super) heard: bool,
-    /// The run's events are told again: what followed from them is among them.
+    /// True while the run's events are applied again: their consequences are among them.
     pub(super) recalling: bool,
 }
 
 impl Machine {
-    /// A run that has not begun. At most `agents` of its agents have a place to work at once: of those that could, it is
-    /// to be the most urgent ones, not those that came first.
+    /// Creates a run that has not begun. At most `agents` of its agents work in parallel: so the most urgent ones get
+    /// the pool's slots, not those that came first.
     pub(super) fn new(graph: &Arc<Inner>, task: &Task, agents: usize) -> Result<Self> {
         let topology = graph.shape.of(graph)?;
         let limits = Limits { all_agents: Some(agents), ..topology.limits.clone() };
@@ -88,7 +90,7 @@ impl Machine {
         self.node(place).map_or_else(|| Arc::from(""), |node| Arc::clone(&node.id))
     }
 
-    /// The place of a node, an added one or an item too.
+    /// Returns the index of a node, including added ones and items.
     pub(super) fn place(&self, id: &str) -> Option<usize> {
         self.graph.place(id).or_else(|| self.extra_by_id.get(id).copied())
     }
@@ -97,7 +99,7 @@ impl Machine {
         self.tracks.get_mut(place)
     }
 
-    /// What the node is given.
+    /// Returns the inputs of the node.
     pub(super) fn inputs(&self, place: usize) -> Inputs {
         let from = match self.topology.from.get(place) {
             Some(from) => Arc::clone(from),
@@ -115,7 +117,7 @@ impl Machine {
         super::refusal(refusal, id)
     }
 
-    /// Who works on the node now.
+    /// Returns the node's current agent.
     pub(super) fn agent(&self, place: usize) -> Option<Arc<dyn Agent>> {
         let track = self.tracks.get(place)?;
         if let Some(agent) = track.more.as_ref().and_then(|more| more.agent.as_ref()) {
@@ -127,7 +129,7 @@ impl Machine {
         work.agents.get(size).map(|(_, agent)| Arc::clone(agent))
     }
 
-    /// An attempt begins, or goes on. `Some` for a new one: its number.
+    /// Begins or continues an attempt. Returns the number of a new one.
     pub(super) fn begin(&mut self, place: usize, now: Timestamp) -> Option<u32> {
         let track = self.tracks.get_mut(place)?;
         track.started = now;
@@ -142,7 +144,7 @@ impl Machine {
         Some(track.attempt)
     }
 
-    /// An attempt ended.
+    /// Applies the end of an attempt.
     pub(super) fn settle(&mut self, place: usize, ended: Ended, now: Timestamp) {
         let Ended { result, spent } = ended;
         let stopping = self.schedule.state(place) == Some(State::Stopping);
@@ -155,7 +157,7 @@ impl Machine {
             Attempt::Failed(error) => self.fail(place, error, &spent, now),
             Attempt::Cancelled if self.went_on(place) => self.again(place, &spent, now),
             Attempt::Cancelled => self.finish(place, Ok(None), &spent, now),
-            // It gives its slot back; a run that is resumed goes on with it.
+            // It releases its slot; a resumed run continues it.
             Attempt::Paused(pause) => {
                 drop(self.schedule.retry_later(place));
                 if let Some(track) = self.track(place) {
@@ -167,7 +169,8 @@ impl Machine {
         self.follow(now);
     }
 
-    /// A child that an earlier process cancelled, on its way down: it died before it could say why. It is tried again.
+    /// True when this process continued the attempt. A child that then ends as cancelled was cancelled by an earlier
+    /// process, which died before it could record why: it is retried.
     fn went_on(&self, place: usize) -> bool {
         self.tracks.get(place).and_then(|track| track.more.as_ref()).is_some_and(|more| more.went_on)
     }
@@ -187,7 +190,7 @@ impl Machine {
         spent: &Spent,
         now: Timestamp,
     ) {
-        // Before its dependents can be started.
+        // Set before its dependents can start.
         self.slots.set(place, value.clone());
         let holds = |dependent, edge| {
             held.iter().find(|(of, _)| *of == (dependent, edge)).is_some_and(|(_, held)| *held)
@@ -217,7 +220,7 @@ impl Machine {
         self.finish(place, Err(error), spent, now);
     }
 
-    /// The next attempt is the next larger agent's, and counts to its limit.
+    /// Passes the next attempt to the next larger agent, and to that agent's limit.
     pub(super) fn escalated(&mut self, place: usize) {
         let Some(agent) = self.agent(place) else { return };
         let number = self.names().agent(agent.name());
@@ -226,7 +229,7 @@ impl Machine {
         }
     }
 
-    /// The next attempt begins at `at`.
+    /// Schedules the next attempt at `at`.
     pub(super) fn wait(&mut self, place: usize, at: Timestamp, now: Timestamp) {
         if let Some(track) = self.track(place) {
             track.more().retry_at = Some(at);
@@ -238,7 +241,7 @@ impl Machine {
         }
     }
 
-    /// The wait for attempt number `after` + 1 is over.
+    /// Ends the wait for the attempt that follows attempt `after`.
     pub(super) fn due(&mut self, place: usize, after: u32) {
         let waits = |track: &Track| {
             track.attempt == after && track.more.as_ref().is_some_and(|more| more.retry_at.is_some())
@@ -248,7 +251,7 @@ impl Machine {
         }
     }
 
-    /// The last attempt ended: without a value, or with an error.
+    /// Finishes a node after its last attempt: without a value, or with an error.
     fn finish(&mut self, place: usize, failed: Result<Option<()>, Error>, spent: &Spent, now: Timestamp) {
         let how = if failed.is_err() { How::Failed } else { How::Cancelled };
         let Ok(state) = self.schedule.finish(place, how, |_, _| false) else { return };
@@ -256,7 +259,7 @@ impl Machine {
             (State::Failed, Err(error)) => {
                 self.tell_end(place, NodeEnd::Failed(error.record()), spent, now, None);
             }
-            // Somebody gave it to another agent; what it needs may have come to nothing meanwhile.
+            // It was reassigned; a node that it needs may have failed meanwhile.
             (State::Pending | State::Skipped(Cause::Blocked(_) | Cause::Condition(_)), _) => {
                 self.tell_end(place, NodeEnd::Cancelled, spent, now, Some(now));
             }
@@ -287,7 +290,7 @@ impl Machine {
         micros
     }
 
-    /// An attempt ended so.
+    /// Records the end of an attempt.
     pub(super) fn tell_end(
         &mut self,
         place: usize,
@@ -323,12 +326,12 @@ impl Machine {
         self.told.push(Told::Event(Event::NodeFinished(Arc::new(finished))));
     }
 
-    /// What follows for other nodes.
+    /// Applies the consequences for other nodes.
     pub(super) fn follow(&mut self, now: Timestamp) {
         while let Some(consequence) = self.schedule.consequence() {
             match consequence {
                 Consequence::Ended { node, state } => {
-                    // Should it be tried again, that is a new attempt.
+                    // A later retry is a new attempt.
                     if let Some(more) = self.track(node).and_then(|track| track.more.as_mut()) {
                         more.goes_on = false;
                     }
@@ -342,7 +345,7 @@ impl Machine {
                         track.failures = 0;
                     }
                 }
-                // Its own end is among what is told again.
+                // The map's own end is among the events that are applied again.
                 Consequence::Gather { .. } if self.recalling => {}
                 Consequence::Gather { node } => {
                     let ended = self.gather(node);
@@ -352,7 +355,7 @@ impl Machine {
         }
     }
 
-    /// All items of a map are over. Written apart from `settle`, which ends with what follows.
+    /// Ends a map whose items are all over. Apart from `settle`, which applies the consequences afterwards.
     pub(super) fn settle_map(&mut self, place: usize, gathered: Result<NodeValue>, now: Timestamp) {
         let spent = Spent::default();
         let checked = gathered.and_then(|value| {
@@ -372,7 +375,7 @@ impl Machine {
         }
     }
 
-    /// Whether the conditions behind a node hold of what it gave.
+    /// Evaluates the conditions on the edges out of a node for its output.
     pub(super) fn conditions(&self, place: usize, value: &NodeValue) -> Result<Vec<((usize, usize), bool)>> {
         let asked = self.schedule.conditions(place).map(|(dependent, edge)| {
             let node = self.node(dependent);
@@ -387,23 +390,23 @@ impl Machine {
     }
 }
 
-/// Whether another attempt makes sense after this failure (LO04).
+/// True when a retry makes sense after this failure.
 fn may_repeat(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Cancelled)
 }
 
-/// `delay`, doubled `times` times, at most a day.
+/// Returns `delay` doubled `times` times, at most a day.
 fn doubled(delay: Duration, times: u32) -> Duration {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     delay.checked_mul(2_u32.saturating_pow(times)).map_or(DAY, |delay| delay.min(DAY))
 }
 
-/// Runs code of the program; its panic is an error.
+/// Runs code of the program; a panic becomes an error.
 pub(super) fn guarded<T>(what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
 }
 
-/// The error that a panic of the program's code becomes.
+/// Returns the error for a panic of the program's code.
 pub(super) fn panicked(what: &str, panic: &(dyn std::any::Any + Send)) -> Error {
     Error::new(ErrorKind::Internal, format!("{what} panicked: {}", panic_text(panic)))
 }

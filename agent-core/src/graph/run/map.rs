@@ -1,4 +1,4 @@
-//! Nodes that do the same for each item of a list: their items become nodes while the graph runs.
+//! Maps: nodes that do the same for each item of a list. Their items become nodes while the graph runs.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, Timestamp};
 
-/// Items of one map at most: each is a node, with events of its own.
+/// Maximum number of items of one map: each is a node, with events of its own.
 const MOST_ITEMS: usize = 100_000;
 
 impl Machine {
-    /// The map begins: each item of its list becomes a node, named `map[0]` and so on.
+    /// Begins a map: each item of its list becomes a node, named `map[0]` and so on.
     pub(super) fn expand(&mut self, place: usize, now: Timestamp) {
         match self.items(place).and_then(|items| self.add_items(place, items)) {
             Ok(()) => self.follow(now),
@@ -21,12 +21,12 @@ impl Machine {
         }
     }
 
-    /// The items of a map that began. One that has none because that failed says so itself.
+    /// Restores the items of a map that began. A failure to build them is ignored: it is recorded as the map's own end.
     pub(super) fn recall_items(&mut self, place: usize) {
         drop(self.items(place).and_then(|items| self.add_items(place, items)));
     }
 
-    /// Whether nothing of a map is left but its own end.
+    /// True when all items of a map are over and only its own end is missing.
     pub(super) fn is_gathered(&self, place: usize) -> bool {
         let items = self.tracks.get(place).and_then(|track| track.more.as_ref()?.items.clone());
         let over = |item| self.schedule.state(item).is_some_and(State::is_terminal);
@@ -69,7 +69,7 @@ impl Machine {
         if let Some(track) = self.track(place) {
             track.more().items = Some(range.clone());
         }
-        // A map that is tried again: what its items gave the first time stands.
+        // In a retried map, the items that gave a value the first time keep it.
         for (old, new) in before.into_iter().flatten().zip(range) {
             if let Some(value) = self.slots.get(old) {
                 self.slots.set(new, value);
@@ -83,7 +83,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What the items of a map gave, as one value.
+    /// Gathers the outputs of a map's items into one value.
     pub(super) fn gather(&self, place: usize) -> Result<NodeValue> {
         let Some(Node { work: Work::Map(map), .. }) = self.node(place) else {
             return Err(Error::new(ErrorKind::Internal, "this node has no items"));
@@ -103,7 +103,7 @@ impl Machine {
         guarded("gathering the items of a map", || (map.gather)(values))
     }
 
-    /// Why a node gave nothing.
+    /// Describes why a node gave no value.
     pub(super) fn why(&self, place: usize) -> String {
         match self.end(place) {
             Some(NodeEnd::Failed(error)) => format!("failed: {}", error.message),
@@ -113,7 +113,7 @@ impl Machine {
         }
     }
 
-    /// How a node ended; `None` when it is not over.
+    /// Returns the end of a node; `None` when it is not over.
     pub(super) fn end(&self, place: usize) -> Option<NodeEnd> {
         match self.schedule.state(place)? {
             State::Completed => self.slots.get(place).map(NodeEnd::Completed),

@@ -1,4 +1,4 @@
-//! Running a graph: a [`TaskGraph`] is an agent like any other, pure below and driven by one loop.
+//! Running a graph: a [`TaskGraph`] is an agent like any other, with a pure machine driven by one loop.
 
 mod attempt;
 mod change;
@@ -29,27 +29,26 @@ use crate::{
 
 pub(crate) use topology::Shape;
 
-/// # Running
-/// A graph is an [`Agent`]: give it to a session of a [`Runtime`](crate::Runtime), which stores its run, or to another
-/// graph as a node. [`TaskGraph::ask`], [`TaskGraph::run`] and [`TaskGraph::start`] run it in memory alone.
+/// Runs the graph as an [`Agent`]: in a session of a [`Runtime`](crate::Runtime), which stores the run, or as a node of
+/// another graph. [`TaskGraph::ask`], [`TaskGraph::run`] and [`TaskGraph::start`] run it in memory alone.
 ///
-/// - What can be started is, as far as the limits allow; when slots are scarce what most of the graph waits for goes
-///   first, then what was added first (LO07).
-/// - What a node gave is stored before a node that depends on it is started. A run that is resumed never runs a node
-///   again that is done; an attempt that was in flight is gone on with when an agent makes it, and a step of the program
-///   runs once more. So a step that changes something outside should bear being repeated; one that needs effects of
-///   its own, each recorded, is an [`Agent`] written by hand.
-/// - A resumed graph must be the one that began: else the outcome is [`ErrorKind::Diverged`] and says what differs, and
-///   the run stays open.
+/// - A node starts as soon as its dependencies and the limits allow. When slots are scarce, the node with the longest
+///   expected path to the end of the graph goes first, then the one added first.
+/// - A node's output is stored before a dependent starts. A resumed run never runs a completed node again. An attempt
+///   that was in flight is continued when an agent makes it; a step of the program runs once more. So a step that
+///   changes something outside must tolerate repetition; a step with effects of its own, each recorded, is an [`Agent`]
+///   written by hand.
+/// - A resumed graph must be the one that began: otherwise the outcome is [`ErrorKind::Diverged`], which names the
+///   differences, and the run stays open.
 /// - A panic of the program's code is a failure of its node.
-/// - A node's time limit counts anew when its attempt is gone on with after a restart or a pause. The limit and the
-///   attempts of a map are those of each of its items.
-/// - An agent that waits for somebody gives its slot back, and the others go on. When nothing else is left the run ends
-///   as paused; resumed, it goes on in the same sessions.
-/// - The run completes with the output node's text, or with the texts of the nodes that no other one depends on, each
-///   under its id. When that cannot be, [`StopReason::Tasks`](crate::run::StopReason) says which tasks failed and which
-///   were not run for it; [`Outcome::failed`] names those that failed where the output was reached all the same.
-/// - Cancelled, it stops what runs, waits until that has unwound, and the rest is cancelled.
+/// - A node's time limit starts anew when its attempt continues after a restart or a pause. The time limit and the
+///   attempts of a map apply to each of its items.
+/// - An agent that waits for an answer releases its slot, and the others continue. When nothing else is left the run
+///   ends as paused; resumed, it continues in the same sessions.
+/// - The run completes with the output node's text, or with the texts of the nodes that no other depends on, each under
+///   its id. Otherwise [`StopReason::Tasks`](crate::run::StopReason) lists the tasks that failed and those that were
+///   not run because of that. When the output was reached all the same, [`Outcome::failed`] lists the failed tasks.
+/// - When cancelled, it stops the running nodes, waits until they have unwound, and cancels the rest.
 #[async_trait]
 impl<O: 'static> Agent for TaskGraph<O> {
     fn name(&self) -> &str {
@@ -62,12 +61,12 @@ impl<O: 'static> Agent for TaskGraph<O> {
 }
 
 impl<O: Output> TaskGraph<O> {
-    /// Runs the graph in memory, and returns all that came of it, whether or not every node was done.
+    /// Runs the graph in memory, and returns its result, whether or not every node completed.
     ///
     /// Dropping the future cancels the run. It must be awaited within a tokio runtime.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`], and what keeps a graph from being run at all: an empty prompt, no tokio runtime.
+    /// [`ErrorKind::Cancelled`], and errors that keep the graph from running at all: an empty prompt, no tokio runtime.
     pub async fn run(&self, prompt: impl Into<Task>) -> Result<GraphRun<O>> {
         let kept = Kept { graph: Arc::clone(&self.inner), ended: Arc::default() };
         let outcome = Session::ephemeral().start(&kept, prompt).outcome().await?;
@@ -86,11 +85,11 @@ impl<O: Output> TaskGraph<O> {
         Ok(GraphRun { output, outcome, machine })
     }
 
-    /// Runs the graph in memory, and returns what it comes to.
+    /// Runs the graph in memory, and returns its output.
     ///
     /// # Errors
-    /// Those of [`TaskGraph::run`]; [`ErrorKind::Paused`], and [`ErrorKind::Tool`] with the tasks that failed, when it did
-    /// not come to its end.
+    /// Those of [`TaskGraph::run`]; [`ErrorKind::Paused`]; [`ErrorKind::Tool`] with the failed tasks, when it did not
+    /// complete.
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<Arc<O>> {
         let run = self.run(prompt).await?;
         match (run.output, run.outcome.status) {
@@ -100,24 +99,24 @@ impl<O: Output> TaskGraph<O> {
         }
     }
 
-    /// Runs the graph in memory: a stream of events and an outcome.
+    /// Runs the graph in memory, and returns the run: a stream of events and an outcome.
     pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
         Session::ephemeral().start(self, prompt)
     }
 }
 
-/// What came of a run of a graph in memory.
+/// Result of a graph's run in memory.
 #[non_exhaustive]
 pub struct GraphRun<O> {
-    /// What the graph returns; `None` when it did not come to that.
+    /// Output of the graph; `None` when it was not reached.
     pub output: Option<Arc<O>>,
-    /// How the run ended.
+    /// Outcome of the run.
     pub outcome: Outcome,
     machine: Box<Machine>,
 }
 
 impl<O> GraphRun<O> {
-    /// Every node, in the order in which they were added: how it ended, its attempts, time and cost.
+    /// Returns the report of every node, in the order in which they were added: its end, attempts, time and cost.
     #[must_use]
     pub fn report(&self) -> GraphReport {
         self.machine.report()
@@ -130,7 +129,7 @@ impl<O> fmt::Debug for GraphRun<O> {
     }
 }
 
-/// A graph whose values are kept beyond its run.
+/// A graph whose outputs are kept beyond its run.
 #[derive(Clone)]
 struct Kept {
     graph: Arc<Inner>,
@@ -150,7 +149,7 @@ impl Agent for Kept {
     }
 }
 
-/// Runs the graph from its start, or on from where its record ends. The outer error is of a run that did not begin.
+/// Runs the graph from its start, or from the end of its record. The outer error is of a run that did not begin.
 async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result<Outcome>, Machine)> {
     let mut machine = Machine::new(graph, task, cx.env().sub_agents)?;
     if cx.journal().is_replaying() {
@@ -168,8 +167,8 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
     Ok((ended.map(|()| machine.outcome()), machine))
 }
 
-/// A recorded run once more: its scheduler makes the record again, or the graph is another one. Steps and agents are as
-/// little called as models are.
+/// Replays a recorded run: the scheduler must produce the record again, else the graph is another one. Neither steps
+/// nor agents are called.
 async fn replay(machine: &mut Machine, cx: &RunContext) -> Result<Outcome> {
     let mut events = cx.effects().recorded();
     events.extend(cx.journal().follow(Script::of_graph)?);
@@ -180,7 +179,7 @@ async fn replay(machine: &mut Machine, cx: &RunContext) -> Result<Outcome> {
     Err(beyond(cx.journal(), "its next task").await)
 }
 
-/// Why a graph cannot be scheduled, with its own names.
+/// Returns the error of a graph that cannot be scheduled, with its ids.
 fn refused(graph: &Inner, refused: &Refused) -> Error {
     let id = |place: usize| graph.nodes.get(place).map_or_else(|| Arc::from(""), |node| Arc::clone(&node.id));
     refusal(refused, id)

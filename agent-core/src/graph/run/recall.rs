@@ -1,4 +1,4 @@
-//! What a run's recorded events add up to, when it is resumed (DESIGN.md §3): they are told again, in their order.
+//! Restores a run from its recorded events when it is resumed (DESIGN.md §3): they are applied again, in their order.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Machine {
-    /// Tells the machine what was recorded. Returns whether the graph had begun.
+    /// Applies the recorded events. Returns true when the graph had begun.
     ///
     /// # Errors
     /// [`ErrorKind::Diverged`] when another graph was recorded.
@@ -29,7 +29,7 @@ impl Machine {
         self.recalling = true;
         let told = recorded.iter().try_for_each(|event| self.recall_one(event, now));
         self.recalling = false;
-        // What followed then is recorded as well.
+        // The consequences of that time are recorded as well.
         self.told.clear();
         told?;
         self.tell_missing(recorded);
@@ -37,8 +37,8 @@ impl Machine {
         Ok(true)
     }
 
-    /// Records what followed from recorded events and is not recorded itself: somebody else's commit came in between, and
-    /// then the process died.
+    /// Records consequences of recorded events that are not recorded themselves: another writer's commit came in
+    /// between, and then the process died.
     fn tell_missing(&mut self, recorded: &[Event]) {
         let mut ended = BTreeSet::new();
         for event in recorded {
@@ -100,7 +100,7 @@ impl Machine {
         }
         if let Some(track) = self.track(place) {
             track.attempt = started.attempt;
-            // What was spent before this process is in no event. A map has no other beginning here.
+            // No event tells the time spent before this process. A map has no other start here.
             track.started = now;
             if let Some(child) = &started.child {
                 track.more().child = Some(child.clone());
@@ -120,7 +120,7 @@ impl Machine {
         let place = self.recalled(&finished.node)?;
         self.recall_spent(place, finished);
         match (finished.retry_at, self.schedule.state(place)) {
-            // It was given to another agent.
+            // The node was reassigned.
             (Some(_), Some(State::Stopping)) => {
                 drop(self.schedule.finish(place, How::Cancelled, |_, _| false));
             }
@@ -169,7 +169,8 @@ impl Machine {
         }
     }
 
-    /// What was in flight goes on, each as soon as it has a slot again; waits go on for what is left of them.
+    /// Continues the attempts that were in flight, each as soon as it has a slot again, and the waits for retries, each
+    /// for its remaining time.
     fn go_on(&mut self, now: Timestamp) {
         for place in 0..self.tracks.len() {
             match self.schedule.state(place) {
@@ -184,7 +185,7 @@ impl Machine {
                     let due = self.tracks.get(place).and_then(|track| track.more.as_ref()?.retry_at);
                     self.wait(place, due.unwrap_or(now), now);
                 }
-                // A process died between the last item's end and the map's.
+                // A process died between the end of the last item and that of the map.
                 Some(State::Suspended) if self.is_gathered(place) => {
                     let gathered = self.gather(place);
                     self.settle_map(place, gathered, now);
@@ -207,7 +208,7 @@ impl Machine {
         })
     }
 
-    /// What the run's first event says of the graph.
+    /// Builds the run's first event, which records the graph's signature.
     pub(super) fn started(&self) -> Event {
         Event::GraphStarted(Arc::new(GraphStarted { signature: self.graph.signature().clone() }))
     }

@@ -1,4 +1,4 @@
-//! How far a run is, as its report and as a list of what is to be done.
+//! The state of a run as a report and as a todo list.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::{
 use crate::team::{Todo, TodoStatus};
 
 impl GraphReport {
-    /// The run as a list of what is to be done, a task a node: a view, which follows the graph (R32). A node that failed
-    /// or was skipped will not be done: it is shown as cancelled.
+    /// Returns the run as a todo list, one entry per node: a view that follows the graph. A node that failed or was
+    /// skipped will not be done, so it is shown as cancelled.
     #[must_use]
     pub fn todos(&self) -> Vec<Todo> {
         let todo = |node: &NodeReport| Todo {
@@ -29,7 +29,7 @@ impl GraphReport {
 }
 
 impl Machine {
-    /// How far the run is now.
+    /// Returns the current state of the run.
     pub(super) fn report(&self) -> GraphReport {
         let mut report = GraphReport::new(&self.graph.name, self.graph.signature());
         let own = report.nodes.len();
@@ -61,7 +61,7 @@ impl Machine {
     fn extra_report(&self, place: usize) -> Option<NodeReport> {
         let extra = self.extra(place)?;
         let after = match self.schedule.parent(place) {
-            // It comes from its map, which is no edge.
+            // An item comes from its map, which is not an edge.
             Some(_) => Vec::new(),
             None => extra.after.clone(),
         };

@@ -1,4 +1,4 @@
-//! What all runs of one graph share: its plan for the scheduler, and numbers for its agents and services.
+//! Data shared by all runs of one graph: its plan for the scheduler, and numbers for its agents and providers.
 
 use std::{
     collections::HashMap,
@@ -14,20 +14,20 @@ use super::{
 };
 use crate::Result;
 
-/// Made when a graph is first run.
+/// Plan and limits of a graph, built when it is first run.
 #[derive(Debug)]
 pub(crate) struct Topology {
     pub(super) plan: Arc<Plan>,
     pub(super) limits: Limits,
     pub(super) policy: Policy,
-    /// The nodes that each node depends on.
+    /// Indices of the nodes that each node depends on.
     pub(super) from: Vec<Arc<[usize]>>,
-    /// The nodes that no other one depends on.
+    /// Indices of the nodes that no other node depends on.
     pub(super) sinks: Vec<usize>,
     pub(super) names: Names,
 }
 
-/// A graph's own topology, once somebody asked for it.
+/// A graph's topology, built on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Shape(OnceLock<Arc<Topology>>);
 
@@ -41,7 +41,7 @@ impl Shape {
     }
 }
 
-/// Numbers for agents and services, in the order in which they are first named.
+/// Numbers of agents and providers, in the order of their first use.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
     agents: HashMap<Arc<str>, usize>,
@@ -57,7 +57,7 @@ impl Names {
         number(&mut self.providers, name)
     }
 
-    /// The node as the scheduler sees it, without edges.
+    /// Returns the node as the scheduler sees it, without edges.
     pub(super) fn planned(&mut self, node: &Node) -> Planned {
         let expected = node.expected.map_or(UNIT, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         // The items of a map are scheduled for their agent, not the map itself.
@@ -74,7 +74,7 @@ impl Names {
     }
 }
 
-/// What a node is expected to take when nothing is known of it: a second, so that each weighs the same.
+/// Expected duration of a node when nothing is known of it, in µs: one second, so that all weigh the same.
 const UNIT: u64 = 1_000_000;
 
 fn number(numbers: &mut HashMap<Arc<str>, usize>, name: &str) -> usize {
@@ -122,7 +122,8 @@ impl Topology {
     }
 }
 
-/// The nodes that each node depends on. Nodes of one layer often depend on the same ones: their list is kept once.
+/// Returns the dependencies of each node. Nodes of one layer often have the same ones: consecutive equal lists are
+/// shared.
 fn shared_sources(nodes: &[Node]) -> Vec<Arc<[usize]>> {
     let mut lists: Vec<Arc<[usize]>> = Vec::with_capacity(nodes.len());
     for node in nodes {

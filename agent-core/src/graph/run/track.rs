@@ -1,4 +1,4 @@
-//! What a run knows of one of its nodes, and what it does about it next.
+//! The state that a run keeps of each node beyond the scheduler's.
 
 use std::{ops::Range, sync::Arc};
 
@@ -10,16 +10,16 @@ use crate::{
     run::{Pause, Spent},
 };
 
-/// How far a node is, beyond what the scheduler knows. Small: a graph may have many thousands.
+/// State of a node beyond what the scheduler knows. Small: a graph may have many thousands of nodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Track {
-    /// Attempts that began, ever.
+    /// Number of attempts that ever began.
     pub(super) attempt: u32,
-    /// Attempts that failed since it was new, or since somebody tried it again or gave it to another agent.
+    /// Failed attempts since the node was new, was retried on request, or was reassigned.
     pub(super) failures: u32,
-    /// When the newest attempt began.
+    /// Start of the newest attempt.
     pub(super) started: Timestamp,
-    /// How long its attempts took.
+    /// Total duration of its attempts.
     pub(super) micros: u64,
     pub(super) more: Option<Box<More>>,
 }
@@ -30,25 +30,25 @@ impl Track {
     }
 }
 
-/// What most steps have none of.
+/// State that most steps never need.
 #[derive(Clone, Default)]
 pub(super) struct More {
     /// The session of the newest attempt.
     pub(super) child: Option<SessionId>,
-    /// Who works on it, instead of those that the graph names.
+    /// Agent that it was reassigned to, instead of those that the graph names.
     pub(super) agent: Option<Arc<dyn Agent>>,
-    /// Why the newest attempt failed.
+    /// Error of the newest failed attempt.
     pub(super) error: Option<ErrorRecord>,
     pub(super) spent: Spent,
-    /// When the next attempt begins.
+    /// Start of the next attempt.
     pub(super) retry_at: Option<Timestamp>,
-    /// An earlier process began the newest attempt, and this one is to go on with it.
+    /// True when an earlier process began the newest attempt and this one must continue it.
     pub(super) goes_on: bool,
-    /// This process went on with the newest attempt.
+    /// True when this process continued the newest attempt.
     pub(super) went_on: bool,
     /// The items of a map.
     pub(super) items: Option<Range<usize>>,
-    /// What it waits for.
+    /// Reason of the pause, while its agent waits for somebody.
     pub(super) pause: Option<Pause>,
 }
 
@@ -58,17 +58,17 @@ impl std::fmt::Debug for More {
     }
 }
 
-/// A node that the graph itself does not have: one that was added while it ran, or an item of a map.
+/// A node that is not in the graph itself: one added while it ran, or an item of a map.
 #[derive(Debug)]
 pub(super) struct Extra {
     pub(super) node: Node,
-    /// The nodes that it depends on; for an item those of its map.
+    /// Nodes that it depends on; for an item those of its map.
     pub(super) from: Arc<[usize]>,
-    /// The same by id, for one that was added.
+    /// The same by id, for an added node.
     pub(super) after: Vec<EdgeSignature>,
 }
 
-/// How an attempt ended.
+/// End of an attempt.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) result: Attempt,
@@ -81,7 +81,7 @@ pub(super) enum Attempt {
     Failed(Error),
     Cancelled,
     Paused(Pause),
-    /// The run itself cannot go on.
+    /// The run itself cannot continue.
     Broken(Error),
 }
 
@@ -91,13 +91,13 @@ impl Ended {
     }
 }
 
-/// What is to be done about a change of state.
+/// An action that a change of state requires.
 #[derive(Debug)]
 pub(super) enum Told {
-    /// It is to be recorded.
+    /// Record this event.
     Event(Event),
-    /// The attempt that runs is to be stopped.
+    /// Stop the running attempt.
     Stop(usize),
-    /// The next attempt begins then.
+    /// Begin the next attempt at this time.
     Wait(usize, Timestamp),
 }

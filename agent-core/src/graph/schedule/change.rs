@@ -1,4 +1,4 @@
-//! What somebody may change while the graph runs. Each change is made whole, or refused and not made at all.
+//! Changes by callers while the graph runs. Each change is applied whole, or refused without effect.
 
 use super::{
     Cause, Consequence, Planned, Refused, Schedule, State,
@@ -8,20 +8,20 @@ use super::{
 use crate::graph::SkipAs;
 
 impl Schedule {
-    /// The node is not to be run, or not on. One that runs is skipped when its attempt is stopped: it is
-    /// [`State::Stopping`] until then, and [`Consequence::Stop`] tells of it. Every other one is skipped at once, which
-    /// [`Consequence::Ended`] tells. Returns how far it is now.
+    /// Skips the node. A running one is skipped when its attempt has been stopped: until then it is
+    /// [`State::Stopping`], and [`Consequence::Stop`] reports that. Any other node is skipped at once, which
+    /// [`Consequence::Ended`] reports. Returns its new state.
     ///
     /// # Errors
-    /// [`Refused::State`] when it is over, or being skipped or cancelled already; [`Refused::Closed`].
+    /// [`Refused::State`] when it is over, or already being skipped or cancelled; [`Refused::Closed`].
     pub(crate) fn skip(&mut self, node: usize, dependents: SkipAs) -> Result<State, Refused> {
         self.stop(node, Stop::Skip(dependents))
     }
 
-    /// The node is to be cancelled; otherwise as [`skip`](Self::skip).
+    /// Cancels the node; otherwise as [`skip`](Self::skip).
     ///
     /// # Errors
-    /// As of [`skip`](Self::skip).
+    /// Those of [`skip`](Self::skip).
     pub(crate) fn cancel(&mut self, node: usize) -> Result<State, Refused> {
         self.stop(node, Stop::Cancel)
     }
@@ -42,7 +42,7 @@ impl Schedule {
         Ok(self.state(node).unwrap_or_default())
     }
 
-    /// Cancels everything that is not over. No change is taken from then on.
+    /// Cancels everything that is not over, and refuses all further changes.
     pub(crate) fn cancel_all(&mut self) {
         self.close();
         self.spread(|_, _| false);
@@ -55,8 +55,8 @@ impl Schedule {
         }
     }
 
-    /// `agent` is to work on the node. An attempt that runs is stopped, and the node is pending again once that is
-    /// finished. Returns how far it is now.
+    /// Gives the node to `agent`. A running attempt is stopped, and the node is pending again once that attempt has
+    /// finished. Returns its new state.
     ///
     /// # Errors
     /// [`Refused::State`] when the node is completed, waits for items, or is being skipped or cancelled;
@@ -96,9 +96,9 @@ impl Schedule {
         }
     }
 
-    /// A further node, which depends on nodes that are there: so there is never a cycle. They may be over; a condition on
-    /// one that is completed counts as held. Returns its number; when what it needs gave nothing it is skipped at once,
-    /// which [`Consequence::Ended`] tells.
+    /// Adds a node that depends on existing nodes, so there is never a cycle. These may be over; a condition on a
+    /// completed one counts as held. Returns the node's number. A node whose dependency gave no value is skipped at
+    /// once, which [`Consequence::Ended`] reports.
     ///
     /// # Errors
     /// [`Refused::Unknown`] when an edge comes from no node, [`Refused::TooMany`], [`Refused::Closed`].
@@ -146,13 +146,13 @@ impl Schedule {
         Ok(node as usize)
     }
 
-    /// How much of the graph waits for a node, its own time apart.
+    /// Returns the longest expected path behind a node, without its own duration.
     fn after(&self, node: u32) -> u64 {
         let priority = self.nodes.get(node as usize).map_or(0, |node| node.priority);
         priority.saturating_sub(self.expected(node as usize))
     }
 
-    /// More of the graph waits for what a new node depends on.
+    /// Raises the priority of the nodes that a new node depends on.
     fn raise(&mut self, node: u32) {
         let mut raised = vec![node];
         while let Some(node) = raised.pop() {
@@ -187,13 +187,13 @@ impl Schedule {
         true
     }
 
-    /// A node that failed, or was skipped or cancelled, is pending again, and so are the nodes that were skipped because
-    /// of it, unless something else blocks them; [`Consequence::Pending`] tells of those. A condition that had it skipped
-    /// is set aside.
+    /// Retries a node that failed, was skipped or was cancelled: it is pending again. So are the nodes that were
+    /// skipped because of it, unless something else blocks them; [`Consequence::Pending`] reports those. A condition
+    /// that caused the node's own skip is dropped.
     ///
     /// # Errors
-    /// [`Refused::State`] in every other state, and for an item of a node that does not wait for it any more;
-    /// [`Refused::Blocked`] when what it needs gave nothing itself; [`Refused::Closed`].
+    /// [`Refused::State`] in every other state, and for an item that its node no longer waits for; [`Refused::Blocked`]
+    /// when a node that it needs gave no value; [`Refused::Closed`].
     pub(crate) fn retry(&mut self, node: usize) -> Result<(), Refused> {
         let (number, of) = self.open(node)?;
         let open = self.parent(node).is_none_or(|parent| self.waits_for(parent, number));
@@ -223,7 +223,7 @@ impl Schedule {
         }
     }
 
-    /// Makes a node pending again, and what was skipped for want of it.
+    /// Makes a node pending again, and the nodes that were skipped because of it.
     fn revive(&mut self, first: u32) {
         let mut revived = vec![first];
         let mut others = Vec::new();
@@ -251,7 +251,7 @@ impl Schedule {
         }
     }
 
-    /// A node that stays skipped, though what it was skipped for is tried again, is told to be skipped for something else.
+    /// Updates the cause of a node that stays skipped although the node that caused it is retried.
     fn blame(&mut self, node: u32) {
         let Some(State::Skipped(Cause::Blocked(by) | Cause::Condition(by))) = self.state(node as usize)
         else {
@@ -267,8 +267,8 @@ impl Schedule {
         }
     }
 
-    /// The node that an edge comes from was over, as `was`, and is so no more. Returns whether the dependent comes back
-    /// with it.
+    /// Withdraws an edge whose source was over, in the state `was`, and no longer is. Returns true when the dependent
+    /// becomes pending with it.
     fn unsettle(&mut self, out: Out, was: State) -> bool {
         let gave = self.gives(was);
         let needed = self.edge(out.edge).is_some_and(|edge| !edge.optional);
@@ -291,7 +291,7 @@ impl Schedule {
 }
 
 impl Stop {
-    /// What a node is that was stopped for this.
+    /// Returns the state of a node that was stopped for this.
     pub(super) fn end(self) -> State {
         match self {
             Self::Skip(dependents) => State::Skipped(Cause::Asked(dependents)),

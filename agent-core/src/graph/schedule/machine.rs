@@ -1,4 +1,4 @@
-//! The schedule of one run: starting and finishing, and what follows for the dependents.
+//! The schedule of one run: starting and finishing nodes, and the effect on their dependents.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -13,33 +13,33 @@ use super::{
 };
 use crate::graph::SkipAs;
 
-/// How far one run of a graph is, and what it does next.
+/// State of one run of a graph, from which the next node to start follows.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(super) plan: Arc<Plan>,
     pub(super) policy: Policy,
     pub(super) nodes: Vec<Node>,
-    /// How many edges into each node come from one that is not over. Apart from `nodes`: a finished node touches
-    /// nothing else of its dependents.
+    /// Number of edges into each node from nodes that are not over. Kept apart from `nodes`, so that finishing a node
+    /// touches nothing else of its dependents.
     pub(super) missing: Vec<u32>,
-    /// What was added since the run began.
+    /// Nodes added since the run began.
     pub(super) added: Added,
     pub(super) ready: Ready,
-    /// Edges that are needed and whose condition did not hold.
+    /// Required edges whose condition did not hold.
     pub(super) unheld: BTreeSet<u32>,
-    /// What nodes that are being stopped become then.
+    /// Outcomes of nodes that are being stopped.
     pub(super) stops: BTreeMap<u32, Stop>,
-    /// Who works on nodes that were reassigned.
+    /// Agents of nodes that were reassigned.
     pub(super) reassigned: BTreeMap<u32, u32>,
-    /// Nodes that are pending with an attempt in flight: that one goes on, whatever became of what they need.
+    /// Pending nodes with an attempt in flight: that attempt continues, whatever became of the node's dependencies.
     pub(super) in_flight: BTreeSet<u32>,
-    /// Of the nodes that have items.
+    /// Items of the nodes that have some.
     pub(super) groups: BTreeMap<u32, Group>,
     pub(super) consequences: VecDeque<Consequence>,
-    /// Nodes that are over and whose dependents do not know yet.
+    /// Nodes that are over, but whose dependents have not been updated.
     pub(super) wave: VecDeque<u32>,
     pub(super) counts: Counts,
-    /// Everything is cancelled.
+    /// True once everything is cancelled.
     pub(super) closed: bool,
 }
 
@@ -48,17 +48,17 @@ pub(super) struct Node {
     pub(super) state: State,
     pub(super) priority: u64,
     pub(super) class: u32,
-    /// How many edges that it needs come from a node that gave nothing.
+    /// Number of its required edges from nodes that gave no value.
     pub(super) blocked: u32,
 }
 
-/// Nodes that were added to a run: items, and what somebody asked for.
+/// Nodes added to a run: items, and tasks added on request.
 #[derive(Debug, Default)]
 pub(super) struct Added {
     pub(super) nodes: Vec<AddedNode>,
-    /// Numbered on from the plan's.
+    /// Edges into them, numbered on from the plan's.
     pub(super) ins: Vec<In>,
-    /// Further edges out of a node.
+    /// Further edges out of each node.
     pub(super) outs: BTreeMap<u32, Vec<Out>>,
 }
 
@@ -67,22 +67,22 @@ pub(super) struct AddedNode {
     pub(super) first_in: u32,
     pub(super) end_in: u32,
     pub(super) expected: u64,
-    /// The node whose item it is.
+    /// Node that it is an item of.
     pub(super) parent: u32,
     pub(super) wants: Wants,
 }
 
-/// What a node that is being stopped becomes.
+/// Outcome of a node that is being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     Skip(SkipAs),
     Cancel,
-    /// Pending again, in this class.
+    /// Pending again, in this class of limits.
     Restart(u32),
 }
 
 impl Schedule {
-    /// A run of `plan` that has not begun.
+    /// Creates the schedule of a run of `plan` that has not begun.
     ///
     /// # Errors
     /// [`Refused::TooMany`] when there are more limits than can be numbered.
@@ -117,11 +117,10 @@ impl Schedule {
         })
     }
 
-    /// The next node to start now, which counts as running from here on. `None` when there is none that could run, or
-    /// no slot for it.
+    /// Starts the next node: it counts as running from now on. `None` when no node can run, or no slot is free.
     ///
-    /// Of those that have a slot at every limit the one goes first that most of the graph waits for, its own expected
-    /// time included; then the one that was added first.
+    /// Of the nodes with a free slot at every limit, the one with the longest expected path to the end of the graph
+    /// goes first, its own expected duration included; ties go to the node added first.
     #[inline]
     pub(crate) fn start(&mut self) -> Option<usize> {
         let (nodes, missing, in_flight) = (&self.nodes, &self.missing, &self.in_flight);
@@ -136,14 +135,14 @@ impl Schedule {
         Some(node as usize)
     }
 
-    /// The attempt at `node` is over, or all its items are: gives its slots back, and returns what it is now. A node that
-    /// was being stopped is what it was stopped for, whatever `how` says.
+    /// Finishes the attempt at `node`, or the node whose items are all over: releases its slots and returns its new
+    /// state. A node that was being stopped gets the outcome it was stopped for, whatever `how` says.
     ///
-    /// `holds(dependent, edge)` is asked once for each edge with a condition out of a node that completed; `edge` is its
-    /// number among those of the dependent. What follows for other nodes is told by [`consequence`](Self::consequence).
+    /// `holds(dependent, edge)` is called once for each conditional edge out of a completed node; `edge` is its number
+    /// among those of the dependent. The effects on other nodes are returned by [`consequence`](Self::consequence).
     ///
     /// # Errors
-    /// [`Refused::State`] when no attempt at it runs, or items of it do.
+    /// [`Refused::State`] when no attempt at it is running, or its items are not over.
     #[inline]
     pub(crate) fn finish(
         &mut self,
@@ -168,7 +167,7 @@ impl Schedule {
         Ok(state)
     }
 
-    /// Gives back what an attempt that is over holds.
+    /// Releases the slots of an attempt that is over.
     fn settle_slots(&mut self, node: usize) -> Result<u32, Refused> {
         let (number, of) = self.node(node)?;
         match (of.state, self.groups.get(&number)) {
@@ -179,11 +178,11 @@ impl Schedule {
         Ok(number)
     }
 
-    /// The attempt at `node` failed and will be repeated: it waits, without a slot, until
-    /// [`ready_again`](Self::ready_again). One that was being stopped is finished instead. Returns what it is now.
+    /// Makes `node` wait for a retry after a failed attempt, without a slot, until [`ready_again`](Self::ready_again).
+    /// A node that was being stopped is finished instead. Returns its new state.
     ///
     /// # Errors
-    /// As of [`finish`](Self::finish).
+    /// Those of [`finish`](Self::finish).
     pub(crate) fn retry_later(&mut self, node: usize) -> Result<State, Refused> {
         if self.state(node) == Some(State::Stopping) {
             return self.finish(node, How::Cancelled, |_, _| false);
@@ -193,7 +192,7 @@ impl Schedule {
         Ok(State::Waiting)
     }
 
-    /// The wait of a node is over. `false` when it waits no more: it was skipped or cancelled meanwhile.
+    /// Ends a node's wait for its retry. Returns false when it no longer waits, because it was skipped or cancelled.
     pub(crate) fn ready_again(&mut self, node: usize) -> bool {
         let Ok((number, of)) = self.node(node) else { return false };
         if of.state != State::Waiting {
@@ -204,11 +203,11 @@ impl Schedule {
         true
     }
 
-    /// The attempt at `node` was begun by an earlier process: it waits for its slots, and goes on as soon as it has
-    /// them. What became of its dependencies since it began is nothing to it, as it was nothing to the process before.
+    /// Continues the attempt at `node` that an earlier process began, as soon as it has its slots again. Its
+    /// dependencies are not checked again: the attempt has begun, whatever became of them since.
     ///
     /// # Errors
-    /// [`Refused::State`] when no attempt at it runs.
+    /// [`Refused::State`] when no attempt at it is running.
     pub(crate) fn go_on(&mut self, node: usize) -> Result<(), Refused> {
         let (number, of) = self.node(node)?;
         if of.state != State::Running {
@@ -230,7 +229,7 @@ impl Schedule {
         self.nodes.get(node as usize).map_or(State::Pending, |node| node.state)
     }
 
-    /// The node is to be started (again) as soon as what it needs allows.
+    /// Makes the node pending: it starts (again) as soon as its dependencies allow.
     pub(super) fn pend(&mut self, node: u32) {
         self.set(node, State::Pending);
         let Some(of) = self.nodes.get(node as usize).copied() else { return };
@@ -242,34 +241,34 @@ impl Schedule {
         }
     }
 
-    /// What has followed for other nodes, and from interventions, oldest first; `None` when all is told. To be called
-    /// until then after each call that may have consequences.
+    /// Returns the next consequence for other nodes, or of an intervention, oldest first; `None` when there are no
+    /// more. Call it until then after each call that may have consequences.
     #[inline]
     pub(crate) fn consequence(&mut self) -> Option<Consequence> {
         loop {
             let next = self.consequences.pop_front()?;
             match next {
-                // Somebody stopped it, or tries an item again, since that was noted.
+                // Since this was queued, the node was stopped or one of its items is retried.
                 Consequence::Gather { node } if !self.is_gathered(node) => {}
                 _ => return Some(next),
             }
         }
     }
 
-    /// Ends a node; its dependents learn of it by [`spread`](Self::spread).
+    /// Ends a node; [`spread`](Self::spread) updates its dependents.
     pub(super) fn end(&mut self, node: u32, state: State) {
         self.in_flight.remove(&node);
         self.set(node, state);
         self.wave.push_back(node);
     }
 
-    /// Ends a node that nobody waits for.
+    /// Ends a node without an attempt, which the caller learns as a consequence.
     pub(super) fn end_told(&mut self, node: u32, state: State) {
         self.end(node, state);
         self.consequences.push_back(Consequence::Ended { node: node as usize, state });
     }
 
-    /// Tells the dependents of nodes that are over, theirs, and so on: breadth first, in the order of the nodes.
+    /// Updates the dependents of nodes that are over, then theirs, and so on: breadth first, in the order of the nodes.
     #[inline]
     pub(super) fn spread(&mut self, mut holds: impl FnMut(usize, usize) -> bool) {
         while let Some(node) = self.wave.pop_front() {
@@ -287,7 +286,7 @@ impl Schedule {
         }
     }
 
-    /// All edges out of the node are satisfied.
+    /// Satisfies all edges out of the node.
     #[inline]
     fn tell_plainly(&mut self, node: u32) {
         let Self { plan, missing, nodes, ready, .. } = self;
@@ -346,7 +345,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the dependents of a node that ended so get by.
+    /// True when a node that ended in this state satisfies its dependents.
     pub(super) fn gives(&self, state: State) -> bool {
         match state {
             State::Completed | State::Skipped(Cause::Asked(SkipAs::Satisfied)) => true,
@@ -355,7 +354,7 @@ impl Schedule {
         }
     }
 
-    /// Why a node cannot be run, of the nodes that are over: the first that it needs in vain.
+    /// Returns the first reason why a node cannot run, among its dependencies that are over.
     pub(super) fn obstacle(&self, node: u32) -> Option<Cause> {
         self.ins(node).find_map(|number| {
             let edge = self.edge(number).filter(|edge| !edge.optional)?;

@@ -1,4 +1,4 @@
-//! Nodes that are run as many items: the items are nodes of their own, and the node itself waits without a slot.
+//! Nodes that run as many items: the items are nodes of their own, and the node itself waits without a slot.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use super::{
 /// The items of a node.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// How many are not over.
+    /// Number of items that are not over.
     pub(super) open: u32,
     pub(super) items: Range<u32>,
-    /// The limit on how many of them run at once.
+    /// Limit on the items that run in parallel.
     pub(super) limit: u32,
 }
 
 impl Schedule {
-    /// The node that runs has these items: it gives its slot back and waits for them. They are nodes, numbered as the
-    /// range that is returned, and count to every limit; at most `at_once` of this node run at the same time. Their edges
-    /// are not looked at: they can be started now.
+    /// Expands a running node into these items: it releases its slot and waits for them. The items are nodes, numbered
+    /// by the returned range, and count towards every limit; at most `at_once` items of this node run in parallel.
+    /// Their edges are ignored: they can start at once.
     ///
-    /// When all are over [`Consequence::Gather`] says so, at once if there are none. An item that ends without a value
-    /// has no other consequence: whether it fails the node is up to the caller.
+    /// When all items are over, [`Consequence::Gather`] reports it; without items, at once. An item that ends without a
+    /// value has no other consequence: the caller decides whether it fails the node.
     ///
     /// # Errors
-    /// [`Refused::State`] when no attempt at the node runs, or when it is an item itself.
+    /// [`Refused::State`] when no attempt at the node is running, or when it is an item itself.
     pub(crate) fn expand(
         &mut self,
         node: usize,
@@ -61,7 +61,7 @@ impl Schedule {
         }
     }
 
-    /// Cancels a node that is not over; a suspended one only when its items are.
+    /// Cancels a node that is not over; a suspended one ends only with its items.
     pub(super) fn cancel_open(&mut self, number: u32) {
         let Some(state) = self.nodes.get(number as usize).map(|node| node.state) else { return };
         match state {
@@ -91,7 +91,7 @@ impl Schedule {
         }
     }
 
-    /// An item is over: so may be the node that it is of.
+    /// Counts an item as over; the last one may end its node.
     pub(super) fn tell_parent(&mut self, item: u32) {
         let Some(parent) = self.parent(item as usize).and_then(|parent| small(parent).ok()) else { return };
         let Some(group) = self.groups.get_mut(&parent) else { return };
@@ -116,14 +116,14 @@ impl Schedule {
         }
     }
 
-    /// Whether an item is of those that a node waits for now, not of an earlier attempt.
+    /// True when an item belongs to the items that the node waits for now, not to an earlier attempt.
     pub(super) fn waits_for(&self, node: usize, item: u32) -> bool {
         let number = small(node).unwrap_or(NONE);
         self.state(node) == Some(State::Suspended)
             && self.groups.get(&number).is_some_and(|group| group.items.contains(&item))
     }
 
-    /// Whether a node waits for nothing but to be finished.
+    /// True when all items of a node are over and it only needs to be finished.
     pub(super) fn is_gathered(&self, node: usize) -> bool {
         let number = small(node).unwrap_or(NONE);
         self.state(node) == Some(State::Suspended)

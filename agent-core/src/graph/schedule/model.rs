@@ -1,4 +1,4 @@
-//! The schedule against a naive model: everything that it keeps count of is computed anew from the states each time.
+//! The schedule against a naive model that recomputes from the states everything that the schedule counts.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ proptest! {
         for (number, step) in steps.iter().enumerate() {
             both.step(step)?;
             if killed.contains(&number) {
-                // What goes on from the record goes on like what was never killed.
+                // A run restored from its record must continue like one that was never killed.
                 both.dies(new())?;
             }
         }

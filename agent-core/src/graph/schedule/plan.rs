@@ -1,10 +1,10 @@
-//! The nodes and edges that a schedule works on: flat, made once a graph, shared by its runs.
+//! The nodes and edges that a schedule works on: flat arrays, built once per graph and shared by its runs.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use super::{Planned, PlannedEdge, Refused};
 
-/// What stands for "none" where a number of an agent, a provider or a node is kept small.
+/// Stands for "none" in compact numbers of agents, providers and nodes.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A graph as the scheduler sees it. Cloning shares its edges.
@@ -12,28 +12,28 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(crate) struct Plan {
     shape: Arc<Shape>,
     expected: Vec<u64>,
-    /// The longest expected time from the start of a node to the end of the graph.
+    /// Longest expected time from the start of each node to the end of the graph.
     priority: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct Shape {
-    /// Where the edges into each node begin in `ins`; one more than there are nodes.
+    /// Start of the edges into each node in `ins`; one entry more than there are nodes.
     first_in: Vec<u32>,
     ins: Vec<In>,
-    /// How many edges go into each node.
+    /// Number of edges into each node.
     degree: Vec<u32>,
-    /// Where the edges out of each node begin in `dependents`; one more than there are nodes.
+    /// Start of the edges out of each node in `dependents`; one entry more than there are nodes.
     first_out: Vec<u32>,
-    /// Where the edges lead, by the node that comes first. Apart from their numbers: to count what the dependents miss, which
-    /// most runs do and no more, all of this is read once, and of a large graph it does not fit into the cache.
+    /// Targets of outgoing edges, grouped by source. Kept apart from edge numbers: finishing a node, in most runs,
+    /// reads nothing else of its edges, and those of a large graph do not fit into the cache.
     dependents: Vec<u32>,
-    /// The number of each of these edges.
+    /// Numbers of these edges.
     numbers: Vec<u32>,
-    /// Whether an edge out of the node has a condition.
+    /// True for a node with a conditional edge out of it.
     asks: Vec<bool>,
     wants: Vec<Wants>,
-    /// The nodes, each after those that it depends on.
+    /// Nodes in topological order.
     order: Vec<u32>,
 }
 
@@ -45,15 +45,15 @@ pub(super) struct In {
     pub(super) conditional: bool,
 }
 
-/// An edge, seen from the node that comes first.
+/// An edge, seen from its source.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Out {
     pub(super) to: u32,
-    /// Its number among all edges of the graph.
+    /// Number among all edges of the graph.
     pub(super) edge: u32,
 }
 
-/// Which limits an attempt at a node counts to.
+/// Limits that an attempt at a node counts towards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wants {
     pub(super) agent: u32,
@@ -61,7 +61,7 @@ pub(super) struct Wants {
 }
 
 impl Plan {
-    /// The graph of `nodes`, numbered from 0 in this order. An edge may come from a node that is given later.
+    /// Builds the plan of `nodes`, numbered from 0 in this order. An edge may come from a later node.
     ///
     /// # Errors
     /// [`Refused::Unknown`] when an edge comes from no node, [`Refused::Cycle`] when nodes depend on each other,
@@ -91,12 +91,12 @@ impl Plan {
         Ok(Self { shape: Arc::new(shape), expected, priority })
     }
 
-    /// How many nodes it has.
+    /// Returns the number of nodes.
     pub(super) fn len(&self) -> usize {
         self.expected.len()
     }
 
-    /// How many edges go into each node.
+    /// Returns the number of edges into each node.
     pub(super) fn degrees(&self) -> &[u32] {
         &self.shape.degree
     }
@@ -121,24 +121,24 @@ impl Plan {
         self.shape.ins.get(edge).copied()
     }
 
-    /// The numbers of the edges into a node.
+    /// Returns the numbers of the edges into a node.
     pub(super) fn ins(&self, node: usize) -> Option<Range<u32>> {
         part(&self.shape.first_in, node)
     }
 
-    /// The edges out of a node, dependents in their order.
+    /// Yields the edges out of a node, in the order of their dependents.
     pub(super) fn outs(&self, node: usize) -> impl Iterator<Item = Out> {
         let numbers = outs_of(&self.shape.first_out, &self.shape.numbers, node);
         self.dependents(node).iter().zip(numbers).map(|(to, edge)| Out { to: *to, edge: *edge })
     }
 
-    /// Where the edges out of a node lead.
+    /// Returns the targets of the edges out of a node.
     #[inline]
     pub(super) fn dependents(&self, node: usize) -> &[u32] {
         self.shape.dependents(node)
     }
 
-    /// Whether an edge out of the node has a condition.
+    /// True when an edge out of the node has a condition.
     pub(super) fn asks(&self, node: usize) -> bool {
         self.shape.asks.get(node).copied().unwrap_or_default()
     }
@@ -149,7 +149,7 @@ impl Shape {
         outs_of(&self.first_out, &self.dependents, node)
     }
 
-    /// Sorted so that each node comes after those that it depends on.
+    /// Returns the nodes in topological order.
     fn sorted(&self) -> Result<Vec<u32>, Refused> {
         let count = small(self.degree.len())?;
         let given = (0..count).zip(self.first_in.windows(2)).all(|(node, part)| {
@@ -177,7 +177,7 @@ impl Shape {
         if order.len() == missing.len() { Ok(order) } else { Err(Refused::Cycle(self.cycle(&missing))) }
     }
 
-    /// A cycle among the nodes that still miss something, in the direction of its edges.
+    /// Returns a cycle among the nodes with unmet dependencies, in the direction of its edges.
     fn cycle(&self, missing: &[u32]) -> Vec<usize> {
         let open = |node: usize| missing.get(node).is_some_and(|left| *left > 0);
         let mut seen = vec![false; missing.len()];
@@ -199,7 +199,7 @@ impl Shape {
         cycle
     }
 
-    /// The longest expected time from each node to the end.
+    /// Returns the longest expected time from each node to the end.
     fn longest(&self, expected: &[u64]) -> Vec<u64> {
         let mut longest = vec![0_u64; expected.len()];
         for node in self.order.iter().rev() {
@@ -227,7 +227,7 @@ impl Wants {
     }
 }
 
-/// The edges by the node that comes first, dependents in their order, and which nodes have a condition behind them.
+/// Edges grouped by source, in the order of their dependents, and the nodes with a conditional edge out of them.
 struct Turned {
     first_out: Vec<u32>,
     dependents: Vec<u32>,
@@ -278,7 +278,7 @@ fn part(first: &[u32], node: usize) -> Option<Range<u32>> {
     Some(*first.get(node)?..*first.get(node + 1)?)
 }
 
-/// `number` as it is kept.
+/// Converts a number to its compact form.
 pub(super) fn small(number: usize) -> Result<u32, Refused> {
     u32::try_from(number).ok().filter(|number| *number < NONE).ok_or(Refused::TooMany)
 }

@@ -1,4 +1,4 @@
-//! How far a run is, and bringing a schedule to where the record of a run ends.
+//! State queries, and restoring a schedule from the record of a run.
 
 use std::ops::Range;
 
@@ -9,14 +9,15 @@ use super::{
 };
 
 impl Schedule {
-    /// Replays that the record says a node to be in this state: to be called in the order of the record, along with the
-    /// changes that somebody made. A node that is in that state already, as a consequence of what came before, is left
-    /// so. Limits are not looked at. An attempt that was stopped because its node was reassigned is recorded as cancelled,
-    /// before the next one starts. Afterwards, a node that runs is one whose attempt was in flight when the record
-    /// ended; one that is [`State::Stopping`] is to be finished as cancelled, since nothing of it runs any more.
+    /// Replays a recorded state of a node. Call it in the order of the record, along with the callers' changes. A node
+    /// that already reached the state as a consequence of earlier records stays as it is. Limits are ignored. An
+    /// attempt stopped by a reassignment is recorded as cancelled, before the next one starts.
+    ///
+    /// Afterwards, a running node is one whose attempt was in flight when the record ended. A node that is
+    /// [`State::Stopping`] must be finished as cancelled, since no part of it is running any more.
     ///
     /// # Errors
-    /// [`Refused::State`] when the node cannot have come to it: the record is that of another graph.
+    /// [`Refused::State`] when the node cannot have reached the state: the record is of another graph.
     pub(crate) fn restore(
         &mut self,
         node: usize,
@@ -49,7 +50,7 @@ impl Schedule {
                     return refused;
                 }
             }
-            // Its wait was over, which is not recorded, and what it needs gave nothing meanwhile.
+            // The end of its wait is not recorded; meanwhile a node that it needs gave no value.
             (State::Waiting, State::Skipped(_)) => {
                 self.ready_again(node);
                 if !matches!(self.state(node), Some(State::Skipped(_))) {
@@ -76,39 +77,39 @@ impl Schedule {
         Ok(())
     }
 
-    /// How far a node is; `None` when there is no such node.
+    /// Returns the state of a node; `None` when there is no such node.
     #[inline]
     pub(crate) fn state(&self, node: usize) -> Option<State> {
         self.nodes.get(node).map(|node| node.state)
     }
 
-    /// Who works on a node, from its next attempt on.
+    /// Returns the agent of a node, from its next attempt on.
     pub(crate) fn agent(&self, node: usize) -> Option<usize> {
         let reassigned = small(node).ok().and_then(|node| self.reassigned.get(&node)).copied();
         let agent = reassigned.unwrap_or_else(|| self.wants(node).agent);
         (agent != NONE).then_some(agent as usize)
     }
 
-    /// The node whose item this one is.
+    /// Returns the node that this one is an item of.
     #[inline]
     pub(crate) fn parent(&self, node: usize) -> Option<usize> {
         let added = self.added.nodes.get(node.checked_sub(self.plan.len())?)?;
         (added.parent != NONE).then_some(added.parent as usize)
     }
 
-    /// Whether every node is over.
+    /// True when every node is over.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.counts.open() == 0
     }
 
-    /// How many nodes are how far.
+    /// Returns the number of nodes in each state.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The edges out of a node that have a condition: each dependent, and the edge's number among those of the
-    /// dependent. A caller whose conditions may fail asks them before [`finish`](Self::finish).
+    /// Yields the conditional edges out of a node: the dependent, and the edge's number among those of the dependent. A
+    /// caller whose conditions may fail evaluates them before [`finish`](Self::finish).
     pub(crate) fn conditions(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
         let asked = small(node).ok().filter(|_| self.plan.asks(node) || !self.added.outs.is_empty());
         let outs = asked.map(|node| self.outs(node)).unwrap_or_default();
@@ -122,7 +123,7 @@ impl Schedule {
         Ok((small(node)?, *of))
     }
 
-    /// The numbers of the edges into a node.
+    /// Returns the numbers of the edges into a node.
     pub(super) fn ins(&self, node: u32) -> Range<u32> {
         let added = || {
             let node = self.added.nodes.get((node as usize).checked_sub(self.plan.len())?)?;

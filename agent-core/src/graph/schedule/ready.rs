@@ -1,7 +1,8 @@
-//! The nodes that could be started, and the limits that they wait for.
+//! The nodes that could start, and the limits that they wait for.
 //!
-//! Nodes that count to the same limits form a class. Only the first of a class stands in the common queue; where a limit
-//! is reached it moves to that limit's own queue, so that it is not looked at again before a slot there is free.
+//! Nodes that count towards the same limits form a class. Only the first node of a class is in the common queue. When
+//! one of its limits is reached it moves to the queue of that limit, so that it is not looked at again before a slot is
+//! free there.
 
 use std::{
     cmp::Reverse,
@@ -13,27 +14,27 @@ use super::{
     plan::{NONE, Wants, small},
 };
 
-/// How much of the graph waits for a node, then the order in which nodes were added.
+/// Priority of a node, then the order in which nodes were added.
 type Key = (u64, Reverse<u32>);
 
-/// The first of a class, or a node without limits of its own.
+/// Queue entry: the first node of a class, or a node without limits of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Token {
     key: Key,
     class: u32,
 }
 
-/// The limits that a class counts to.
+/// Limits that a class counts towards.
 type Needs = [u32; 4];
 
-/// The class of nodes that count to the overall limit only.
+/// Class of the nodes that count only towards the overall limit.
 const FREE: u32 = 0;
 
 #[derive(Debug, Default)]
 struct Class {
     needs: Needs,
     nodes: BinaryHeap<Key>,
-    /// The first of `nodes`, which a token stands for.
+    /// First of `nodes` for which a token is queued.
     shown: Option<Key>,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Ready {
     most: usize,
     used: usize,
     rules: Limits,
-    /// The limit of all nodes that an agent works on, once there is one.
+    /// Limit of all nodes that agents work on, once there is one.
     all_agents: u32,
     agents: BTreeMap<u32, u32>,
     providers: BTreeMap<u32, u32>,
@@ -76,7 +77,7 @@ impl Ready {
         }
     }
 
-    /// The class of nodes that want `wants` and belong to the group `group`.
+    /// Returns the class of nodes that count as `wants` and belong to the group `group`.
     pub(super) fn class(&mut self, wants: Wants, group: u32) -> Result<u32, Refused> {
         if wants.agent == NONE && wants.provider == NONE && group == NONE {
             return Ok(FREE);
@@ -92,10 +93,10 @@ impl Ready {
         Ok(class)
     }
 
-    /// A limit of its own.
+    /// Adds a limit and returns its number.
     pub(super) fn limit(&mut self, most: usize) -> Result<u32, Refused> {
         let number = small(self.limits.len())?;
-        // A limit of nothing would leave the graph without an end.
+        // A limit of zero would never let the graph end.
         self.limits.push(Limit { most: most.max(1), used: 0, parked: BinaryHeap::new() });
         Ok(number)
     }
@@ -131,7 +132,7 @@ impl Ready {
         Ok(limit)
     }
 
-    /// `node` can be started from now on.
+    /// Marks `node` as ready to start.
     pub(super) fn push(&mut self, node: u32, priority: u64, class: u32) {
         let key = (priority, Reverse(node));
         if class == FREE {
@@ -145,8 +146,8 @@ impl Ready {
         }
     }
 
-    /// The first node that every limit has a slot for; it has them now. `stands(node, class)` says whether
-    /// what was pushed still holds.
+    /// Takes the first node with a free slot at every limit, and its slots. `stands(node, class)` tells whether a
+    /// queued entry is still valid.
     #[inline]
     pub(super) fn pop(&mut self, stands: impl Fn(u32, u32) -> bool) -> Option<u32> {
         while self.used < self.most {
@@ -181,7 +182,7 @@ impl Ready {
                 taken = true;
             }
         }
-        // It may have been the one that stood for a limit's free slot.
+        // It may have been the one woken for a limit's free slot: pass that slot on.
         needs.into_iter().for_each(|limit| self.wake(limit));
         taken
     }
@@ -208,7 +209,7 @@ impl Ready {
         self.each_limit(class, |limit| limit.used += 1);
     }
 
-    /// Gives the slots of a class back.
+    /// Releases the slots of a class.
     #[inline]
     pub(super) fn release(&mut self, class: u32) {
         self.used = self.used.saturating_sub(1);
@@ -228,7 +229,7 @@ impl Ready {
         }
     }
 
-    /// Lets the first that waits for a limit try again if the limit has a free slot.
+    /// Requeues the first waiter of a limit if the limit has a free slot.
     fn wake(&mut self, limit: u32) {
         let Some(limit) = self.limits.get_mut(limit as usize) else { return };
         while limit.used < limit.most {

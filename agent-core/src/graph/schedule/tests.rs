@@ -1,4 +1,4 @@
-//! Table tests of the schedule; what holds of any graph is in `model`.
+//! Table tests of the schedule; properties of any graph are tested in `model`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -73,7 +73,7 @@ const TESTS: usize = 3;
 const REVIEW: usize = 4;
 const DOCS: usize = 5;
 
-/// The login feature: each task with a specialist of its own.
+/// The login feature: each task has an agent of its own.
 fn login() -> Vec<Planned> {
     vec![
         by(0, &[]),

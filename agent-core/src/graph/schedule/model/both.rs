@@ -1,4 +1,4 @@
-//! The schedule and the model, taken through the same steps, and what a record keeps of them.
+//! The schedule and the model, taken through the same steps, and the record of a run.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::graph::SkipAs;
 
-/// Something that happens to a run; which node it is about is picked by the number.
+/// An event of a run; the number picks the node that it concerns.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Start,
@@ -24,18 +24,18 @@ pub(super) enum Step {
     CancelAll,
 }
 
-/// What the record of a run holds of it.
+/// An entry in the record of a run.
 #[derive(Debug, Clone)]
 pub(super) enum Recorded {
     State(usize, State),
     Step(Step, usize),
 }
 
-/// Both, side by side.
+/// The schedule and the model, side by side.
 pub(super) struct Both {
     pub(super) real: Schedule,
     pub(super) naive: Naive,
-    /// How far each node is, as far as what was told goes.
+    /// State of each node as reported by consequences.
     pub(super) told: Vec<State>,
     pub(super) record: Vec<Recorded>,
 }
@@ -48,7 +48,7 @@ impl Both {
         let of = &mut self.naive.nodes[node];
         of.state = State::Running;
         self.told[node] = State::Running;
-        // An attempt that goes on began before, and is recorded.
+        // An attempt that continues has begun before, and is recorded.
         if !std::mem::take(&mut of.in_flight) {
             of.attempts += 1;
             of.expanded = false;
@@ -61,7 +61,7 @@ impl Both {
     pub(super) fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         let closed = self.naive.closed;
         let naive = self.naive.clone();
-        // Three times of four it is a node that the step is meant for, if there is one.
+        // Three times out of four a node that the step applies to, if there is one.
         let among = |pick: usize, fits: &dyn Fn(State) -> bool| {
             let fitting: Vec<_> =
                 (0..naive.nodes.len()).filter(|node| fits(naive.nodes[*node].state)).collect();
@@ -127,7 +127,7 @@ impl Both {
         self.check()
     }
 
-    /// A process dies, and the next one goes on from the record with `fresh`.
+    /// Kills the process: the next one continues from the record with `fresh`.
     pub(super) fn dies(&mut self, fresh: Schedule) -> Result<(), TestCaseError> {
         self.real = replayed(fresh, &self.record);
         for node in 0..self.naive.nodes.len() {
@@ -137,12 +137,12 @@ impl Both {
                     prop_assert_eq!(self.real.go_on(node), Ok(()));
                     (of.state, of.in_flight, self.told[node]) = (State::Pending, true, State::Pending);
                 }
-                // It was given to somebody else while its attempt waited to go on.
+                // It was reassigned while its attempt waited to continue.
                 (State::Stopping, State::Pending) => {
                     self.real.finish(node, How::Cancelled, holds).unwrap();
                     self.record.push(Recorded::State(node, State::Cancelled));
                 }
-                // That a wait was over is not recorded: whoever waits is asked again.
+                // The end of a wait is not recorded: the caller asks again.
                 (State::Waiting, State::Pending) => prop_assert!(self.real.ready_again(node)),
                 _ => {}
             }
@@ -276,7 +276,7 @@ impl Both {
             }
             let naive = &self.naive.nodes[node];
             prop_assert_eq!(state, naive.state, "node {}", node);
-            // Nothing of it runs but its items, which are told of.
+            // Only its items are running, and those are reported.
             if (self.told[node], state) == (State::Suspended, State::Stopping) {
                 self.told[node] = state;
             }
@@ -287,7 +287,7 @@ impl Both {
         Ok(())
     }
 
-    /// Runs to the end whatever is left.
+    /// Runs everything that is left to its end.
     pub(super) fn drain(&mut self) -> Result<(), TestCaseError> {
         for round in 0.. {
             prop_assert!(round < 1000, "no end");
@@ -308,7 +308,7 @@ impl Both {
     }
 }
 
-/// A new schedule that is told what the record holds.
+/// Replays a record into a new schedule.
 pub(super) fn replayed(mut schedule: Schedule, record: &[Recorded]) -> Schedule {
     for entry in record {
         match entry {

@@ -1,4 +1,4 @@
-//! A schedule that keeps count of nothing.
+//! A schedule without any counters.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(super) struct Naive {
     pub(super) limits: Limits,
     pub(super) policy: Policy,
     pub(super) closed: bool,
-    /// How many items of each expansion may run at once.
+    /// Maximum number of parallel items of each expansion.
     pub(super) at_once: BTreeMap<usize, usize>,
 }
 
@@ -19,22 +19,22 @@ pub(super) struct Naive {
 pub(super) struct NaiveNode {
     pub(super) planned: Planned,
     pub(super) state: State,
-    /// What it becomes when it is stopped.
+    /// State that it gets when it is stopped.
     pub(super) stop: Option<State>,
     pub(super) next_agent: Option<usize>,
-    /// The conditions of its edges that did not hold.
+    /// Edges whose condition did not hold.
     pub(super) unheld: Vec<usize>,
     pub(super) item_of: Option<usize>,
-    /// Of which attempt at that node.
+    /// Attempt of that node that it belongs to.
     pub(super) of_attempt: u32,
-    /// Whether its present attempt has become items.
+    /// True when its current attempt has become items.
     pub(super) expanded: bool,
     pub(super) attempts: u32,
-    /// It is pending, and an attempt that an earlier process began goes on as soon as it has a slot.
+    /// True when it is pending, and an attempt of an earlier process continues as soon as it has a slot.
     pub(super) in_flight: bool,
 }
 
-/// Whether a condition holds: anything that is always the same will do.
+/// A condition: any deterministic function will do.
 pub(super) fn holds(to: usize, edge: usize) -> bool {
     !(to * 7 + edge * 3).is_multiple_of(4)
 }
@@ -53,7 +53,7 @@ impl Naive {
         }
     }
 
-    /// Every reason for which a node cannot be run.
+    /// Returns every reason why a node cannot run.
     pub(super) fn obstacles(&self, node: usize) -> Vec<Cause> {
         let of = &self.nodes[node];
         let needed = of.planned.edges.iter().enumerate().filter(|(_, edge)| !edge.optional);
@@ -68,7 +68,7 @@ impl Naive {
         causes
     }
 
-    /// The longest path from a node, by trying all.
+    /// Returns the length of the longest path from a node, by trying all.
     pub(super) fn urgency(&self, node: usize) -> u64 {
         let mut longest = vec![0; self.nodes.len()];
         // A node depends on earlier ones only.
@@ -122,7 +122,7 @@ impl Naive {
             .max_by_key(|node| (self.urgency(*node), std::cmp::Reverse(*node)))
     }
 
-    /// Ends nodes until nothing follows any more.
+    /// Ends nodes until there are no more consequences.
     pub(super) fn settle(&mut self) {
         loop {
             let blocked = (0..self.nodes.len())
@@ -209,7 +209,7 @@ impl Naive {
 
     pub(super) fn cancel_all(&mut self) {
         self.closed = true;
-        // Nothing is skipped for want of what is cancelled with it.
+        // A node that is cancelled together with its dependency is not skipped for it.
         for node in 0..self.nodes.len() {
             if matches!(self.nodes[node].state, State::Pending | State::Waiting) {
                 (self.nodes[node].state, self.nodes[node].in_flight) = (State::Cancelled, false);

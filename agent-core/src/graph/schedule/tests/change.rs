@@ -234,7 +234,7 @@ fn a_node_that_waited_when_what_it_needs_failed_after_all_is_restored_as_skipped
     assert!(s.is_over());
 }
 
-/// The second node was at work, and the first one to be tried again, when a process died.
+/// The process died while the second node was running and the first one was to be retried.
 fn overtaken(limits: Limits, policy: Policy) -> Schedule {
     let mut s = schedule(vec![node(&[]), by(0, &[0]), node(&[1])], limits, policy);
     s.skip(0, SkipAs::Satisfied).unwrap();
@@ -257,7 +257,7 @@ fn lo13_an_attempt_in_flight_goes_on_whatever_becomes_of_what_it_needs() {
     assert_eq!(started(&mut s), [1]);
     finish(&mut s, 1, How::Completed);
     assert_eq!(started(&mut s), [2]);
-    // What comes after that attempt is as ever.
+    // After that attempt everything is as usual.
     let mut s = overtaken(overall(1), Policy::default());
     started(&mut s);
     finish(&mut s, 0, How::Failed);

@@ -1,5 +1,5 @@
-//! What layers that ask more than once share: how long a call is of use, how its next attempt begins, and what of a
-//! reply counts as shown. Nothing here decides whether to ask again.
+//! Shared parts of layers that make several attempts: the deadline of a call, the start of its next attempt, and the
+//! deltas that count as output. Nothing here decides if another attempt is made.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,16 +11,16 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, Provider, Request},
 };
 
-/// An attempt on its way to its first delta.
+/// An attempt that has no stream yet.
 pub(super) type Opening = BoxFuture<'static, Result<DeltaStream>>;
 
-/// One model call as a layer keeps it between attempts.
+/// One model call, as a layer keeps it between attempts.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     request: Request,
     cx: CallContext,
     deadline: Option<Instant>,
-    /// The attempt that goes on, counted over all layers of the call.
+    /// Number of the current attempt, counted over all layers of the call.
     pub(super) attempt: u32,
 }
 
@@ -35,14 +35,14 @@ impl Call {
         &self.cx
     }
 
-    /// Whether an attempt that begins `delay` from now would come too late.
+    /// True if an attempt that begins `delay` from now would begin after the deadline.
     pub(super) fn is_over_in(&self, delay: Duration) -> bool {
         self.deadline.is_some_and(|end| end.saturating_duration_since(Instant::now()) <= delay)
     }
 
-    /// Begins the attempt that [`Call::attempt`] names, once `delay` is over; a cancel ends the wait.
+    /// Begins attempt number [`Call::attempt`] after `delay`. A cancel ends the wait.
     pub(super) fn open(&self, provider: Arc<dyn Provider>, delay: Duration) -> Opening {
-        // Made here and not in the future: the wait begins with the failure, however late the reader comes back.
+        // Created here and not in the future: the wait begins with the failure, however late the reader polls.
         let wait = (!delay.is_zero()).then(|| tokio::time::sleep(delay));
         let Self { request, cx, deadline, attempt } = self.clone();
         Box::pin(async move {
@@ -65,7 +65,7 @@ async fn pause(wait: Option<Sleep>, cx: &CallContext) -> Result<()> {
     }
 }
 
-/// Whether a reader who shows what comes would show something for this.
+/// True for a delta that shows a reader some output.
 pub(super) fn is_output(delta: &Delta) -> bool {
     match delta {
         Delta::Text(text) | Delta::Reasoning(text) | Delta::Refusal(text) => !text.is_empty(),

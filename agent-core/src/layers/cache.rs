@@ -1,6 +1,6 @@
-//! The same question, the same answer: finished replies kept in memory and played again.
+//! Cache of finished replies, in memory.
 //!
-//! It keeps nothing between processes, and never joins two calls that run at the same time.
+//! Nothing survives the process, and equal calls in flight at the same time are not joined.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,29 +21,29 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, FinishReason, Provider, Request, ResponseInfo},
 };
 
-/// Plays a reply again when exactly the same is asked.
+/// Layer that replays a reply when an equal request is made.
 ///
-/// A handle: clones share what is kept.
+/// A handle: clones share the cache.
 ///
 /// # Contract
 /// - The key is a digest of the provider's name and of the whole request as it is serialized: model, instructions,
-///   conversation, tools, output and parameters, metadata included. Two services of the same name whose models
-///   differ need a cache each.
-/// - A request that asks for a temperature above 0 without a seed wants another answer each time, and passes by.
-///   [`ResponseCache::only_when`] takes the place of this rule.
-/// - Kept are replies that came to their [`Delta::Finish`] for [`Stop`](FinishReason::Stop) or
-///   [`ToolCalls`](FinishReason::ToolCalls). Nothing else is: no error, nothing cut off, withheld, refused or dropped
-///   on the way.
-/// - A kept reply with tool calls asks for the same calls again, and the run judges and makes them again: the cache
+///   conversation, tools, output and parameters, metadata included. Two services of the same name whose models differ
+///   need a cache each.
+/// - A request for a temperature above 0 without a seed wants a new answer each time, and bypasses the cache.
+///   [`ResponseCache::only_when`] replaces this rule.
+/// - Replies are kept if they reached their [`Delta::Finish`] for [`Stop`](FinishReason::Stop) or
+///   [`ToolCalls`](FinishReason::ToolCalls). Nothing else is kept: no error, and no reply that was cut off, withheld,
+///   refused or dropped on the way.
+/// - A cached reply with tool calls asks for the same calls again, and the run judges and makes them again: the cache
 ///   repeats what the model said, never what tools did. [`ResponseCache::without_tool_calls`] leaves such replies out.
-/// - A played reply has the deltas of the attempt that succeeded, as they came. Its usage has the tokens that were
-///   reported, since they say how full the context is, and a cost of 0, since nothing was asked. What was left of
-///   the account's limits is not repeated.
-/// - At most 1,000 replies and 64 MiB by default, the longest unused going first; no limit of age.
+/// - A replayed reply has the deltas of the attempt that succeeded, as they came. Its usage has the reported tokens,
+///   since they show how full the context is, and a cost of 0, since no service was asked. The rest of the account's
+///   limits is not repeated.
+/// - At most 1,000 replies and 64 MiB by default, the least recently used evicted first; no limit of age.
 ///
 /// # Order
-/// Above everything that costs something: retry, rate limit, budget. The wrong order,
-/// `model.layer(cache).layer(budget.layer("scout"))`, makes each played reply reserve money and count as a call.
+/// Outside everything that costs something: retry, rate limit, budget. With the wrong order,
+/// `model.layer(cache).layer(budget.layer("scout"))`, each replayed reply reserves money and counts as a call.
 #[derive(Clone)]
 pub struct ResponseCache {
     kept: Arc<Mutex<Kept>>,
@@ -51,7 +51,7 @@ pub struct ResponseCache {
     tool_calls: bool,
 }
 
-/// Which requests may be answered from the cache.
+/// Rule for the requests that may be answered from the cache.
 #[derive(Clone)]
 enum Rule {
     Repeatable,
@@ -77,21 +77,21 @@ impl ResponseCache {
         Self::with_bounds(1_000, 64 << 20)
     }
 
-    /// An empty cache of at most so many replies and bytes. A reply larger than all of it is not kept.
+    /// An empty cache of at most that many replies and bytes. A reply larger than `bytes` is not kept.
     #[must_use]
     pub fn with_bounds(entries: usize, bytes: usize) -> Self {
         let kept = Kept { entries, bytes, ..Kept::default() };
         Self { kept: Arc::new(Mutex::new(kept)), rule: Rule::Repeatable, tool_calls: true }
     }
 
-    /// Forgets a reply this long after it came. Holds for all handles.
+    /// Evicts a reply this long after it came. Applies to all handles.
     #[must_use]
     pub fn with_max_age(self, age: Duration) -> Self {
         self.lock().max_age = Some(age);
         self
     }
 
-    /// Answers and keeps only what `rule` admits, whatever its temperature.
+    /// Answers and keeps only requests that `rule` admits, whatever their temperature.
     #[must_use]
     pub fn only_when(mut self, rule: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         self.rule = Rule::Given(Arc::new(rule));
@@ -105,7 +105,7 @@ impl ResponseCache {
         self
     }
 
-    /// Forgets all replies, for example before an answer is to be given anew. The counts stay.
+    /// Evicts all replies, for example to get new answers. The counts stay.
     pub fn clear(&self) {
         let mut kept = self.lock();
         kept.replies.clear();
@@ -113,7 +113,7 @@ impl ResponseCache {
         kept.size = 0;
     }
 
-    /// What the cache did so far.
+    /// Statistics so far.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         let kept = self.lock();
@@ -140,17 +140,17 @@ impl fmt::Debug for ResponseCache {
     }
 }
 
-/// What a [`ResponseCache`] did.
+/// Statistics of a [`ResponseCache`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Calls that were answered from it.
+    /// Number of calls that were answered from the cache.
     pub hits: u64,
-    /// Calls that might have been, and were not there.
+    /// Number of calls that the cache could have answered and did not hold.
     pub misses: u64,
-    /// Replies that it holds.
+    /// Number of replies in the cache.
     pub entries: usize,
-    /// Bytes that it holds.
+    /// Size of the replies in bytes.
     pub bytes: usize,
 }
 
@@ -160,7 +160,7 @@ struct Kept {
     bytes: usize,
     max_age: Option<Duration>,
     replies: HashMap<Digest, Entry>,
-    /// The longest unused first.
+    /// Digests by last use, least recently used first.
     by_use: BTreeMap<u64, Digest>,
     uses: u64,
     size: usize,
@@ -230,7 +230,7 @@ struct Cached {
 }
 
 impl Cached {
-    /// `None` for a request that has no key: it is not answered from the cache.
+    /// Key of the request; `None` if it does not serialize, and so bypasses the cache.
     fn key(&self, request: &Request) -> Option<Digest> {
         let asked = serde_json::to_vec(request).ok()?;
         Some(Digest::of([self.inner.name().as_bytes(), &asked]))
@@ -269,7 +269,7 @@ fn play(deltas: Arc<[Delta]>) -> DeltaStream {
 struct Keeping {
     inner: DeltaStream,
     cache: ResponseCache,
-    /// `None` once it is clear that the reply is not kept.
+    /// `None` once the reply cannot be kept.
     taken: Option<Taken>,
 }
 
@@ -284,7 +284,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes in one delta; `false` when this reply cannot be kept.
+    /// Adds one delta; `false` if this reply cannot be kept.
     fn push(&mut self, delta: &Delta, tool_calls: bool) -> bool {
         match delta {
             Delta::Usage(usage) => self.usage.merge(**usage),
@@ -312,7 +312,7 @@ impl Taken {
         self.deltas.push(delta);
     }
 
-    /// Warnings are about the request, and hold for the next attempt too.
+    /// Drops the failed attempt, except warnings: they are about the request, and hold for the next attempt too.
     fn restart(&mut self) {
         self.usage = Usage::default();
         self.size = 0;

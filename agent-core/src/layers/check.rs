@@ -1,6 +1,6 @@
-//! Holds a provider to the contract of its stream, for those who write providers and layers.
+//! Check of a provider's stream against its contract, for authors of providers and layers.
 //!
-//! It changes nothing of a stream that keeps the contract.
+//! It changes nothing in a stream that keeps the contract.
 
 use std::{
     pin::Pin,
@@ -17,14 +17,14 @@ use crate::{
     provider::{Assembler, CallContext, Delta, DeltaStream, Provider, Request},
 };
 
-/// Pieces that may follow a finish before the stream counts as endless. Services send one or two.
+/// Maximum of deltas after a finish before the stream counts as endless. Services send one or two.
 const AFTERWORDS: u32 = 64;
 
-/// Turns what a stream must not do into an [`ErrorKind::Protocol`] error that names it and ends the stream.
+/// Layer that turns a breach of the stream's contract into an [`ErrorKind::Protocol`] error, which ends the stream.
 ///
-/// # What is checked
-/// - One [`Delta::Finish`]. After it come usage, response and warnings alone, at most 64, and then the end.
-/// - A stream that ends without one was cut off: the error is [`Assembler::cut_off`], which may be tried again.
+/// # Checks
+/// - One [`Delta::Finish`]. After it come only usage, response and warnings, at most 64, and then the end.
+/// - A stream that ends without one was cut off: the error is [`Assembler::cut_off`], which is temporary.
 /// - Tool calls begin in rising order of their indices, each once and before its arguments.
 /// - A [`Delta::Restart`] announces a higher attempt than the one before, and not after a finish. It voids the calls
 ///   before it.
@@ -50,7 +50,7 @@ const AFTERWORDS: u32 = 64;
 pub struct Check {}
 
 impl Check {
-    /// All checks.
+    /// A layer with all checks.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -84,7 +84,7 @@ impl Provider for Checked {
 
 struct CheckedStream {
     provider: Box<str>,
-    /// `None` once it has ended or broken a rule.
+    /// Inner stream; `None` once it has ended or broken a rule.
     stream: Option<DeltaStream>,
     rules: Rules,
 }
@@ -126,7 +126,7 @@ impl CheckedStream {
     }
 }
 
-/// What came so far, as far as it decides what may follow.
+/// State of the checks: what has come, as far as it decides what may follow.
 #[derive(Debug, Default)]
 struct Rules {
     attempt: u32,

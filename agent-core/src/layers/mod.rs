@@ -1,47 +1,48 @@
-//! What happens around every model call, one file each: a layer turns a provider into a provider.
+//! Layers around every model call, one file or folder each. A layer turns a provider into a provider.
 //!
-//! | layer | what it does to a call |
+//! | layer | effect on a call |
 //! |---|---|
-//! | [`Recorder`], [`Replay`] | writes down what the caller got, or answers from what was written |
-//! | [`ResponseCache`] | answers an equal request without asking again |
-//! | [`Fallback`] | asks another model when one cannot begin |
-//! | [`CredentialRefresh`] | gets a new credential when the one in use is refused, once |
-//! | [`Retry`] | asks again after a failure that may pass |
-//! | [`RateLimit`] | lets it wait until the service can take it |
+//! | [`Recorder`], [`Replay`] | records what the caller got, or answers from a recording |
+//! | [`ResponseCache`] | answers an equal request from memory |
+//! | [`Fallback`] | asks another model if one cannot begin |
+//! | [`CredentialRefresh`] | gets a new credential when the current one is refused, once |
+//! | [`Retry`] | retries after a temporary failure |
+//! | [`RateLimit`] | queues it until the service can take it |
 //! | [`Timeout`] | ends it when the model is silent or slow |
-//! | [`BudgetLayer`] | sets aside what it may cost, and settles what it cost |
-//! | [`Check`] | holds the stream to its contract |
+//! | [`BudgetLayer`] | reserves what it may cost, and settles what it cost |
+//! | [`Check`] | checks the stream against its contract |
 //!
 //! # Order
 //! The table goes from the outside in: the first layer is asked first. [`Model::layer`](crate::provider::Model::layer)
-//! wraps what is there, so a chain of calls reads from the last row up. Leave out what you do not need; the others keep
-//! their places, for these reasons:
+//! wraps the layers that are there, so a chain of calls reads from the last row up. Leave out what you do not need; the
+//! others keep their places, for these reasons:
 //!
 //! 1. **Record and replay** outermost: a replay then needs nothing below it, no key, no wait and no budget.
-//! 2. **Cache** before all that waits or pays: a hit costs nothing and takes no turn.
-//! 3. **Fallback** around one stack for each of its models: the next is asked once this one's retries are used up.
-//! 4. **Refresh** outside retry: the second pass has all its retries, and a call refreshes once whatever happens.
-//! 5. **Retry** outside all that belongs to one attempt: its turn, its time, its money.
-//! 6. **Rate limit** inside retry, so that each request counts and a call that waits to try again keeps nobody out;
-//!    outside the timeout, because waiting for a turn is not the model's silence.
-//! 7. **Timeout** inside retry: an attempt that stalls is tried again. To bound a call as a whole, its waits included,
-//!    put a second one around all, with [`Timeout::total`] alone: retry is told of it and begins nothing that could
-//!    not end in time.
-//! 8. **Budget** next to the provider: what is set aside and settled is what one request costs.
+//! 2. **Cache** outside all layers that wait or pay: a hit costs nothing and takes no slot.
+//! 3. **Fallback** around one stack for each of its models: the next model is asked once this one's retries are used
+//!    up.
+//! 4. **Refresh** outside retry: the second pass has all its retries, and a call refreshes at most once.
+//! 5. **Retry** outside all that belongs to one attempt: its slot, its timeout, its reservation.
+//! 6. **Rate limit** inside retry, so that each request counts and a call that backs off holds no slot; outside the
+//!    timeout, since a wait for a slot is not the model's silence.
+//! 7. **Timeout** inside retry: a stalled attempt is retried. To bound a call as a whole, waits included, put a second
+//!    one around all layers, with [`Timeout::total`] alone: retry is told of it and begins no attempt that could not
+//!    end in time.
+//! 8. **Budget** next to the provider: one request is reserved and settled at a time.
 //! 9. **Check** innermost: it judges the provider, not the layers.
 //!
 //! The same layers in another order compile, and do this:
 //!
-//! | wrong | what goes wrong |
+//! | wrong | effect |
 //! |---|---|
-//! | first-delta or idle timeout outside retry | a wait between attempts is taken for a silent model, and a stalled attempt ends the call |
-//! | retry outside refresh | each attempt may refresh again, and the second pass has only the retries that are left |
+//! | first-delta or idle timeout outside retry | a wait between attempts counts as a silent model, and a stalled attempt ends the call |
+//! | retry outside refresh | each attempt may refresh again, and the second pass has only the remaining retries |
 //! | retry outside fallback | a short outage moves the call to another model, and a retry begins with the failed one again |
-//! | rate limit outside retry | several requests count as one, and a call keeps its turn while it waits |
-//! | timeout outside rate limit | a full queue is taken for a silent model |
-//! | budget outside retry | one attempt is set aside for several |
-//! | budget outside cache | a played reply reserves money, counts as a call, and is refused when the budget is used up |
-//! | check outside retry | a retry hides the broken stream that it should have found |
+//! | rate limit outside retry | several requests count as one, and a call keeps its slot while it backs off |
+//! | timeout outside rate limit | a full queue counts as a silent model |
+//! | budget outside retry | one reservation serves several attempts |
+//! | budget outside cache | a cached reply reserves money, counts as a call, and is refused when the budget is used up |
+//! | check outside retry | a retry hides the broken stream that the check should have found |
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -69,8 +70,8 @@
 //! ```
 //!
 //! # Writing one
-//! Keep the contract of [`Provider`]: hand on what comes as it comes, say [`Delta::Restart`](crate::provider::Delta)
-//! before asking anew, drop the inner stream as soon as it is of no use, and keep the inner provider's name.
+//! Keep the contract of [`Provider`]: pass deltas on as they come, send [`Delta::Restart`](crate::provider::Delta)
+//! before another attempt, drop the inner stream as soon as it is of no use, and keep the inner provider's name.
 
 mod attempt;
 mod budget;
@@ -99,9 +100,9 @@ use std::sync::Arc;
 
 use crate::provider::Provider;
 
-/// Wraps a provider in behaviour. A closure from provider to provider is a layer.
+/// Wrapper that adds behaviour to a provider. A closure from provider to provider is a layer.
 pub trait Layer {
-    /// `inner` with this behaviour around it.
+    /// Wraps `inner` in this behaviour.
     fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider>;
 }
 

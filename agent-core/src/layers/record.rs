@@ -1,7 +1,6 @@
-//! Recording model calls in the form of recorded interactions, and answering from such a recording.
+//! Recording of model calls in the format of recorded interactions, and replay of such a recording.
 //!
-//! Nothing is read or written here: a recording is handed out, and taken, as JSON text. What looks like a credential
-//! never gets into it.
+//! No files are read or written here: a recording is JSON text. Text that looks like a credential never gets into it.
 
 mod asked;
 mod expect;
@@ -35,20 +34,21 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, Exchange, Provider, Request, WireRequest, Wiretap},
 };
 
-/// Bytes of replies and bodies that a recorder keeps unless told otherwise.
+/// Default bound on the bytes of replies and bodies in a recorder.
 const LIMIT: usize = 64 << 20;
 
-/// Keeps the calls of every provider that it is put around. Cloning shares it; both it and a reference to it are layers.
+/// Layer that records the calls of every provider that it is put around. Cloning shares it; both it and a reference to
+/// it are layers.
 ///
-/// Its place is outermost (see [`crate::layers`]): one entry then is what the caller got, whatever happened below. What
-/// attempts that failed sent over the wire is kept beside it.
+/// It belongs outermost (see [`crate::layers`]): one entry then is what the caller got, whatever happened below. What
+/// failed attempts sent over the wire is recorded beside it.
 ///
 /// # What is left out
-/// Headers other than those that say what a body is, name the request, or tell of limits. Of everything else, and
-/// replaced by as many `x`: what was registered with [`Recorder::secret`]; keys that begin like those of well-known
-/// services (`sk-…`) and signed web tokens; what follows `Bearer` or `Basic`; the values of fields such as `api_key`,
-/// `access_token`, `password`, and of `key=` and `sig=`, where they have a digit or 24 signs; e-mail addresses. A
-/// credential of no such shape must be registered.
+/// Of headers, all but those that describe a body, name the request, or state limits. Of everything else the following,
+/// replaced by as many `x`: text registered with [`Recorder::secret`]; keys that begin like those of well-known
+/// services (`sk-…`) and signed web tokens; tokens after `Bearer` or `Basic`; the values of fields such as `api_key`,
+/// `access_token`, `password`, and of `key=` and `sig=`, if they have a digit or 24 characters; e-mail addresses. A
+/// credential of any other shape must be registered.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -96,28 +96,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Recorder {
-    /// A recorder that has kept nothing yet.
+    /// An empty recorder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Leaves out this text wherever it occurs, also where JSON or a query writes it otherwise. Empty text is ignored.
+    /// Leaves out this text wherever it occurs, also in its escaped forms in JSON or a query. Empty text is ignored.
     #[must_use]
     pub fn secret(self, text: impl AsRef<str>) -> Self {
         lock(&self.0.state).scrubber.register(text.as_ref());
         self
     }
 
-    /// Keeps at most so many bytes of replies and bodies, 64 MiB by default. Calls go on beyond it, but there is no
-    /// recording then.
+    /// Bounds the bytes of replies and bodies, 64 MiB by default. Calls go on beyond the bound, but then there is no
+    /// recording.
     #[must_use]
     pub fn limit(self, bytes: usize) -> Self {
         self.0.limit.store(bytes, Ordering::Relaxed);
         self
     }
 
-    /// How many calls have begun.
+    /// Number of calls that have begun.
     #[must_use]
     pub fn count(&self) -> usize {
         lock(&self.0.state).tapes.len()
@@ -125,11 +125,11 @@ impl Recorder {
 
     /// The recording so far: one sequence, named `id`, of the calls in the order in which they began.
     ///
-    /// A call that goes on, and one whose caller went away, is kept as far as it came.
+    /// A call in flight, and one that its caller dropped, is recorded as far as it came.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] when more came than the recorder keeps; [`ErrorKind::Internal`] when a secret could not
-    /// be taken out, because it is a number or a word of the recordings' own format.
+    /// [`ErrorKind::TooLarge`] when the calls exceeded the bound; [`ErrorKind::Internal`] when a secret could not be
+    /// removed, because it is a number or a word of the recordings' own format.
     pub fn to_json(&self, id: &str) -> Result<String> {
         let (scrubber, tapes) = {
             let state = lock(&self.0.state);
@@ -155,7 +155,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Shared {
-    /// Whether `bytes` more may be kept.
+    /// Counts `bytes` more; true if they may be kept.
     fn admits(&self, bytes: usize) -> bool {
         let kept = self.kept.fetch_add(bytes, Ordering::Relaxed);
         kept.saturating_add(bytes) <= self.limit.load(Ordering::Relaxed)
@@ -201,7 +201,7 @@ impl Provider for Recorded {
     }
 }
 
-/// A stream that is kept while it passes.
+/// A stream that is recorded on its way.
 struct Taping {
     stream: DeltaStream,
     tape: Arc<Mutex<Tape>>,
@@ -228,7 +228,7 @@ impl Stream for Taping {
     }
 }
 
-/// About how many bytes a delta holds.
+/// Estimated bytes of a delta.
 fn weight(delta: &Delta) -> usize {
     match delta {
         Delta::Text(text) | Delta::Reasoning(text) | Delta::Refusal(text) => text.len(),
@@ -239,14 +239,14 @@ fn weight(delta: &Delta) -> usize {
     }
 }
 
-/// Sees what the provider below sends, and shows it to whoever else looks.
+/// Wiretap that records the traffic of the inner provider, and passes it on to an outer one.
 struct Tap {
     tape: Arc<Mutex<Tape>>,
     recorder: Recorder,
     outer: Option<Arc<dyn Wiretap>>,
 }
 
-// What passes has not been scrubbed, so neither of these shows it.
+// The traffic is not scrubbed, so neither of these shows it.
 impl fmt::Debug for Tap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tap").field("outer", &self.outer).finish_non_exhaustive()

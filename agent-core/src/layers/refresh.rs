@@ -1,7 +1,7 @@
-//! Gets a new credential when the one in use is refused (CM10).
+//! Renewal of a refused credential.
 //!
-//! The layer knows no credentials: a hook replaces the provider that holds them. It never asks twice for one call, so
-//! a service that refuses every key is not asked for ever.
+//! The layer knows no credentials: a hook replaces the provider that holds them. It refreshes once for each call, so a
+//! service that refuses every key is not asked for ever.
 
 use std::{
     fmt,
@@ -26,37 +26,36 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, Provider, Request, Restart},
 };
 
-/// Where a [`CredentialRefresh`] gets the provider to go on with.
+/// Source of a renewed provider for a [`CredentialRefresh`].
 #[async_trait]
 pub trait Refresh: Send + Sync + fmt::Debug {
     /// The provider with a credential that should be good, after `current` was refused with `error`.
     ///
-    /// `current` is what lies inside the layer, with the layers inside it: return a clone of it when it reads its
-    /// credential anew for each call, else build it again, **layers included**. Only one refresh runs at a time.
-    /// Dropping the future abandons it: the call that asked was cancelled.
+    /// `current` is the provider inside the layer, with the layers inside it. Return a clone of it if it reads its
+    /// credential anew for each call, else build it again, **layers included**. Only one refresh runs at a time. The
+    /// future is dropped if the call that asked is cancelled.
     ///
     /// # Errors
-    /// Whatever kept it from getting a credential. The caller is shown the service's own refusal instead, so log what
-    /// matters here.
+    /// Any failure to get a credential. The caller is shown the service's own refusal instead, so log the details here.
     async fn refresh(&self, error: &Error, current: &Arc<dyn Provider>) -> Result<Arc<dyn Provider>>;
 }
 
-/// Refreshes the credential once when a call fails with [`ErrorKind::Authentication`] before any output, and asks
-/// again.
+/// Layer that refreshes the credential once if a call fails with [`ErrorKind::Authentication`] before any output, and
+/// makes the call again.
 ///
-/// It lies **outside** [`Retry`](super::Retry): the second pass then begins with all its retries, and an outage while
-/// the credential is renewed is not taken for a refused one.
+/// It belongs **outside** [`Retry`](super::Retry): the second pass then begins with all its retries, and an outage
+/// while the credential is renewed does not count as a refused one.
 ///
 /// # Contract
-/// - The refresh is awaited where the refusal came: in [`Provider::stream`] or in the stream. When it succeeds, a
-///   [`Delta::Restart`] without delay follows, and then the second pass; when it fails, the call fails with the
-///   service's refusal.
-/// - One refresh a call. A second refusal is passed on, and so is one after output.
-/// - Calls that fail while a refresh is under way wait for it and share what comes of it. Later calls begin with the
-///   provider that it gave.
+/// - The refresh is awaited where the refusal came: in [`Provider::stream`] or in the stream. If it succeeds, a
+///   [`Delta::Restart`] without delay follows, and then the second pass; if it fails, the call fails with the service's
+///   refusal.
+/// - One refresh for each call. A second refusal is passed on, and so is one after output.
+/// - Calls that fail while a refresh is in flight wait for it and share its result. Later calls begin with the renewed
+///   provider.
 /// - The request stays as it is: a hook that wants another model changes the agent's
 ///   [`ModelSource`](crate::provider::ModelSource), which is asked before the next step. The layer keeps the name of
-///   the provider that it was built around; a restart names another one's.
+///   the provider that it was built around; a restart names a renewed one if it differs.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -89,7 +88,7 @@ pub struct CredentialRefresh {
 }
 
 impl CredentialRefresh {
-    /// A layer that asks `hook`. Each use of it on a provider refreshes on its own.
+    /// A layer with this hook. Each provider that it is put around refreshes on its own.
     #[must_use]
     pub fn new(hook: impl Refresh + 'static) -> Self {
         Self { hook: Arc::new(hook) }
@@ -111,7 +110,7 @@ impl Layer for CredentialRefresh {
 
 struct Refreshed {
     shared: Arc<Shared>,
-    /// The first provider, which lends its name.
+    /// The first provider, whose name the layer keeps.
     inner: Arc<dyn Provider>,
 }
 
@@ -155,24 +154,24 @@ impl Provider for Refreshed {
     }
 }
 
-/// What all calls through one layer share.
+/// State shared by all calls through one layer.
 struct Shared {
     hook: Arc<dyn Refresh>,
     current: Mutex<Seat>,
-    /// Held while the hook is asked.
+    /// Held during a refresh.
     flight: tokio::sync::Mutex<()>,
-    /// How many refreshes ended, well or not.
+    /// Number of refreshes that ended, well or not.
     flights: AtomicU64,
 }
 
-/// The provider in use, and how many came before it.
+/// The current provider, and the number of those before it.
 #[derive(Clone)]
 struct Seat {
     provider: Arc<dyn Provider>,
     generation: u64,
 }
 
-/// The provider to go on with, and the refusal that made it necessary.
+/// A renewed provider, and the refusal that made it necessary.
 struct Renewed {
     provider: Arc<dyn Provider>,
     refusal: Error,
@@ -183,7 +182,7 @@ impl Shared {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The provider to go on with after that of `generation` was refused, or the refusal.
+    /// The renewed provider after that of `generation` was refused, or else the refusal.
     async fn renew(&self, generation: u64, refusal: Error) -> Result<Renewed> {
         let before = self.flights.load(Ordering::SeqCst);
         let _flight = self.flight.lock().await;
@@ -191,7 +190,7 @@ impl Shared {
         if now != generation {
             return Ok(Renewed { provider, refusal });
         }
-        // Another call's refresh failed while this one waited for it.
+        // The refresh that this call waited for failed.
         if self.flights.load(Ordering::SeqCst) != before {
             return Err(refusal);
         }
@@ -210,12 +209,12 @@ type Refreshing = BoxFuture<'static, Result<Renewed>>;
 struct Pass {
     shared: Arc<Shared>,
     call: Call,
-    /// The name of the provider that was asked first.
+    /// Name of the provider that was asked first.
     name: Arc<str>,
-    /// Which provider was asked; `None` once this call has had its refresh.
+    /// Generation of the provider that was asked; `None` once this call has had its refresh.
     generation: Option<u64>,
     shown: bool,
-    /// Announced before anything else, when the call itself was refused.
+    /// Restart to send first, if the first attempt was refused.
     restart: Option<Box<Restart>>,
     state: State,
 }
@@ -275,7 +274,7 @@ impl Pass {
     #[inline]
     fn note(&mut self, delta: &Delta) {
         match delta {
-            // An inner layer has tried again: what was shown is void, and numbers go on from its.
+            // An inner layer retried: earlier output is void, and numbers go on from its.
             Delta::Restart(restart) => {
                 self.call.attempt = self.call.attempt.max(restart.attempt);
                 self.shown = false;
@@ -284,7 +283,7 @@ impl Pass {
         }
     }
 
-    /// Lets go of the refused attempt and begins the call's one refresh, or gives the error to end with.
+    /// Drops the refused attempt and begins the call's one refresh, or returns the error to end with.
     fn refresh(&mut self, error: Error) -> Result<Refreshing> {
         self.state = State::Ended;
         if error.kind() != ErrorKind::Authentication || self.shown {

@@ -1,7 +1,7 @@
-//! Asks again after a failure that may pass (CM09).
+//! Retries of model calls after temporary failures.
 //!
-//! Reads an error's status, never its message. It keeps nothing of a reply: what a failed attempt streamed was
-//! already handed on, and a [`Delta::Restart`] tells the reader to discard it.
+//! The layer reads an error's status, never its message. It keeps nothing of a reply: the deltas of a failed attempt
+//! were already passed on, and a [`Delta::Restart`] tells the reader to discard them.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -23,26 +23,26 @@ use crate::{
     provider::{Assembler, CallContext, Delta, DeltaStream, Provider, Request, Restart},
 };
 
-/// A service that asks for less than this is always obeyed.
+/// Bound under which a service's `retry_after` is always obeyed.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Asks again when a call fails and [`Error::retry`] is [`Temporary`](crate::Retry::Temporary), or when its stream
+/// Layer that retries a call that fails with [`Error::retry`] [`Temporary`](crate::Retry::Temporary), or whose stream
 /// ends without a finish.
 ///
-/// By default 3 retries follow the first try, after 5 s, 10 s and 20 s.
+/// By default 3 retries follow the first attempt, after 5 s, 10 s and 20 s.
 ///
 /// # Contract
-/// - The first attempt is awaited in [`Provider::stream`]. A failure that is not tried again is its error; after any
-///   other the stream begins with a [`Delta::Restart`].
-/// - A restart comes before the wait, so that a reader can say why nothing happens. It voids what came before.
-/// - [`Error::retry_after`] takes the place of the computed delay when it is above zero and either below 60 s or
-///   shorter than that delay. A longer one is not obeyed: waiting for hours is not this layer's business.
-/// - Nothing is tried again after a [`Delta::Finish`], after a cancel, or when the next attempt could only begin once
-///   [`CallContext::timeout`] is over. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts are
-///   told how much of the timeout is left.
-/// - An error after which nothing was tried again is passed on as it is. Once there were retries, the last error's
-///   kind comes back as [`Exhausted`](crate::Retry::Exhausted), with the errors of all attempts in its message; a
-///   permanent error ends them as it is.
+/// - The first attempt is awaited in [`Provider::stream`]. A failure that is not retried is its error; after any other
+///   the stream begins with a [`Delta::Restart`].
+/// - A restart comes before the wait, so that a reader can explain the silence. It voids the deltas before it.
+/// - [`Error::retry_after`] replaces the computed delay if it is above zero and either below 60 s or shorter than that
+///   delay. A longer one is ignored: this layer does not wait for hours.
+/// - There is no retry after a [`Delta::Finish`], after a cancel, or if the next attempt could only begin after
+///   [`CallContext::timeout`]. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts get the rest of
+///   the timeout.
+/// - An error without any retry before it is passed on as it is. After retries, the last error's kind comes back as
+///   [`Exhausted`](crate::Retry::Exhausted), with the errors of all attempts in its message; a permanent error ends
+///   them as it is.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -70,7 +70,7 @@ impl Default for Retry {
             retries: 3,
             first_delay: Duration::from_secs(5),
             factor: 2,
-            // Well below the time that a run lets its model stay silent.
+            // Well below the time that a run allows its model to be silent.
             max_delay: Duration::from_secs(120),
             jitter: Duration::ZERO,
             before_output_only: false,
@@ -85,51 +85,51 @@ impl Retry {
         Self::default()
     }
 
-    /// How many tries may follow the first. With 0 every error is passed on as it is.
+    /// Sets the number of retries. With 0 every error is passed on as it is.
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// The delay before the first retry. Default 5 s.
+    /// Sets the delay before the first retry. Default 5 s.
     #[must_use]
     pub fn first_delay(mut self, delay: Duration) -> Self {
         self.first_delay = delay;
         self
     }
 
-    /// How many times longer each further delay is. Default 2; 0 counts as 1.
+    /// Sets the factor by which each further delay grows. Default 2; 0 counts as 1.
     #[must_use]
     pub fn factor(mut self, factor: u32) -> Self {
         self.factor = factor.max(1);
         self
     }
 
-    /// The longest computed delay. Default 2 minutes; what a service asks for is judged by its own rule.
+    /// Sets the longest computed delay. Default 2 minutes. A service's `retry_after` has a rule of its own.
     #[must_use]
     pub fn max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
         self
     }
 
-    /// Makes each delay up to this much longer, so that many calls that fail together do not come back together.
-    /// Default zero. How much follows from the call's [`RequestId`] and the attempt: the same for the same call.
+    /// Adds up to `longest` to each delay, so that calls that fail together do not come back together. Default zero.
+    /// The amount is derived from the call's [`RequestId`] and the attempt: the same for the same call.
     #[must_use]
     pub fn jitter(mut self, longest: Duration) -> Self {
         self.jitter = longest;
         self
     }
 
-    /// Passes an error on once anything of a reply was shown (text, reasoning, a tool call …), for readers that
-    /// cannot take back what they showed.
+    /// Passes an error on once the reply showed output (text, reasoning, a tool call …), for readers that cannot take
+    /// it back.
     #[must_use]
     pub fn before_output_only(mut self) -> Self {
         self.before_output_only = true;
         self
     }
 
-    /// The delay before retry number `retry`, from 0.
+    /// Delay before retry number `retry`, from 0.
     fn delay(&self, retry: u32, error: &Error, call: &Call) -> Duration {
         let backoff = self.first_delay.saturating_mul(self.factor.saturating_pow(retry)).min(self.max_delay);
         let asked = error.retry_after().filter(|asked| !asked.is_zero());
@@ -188,22 +188,22 @@ impl Provider for Retried {
     }
 }
 
-/// The attempts at one call, as one stream.
+/// All attempts at one call, as one stream.
 struct Attempts {
     policy: Retry,
     inner: Arc<dyn Provider>,
     call: Call,
-    /// What went wrong so far, for people: one entry a retry.
+    /// Errors so far, each with the number of its attempt.
     failures: Vec<(u32, Error)>,
     shown: bool,
     finished: bool,
-    /// Announced before anything else, when the call itself was refused.
+    /// Restart to send first, if the first attempt was refused.
     restart: Option<Box<Restart>>,
     state: State,
 }
 
 enum State {
-    /// Waits, then asks.
+    /// Waits for the delay, then for the attempt to begin.
     Opening(Opening),
     Streaming(DeltaStream),
     Ended,
@@ -248,14 +248,14 @@ impl Attempts {
     #[inline]
     fn note(&mut self, delta: &Delta) {
         match delta {
-            // An inner layer has tried again: numbers go on from its.
+            // An inner layer retried: count on from its number.
             Delta::Restart(restart) => self.call.attempt = self.call.attempt.max(restart.attempt),
             Delta::Finish(_) => self.finished = true,
             _ => self.shown = self.shown || is_output(delta),
         }
     }
 
-    /// Lets go of the failed attempt and prepares the next one, or gives the error to end with.
+    /// Drops the failed attempt and prepares the next one, or returns the error to end with.
     fn fail(&mut self, error: Error) -> Result<Box<Restart>> {
         self.state = State::Ended;
         let hopeless = error.retry() != Status::Temporary || error.kind() == ErrorKind::Cancelled;

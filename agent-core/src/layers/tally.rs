@@ -1,4 +1,4 @@
-//! What a request may use and what a reply used: the estimates and running sums that several layers need.
+//! Estimates for requests, and running sums over replies, for several layers.
 //!
 //! Nothing here decides anything; it only counts.
 
@@ -13,15 +13,15 @@ use crate::{
     provider::{Delta, Output, Request},
 };
 
-/// What a picture or a document counts for: its description says too little about what it may cost.
+/// Estimated tokens of an image or a document: its description says too little about its cost.
 const FILE_TOKENS: u64 = 1_500;
 
-/// The estimate for text of so many bytes (CC03).
+/// Estimated tokens of a text of that many bytes.
 pub(super) fn tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
-/// The estimate for a whole prompt: instructions, tools, schema and messages; 1,500 tokens more for each file.
+/// Estimated tokens of a whole prompt: instructions, tools, schema and messages, and 1,500 for each file.
 pub(super) fn input_tokens(request: &Request) -> u64 {
     let tools =
         request.tools.iter().map(|tool| tool.name().len() + tool.description().len() + json(tool.schema()));
@@ -50,7 +50,7 @@ fn files(part: &Part) -> u64 {
     }
 }
 
-/// How long `value` is as JSON, without writing it anywhere.
+/// Length of `value` as JSON, counted without writing it anywhere.
 fn json(value: &impl Serialize) -> usize {
     struct Count(usize);
     impl io::Write for Count {
@@ -68,7 +68,7 @@ fn json(value: &impl Serialize) -> usize {
     }
 }
 
-/// The bytes of the reply that `delta` shows to whoever watches; 0 for what is only about the reply.
+/// Bytes of output that `delta` shows; 0 for a delta without output.
 pub(super) fn visible_bytes(delta: &Delta) -> usize {
     match delta {
         Delta::Text(text)
@@ -82,16 +82,16 @@ pub(super) fn visible_bytes(delta: &Delta) -> usize {
     }
 }
 
-/// What one call used so far.
+/// Usage of one call so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     usage: Usage,
     wasted: Usage,
-    /// Bytes of the reply, those of attempts that failed included.
+    /// Bytes of output, failed attempts included.
     pub(super) bytes: usize,
-    /// Whether the present attempt showed anything.
+    /// True once the current attempt showed output.
     pub(super) visible: bool,
-    /// Whether the reply is complete.
+    /// True once the reply is complete.
     pub(super) finished: bool,
 }
 
@@ -112,18 +112,18 @@ impl Tally {
         }
     }
 
-    /// What the present attempt used, as far as the service said.
+    /// Usage of the current attempt, as far as the service reported it.
     pub(super) fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// What all attempts used, as far as the service said.
+    /// Usage of all attempts, as far as the service reported it.
     pub(super) fn total(&self) -> Usage {
         self.wasted + self.usage
     }
 }
 
-/// `usage`, or nothing when the service reported zeros for want of figures (CC03).
+/// `usage`, or no tokens if the service reported zeros for want of figures.
 pub(super) fn reported(usage: Usage) -> Usage {
     match (usage.input.unwrap_or(0), usage.output.unwrap_or(0)) {
         (0, 0) => Usage { cost: usage.cost, ..Usage::default() },

@@ -1,6 +1,6 @@
-//! Bounds how long a model may take: in all, until it begins, and between two pieces.
+//! Timeouts of model calls: in all, until the first delta, and between two deltas.
 //!
-//! Time is tokio's. The layer ends calls, it never begins one; a retry layer around it does.
+//! Time is tokio's. The layer only ends calls; a retry layer around it begins others.
 
 use std::{
     future::poll_fn,
@@ -20,14 +20,14 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, Provider, Request},
 };
 
-/// Ends a call that takes too long with [`ErrorKind::Timeout`], which may be tried again, and frees its connection.
+/// Layer that ends a slow call with [`ErrorKind::Timeout`], which is temporary, and frees its connection.
 ///
-/// No bound is set by default; zero is no time at all. [`CallContext::timeout`] is kept in any case, and the inner
-/// provider is told the shorter of it and [`Timeout::total`].
+/// No bound is set by default; a bound of zero ends each call at once. [`CallContext::timeout`] always holds, and the
+/// inner provider is given the shorter of it and [`Timeout::total`].
 ///
 /// # Contract
-/// - Only waiting for the service counts towards [`Timeout::idle`], not what the reader does between two deltas.
-/// - A reply whose [`Delta::Finish`] has come is never failed: a bound that is met after it ends the stream.
+/// - Only waiting for the service counts towards [`Timeout::idle`], not the reader's time between two deltas.
+/// - A reply whose [`Delta::Finish`] has come is never failed: a bound that is reached after it ends the stream.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -51,28 +51,28 @@ pub struct Timeout {
 }
 
 impl Timeout {
-    /// No bounds yet.
+    /// A layer without bounds.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The whole reply must have come this long after the call began.
+    /// Limits the time from the start of the call to the end of the reply.
     #[must_use]
     pub fn total(mut self, limit: Duration) -> Self {
         self.total = Some(limit);
         self
     }
 
-    /// The first delta must have come this long after the call began. A [`Delta::Warning`] does not count: it is
-    /// often made before anything was sent.
+    /// Limits the time from the start of the call to the first delta. A [`Delta::Warning`] does not count: it is often
+    /// made before anything was sent.
     #[must_use]
     pub fn first_delta(mut self, limit: Duration) -> Self {
         self.first = Some(limit);
         self
     }
 
-    /// No later delta may take longer than this.
+    /// Limits the time between two deltas.
     #[must_use]
     pub fn idle(mut self, limit: Duration) -> Self {
         self.idle = Some(limit);
@@ -128,12 +128,12 @@ impl Provider for Timed {
     }
 }
 
-/// Which bound, and how long it is.
+/// A bound and its length.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
-    /// Of the layer.
+    /// Total bound of the layer.
     Total(Duration),
-    /// Of the call.
+    /// Timeout of the call.
     Call(Duration),
     First(Duration),
     Idle(Duration),
@@ -182,14 +182,14 @@ fn elapsed(timers: [&mut Option<Timer>; 2], task: &mut Context<'_>) -> Poll<Boun
 }
 
 struct TimedStream {
-    /// `None` once it has ended.
+    /// Inner stream; `None` once it has ended.
     stream: Option<DeltaStream>,
     total: Option<Timer>,
-    /// Until the first delta, then until the next.
+    /// Timer until the first delta, then until the next one.
     gap: Option<Timer>,
     idle: Option<Duration>,
     begun: bool,
-    /// Whether a delta came since `gap` was last set.
+    /// True if a delta came since `gap` was last set.
     moved: bool,
     finished: bool,
 }
@@ -202,7 +202,7 @@ impl Stream for TimedStream {
         let Some(stream) = &mut this.stream else { return Poll::Ready(None) };
         match stream.as_mut().poll_next(task) {
             Poll::Ready(Some(Ok(delta))) => {
-                // A stream that always has more is never pending, and must end all the same.
+                // A stream that always has more is never pending, so its total is checked here too.
                 if let Poll::Ready(bound) = elapsed([&mut this.total, &mut None], task) {
                     return Poll::Ready(this.end(bound));
                 }
@@ -229,14 +229,14 @@ impl TimedStream {
         self.moved = self.begun;
     }
 
-    /// Timers are touched once for each wait, not once for each delta.
+    /// Resets the gap once for each wait, not once for each delta.
     fn set_gap(&mut self) {
         if !std::mem::take(&mut self.moved) {
             return;
         }
         match (self.idle, &mut self.gap) {
             (Some(limit), Some(timer)) if matches!(timer.bound, Bound::Idle(_)) => {
-                // Too far away to be a moment: the timer is never met as it stands.
+                // A limit too long for the clock is never reached: the timer stays as it is.
                 if let Some(end) = Instant::now().checked_add(limit) {
                     timer.sleep.as_mut().reset(end);
                 }

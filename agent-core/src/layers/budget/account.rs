@@ -1,6 +1,6 @@
-//! What the calls of a session come to, as its events tell. A budget that is opened again starts from here.
+//! Charges of a session's calls, as a fold over its events. A budget that is opened again starts from here.
 //!
-//! The driver settles each call with the same function, so what is left after a restart is what was left before it.
+//! The driver settles each call with the same function, so a restart does not change what is left.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,27 +12,27 @@ use crate::{
     layers::tally,
 };
 
-/// The charges of a session, a fold over its events. Calls that were cut off count as they were reserved.
+/// Charges of a session, a fold over its events. A call that was cut off counts as reserved.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Account {
     spent: Spend,
-    /// Model calls under way, with what is set aside for them. Asked again, a call keeps its id.
+    /// Model calls in flight, with their reservations. A call that is made again keeps its id.
     open: Vec<(RequestId, Charge)>,
 }
 
 impl Account {
-    /// What was spent, with what is set aside for calls whose end is not known.
+    /// Spend of the session, with the reservations of calls whose end is unknown.
     pub(crate) fn spent(&self) -> Spend {
         self.open.iter().fold(self.spent, |sum, (_, reserved)| sum.plus(&Spend::of(reserved)))
     }
 
-    /// Takes in one stored event. Model calls that were made without a budget are passed over.
+    /// Folds in one stored event. Model calls without a budget are skipped.
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
             Event::ModelStarted(call) => {
                 let Some((request, reserved)) = call.request.zip(call.reserved) else { return };
-                // The same call again: nobody knows how the first one ended.
+                // The same call again: the end of the first one is unknown.
                 if let Some(lost) = self.take(request) {
                     self.charge(&lost);
                 }
@@ -62,10 +62,10 @@ impl Account {
     }
 }
 
-/// What a model call that ended is charged, all its attempts together, where `reserved` was set aside for it.
+/// Charge for a model call that ended, all its attempts together, given its reservation.
 ///
-/// As [`BudgetLayer`](super::BudgetLayer) does it, as far as an event tells: what was reported; of a reply that broke off
-/// at least what came; a missing figure as reserved; a refusal costs one call, and what never left nothing.
+/// Like [`BudgetLayer`](super::BudgetLayer), as far as an event tells: reported figures; for a reply that broke off at
+/// least what arrived; a missing figure as reserved; one call for a refusal; nothing for a call that was never sent.
 pub(crate) fn reply_charge(reserved: &Charge, reply: &ModelFinished) -> Charge {
     let usage = tally::reported(reply.usage + reply.wasted);
     let came = estimate_tokens(&reply.message);
@@ -90,7 +90,7 @@ pub(crate) fn reply_charge(reserved: &Charge, reply: &ModelFinished) -> Charge {
 
 fn failure(error: &ErrorRecord) -> Failure {
     match &error.exhausted {
-        // Time may be used up before a call or within it.
+        // Time may run out before a call or during it.
         Some(exhausted) if &*exhausted.bound == "time" => Failure::Unknown,
         _ => Failure::of_kind(error.kind),
     }

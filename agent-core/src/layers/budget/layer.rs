@@ -1,4 +1,4 @@
-//! Model calls on a budget's account.
+//! Layer that charges model calls to a budget.
 
 use std::{
     error::Error as StdError,
@@ -23,27 +23,27 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, Egress, Provider, Request},
 };
 
-/// Charges model calls to a [`Budget`]: made by [`Budget::layer`].
+/// Layer that charges model calls to a [`Budget`]. Made by [`Budget::layer`].
 ///
 /// Before a call, its estimate is reserved: the prompt at (bytes + 3) / 4 tokens (1,500 for each file), the reply at
 /// [`Params::max_output`](crate::provider::Params::max_output), else the profile's, both at the prices of the request's
 /// profile. A call with neither needs room for a reply of 4,096 tokens and reserves all that is left; see
 /// [`BudgetLimits`]. A call that is not covered is refused before anything is sent. After it:
 ///
-/// | how it ended | what it costs |
+/// | end of the call | charge |
 /// |---|---|
-/// | a finished reply | what was reported; a missing figure is estimated from the prompt and from what came |
-/// | a reply that broke off, was cancelled or dropped | what was reported, the output at least at what came; a missing figure as reserved |
+/// | a finished reply | the reported figures; a missing one is estimated from the prompt and the output |
+/// | a reply that broke off, was cancelled or dropped | the reported figures, the output at least as it came; a missing one as reserved |
 /// | refused by the service | one call, no tokens, no money |
-/// | never left: invalid, refused here, no connection | nothing |
+/// | never sent: invalid, refused here, no connection | nothing |
 /// | unknown: timeout, broken connection, dropped before an answer | as reserved |
 ///
 /// When the budget's time is up, running replies end with [`ErrorKind::BudgetExceeded`].
 ///
 /// # Order
-/// Next to the provider, below every other layer: then each attempt of a retry has its own reservation, a call that
-/// waits for a rate limit holds none, and a cached reply costs none. The wrong order, `model.layer(retry)
-/// .layer(budget.layer("scout"))`, sets one attempt aside for several.
+/// Next to the provider, inside every other layer: then each attempt of a retry has its own reservation, a call that
+/// waits for a rate limit holds none, and a cached reply costs none. With the wrong order, `model.layer(retry)
+/// .layer(budget.layer("scout"))`, one reservation serves several attempts.
 #[derive(Debug, Clone)]
 pub struct BudgetLayer {
     budget: Budget,
@@ -55,9 +55,8 @@ impl BudgetLayer {
         Self { budget, expected: None }
     }
 
-    /// Reserves this many tokens for a reply instead of its upper bound, which is far more than most replies have, or
-    /// which nobody knows. Replies that are longer are charged in full, so that calls under way may together exceed the
-    /// budget.
+    /// Reserves this many tokens for a reply instead of its upper bound, which is unknown or far above most replies.
+    /// Longer replies are charged in full, so calls in flight may together exceed the budget.
     #[must_use]
     pub fn expecting_output(mut self, tokens: u64) -> Self {
         self.expected = Some(tokens);
@@ -107,7 +106,7 @@ impl Provider for Budgeted {
             biased;
             started = self.inner.stream(request, &cx) => started,
             () = &mut clock => {
-                // The account settles as it is dropped: nobody knows how far the call came.
+                // The account settles when it is dropped: the call's progress is unknown.
                 return Err(out_of_time(left, self.layer.budget.remaining()));
             }
         };
@@ -123,12 +122,12 @@ fn out_of_time(left: Duration, remaining: BudgetLimits) -> Error {
         .during("model.stream")
 }
 
-/// Tells a call that ran out of time from one that was never made.
+/// Marks a call that ran out of time, as opposed to one that was never made.
 #[derive(Debug, thiserror::Error)]
 #[error("the call was under way")]
 struct CutOff;
 
-/// What is known about a call's cost. Dropping it settles.
+/// Account of one call. Dropping it settles.
 #[derive(Debug)]
 struct Account {
     reservation: Option<Reservation>,
@@ -153,7 +152,7 @@ impl Account {
         }
     }
 
-    /// What is left of the budget that this is charged to.
+    /// Rest of the budget that the call is charged to.
     fn remaining(&self) -> BudgetLimits {
         self.reservation.as_ref().map(|reservation| reservation.budget.remaining()).unwrap_or_default()
     }
@@ -171,7 +170,7 @@ impl Account {
         }
     }
 
-    /// Settles at what was reported; see [`BudgetLayer`] for what was not.
+    /// Settles at the reported figures; see [`BudgetLayer`] for missing ones.
     fn settle(&mut self) {
         let Some(reservation) = self.reservation.take() else { return };
         let usage = tally::reported(self.tally.total());
@@ -202,7 +201,7 @@ impl Drop for Account {
     }
 }
 
-/// How far a call without any reply came.
+/// Progress of a call that failed without any output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
     NotSent,
@@ -222,7 +221,7 @@ impl Failure {
         }
     }
 
-    /// What the kind of an error tells alone.
+    /// Progress that the kind of an error alone implies.
     pub(super) fn of_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::EmptyPrompt
@@ -246,7 +245,7 @@ impl Failure {
     }
 }
 
-/// Whether a cause says that there never was a connection.
+/// True if a cause shows that there never was a connection.
 fn never_connected(error: &Error) -> bool {
     let mut cause = error.source();
     while let Some(it) = cause {
@@ -267,7 +266,7 @@ fn never_connected(error: &Error) -> bool {
     false
 }
 
-/// A reply that is paid for.
+/// A reply that is charged to a budget.
 struct Charged {
     inner: Option<DeltaStream>,
     account: Account,
@@ -311,7 +310,7 @@ impl Stream for Charged {
                 let error = out_of_time(*left, this.account.remaining());
                 let finished = this.account.tally.finished;
                 this.end(None);
-                // A reply that is complete is never failed.
+                // A complete reply is never failed.
                 Poll::Ready((!finished).then_some(Err(error)))
             }
         }

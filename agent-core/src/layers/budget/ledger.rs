@@ -1,4 +1,4 @@
-//! The account book of a tree of budgets, as a pure machine: time is passed in, nothing waits.
+//! Ledger of a tree of budgets, as a pure machine: time is passed in, nothing waits.
 //!
 //! A charge is taken from a budget and from all above it, or from none of them.
 
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{BudgetLimits, BudgetState, Charge, Spend, limits::Shortage};
 use crate::Money;
 
-/// Names a budget within its tree.
+/// Id of a budget within its tree.
 pub(super) type NodeId = u64;
 
 #[derive(Debug, Default)]
@@ -27,9 +27,9 @@ struct Node {
     parent: Option<NodeId>,
     limits: BudgetLimits,
     spent: Spend,
-    /// What is set aside for calls in flight, open-ended ones at the least that they may use.
+    /// Reservations of calls in flight; an open-ended call counts with its minimum.
     held: Spend,
-    /// Open-ended calls in flight: those that may use any number of tokens, and any amount of money.
+    /// Number of open-ended calls in flight: without a bound on tokens, and without a bound on money.
     open: (u64, u64),
     labels: BTreeMap<Arc<str>, Spend>,
     started: Instant,
@@ -42,7 +42,7 @@ impl Node {
         self.before.saturating_add(now.saturating_duration_since(self.started))
     }
 
-    /// What is set aside for calls in flight. An open-ended one sets aside all that is left of a bound.
+    /// Reservations of calls in flight. An open-ended call reserves all that is left of a bound.
     fn reserved(&self) -> Spend {
         let mut reserved = self.held;
         if let Some(limit) = self.limits.tokens.filter(|_| self.open.0 > 0) {
@@ -60,13 +60,13 @@ impl Node {
     }
 }
 
-/// Whether a charge may turn out higher, in tokens and in money.
+/// Open ends of a charge, in tokens and in money: 1 if it may turn out higher.
 fn open(charge: &Charge) -> (u64, u64) {
     (u64::from(charge.open_tokens), u64::from(charge.open_money))
 }
 
 impl Ledger {
-    /// Adds a budget below `parent` that has already spent what `state` says.
+    /// Adds a budget below `parent`, with the spend and reservations of `state` as spent.
     pub(super) fn open(&mut self, parent: Option<NodeId>, state: BudgetState, now: Instant) -> NodeId {
         let id = self.next;
         self.next += 1;
@@ -85,7 +85,7 @@ impl Ledger {
         id
     }
 
-    /// Forgets a budget that nobody can name any more. What it spent stays with those above it.
+    /// Forgets a budget without handles. Its spend stays with those above it.
     pub(super) fn close(&mut self, id: NodeId) {
         self.nodes.remove(&id);
     }
@@ -103,7 +103,7 @@ impl Ledger {
         }
     }
 
-    /// Sets `charge` aside everywhere between `from` and the root, or says what is short.
+    /// Reserves `charge` in all budgets from `from` to the root, or returns the shortage.
     pub(super) fn reserve(
         &mut self,
         from: NodeId,
@@ -126,7 +126,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Gives `reserved` back and takes `actual` instead, on the account of `label`.
+    /// Releases `reserved` and charges `actual` instead, under `label`.
     pub(super) fn settle(&mut self, from: NodeId, reserved: &Charge, actual: &Charge, label: &Arc<str>) {
         let (held, amount, open) = (Spend::of(reserved), Spend::of(actual), open(reserved));
         self.on_path(from, |node| {
@@ -148,7 +148,7 @@ impl Ledger {
         self.nodes.get(&id).map_or_else(Spend::default, Node::reserved)
     }
 
-    /// The narrowest of what is left between `id` and the root.
+    /// The narrowest rest between `id` and the root.
     pub(super) fn remaining(&self, id: NodeId, now: Instant) -> BudgetLimits {
         self.path(id).fold(BudgetLimits::default(), |least, node| least.narrowest(&node.remaining(now)))
     }

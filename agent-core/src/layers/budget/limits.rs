@@ -1,4 +1,4 @@
-//! What a budget is made of: limits, charges, what was spent, and the state that outlives a process.
+//! Parts of a budget: limits, charges, spend, and the state that outlives a process.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -6,51 +6,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind, Money, Prices, Usage, layers::tally, provider::Request};
 
-/// The least output that an open-ended call needs room for: neither the request nor the model's profile bounds it.
+/// Minimum output that an open-ended call needs room for: neither the request nor the model's profile bounds it.
 const DEFAULT_OUTPUT: u64 = 4_096;
 
-/// Bounds of a budget; `None` means without bound.
+/// Bounds of a budget; `None` means no bound.
 ///
-/// A model call sets aside what it may use at most, until it ends and what it did use is known: its prompt, and
-/// [`Params::max_output`](crate::provider::Params) or else the largest reply of its model's profile. A call that finds no
-/// room for that is refused and does not wait: agents that work side by side need room for all their calls in flight at
-/// once, or a smaller `max_output`.
+/// A model call reserves the most that it may use, until it ends and its use is known: its prompt, and
+/// [`Params::max_output`](crate::provider::Params) or else the largest reply of its model's profile. A call that is not
+/// covered is refused and does not wait. Agents that run in parallel need room for all their calls in flight at once,
+/// or a smaller `max_output`.
 ///
 /// # Calls without a known largest reply
-/// Such a call is open-ended. It needs room for its prompt and 4,096 tokens, and sets aside all that is left of the
+/// Such a call is open-ended. It needs room for its prompt and 4,096 tokens, and reserves all that is left of the
 /// tokens and the money, in each budget of the tree that bounds them. So no other model call is covered until it ends:
-/// agents that work side by side need a `max_output`.
+/// agents that run in parallel need a `max_output`.
 ///
 /// # How far a bound may be exceeded
-/// A bound on calls never is. Tokens and money are exceeded by what nobody can know before a call:
+/// Bounds on calls are never exceeded. Tokens and money are exceeded by what is unknown before a call:
 ///
 /// * the length of an open-ended reply, of one call at a time;
 /// * the difference between the estimate of a prompt, (bytes + 3) / 4 tokens and 1,500 for each file, and what the
 ///   service counts;
-/// * replies of a service that does not keep to the `max_output` that it was given;
+/// * replies of a service that ignores the `max_output` that it was given;
 /// * the attempts of one call after its first, in a run's budget: a [`BudgetLayer`](super::BudgetLayer) below the
-///   retries sets each attempt aside.
+///   retries reserves each attempt.
 ///
-/// The excess counts as spent, and every later call is refused. A call whose end is not known, because its process died or
-/// its connection broke, counts as it was set aside, an open-ended one at its prompt and 4,096 tokens.
+/// The excess counts as spent, and every later call is refused. A call whose end is unknown, because its process died
+/// or its connection broke, counts as reserved, an open-ended one as its prompt and 4,096 tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct BudgetLimits {
-    /// Money. Calls of models without known prices are then refused.
+    /// Bound on money. Calls of models without known prices are then refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub money: Option<Money>,
-    /// Input and output tokens together.
+    /// Bound on input and output tokens together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Model calls. A [`BudgetLayer`](super::BudgetLayer) counts each attempt, a run each call with all its attempts.
+    /// Bound on model calls. A [`BudgetLayer`](super::BudgetLayer) counts each attempt, a run each call with all its
+    /// attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
-    /// Tool calls.
+    /// Bound on tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
-    /// Time since the budget was made, in all processes together. It runs while the budget exists, also when
-    /// nothing is called; that of a run stands still while the run is paused.
+    /// Bound on the time since the budget was made, in all processes together. Time passes while the budget exists,
+    /// also without calls; a run's time stands still while the run is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
 }
@@ -62,35 +63,35 @@ impl BudgetLimits {
         Self::default()
     }
 
-    /// With a bound on money.
+    /// The same with a bound on money.
     #[must_use]
     pub fn with_money(mut self, money: Money) -> Self {
         self.money = Some(money);
         self
     }
 
-    /// With a bound on tokens.
+    /// The same with a bound on tokens.
     #[must_use]
     pub fn with_tokens(mut self, tokens: u64) -> Self {
         self.tokens = Some(tokens);
         self
     }
 
-    /// With a bound on model calls.
+    /// The same with a bound on model calls.
     #[must_use]
     pub fn with_model_calls(mut self, calls: u64) -> Self {
         self.model_calls = Some(calls);
         self
     }
 
-    /// With a bound on tool calls.
+    /// The same with a bound on tool calls.
     #[must_use]
     pub fn with_tool_calls(mut self, calls: u64) -> Self {
         self.tool_calls = Some(calls);
         self
     }
 
-    /// With a bound on time.
+    /// The same with a bound on time.
     #[must_use]
     pub fn with_time(mut self, time: Duration) -> Self {
         self.time = Some(time);
@@ -124,7 +125,7 @@ impl BudgetLimits {
         }
     }
 
-    /// Whether these, taken as what is left, are enough for `charge`.
+    /// Checks that this rest covers `charge`.
     pub(super) fn cover(&self, charge: &Charge) -> Result<(), Short> {
         let over = |left: Option<u64>, wanted: u64| left.is_some_and(|left| wanted > left);
         if let Some(left) = self.money {
@@ -151,7 +152,7 @@ impl BudgetLimits {
 }
 
 impl fmt::Display for BudgetLimits {
-    /// Each bound, as in `$0.5, 1200 tokens, 30 s`.
+    /// Writes each bound, as in `$0.5, 1200 tokens, 30 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |n: Option<u64>, what: &str| n.map(|n| format!("{n} {what}"));
         let bounds = [
@@ -167,28 +168,29 @@ impl fmt::Display for BudgetLimits {
     }
 }
 
-/// Which bound of a budget was reached, and what is left of each.
+/// The bound of a budget that was reached, and the rest of each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exhausted {
     /// The bound: `money`, `tokens`, `model_calls`, `tool_calls` or `time`.
     pub bound: Box<str>,
-    /// What was left then of each bound, the narrowest in the tree: less than what was asked for; `None` where nothing
-    /// is bounded.
+    /// Rest of each bound at that time, the narrowest in the tree: less than the call needed. `None` where nothing is
+    /// bounded.
     pub remaining: BudgetLimits,
-    /// What was set aside then for calls under way, where the bound was reached: not in `remaining`, and not spent yet.
+    /// Reservations of calls in flight at that time, where the bound was reached: not in `remaining`, and not spent
+    /// yet.
     #[serde(default, skip_serializing_if = "Spend::is_nothing")]
     pub reserved: Spend,
 }
 
 impl Exhausted {
-    /// The bound of this name was reached, with nothing set aside.
+    /// The bound with this name was reached, with nothing reserved.
     #[must_use]
     pub fn new(bound: impl Into<Box<str>>, remaining: BudgetLimits) -> Self {
         Self { bound: bound.into(), remaining, reserved: Spend::default() }
     }
 
-    /// What was set aside of the bound, and what sets less aside.
+    /// Reserved amount of the bound, with advice on how to reserve less.
     fn set_aside(&self) -> Option<String> {
         let Spend { money, tokens, model_calls, tool_calls, .. } = self.reserved;
         let less = "a smaller `max_output` sets less aside";
@@ -217,68 +219,68 @@ impl fmt::Display for Exhausted {
     }
 }
 
-/// What one call may use, or what it used.
+/// Use of one call: an upper bound before it, or the real figures after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Charge {
-    /// What it costs; `None` when no price is known.
+    /// Cost; `None` if no price is known.
     pub money: Option<Money>,
     /// Input and output tokens together.
     pub tokens: u64,
-    /// Model calls.
+    /// Number of model calls.
     pub model_calls: u64,
-    /// Tool calls.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// Whether it may use more tokens than this, since nobody knows its largest reply. Reserved, it sets aside all tokens
+    /// True if it may use more tokens than this, since its largest reply is unknown. Its reservation takes all tokens
     /// that are left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open_tokens: bool,
-    /// Whether it may cost more than this, as `open_tokens`: not when its reply costs nothing.
+    /// True if it may cost more than this for the same reason. False if output costs nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open_money: bool,
 }
 
 impl Charge {
-    /// Nothing at all, at a known price of 0.
+    /// A charge of zero, at a known price of 0.
     #[must_use]
     pub fn nothing() -> Self {
         Self { money: Some(Money::default()), ..Self::default() }
     }
 
-    /// One model call of so many tokens.
+    /// One model call of that many tokens.
     #[must_use]
     pub fn model_call(tokens: u64, money: Option<Money>) -> Self {
         Self { money, tokens, model_calls: 1, ..Self::default() }
     }
 
-    /// One tool call that costs nothing else.
+    /// One tool call without other cost.
     #[must_use]
     pub fn tool_call() -> Self {
         Self { tool_calls: 1, ..Self::nothing() }
     }
 
-    /// The same call, which may use more tokens and cost more than that: nobody knows its largest reply.
+    /// The same call with an unknown largest reply, so that it may use more tokens and cost more.
     #[must_use]
     pub fn open_ended(mut self) -> Self {
         (self.open_tokens, self.open_money) = (true, true);
         self
     }
 
-    /// What `request` may use at most, as far as can be told before it is sent: see [`super::BudgetLayer`].
+    /// Upper bound for `request`, as far as it is known before it is sent: see [`super::BudgetLayer`].
     #[must_use]
     pub fn of_request(request: &Request) -> Self {
         Forecast::new(request, None).charge()
     }
 }
 
-/// What a request may use, kept to fill in what its reply does not report.
+/// Expected use of a request. Kept to fill in the figures that its reply does not report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forecast {
     pub(super) usage: Usage,
     pub(super) input: u64,
     pub(super) output: u64,
     money: Option<Money>,
-    /// Whether it may use more tokens, and cost more.
+    /// True if it may use more tokens, and true if it may cost more.
     open: (bool, bool),
 }
 
@@ -292,7 +294,7 @@ impl Forecast {
         };
         let input = tally::input_tokens(request);
         let mut usage = Usage::new(input, output);
-        // What is marked for a cache is written there at worst, which may cost more than to send it.
+        // Marked tokens are written to the cache at worst, which may cost more than sending them.
         usage.cache_write = request.params.cache.map(|_| input);
         let money = request.profile.prices.as_ref().and_then(|prices| prices.cost(&usage));
         let unknown = most.or(expected).is_none();
@@ -306,7 +308,7 @@ impl Forecast {
     }
 }
 
-/// What was spent, or is set aside.
+/// Amounts that were spent or are reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -315,11 +317,11 @@ pub struct Spend {
     pub money: Money,
     /// Input and output tokens together.
     pub tokens: u64,
-    /// Model calls.
+    /// Number of model calls.
     pub model_calls: u64,
-    /// Tool calls.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// Calls whose cost is unknown; when there are any, `money` is not all.
+    /// Number of calls whose cost is unknown, and missing in `money`.
     pub unpriced: u64,
 }
 
@@ -357,26 +359,26 @@ impl Spend {
     }
 }
 
-/// A budget as it is stored between processes: see [`super::Budget::state`].
+/// State of a budget as it is stored between processes: see [`super::Budget::state`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct BudgetState {
-    /// Its bounds.
+    /// Bounds of the budget.
     pub limits: BudgetLimits,
-    /// What was spent, by everything below it too.
+    /// Spend, including all budgets below.
     pub spent: Spend,
-    /// What was set aside for calls that were under way, open-ended ones at the least that they may use. Nobody knows
-    /// how they ended, so restoring counts it as spent.
+    /// Reservations of calls in flight; an open-ended call counts with its minimum. Their ends are unknown, so
+    /// restoring counts them as spent.
     pub reserved: Spend,
-    /// Time that passed.
+    /// Time that has passed.
     pub elapsed: Duration,
-    /// What was spent under each label.
+    /// Spend by label.
     pub labels: BTreeMap<Arc<str>, Spend>,
 }
 
 impl BudgetState {
-    /// Adds what was spent under `label`.
+    /// Adds `spent` under `label`.
     pub(crate) fn add(&mut self, label: Arc<str>, spent: &Spend) {
         self.spent = self.spent.plus(spent);
         if *spent != Spend::default() {
@@ -385,7 +387,7 @@ impl BudgetState {
         }
     }
 
-    /// The same state with the unknown outcomes taken for the worst; they have no label.
+    /// The same state with the reservations taken as spent, without a label.
     pub(super) fn settled(mut self) -> Self {
         let open = std::mem::take(&mut self.reserved);
         if open != Spend::default() {
@@ -397,7 +399,7 @@ impl BudgetState {
     }
 }
 
-/// Which bound a charge breaks.
+/// The bound that a charge breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Short {
     Price,
@@ -409,7 +411,7 @@ pub(super) enum Short {
 }
 
 impl Short {
-    /// The bound's name; `None` when none is reached.
+    /// Name of the bound; `None` if the price is unknown.
     fn bound(self) -> Option<&'static str> {
         Some(match self {
             Self::Price => return None,
@@ -422,7 +424,7 @@ impl Short {
     }
 }
 
-/// A refusal, with what is needed to explain it.
+/// A refusal, with the figures that explain it.
 #[derive(Debug)]
 pub(super) struct Shortage {
     pub(super) kind: Short,
@@ -430,7 +432,7 @@ pub(super) struct Shortage {
     pub(super) spent: Spend,
     pub(super) reserved: Spend,
     pub(super) elapsed: Duration,
-    /// What is left in the narrowest budgets of the tree.
+    /// Rest of the narrowest budgets of the tree.
     pub(super) remaining: BudgetLimits,
 }
 

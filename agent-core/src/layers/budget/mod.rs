@@ -1,7 +1,7 @@
-//! One budget for a tree of agents: money, tokens, model calls, tool calls and time.
+//! Budgets of trees of agents: money, tokens, model calls, tool calls and time.
 //!
-//! Something is set aside before a call and settled after it. Whatever is unknown counts at its worst, so a budget
-//! fails closed. It never waits for another call to end, and never cuts a reply for its tokens or money.
+//! A reservation is made before a call and settled after it. An unknown figure counts at its worst, so a budget fails
+//! closed. It never waits for another call to end, and never cuts a reply for its tokens or money.
 
 mod account;
 mod layer;
@@ -26,11 +26,11 @@ use tokio::time::Instant;
 use crate::Result;
 use ledger::{Ledger, NodeId};
 
-/// What a tree of agents may use. Cloning shares it.
+/// Budget of a tree of agents. Cloning shares it.
 ///
-/// A [`Budget::child`] has bounds of its own, and what it uses is charged to all above it as well: a child can only
-/// be narrower. Reservations of calls that run in parallel never exceed a bound together. [`BudgetLimits`] says by how much
-/// the calls themselves may, and that much is then missing for the next.
+/// A [`Budget::child`] has bounds of its own, and its use is charged to all budgets above it as well: a child can only
+/// be narrower. Reservations of parallel calls never exceed a bound together. [`BudgetLimits`] says how far the calls
+/// themselves may exceed it; the excess is then missing for later calls.
 ///
 /// ```
 /// use entourage_core::{Money, layers::{Budget, BudgetLimits, Charge}};
@@ -49,7 +49,7 @@ pub struct Budget {
     label: Arc<str>,
 }
 
-/// A budget in its tree. Those above it live as long as it does.
+/// Node of a budget in its tree. It keeps the nodes above it alive.
 struct Node {
     ledger: Arc<Mutex<Ledger>>,
     id: NodeId,
@@ -75,20 +75,19 @@ impl Budget {
         Self::restore(BudgetState { limits, ..BudgetState::default() })
     }
 
-    /// A budget that goes on where `state` was taken. What was under way then counts as spent.
+    /// A budget that goes on from `state`. Its reservations then count as spent.
     #[must_use]
     pub fn restore(state: BudgetState) -> Self {
         Self::open(Arc::default(), None, state, Arc::default())
     }
 
-    /// A narrower budget, for a part of the work: what it uses is charged here as well. It has this one's label.
+    /// A narrower budget for a part of the work, with this one's label. Its use is charged here as well.
     #[must_use]
     pub fn child(&self, limits: BudgetLimits) -> Self {
         self.restore_child(BudgetState { limits, ..BudgetState::default() })
     }
 
-    /// A child that goes on where `state` was taken. What it spent before is not charged here again: this budget's
-    /// own state has it.
+    /// A child that goes on from `state`. Its earlier use is not charged here again: it is in this budget's own state.
     #[must_use]
     pub fn restore_child(&self, state: BudgetState) -> Self {
         let ledger = Arc::clone(&self.node.ledger);
@@ -106,7 +105,7 @@ impl Budget {
         Self { node: Arc::new(Node { ledger, id, parent }), label }
     }
 
-    /// The same budget, reporting what goes through this handle under `label`: an agent's name, for example.
+    /// The same budget, with use through this handle reported under `label`, for example an agent's name.
     #[must_use]
     pub fn labelled(&self, label: impl Into<Arc<str>>) -> Self {
         Self { node: Arc::clone(&self.node), label: label.into() }
@@ -118,45 +117,45 @@ impl Budget {
         BudgetLayer::new(self.labelled(label))
     }
 
-    /// Sets `estimate` aside, here and in all budgets above; all that is left there when it is
-    /// [open-ended](Charge::open_ended()) and covered.
+    /// Reserves `estimate`, here and in all budgets above. If it is [open-ended](Charge::open_ended()) and covered, it
+    /// reserves all that is left there.
     ///
     /// # Errors
     /// [`ErrorKind::BudgetExceeded`](crate::ErrorKind::BudgetExceeded), permanent, when a bound does not cover it, or
-    /// when money is bounded and the estimate's money is unknown. Nothing is set aside then. The bound and what is left
-    /// are its [`Error::exhausted`](crate::Error::exhausted), unless it is the price that is missing.
+    /// when money is bounded and the estimate's money is unknown. Nothing is reserved then.
+    /// [`Error::exhausted`](crate::Error::exhausted) names the bound and what is left, unless the price is unknown.
     pub fn reserve(&self, estimate: Charge) -> Result<Reservation> {
         let reserved = self.node.lock().reserve(self.node.id, &estimate, Instant::now());
         reserved.map_err(|short| short.into_error())?;
         Ok(Reservation { budget: self.clone(), reserved: Some(estimate) })
     }
 
-    /// What was spent here and in all budgets below, without what is set aside.
+    /// Spend here and in all budgets below, without reservations.
     #[must_use]
     pub fn spent(&self) -> Spend {
         self.node.lock().spent(self.node.id)
     }
 
-    /// What is set aside for calls that are under way, here and in all budgets below.
+    /// Reservations of calls in flight, here and in all budgets below.
     #[must_use]
     pub fn reserved(&self) -> Spend {
         self.node.lock().reserved(self.node.id)
     }
 
-    /// What a call could use now: the narrowest of what is left here and above; `None` where nothing is bounded.
+    /// Rest that a call could use now: the narrowest here and above. `None` where nothing is bounded.
     #[must_use]
     pub fn remaining(&self) -> BudgetLimits {
         self.node.lock().remaining(self.node.id, Instant::now())
     }
 
-    /// What was spent here and below under each label; `""` is what has none.
+    /// Spend here and below by label; `""` is use without a label.
     #[must_use]
     pub fn report(&self) -> BTreeMap<Arc<str>, Spend> {
         self.node.lock().labels(self.node.id)
     }
 
-    /// What [`Budget::restore`] needs to go on in another process. It says nothing about budgets above or below: a
-    /// child that goes on has a state of its own.
+    /// State from which [`Budget::restore`] goes on in another process. Budgets above and below are not in it: a child
+    /// that goes on has a state of its own.
     #[must_use]
     pub fn state(&self) -> BudgetState {
         self.node.lock().state(self.node.id, Instant::now())
@@ -181,10 +180,10 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// What is set aside for one call.
+/// Reservation of a budget for one call.
 ///
-/// Dropped without [`Reservation::settle`] or [`Reservation::cancel`], it counts as spent in full: nobody knows how
-/// the call ended.
+/// Dropped without [`Reservation::settle`] or [`Reservation::cancel`], it counts as spent in full, since the end of the
+/// call is unknown.
 #[must_use = "dropping a reservation spends it"]
 #[derive(Debug)]
 pub struct Reservation {
@@ -193,18 +192,18 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What was set aside.
+    /// The reserved charge.
     #[must_use]
     pub fn charge(&self) -> Charge {
         self.reserved.unwrap_or_default()
     }
 
-    /// The call is over and used `actual`. Money that is unknown counts as reserved.
+    /// Settles a call that is over and used `actual`. Unknown money counts as reserved.
     pub fn settle(mut self, actual: Charge) {
         self.close(|reserved| Charge { money: actual.money.or(reserved.money), ..actual });
     }
 
-    /// The call was never made: it costs nothing.
+    /// Settles a call that was never made, at no cost.
     pub fn cancel(mut self) {
         self.close(|_| Charge::nothing());
     }

@@ -115,7 +115,7 @@ fn design_7_a_budget_that_nobody_names_is_forgotten() {
 enum Step {
     Child(usize, u64, u64),
     Reserve(usize, u64, u64),
-    /// Settles at so many percent of what was reserved.
+    /// Settles at this percentage of the reservation.
     Settle(usize, u64),
     Cancel(usize),
     Drop(usize),

@@ -24,7 +24,7 @@ use crate::{
     provider::{Assembler, CallContext, Delta, DeltaStream, Egress, Params, Profile, Request, Restart},
 };
 
-/// Whether another model may succeed where one failed like this. Named one by one, so that a new kind is decided on.
+/// True if another model may succeed after this failure. Kinds are listed one by one, so that a new one is decided on.
 fn another_may_help(error: &Error, egress: Egress) -> bool {
     match error.kind() {
         ErrorKind::NotFound
@@ -35,7 +35,7 @@ fn another_may_help(error: &Error, egress: Egress) -> bool {
         | ErrorKind::Transport
         | ErrorKind::Protocol
         | ErrorKind::Unsupported => true,
-        // Where only some hosts are allowed, a refusal may be this process's own, and is not to be got round.
+        // Where only some hosts are allowed, the refusal may come from this process and must not be circumvented.
         ErrorKind::PermissionDenied => egress == Egress::Any,
         ErrorKind::InvalidInput
         | ErrorKind::EmptyPrompt
@@ -59,7 +59,7 @@ fn another_may_help(error: &Error, egress: Egress) -> bool {
     }
 }
 
-/// The model that is asked at present.
+/// The current model.
 struct Asked {
     provider: Arc<str>,
     model: Arc<str>,
@@ -67,7 +67,7 @@ struct Asked {
     local: bool,
 }
 
-/// The parameters for another model: its own, which were set for it, then those of the request.
+/// Parameters for another model: its own, then those of the request.
 fn params(own: &Params, asked: &Params, profile: &Profile, same_service: bool) -> Params {
     let mut asked = asked.clone();
     if !same_service {
@@ -88,30 +88,30 @@ enum Phase {
 
 pub(super) struct Chain {
     fallback: Fallback,
-    /// The first model's service.
+    /// Service of the first model.
     source: Arc<str>,
     request: Request,
     cx: CallContext,
     end: Option<Instant>,
     baseline: Option<Prices>,
-    /// How many of the choices were tried.
+    /// Number of choices that were tried.
     tried: usize,
-    /// `None` once its figures are in the books.
+    /// Current model; `None` once its figures are recorded.
     asked: Option<Asked>,
     phase: Phase,
-    /// Comes before whatever else there is.
+    /// Delta to send first.
     first: Option<Delta>,
     attempt: u32,
-    /// Whether the present attempt showed anything.
+    /// True once the current attempt showed output.
     shown: bool,
     tally: Tally,
-    /// What earlier attempts of the present model used.
+    /// Usage of earlier attempts of the current model.
     used: Usage,
     failures: Vec<(String, Error)>,
 }
 
 impl Chain {
-    /// A call of the model that the request names, at the service called `provider`.
+    /// A call of the request's model, at the service called `provider`.
     pub(super) fn new(fallback: &Fallback, provider: &str, request: &Request, cx: &CallContext) -> Self {
         let source: Arc<str> = provider.into();
         Self {
@@ -138,7 +138,7 @@ impl Chain {
         }
     }
 
-    /// Goes on with what came of the first model.
+    /// Continues with the first model's result.
     pub(super) fn begin(mut self, started: Result<DeltaStream>) -> Result<DeltaStream> {
         match started {
             Ok(stream) => self.phase = Phase::Streaming(stream),
@@ -147,7 +147,8 @@ impl Chain {
         Ok(Box::pin(self))
     }
 
-    /// The present model failed and showed nothing: the news that the next one is asked, or the end.
+    /// Abandons the current model, which failed before any output. Returns the restart with the next one, or the final
+    /// error.
     fn fail(&mut self, error: Error) -> Result<Delta> {
         self.phase = Phase::Over;
         let name = self.asked.as_ref().map_or_else(String::new, |it| format!("{}:{}", it.provider, it.model));
@@ -192,7 +193,7 @@ impl Chain {
         self.phase = Phase::Opening(Box::pin(async move { provider.stream(request, &cx).await }));
     }
 
-    /// The error of the only failure, or one that tells of all.
+    /// The error of the only failure, or one that lists all.
     fn give_up(&mut self) -> Error {
         let mut failures = std::mem::take(&mut self.failures);
         let Some((name, last)) = failures.pop() else {
@@ -219,7 +220,7 @@ impl Chain {
         error
     }
 
-    /// The present model's figures go into the books.
+    /// Records the current model's figures.
     fn close(&mut self) {
         let Some(asked) = self.asked.take() else { return };
         let usage = self.used + priced(&asked.profile, asked.local, self.tally.usage());
@@ -273,7 +274,7 @@ impl Stream for Chain {
 }
 
 impl Chain {
-    /// What the reader gets for what the present model's stream gave.
+    /// Converts the next item of the current model's stream into the reader's.
     fn next(&mut self, next: Option<Result<Delta>>) -> Option<Result<Delta>> {
         match next {
             Some(Ok(mut delta)) => {

@@ -1,7 +1,6 @@
-//! Asks another model when one cannot begin (AI06), and counts what each of them did.
+//! Fallback to other models when one cannot begin, with statistics for each of them.
 //!
-//! It never leaves a reply of which something was shown, and never asks the same model twice: a retry layer inside
-//! does.
+//! The layer never abandons a reply that showed output, and never asks the same model twice: a retry layer inside does.
 
 mod chain;
 mod stats;
@@ -20,60 +19,60 @@ use crate::{
 };
 use chain::Chain;
 
-/// How much a model can do, and costs. Ordered: `Local < Small < Medium < Large`.
+/// Class of a model by ability and price. Ordered: `Local < Small < Medium < Large`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
-    /// On this machine, at a cost of 0 unless its profile has prices: the last resort.
+    /// A model on this machine, at a cost of 0 unless its profile has prices: the last resort.
     Local,
-    /// A small one.
+    /// A small model.
     Small,
-    /// Between the two.
+    /// A model between small and large.
     Medium,
-    /// The best there is.
+    /// A model of the best class.
     Large,
 }
 
-/// A model that may be asked instead.
+/// A model to fall back to.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ModelChoice {
-    /// The model, with whatever layers it has.
+    /// The model, with its layers.
     pub model: Model,
-    /// How much it can do.
+    /// Tier of the model.
     pub tier: Tier,
 }
 
 impl ModelChoice {
-    /// `model`, which is of this tier.
+    /// `model`, in this tier.
     #[must_use]
     pub fn new(model: Model, tier: Tier) -> Self {
         Self { model, tier }
     }
 }
 
-/// Asks other models in turn when the model of a request cannot begin to answer: first those of its own tier, then
-/// lower tiers, then local ones; within a tier in the order given. A higher tier is never asked.
+/// Layer that asks other models in turn if the model of a request cannot begin to answer: first those of its own tier,
+/// then lower tiers, then local ones; within a tier in the order given. A higher tier is never asked.
 ///
 /// The model itself is the one behind the layer, and is not in the list.
 ///
 /// # Contract
-/// - A model is left when it refuses the call, or when its reply fails or breaks off before anything of it was
-///   shown. A [`Delta::Restart`](crate::provider::Delta::Restart) that names the next service and model comes then,
-///   with the next attempt number. The first model is awaited in [`Provider::stream`].
+/// - A model is abandoned when it refuses the call, or when its reply fails or breaks off before any output. A
+///   [`Delta::Restart`](crate::provider::Delta::Restart) then names the next service and model, with the next attempt
+///   number. The first model is awaited in [`Provider::stream`].
 /// - Another model is asked after: not found, authentication, permission denied (where the call may connect anywhere),
-///   rate limited, overloaded, timeout, transport, protocol, unsupported. It is not after what would fail anywhere or
-///   must be seen: invalid input, content filtered, context overflow, too large, budget exceeded, a cancel, a wrong
-///   configuration, a defect. Nor when [`CallContext::timeout`] is over; later models are told what is left of it.
-/// - The next model gets the same request with its own name and profile. Its own parameters go before those of the
-///   request; the request's `extra` stays behind when the service is another; its output limit is kept.
-/// - When none is left the error tells all causes, has the first one's kind, and is temporary when any of them was. A
-///   failure after which no other model was asked is passed on as it is.
-/// - Reported usage is handed on with its cost at the prices of the model that was asked, where they are known.
+///   rate limited, overloaded, timeout, transport, protocol, unsupported. None is asked after errors that would recur
+///   anywhere or must be seen: invalid input, content filtered, context overflow, too large, budget exceeded, a cancel,
+///   a wrong configuration, a defect. Nor once [`CallContext::timeout`] is over; later models get the rest of it.
+/// - The next model gets the same request with its own name and profile. Its own parameters override those of the
+///   request; the request's `extra` is left out if the service is another; its output limit is kept.
+/// - When no model is left, the error lists all causes, has the first one's kind, and is temporary if any of them was.
+///   A failure after which no other model was asked is passed on as it is.
+/// - Reported usage is passed on with its cost at the prices of the model that was asked, where they are known.
 ///
 /// # Order
-/// Above the layers of a single service: retry, rate limit, budget, each on the model they belong to. The wrong order,
-/// `model.layer(fallback).layer(retry)`, runs through the whole chain at each attempt.
+/// Outside the layers of a single service: retry, rate limit, budget, each on the model that they belong to. The wrong
+/// order, `model.layer(fallback).layer(retry)`, runs through the whole chain at each attempt.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -92,7 +91,7 @@ impl ModelChoice {
 /// ```
 #[derive(Clone)]
 pub struct Fallback {
-    /// In the order in which they are asked.
+    /// Models to fall back to, in the order in which they are asked.
     choices: Arc<[ModelChoice]>,
     listed: Arc<[ModelChoice]>,
     primary: Tier,
@@ -114,7 +113,7 @@ impl Fallback {
         .with_primary(Tier::Large)
     }
 
-    /// Says of which tier the model behind the layer is. By default it is large.
+    /// Sets the tier of the model behind the layer. By default it is large.
     #[must_use]
     pub fn with_primary(mut self, tier: Tier) -> Self {
         let mut choices: Vec<_> = self.listed.iter().filter(|choice| choice.tier <= tier).cloned().collect();
@@ -124,15 +123,15 @@ impl Fallback {
         self
     }
 
-    /// The prices against which savings are counted. By default those of the model behind the layer when it is
-    /// large, else of the first large one that is listed.
+    /// Sets the prices against which savings are counted. By default those of the model behind the layer if it is
+    /// large, else of the first large one in the list.
     #[must_use]
     pub fn with_baseline(mut self, prices: Prices) -> Self {
         self.prices = Some(prices);
         self
     }
 
-    /// The figures of this chain and its clones, to be read at any time.
+    /// Statistics of this chain and its clones, which can be read at any time.
     #[must_use]
     pub fn stats(&self) -> FallbackStats {
         self.stats.clone()

@@ -1,4 +1,4 @@
-//! What each model of a chain did, and what the choice of models saved.
+//! Statistics of a chain: usage of each model, and savings by the choice of models.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Money, Prices, Usage, provider::Profile};
 
-/// The figures of a [`super::Fallback`], readable at any time. Cloning shares them.
+/// Statistics of a [`super::Fallback`], which can be read at any time. Cloning shares them.
 #[derive(Clone, Default)]
 pub struct FallbackStats(Arc<Mutex<Book>>);
 
@@ -27,7 +27,7 @@ impl FallbackStats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The figures so far.
+    /// Figures so far.
     #[must_use]
     pub fn report(&self) -> UsageReport {
         let book = self.lock();
@@ -39,7 +39,7 @@ impl FallbackStats {
         }
     }
 
-    /// Takes in a call that is over.
+    /// Adds a call that has ended.
     pub(super) fn add(&self, call: &Ended<'_>) {
         let mut book = self.lock();
         let name = (Arc::clone(call.provider), Arc::clone(call.model));
@@ -58,7 +58,7 @@ impl FallbackStats {
             return;
         }
         entry.unpriced += u64::from(call.usage.cost.is_none());
-        // What the call would have cost elsewhere follows from its tokens, not from what its own service charged.
+        // The baseline is computed from tokens, not from what the call's own service charged.
         let tokens = Usage { cost: None, ..call.usage };
         match (call.usage.cost, call.baseline.and_then(|prices| prices.cost(&tokens))) {
             (Some(cost), Some(baseline)) => {
@@ -76,7 +76,7 @@ impl fmt::Debug for FallbackStats {
     }
 }
 
-/// A call that is over.
+/// A call that has ended.
 pub(super) struct Ended<'a> {
     pub(super) provider: &'a Arc<str>,
     pub(super) model: &'a Arc<str>,
@@ -85,47 +85,46 @@ pub(super) struct Ended<'a> {
     pub(super) baseline: Option<&'a Prices>,
 }
 
-/// What one model did.
+/// Usage of one model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelUsage {
-    /// The service.
+    /// Name of the service.
     pub provider: Arc<str>,
     /// The model's name there.
     pub model: Arc<str>,
-    /// Calls, failed ones included.
+    /// Number of calls, failed ones included.
     pub calls: u64,
-    /// Calls that failed, or whose reply broke off or was dropped.
+    /// Number of calls that failed, or whose reply broke off or was dropped.
     pub failures: u64,
     /// Tokens and cost of all calls, as far as known.
     pub usage: Usage,
-    /// Calls whose cost is unknown; `usage.cost` does not have them.
+    /// Number of calls whose cost is unknown, and missing in `usage.cost`.
     pub unpriced: u64,
 }
 
-/// What the models of a chain used, and what they saved against asking a large one every time.
+/// Usage of the models of a chain, and savings against asking a large model every time.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UsageReport {
-    /// Each model that was asked, by provider and name.
+    /// Models that were asked, by provider and name.
     pub models: Vec<ModelUsage>,
-    /// What the comparable calls would have cost with the large model.
+    /// Cost of the comparable calls at the baseline prices.
     pub baseline: Money,
-    /// What the comparable calls did cost.
+    /// Real cost of the comparable calls.
     pub compared: Money,
-    /// Calls that are on neither side of the comparison, because their tokens, their cost or the large model's
-    /// prices are unknown.
+    /// Number of calls outside the comparison: their tokens, their cost or the baseline prices are unknown.
     pub incomparable: u64,
 }
 
 impl UsageReport {
-    /// What was saved; 0 when it cost more.
+    /// Savings against the baseline; 0 if the calls cost more.
     #[must_use]
     pub fn saved(&self) -> Money {
         Money::from_pico(self.baseline.as_pico().saturating_sub(self.compared.as_pico()))
     }
 
-    /// What was saved in whole percent of the baseline, rounded down; 0 when the baseline is 0.
+    /// Savings in whole percent of the baseline, rounded down; 0 when the baseline is 0.
     #[must_use]
     pub fn saved_percent(&self) -> u8 {
         let baseline = u128::from(self.baseline.as_pico());
@@ -134,7 +133,7 @@ impl UsageReport {
     }
 }
 
-/// `usage` with what it cost at the prices of `profile`; a local model without prices costs nothing.
+/// `usage` with its cost at the prices of `profile`. A local model without prices costs nothing.
 pub(super) fn priced(profile: &Profile, local: bool, usage: Usage) -> Usage {
     let computed = || profile.prices.as_ref().and_then(|prices| prices.cost(&usage));
     let cost = usage.cost.or_else(computed).or((local && !usage.is_unknown()).then(Money::default));

@@ -1,8 +1,8 @@
-//! How many calls may run at once, learnt from how long they take (LO14).
+//! Number of slots, adapted to the duration of calls.
 
 use std::{ops::RangeInclusive, time::Duration};
 
-/// Moves a number of permits within bounds by what calls took.
+/// Slots within bounds, moved by the mean duration of calls.
 #[derive(Debug, Clone)]
 pub(super) struct Adaptive {
     bounds: RangeInclusive<usize>,
@@ -24,8 +24,8 @@ impl Adaptive {
         self.permits
     }
 
-    /// Takes in how long a call took. A full window is judged and another begins, so that a change is judged by
-    /// calls that ended after it.
+    /// Adds the duration of a call. A full window is judged and a new one begins, so that a change is judged by calls
+    /// that ended after it.
     pub(super) fn took(&mut self, time: Duration) {
         self.count = self.count.saturating_add(1);
         self.sum = self.sum.saturating_add(time);

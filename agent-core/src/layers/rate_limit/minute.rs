@@ -1,4 +1,4 @@
-//! What was used within the last minute.
+//! Usage within the last minute.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -6,11 +6,11 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// At most so much within any 60 s.
+/// Limit on an amount within any 60 s.
 #[derive(Debug)]
 pub(super) struct Minute {
     limit: u64,
-    /// When, for which ticket, how much; oldest first.
+    /// Time, ticket and amount of each use; oldest first.
     used: VecDeque<(Instant, u64, u64)>,
     sum: u64,
 }
@@ -30,8 +30,8 @@ impl Minute {
         }
     }
 
-    /// When there will be room for `amount`, if not now. What is larger than the limit has room once nothing else is
-    /// counted: only the service knows whether it takes it.
+    /// Time from which there is room for `amount`; `None` if there is now. An amount above the limit has room once
+    /// nothing else is counted: only the service knows if it takes it.
     pub(super) fn room_at(&mut self, now: Instant, amount: u64) -> Option<Instant> {
         self.forget(now);
         let mut left = self.sum;
@@ -51,7 +51,7 @@ impl Minute {
         self.used.push_back((now, ticket, amount));
     }
 
-    /// What `ticket` took was really `amount`.
+    /// Replaces the estimate of `ticket` by the real `amount`.
     pub(super) fn correct(&mut self, ticket: u64, amount: u64) {
         if let Some((_, _, used)) = self.used.iter_mut().rev().find(|(_, owner, _)| *owner == ticket) {
             self.sum = self.sum.saturating_sub(*used).saturating_add(amount);

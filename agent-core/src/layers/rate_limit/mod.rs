@@ -1,7 +1,7 @@
-//! How many model calls may run, and which one is next (LO14).
+//! Limits on model calls: the rate, the number in flight, and their order.
 //!
-//! One limiter, many handles. The queue is a pure machine ([`queue`]); the driver ([`shared`]) wakes those who wait
-//! and spawns nothing. It never asks twice: a retry layer around it does.
+//! One limiter has many handles. The queue is a pure machine ([`queue`]); the driver ([`shared`]) wakes waiters and
+//! spawns nothing. A call is made once: a retry layer around it makes further attempts.
 
 mod adapt;
 mod minute;
@@ -25,20 +25,20 @@ use adapt::Adaptive;
 use queue::Queue;
 use shared::Shared;
 
-/// How urgent a call is; the higher goes first, and calls of one priority go in the order in which they came.
+/// Urgency of a call. Higher priorities go first; calls of one priority go in order of arrival.
 ///
-/// A stream of urgent calls can keep others waiting until their time is up: that is what priorities mean.
+/// A stream of urgent calls can starve others until they time out. That is intended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub u8);
 
 impl Priority {
-    /// Somebody waits for the answer.
+    /// A call whose answer a person waits for.
     pub const CHAT: Self = Self(10);
-    /// Somebody asked for it.
+    /// A call that a person asked for.
     pub const COMMAND: Self = Self(5);
-    /// A file changed.
+    /// A call made because a file changed.
     pub const FILE_CHANGE: Self = Self(3);
-    /// Nobody waits.
+    /// A call that nobody waits for.
     pub const BACKGROUND: Self = Self(1);
 }
 
@@ -48,30 +48,30 @@ impl Default for Priority {
     }
 }
 
-/// Holds model calls back so that they keep within requests per minute, tokens per minute and a number of calls at
-/// once that follows how fast the service is.
+/// Layer that queues model calls, to keep within requests per minute, tokens per minute, and a number of calls in
+/// flight that adapts to the speed of the service.
 ///
 /// A handle on one shared limiter: clones, [`RateLimit::at`] and [`RateLimit::superseding`] share its queue.
 ///
 /// # Contract
-/// - The call that is first in the queue waits until it may run, and no later one overtakes it.
-/// - Within any 60 s no more requests begin than were set, and none begins that would exceed the tokens. A prompt is
+/// - The first call of the queue waits for a slot, and no later one overtakes it.
+/// - Within any 60 s no more requests begin than the limit, and none begins that would exceed the tokens. A prompt is
 ///   estimated at (bytes + 3) / 4 tokens, and 1,500 for each file, when its call begins; the reported total replaces
-///   that when it ends. A call that is estimated larger than the whole limit runs when nothing else was used for 60 s.
-/// - Calls at once start at the upper bound. After each window of completed calls (5 by default) their mean time
-///   decides: above 15 s one less, below 5 s one more, within 1 to 3 by default. Calls that failed or were dropped
-///   do not count; those that ran out of time do.
-/// - A call must be over, waiting and running together, 2 minutes after it was asked for, or it ends with
-///   [`ErrorKind::Timeout`]; [`RateLimitBuilder::timeout`] sets another time or none. A shorter
-///   [`CallContext::timeout`] is kept as well. A reply whose finish has come is never failed.
-/// - A cancel ends a wait. A dropped call leaves the queue, or gives its place back, at once.
-/// - When the service reports that nothing is left, or asks to wait ([`Error::retry_after`]), nobody begins until the
+///   the estimate when it ends. A call whose estimate exceeds the whole limit runs if nothing else was used for 60 s.
+/// - The number of slots starts at its upper bound. After each window of completed calls (5 by default) their mean time
+///   decides: above 15 s one slot less, below 5 s one more, within 1 to 3 by default. Calls that failed or were dropped
+///   do not count; those that timed out do.
+/// - A call that is not over 2 minutes after it was made, its wait included, ends with [`ErrorKind::Timeout`];
+///   [`RateLimitBuilder::timeout`] sets another time or none. A shorter [`CallContext::timeout`] holds as well. A reply
+///   whose finish has come is never failed.
+/// - A cancel ends a wait. A dropped call leaves the queue, or releases its slot, at once.
+/// - If the service reports that nothing is left, or asks to wait ([`Error::retry_after`]), no call begins until the
 ///   time that it names, 60 s at most.
 ///
 /// # Order
-/// Above a budget, so that a call that waits has nothing set aside, and below a retry layer, so that a call gives its
-/// place back while it waits for its next attempt. The wrong order, `model.layer(retry).layer(limit)`, lets a call
-/// that waits for another attempt keep others out, and counts several requests as one.
+/// Outside a budget, so that a waiting call has nothing reserved, and inside a retry layer, so that a call releases its
+/// slot while it backs off. With the wrong order, `model.layer(retry).layer(limit)`, a call keeps its slot while it
+/// backs off, and several requests count as one.
 ///
 /// ```
 /// # fn example(model: entourage_core::provider::Model) -> entourage_core::Result<()> {
@@ -92,13 +92,13 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// A limiter without limits per minute: only calls at once are bounded.
+    /// A limiter without limits per minute: it bounds only the calls in flight.
     #[must_use]
     pub fn new() -> Self {
         RateLimitBuilder::default().start()
     }
 
-    /// A limiter with other settings.
+    /// Settings for a limiter.
     pub fn builder() -> RateLimitBuilder {
         RateLimitBuilder::default()
     }
@@ -109,26 +109,26 @@ impl RateLimit {
         Self { priority, ..self.clone() }
     }
 
-    /// A handle for calls of which only the newest matters: each one ends those of the same key that wait or run,
+    /// A handle for calls of which only the newest matters. Each one ends those with the same key that wait or run,
     /// with [`ErrorKind::Cancelled`].
     #[must_use]
     pub fn superseding(&self, key: impl Into<Arc<str>>) -> Self {
         Self { key: Some(key.into()), ..self.clone() }
     }
 
-    /// How many calls wait.
+    /// Number of calls in the queue.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.read(Queue::waiting)
     }
 
-    /// How many calls run.
+    /// Number of calls in flight.
     #[must_use]
     pub fn running(&self) -> usize {
         self.shared.read(Queue::running)
     }
 
-    /// How many calls may run at once at present.
+    /// Current number of slots.
     #[must_use]
     pub fn permits(&self) -> usize {
         self.shared.read(Queue::permits)
@@ -182,47 +182,47 @@ impl Default for RateLimitBuilder {
 }
 
 impl RateLimitBuilder {
-    /// At most so many requests begin within any 60 s.
+    /// Limits the requests that begin within any 60 s.
     pub fn requests_per_minute(mut self, requests: u64) -> Self {
         self.requests = Some(requests);
         self
     }
 
-    /// At most so many tokens, input and output together, are used within any 60 s, as far as they are known.
+    /// Limits the tokens used within any 60 s, input and output together, as far as they are known.
     pub fn tokens_per_minute(mut self, tokens: u64) -> Self {
         self.tokens = Some(tokens);
         self
     }
 
-    /// Bounds of how many calls run at once; equal bounds turn adapting off. By default 1 to 3.
+    /// Bounds the number of slots; equal bounds turn adapting off. By default 1 to 3.
     pub fn concurrency(mut self, bounds: RangeInclusive<usize>) -> Self {
         self.concurrency = bounds;
         self
     }
 
-    /// A mean below `fast` allows one call more at once, one above `slow` one less. By default 5 s and 15 s.
+    /// Sets the mean times that adapt the slots: below `fast` one more, above `slow` one less. By default 5 s and 15 s.
     pub fn speed(mut self, fast: Duration, slow: Duration) -> Self {
         self.fast = fast;
         self.slow = slow;
         self
     }
 
-    /// After how many completed calls the mean is taken. By default 5.
+    /// Sets the number of completed calls over which the mean is taken. By default 5.
     pub fn window(mut self, calls: u32) -> Self {
         self.window = calls;
         self
     }
 
-    /// How long a call may take, waiting and running together; `None` for any time. By default 2 minutes.
+    /// Limits the time of a call, its wait included; `None` for no limit. By default 2 minutes.
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self
     }
 
-    /// The limiter.
+    /// Builds the limiter.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] for a limit under which no call could ever run.
+    /// [`ErrorKind::Config`] for settings under which no call could ever run, a window of 0, or `fast` above `slow`.
     pub fn build(self) -> Result<RateLimit> {
         let bounds = &self.concurrency;
         let wrong = if self.requests == Some(0) || self.tokens == Some(0) {
@@ -278,7 +278,7 @@ impl Provider for Limited {
         let end = limit.and_then(|limit| Some((began.checked_add(limit)?, limit)));
         let pass = shared.join(*priority, tally::input_tokens(&request), key.clone());
         pass.wait(&cx.cancel, end).await?;
-        // The inner call's time begins now.
+        // The inner call's timeout runs from here.
         let mut inner = cx.clone();
         inner.timeout = cx.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         stream::open(&*self.inner, request, &inner, pass, end).await

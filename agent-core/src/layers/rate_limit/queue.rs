@@ -1,4 +1,4 @@
-//! Who may go next: the queue of a limiter as a pure machine. Time is passed in, nothing waits, nobody is woken.
+//! Queue of a limiter, as a pure machine. Time is passed in; nothing waits and nobody is woken.
 
 use std::{
     cmp::Reverse,
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use super::{Priority, adapt::Adaptive, minute::Minute};
 use crate::provider::RateLimits;
 
-/// The longest time for which what a service says holds the queue back; then one call finds out.
+/// Longest time that a service's report holds the queue back; then one call goes ahead to find out.
 const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
-/// Names a call in the queue.
+/// Id of a call in the queue.
 pub(super) type Ticket = u64;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Queue {
     requests: Option<Minute>,
     tokens: Option<Minute>,
     held_until: Option<Instant>,
-    /// Highest priority first, then oldest first.
+    /// Waiting calls, highest priority first, then oldest first.
     waiting: BTreeMap<(Reverse<Priority>, Ticket), Waiting>,
     running: HashMap<Ticket, Running>,
     next: Ticket,
@@ -42,12 +42,12 @@ struct Running {
     key: Option<Arc<str>>,
 }
 
-/// How a call ended, as far as the queue is concerned.
+/// End of a call, as far as it concerns the queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outcome {
-    /// Whether its time says something about the service: it ended by itself, or took too long.
+    /// True if its duration measures the service: it ended by itself, or timed out.
     pub(super) timed: bool,
-    /// What it used, if reported.
+    /// Tokens that it used, if reported.
     pub(super) tokens: Option<u64>,
 }
 
@@ -64,7 +64,8 @@ impl Queue {
         }
     }
 
-    /// A call joins. Those with the same key that it takes the place of are out of the queue and to be told.
+    /// Adds a call. Returns its ticket, and the tickets of the calls that it supersedes: those that waited have left
+    /// the queue, and all of them must be told.
     pub(super) fn join(
         &mut self,
         priority: Priority,
@@ -87,12 +88,12 @@ impl Queue {
             }
             !same
         });
-        // A running one keeps its place until its connection is gone.
+        // A superseded call in flight keeps its slot until its connection is closed.
         removed.extend(self.running.iter().filter(|(_, it)| it.key.as_ref() == Some(key)).map(|(id, _)| *id));
         removed
     }
 
-    /// Lets the first in the queue run, if it may. Nobody overtakes it: a large call would never have room.
+    /// Admits the first call of the queue, if it may run. No other overtakes it: a large call would never find room.
     pub(super) fn admit(&mut self, now: Instant) -> Option<Ticket> {
         if self.running.len() >= self.concurrency.permits() || self.opens_at(now).is_some() {
             return None;
@@ -108,7 +109,8 @@ impl Queue {
         Some(ticket)
     }
 
-    /// When the first in the queue may run if it may not now, permits aside: those come back without waiting.
+    /// Time from which the first call may run; `None` if it is now. Slots are ignored: they are released without a
+    /// wait.
     pub(super) fn opens_at(&mut self, now: Instant) -> Option<Instant> {
         let (_, first) = self.waiting.first_key_value()?;
         let requests = self.requests.as_mut().and_then(|requests| requests.room_at(now, 1));
@@ -117,7 +119,7 @@ impl Queue {
         [requests, tokens, held].into_iter().flatten().max()
     }
 
-    /// A call is over, or was given up while it waited.
+    /// Removes a call that is over, or was abandoned while it waited.
     pub(super) fn leave(&mut self, priority: Priority, ticket: Ticket, now: Instant, outcome: Outcome) {
         self.waiting.remove(&(Reverse(priority), ticket));
         let Some(running) = self.running.remove(&ticket) else { return };
@@ -129,13 +131,13 @@ impl Queue {
         }
     }
 
-    /// Nobody runs before `delay` is over, one minute at most.
+    /// Holds all calls back for `delay`, one minute at most.
     pub(super) fn hold(&mut self, now: Instant, delay: Duration) {
         let until = now.checked_add(delay.min(LONGEST_HOLD));
         self.held_until = self.held_until.max(until);
     }
 
-    /// Takes in what the service says is left.
+    /// Holds the queue back while the service reports that nothing is left.
     pub(super) fn note(&mut self, now: Instant, limits: &RateLimits) {
         let windows = [limits.requests, limits.tokens, limits.input_tokens, limits.output_tokens];
         let resets =

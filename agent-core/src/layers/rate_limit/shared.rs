@@ -1,4 +1,4 @@
-//! Wakes those who wait in the queue. Its lock is never held while anything is awaited.
+//! Driver of the queue: wakes waiters. Its lock is never held across an await.
 
 use std::{
     collections::HashMap,
@@ -19,26 +19,26 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, provider::RateLimits};
 
-/// When a call must be over, and the limit that says so.
+/// Deadline of a call, and the limit that sets it.
 pub(super) type End = Option<(Instant, Duration)>;
 
-/// A queue and those who are in it.
+/// A queue, and the signals of the calls in it.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// When the first in the queue may run although nobody leaves, as of a version of the state. Whoever waits looks
-    /// again then.
+    /// Time from which the first call may run even if no other leaves, with the version of the state that it is from.
+    /// Waiters admit again at that time.
     opens: watch::Sender<(u64, Option<Instant>)>,
 }
 
 struct State {
     queue: Queue,
     calls: HashMap<Ticket, Signals>,
-    /// To be fired once the lock is free.
+    /// Tokens to cancel once the lock is free.
     told: Vec<CancellationToken>,
     version: u64,
 }
 
-/// How a call is told.
+/// Signals to one call.
 #[derive(Debug, Clone, Default)]
 struct Signals {
     granted: CancellationToken,
@@ -59,7 +59,7 @@ impl Shared {
         of(&self.lock().queue)
     }
 
-    /// Changes the queue, lets run whoever may, and tells those whom it concerns.
+    /// Changes the queue, admits calls, and signals those concerned.
     fn change<T>(&self, how: impl FnOnce(&mut State, Instant) -> T) -> T {
         let now = Instant::now();
         let mut state = self.lock();
@@ -73,7 +73,7 @@ impl Shared {
         state.version += 1;
         let (opens, version) = (state.queue.opens_at(now), state.version);
         let told = std::mem::take(&mut state.told);
-        // Waking may run what drops a place, which needs the lock.
+        // A woken task may drop a pass, which needs the lock.
         drop(state);
         told.iter().for_each(CancellationToken::cancel);
         self.opens.send_if_modified(|known| {
@@ -100,7 +100,7 @@ impl Shared {
     }
 }
 
-/// A place in the queue, then among those who run. Dropping it gives it back.
+/// Place of a call in the queue, then its slot. Dropping it releases either.
 pub(super) struct Pass {
     shared: Arc<Shared>,
     ticket: Ticket,
@@ -111,7 +111,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// Waits until the call may run.
+    /// Waits for a slot.
     pub(super) async fn wait(&self, cancel: &CancellationToken, end: End) -> Result<()> {
         let mut opens = self.shared.opens.subscribe();
         loop {
@@ -128,17 +128,17 @@ impl Pass {
         }
     }
 
-    /// Fires when a newer call takes the place of this one; `None` when none can.
+    /// Token that fires when a newer call supersedes this one; `None` without a key.
     pub(super) fn superseded(&self) -> Option<CancellationToken> {
         self.keyed.then(|| self.signals.superseded.clone())
     }
 
-    /// The service says what is left.
+    /// Notes the limits that the service reports.
     pub(super) fn note(&self, limits: &RateLimits) {
         self.shared.change(|state, now| state.queue.note(now, limits));
     }
 
-    /// The service asks to wait.
+    /// Holds the queue back, as the service asks.
     pub(super) fn hold(&self, delay: Duration) {
         self.shared.change(|state, now| state.queue.hold(now, delay));
     }
@@ -159,7 +159,7 @@ impl fmt::Debug for Pass {
     }
 }
 
-/// Forever, without a time.
+/// Sleeps until `time`; forever without one.
 pub(super) async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

@@ -1,4 +1,4 @@
-//! A call that runs: it holds its place until it ends, and is ended by its time or by a newer call.
+//! A call in flight: it holds its slot until it ends, times out, or is superseded.
 
 use std::{
     fmt,
@@ -20,7 +20,7 @@ use crate::{
 
 const RUNNING: &str = "ran";
 
-/// Makes the call that `pass` admits.
+/// Makes the call that `pass` admitted.
 pub(super) async fn open(
     inner: &dyn Provider,
     request: Request,
@@ -58,7 +58,7 @@ pub(super) async fn open(
     }
 }
 
-/// A service that asks one call to wait means all of them.
+/// Holds back all calls if the service asked this one to wait.
 fn refused(pass: &Pass, error: &Error) {
     if let Some(delay) = error.retry_after() {
         pass.hold(delay);
@@ -72,7 +72,7 @@ struct Reply {
     end: End,
 }
 
-/// Declared in this order: the connection goes before the place is given back.
+/// A reply in flight. Field order matters: the connection is dropped before the slot is released.
 struct Running {
     stream: DeltaStream,
     tally: Tally,
@@ -96,7 +96,7 @@ impl Running {
 }
 
 impl Reply {
-    /// Ends the reply from outside; one that is complete is never failed.
+    /// Ends the reply from outside. A complete reply ends without an error.
     fn interrupt(&mut self, error: Error) -> Poll<Option<Result<Delta>>> {
         let Some(mut running) = self.running.take() else { return Poll::Ready(None) };
         if running.tally.finished {

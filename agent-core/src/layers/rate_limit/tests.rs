@@ -68,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The machine against a list that is searched for the first of the highest priority.
+    /// The machine against a list that is searched for the first call of the highest priority.
     #[test]
     fn lo14_the_highest_and_oldest_runs_and_never_too_many(steps in prop::collection::vec(step(), 1..80)) {
         let mut now = Instant::now();

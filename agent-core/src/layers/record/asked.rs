@@ -1,4 +1,4 @@
-//! What was asked, as digests: enough to tell a request from another one and to name where they part.
+//! Digests of requests: enough to tell one from another and to name where they differ.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::scrub::Scrubber;
 use crate::{Digest, Error, ErrorKind, Result, provider::Request};
 
-/// A request without its contents. Taken after scrubbing, so that no secret can be guessed from it and a recording
-/// can be answered without the secrets that it was made with.
+/// Digests of a request's parts. Computed after scrubbing, so that no secret can be guessed from them and a recording
+/// can be replayed without its secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub(super) model: String,
@@ -39,7 +39,7 @@ impl Asked {
         })
     }
 
-    /// What is asked otherwise than in `recorded`, for people; `None` when nothing is.
+    /// First difference from `recorded`, for people; `None` if there is none.
     pub(super) fn difference(&self, recorded: &Self) -> Option<String> {
         if self == recorded {
             return None;
@@ -88,13 +88,13 @@ impl Asked {
     }
 }
 
-/// Sorted by name inside, so that what means the same gives the same digest.
+/// Digest of the value as scrubbed JSON. Its keys are sorted, so that equal values have equal digests.
 fn digest<T: Serialize + ?Sized>(value: &T, scrubber: &Scrubber) -> Result<Digest> {
     let text = scrubbed(value, scrubber)?.0.to_string();
     Ok(Digest::of([text.as_bytes()]))
 }
 
-/// `value` as JSON without secrets, and how many were taken out.
+/// `value` as JSON without secrets, and the number of secrets removed.
 pub(super) fn scrubbed<T: Serialize + ?Sized>(value: &T, scrubber: &Scrubber) -> Result<(Value, usize)> {
     let mut value = serde_json::to_value(value).map_err(|error| {
         Error::new(ErrorKind::Internal, "a part of a model call cannot be written as JSON").caused_by(error)

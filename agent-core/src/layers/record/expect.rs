@@ -1,4 +1,4 @@
-//! What a recorded reply says, computed from its deltas: the `expect` of the recordings' format.
+//! Summary of a recorded reply, computed from its deltas: the `expect` of the recordings' format.
 
 use serde_json::{Value, json};
 
@@ -8,14 +8,14 @@ use crate::{
     provider::{CallStart, Delta, Finish, ResponseInfo},
 };
 
-/// How the service counts where it differs from [`Usage`].
+/// Differences between the service's way of counting and [`Usage`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counting {
     pub(super) cache_apart: bool,
     pub(super) reasoning_apart: bool,
 }
 
-/// What one reply adds up to.
+/// Summary of one reply.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     pub(super) text: String,
@@ -32,11 +32,11 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// Adds up `deltas`; what a restart voids does not count.
+    /// Adds up `deltas`, without those that a restart voids.
     pub(super) fn of(deltas: &[Delta], scrubber: &Scrubber) -> Self {
         let mut all = Self::default();
         deltas.iter().for_each(|delta| all.take(delta));
-        // What stood in different parts of the message stands together here.
+        // Text of different parts is joined here, so a secret may only now be whole.
         for text in [&mut all.text, &mut all.reasoning, &mut all.refusal] {
             scrubber.replace(text);
         }
@@ -87,7 +87,7 @@ impl Expected {
         self.calls.iter().map(call).collect()
     }
 
-    /// The wire's own word; ours where there is no wire.
+    /// The reason as the wire spells it; ours if no wire was crossed.
     pub(super) fn finish_reason(&self, wire: bool) -> Option<Value> {
         let finish = self.finish.as_ref()?;
         match &finish.raw {
@@ -114,7 +114,7 @@ impl Expected {
         object(fields.into_iter().filter_map(|(name, value)| Some((name, value?))))
     }
 
-    /// What occurs, in the words of the recordings' format.
+    /// Features of the reply, as the recordings' format names them.
     pub(super) fn features(&self) -> Vec<String> {
         let usage = &self.usage;
         let some = |tokens: Option<u64>| tokens.is_some_and(|tokens| tokens > 0);
@@ -140,7 +140,7 @@ impl Expected {
     }
 }
 
-/// The provider's own numbers: with what it leaves out left out again.
+/// Usage as the provider counts it, without the tokens that it counts apart.
 pub(super) fn usage(usage: &Usage, counting: Counting) -> Value {
     let without = |all: Option<u64>, parts: &[Option<u64>], apart: bool| {
         all.map(|all| {
@@ -161,7 +161,7 @@ pub(super) fn object(fields: impl IntoIterator<Item = (&'static str, Value)>) ->
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// What kind of block it is: its `type`, or its only field.
+/// Kind of the block: its `type`, else its first field.
 fn block_name(data: &Value) -> Value {
     let named = data.get("type").filter(|name| name.is_string()).cloned();
     let field = || data.as_object()?.keys().next().cloned().map(Value::from);

@@ -1,4 +1,4 @@
-//! A provider that answers from a recording, and refuses what the recording does not hold.
+//! A provider that answers from a recording, and refuses requests that are not in it.
 
 use std::{
     fmt,
@@ -15,11 +15,11 @@ use crate::{
     provider::{CallContext, DeltaStream, Provider, Request},
 };
 
-/// A provider that answers from what a [`super::Recorder`] kept. Cloning shares it.
+/// Provider that replays a recording of [`super::Recorder`]. Cloning shares it.
 ///
-/// Calls are answered in the order in which they were recorded. Each request must be the recorded one, in everything
-/// that is asked: model, instructions, tools, tool choice, form of the reply, parameters, messages. One that differs, or
-/// one too many, is an [`ErrorKind::Diverged`] error that says what differs; it uses nothing up.
+/// Calls are answered in the order in which they were recorded. Each request must equal the recorded one in model,
+/// instructions, tools, tool choice, form of the reply, parameters and messages. One that differs, or one too many, is
+/// an [`ErrorKind::Diverged`] error that names the difference; it uses nothing up.
 #[derive(Clone)]
 pub struct Replay(Arc<Recording>);
 
@@ -40,7 +40,7 @@ struct Call {
     entries: Vec<Entry>,
 }
 
-/// What is read of a recording; the rest is for others.
+/// The parts of a recording that a replay reads.
 #[derive(Deserialize)]
 struct Stored {
     #[serde(default)]
@@ -57,11 +57,11 @@ struct Interaction {
 }
 
 impl Replay {
-    /// Answers from the text that [`super::Recorder::to_json`] gave.
+    /// A replay of the text that [`super::Recorder::to_json`] gave.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] when the text is no such recording, [`ErrorKind::NewerVersion`] when a newer version of this
-    /// library made it.
+    /// [`ErrorKind::Corrupt`] when the text is not such a recording, [`ErrorKind::NewerVersion`] when a newer version
+    /// of this library made it.
     pub fn from_json(json: &str) -> Result<Self> {
         let corrupt = |text: &str| {
             Error::new(ErrorKind::Corrupt, format!("this is no recording that can be answered from: {text}"))
@@ -87,7 +87,7 @@ impl Replay {
         Ok(Self(Arc::new(Recording { provider: stored.provider, calls, state: Mutex::default() })))
     }
 
-    /// Takes this text out of requests before they are compared: what the recorder was told to leave out.
+    /// Removes this text from requests before they are compared. Needed for each secret that the recorder was given.
     #[must_use]
     pub fn secret(self, text: impl AsRef<str>) -> Self {
         lock(&self.0.state).scrubber.register(text.as_ref());
@@ -100,13 +100,13 @@ impl Replay {
         Arc::new(self.clone())
     }
 
-    /// How many recorded calls have not been asked for: 0 when everything was played.
+    /// Number of recorded calls that were not asked for yet: 0 when everything was replayed.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.0.calls.len().saturating_sub(lock(&self.0.state).next)
     }
 
-    /// The entries of the next call, if `request` is what it was.
+    /// Entries of the next call, if `request` equals the recorded one.
     fn take(&self, request: &Request) -> Result<Vec<Entry>> {
         let mut state = lock(&self.0.state);
         let number = state.next + 1;

@@ -1,12 +1,12 @@
-//! Takes credentials and addresses out of a recording. What is taken out becomes as many `x`.
+//! Removal of credentials and addresses from a recording. What is removed is replaced by as many `x`.
 //!
-//! It errs on the safe side and knows patterns only: a secret of no known shape must be registered.
+//! It errs on the safe side and knows only patterns: a secret of no known shape must be registered.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// Starts of the keys that services hand out. A key goes on for at least [`TAIL`] signs, a digit among them.
+/// Prefixes of services' keys. A key has at least [`TAIL`] more characters, and a digit.
 const KEY_STARTS: &[&str] = &[
     "sk-",
     "sk_",
@@ -31,7 +31,7 @@ const KEY_STARTS: &[&str] = &[
     "xoxs-",
 ];
 
-/// Words before a credential, as a field's name in a query, a form, JSON or a header.
+/// Names of fields that hold a credential, in a query, a form, JSON or a header.
 const FIELDS: &[&str] = &[
     "api_key",
     "api-key",
@@ -48,22 +48,22 @@ const FIELDS: &[&str] = &[
     "authorization",
 ];
 
-/// Such words in a query or a form; elsewhere they name harmless things.
+/// Names of such fields in a query or a form only; elsewhere they name harmless things.
 const QUERY_FIELDS: &[&str] = &["key", "sig"];
 
-/// Signs of a key after its start.
+/// Minimum of characters of a key after its prefix.
 const TAIL: usize = 12;
 
-/// Signs of a credential that is only told by what stands before it.
+/// Minimum of characters of a credential that only the text before it identifies.
 const SHORTEST: usize = 8;
 
-/// Signs from which on a credential needs no digit.
+/// Length in characters from which a credential needs no digit.
 const LONG: usize = 24;
 
-/// What is taken out of a recording: always what looks like a credential or an e-mail address, and what is registered.
+/// Scrubber of recordings: removes text that looks like a credential or an e-mail address, and registered text.
 #[derive(Clone, Default)]
 pub(super) struct Scrubber {
-    /// Each as it is, and as JSON and a query write it where that differs.
+    /// Registered texts, each as it is, and in its escaped forms in JSON and a query.
     registered: Vec<Vec<char>>,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Debug for Scrubber {
 }
 
 impl Scrubber {
-    /// Empty text is nothing to look for.
+    /// Registers a text to remove. Empty text is ignored.
     pub(super) fn register(&mut self, text: &str) {
         let json = Value::from(text).to_string();
         let json = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or_default();
@@ -84,16 +84,16 @@ impl Scrubber {
                 self.registered.push(form);
             }
         }
-        // The longest first: one may be part of another.
+        // The longest first: one text may be part of another.
         self.registered.sort_by_key(|form| std::cmp::Reverse(form.len()));
     }
 
-    /// Whether a registered text is still there.
+    /// True if `text` holds a registered text.
     pub(super) fn finds_registered(&self, text: &str) -> bool {
         self.registered.iter().any(|form| text.contains(&form.iter().collect::<String>()))
     }
 
-    /// `text` without secrets, as long as before in characters, and how many were taken out.
+    /// `text` with as many characters and without secrets, and the number of secrets removed.
     pub(super) fn text(&self, text: &str) -> (String, usize) {
         let signs: Vec<char> = text.chars().collect();
         let mut out = String::with_capacity(text.len());
@@ -115,7 +115,7 @@ impl Scrubber {
         (out, count)
     }
 
-    /// How many signs to keep and then to take out, when something begins here.
+    /// Number of characters to keep and then to remove, if a secret begins here.
     fn at(&self, before: Option<char>, rest: &[char]) -> (usize, usize) {
         if let Some(form) = self.registered.iter().find(|form| rest.starts_with(form)) {
             return (0, form.len());
@@ -132,7 +132,7 @@ impl Scrubber {
         introduced.filter(|(_, taken)| *taken > 0).unwrap_or_default()
     }
 
-    /// The same for everything inside a JSON value, names included.
+    /// Scrubs everything inside a JSON value, field names included. Returns the number of secrets removed.
     pub(super) fn value(&self, value: &mut Value) -> usize {
         match value {
             Value::String(text) => self.replace(text),
@@ -171,7 +171,7 @@ fn token_length(rest: &[char]) -> usize {
     rest.iter().take_while(|sign| is_token(**sign)).count()
 }
 
-/// What [`after_field`] does to a value in JSON text, for JSON that has been read.
+/// Removes the token that [`after_field`] would remove in JSON text, for JSON that has been parsed.
 fn take_first_token(text: &mut String) -> usize {
     let signs: Vec<char> = text.chars().collect();
     let from = signs.iter().take_while(|sign| is_between(**sign)).count();
@@ -193,14 +193,14 @@ fn secretive(token: &[char]) -> bool {
     token.len() >= LONG || (token.len() >= SHORTEST && token.iter().any(char::is_ascii_digit))
 }
 
-/// The length of the word that `rest` begins with, in any case.
+/// Length of `word`, if `rest` begins with it in any case.
 fn begins(rest: &[char], word: &str) -> Option<usize> {
     let length = word.chars().count();
     let found = rest.get(..length)?;
     found.iter().zip(word.chars()).all(|(a, b)| a.eq_ignore_ascii_case(&b)).then_some(length)
 }
 
-/// The length of a key that tells itself by its start.
+/// Length of a key that its prefix or its shape identifies; 0 for none.
 fn key(rest: &[char]) -> usize {
     let length = token_length(rest);
     let token = rest.get(..length).unwrap_or_default();
@@ -213,7 +213,7 @@ fn key(rest: &[char]) -> usize {
     if is_key || (is_signed_token && length >= LONG) { length } else { 0 }
 }
 
-/// A credential behind `Bearer ` or `Basic `.
+/// Characters to keep and to remove, for a credential after `Bearer ` or `Basic `.
 fn after_word(rest: &[char]) -> Option<(usize, usize)> {
     let word = begins(rest, "bearer ").or_else(|| begins(rest, "basic "))?;
     let rest = rest.get(word..)?;
@@ -222,7 +222,8 @@ fn after_word(rest: &[char]) -> Option<(usize, usize)> {
     secretive(rest.get(..length)?).then_some((word, length))
 }
 
-/// A credential behind `key=`, `"api_key": "` and the like, also inside JSON that is text itself.
+/// Characters to keep and to remove, for a credential after `key=`, `"api_key": "` and the like, also in JSON within
+/// text.
 fn after_field(rest: &[char]) -> Option<(usize, usize)> {
     let name = token_length(rest);
     let field: String = rest.get(..name)?.iter().collect();
@@ -247,7 +248,7 @@ fn one_of(words: &[&str], name: &str) -> bool {
     words.iter().any(|word| word.eq_ignore_ascii_case(name))
 }
 
-/// The length of an e-mail address.
+/// Length of an e-mail address; 0 for none.
 fn email(rest: &[char]) -> usize {
     let word = |sign: &&char| sign.is_ascii_alphanumeric() || matches!(sign, '.' | '_' | '%' | '+' | '-');
     let local = rest.iter().take_while(word).count();

@@ -1,4 +1,4 @@
-//! What is kept of one call, and the stored form of how it ended.
+//! Record of one call, and the stored form of its end.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     provider::{Delta, Request, WireRequest},
 };
 
-/// One call as it happens. Not scrubbed, hence without `Debug`.
+/// Record of a call in flight. Not scrubbed, hence without `Debug`.
 pub(super) struct Tape {
     pub(super) provider: String,
     pub(super) request: Request,
@@ -31,13 +31,13 @@ impl Tape {
     }
 }
 
-/// How a call ended.
+/// End of a call.
 pub(super) enum End {
-    /// It goes on, or the caller went away.
+    /// The call is in flight, or its caller dropped it.
     Open,
     /// The stream ended.
     Closed,
-    /// With an error.
+    /// The call ended with an error.
     Failed(Failed),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Sent {
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
     pub(super) counting: Counting,
-    /// `None` when no answer came.
+    /// Status of the answer; `None` if none came.
     pub(super) status: Option<u16>,
     pub(super) answer_headers: Vec<(String, String)>,
     pub(super) answer: Vec<u8>,
@@ -73,7 +73,7 @@ impl From<&WireRequest<'_>> for Sent {
     }
 }
 
-/// An error in a form from which it can be made again.
+/// An error in a form from which it can be rebuilt.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Failed {
     kind: ErrorKind,
@@ -85,12 +85,12 @@ pub(super) struct Failed {
     context: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after: Option<Duration>,
-    /// There never was a stream.
+    /// True if the call failed before it had a stream.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) refused: bool,
 }
 
-/// Names that errors of model calls carry; an error can only be given names that are known when it is compiled.
+/// Context names of model calls' errors. An error only takes names that are known at compile time.
 const NAMES: &[&str] =
     &["status", "code", "request", "provider", "model", "host", "index", "attempt", "limit", "recorded"];
 
@@ -132,7 +132,7 @@ impl Failed {
         })
     }
 
-    /// A value that the error carries.
+    /// Value of this name in the error's context.
     pub(super) fn named(&self, wanted: &str) -> Option<&str> {
         self.context.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
     }
@@ -146,7 +146,7 @@ pub(super) enum Entry {
     Error {
         error: Failed,
     },
-    /// The caller went away here.
+    /// The caller dropped the call here.
     Dropped {
         dropped: bool,
     },
@@ -154,7 +154,7 @@ pub(super) enum Entry {
 }
 
 impl Entry {
-    /// What a caller gets.
+    /// The item that a caller gets.
     pub(super) fn into_item(self) -> Result<Delta> {
         match self {
             Self::Delta(delta) => Ok(delta),

@@ -1,4 +1,4 @@
-//! From what was kept to the recordings' format.
+//! Conversion of recorded calls into the recordings' format.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::{Error, ErrorKind, Result, Usage, provider::Delta};
 
-/// Version of what is added to the recordings' format.
+/// Version of this library's additions to the recordings' format.
 pub(super) const FORMAT: u32 = 1;
 
-/// The protocol of a call that crossed no wire.
+/// Protocol of a call that crossed no wire.
 const NO_WIRE: &str = "entourage";
 
-/// One sequence of all calls.
+/// One sequence of all calls, as JSON.
 pub(super) fn sequence(id: &str, tapes: &[Arc<Mutex<Tape>>], scrubber: &Scrubber) -> Result<String> {
     let mut all = Sequence { scrubber, count: 0, interactions: Vec::new(), expected: Vec::new() };
     let mut providers = Vec::new();
@@ -51,7 +51,7 @@ struct Sequence<'a> {
     scrubber: &'a Scrubber,
     count: usize,
     interactions: Vec<Value>,
-    /// Of each call, with whether it crossed a wire.
+    /// Summary of each call, and true if it crossed a wire.
     expected: Vec<(Expected, bool)>,
 }
 
@@ -112,7 +112,7 @@ impl Sequence<'_> {
         Ok(())
     }
 
-    /// Attempts that another one followed, as far as a restart tells which deltas were theirs.
+    /// Adds attempts that another one followed. Their deltas are known if there is one restart for each.
     fn earlier(&mut self, exchanges: &[Sent], said: &Clean) {
         let deltas = &said.deltas;
         let attempts: Vec<_> = deltas.split(|delta| matches!(delta, Delta::Restart(_))).collect();
@@ -172,7 +172,7 @@ impl Sequence<'_> {
         clean
     }
 
-    /// A body: as text, or in base64 when it is none.
+    /// A body as text, or in base64 if it is not UTF-8.
     fn bytes(&mut self, bytes: &[u8]) -> (Value, bool) {
         if let Ok(text) = std::str::from_utf8(bytes) {
             return (self.text(text).into(), false);
@@ -259,7 +259,7 @@ fn failed_status(expected: &Expected) -> Option<u64> {
     expected.error.as_ref()?.get("status")?.as_u64()
 }
 
-/// Headers that say what a body is, name a request, or tell of limits.
+/// True for headers that describe a body, name a request, or state limits.
 fn is_kept(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     matches!(name.as_str(), "accept" | "content-type" | "retry-after" | "retry-after-ms" | "x-should-retry")
@@ -267,15 +267,15 @@ fn is_kept(name: &str) -> bool {
         || (name.contains("ratelimit-") && !name.ends_with("-key"))
 }
 
-/// What a reply said, without secrets.
+/// Scrubbed deltas of a reply.
 struct Clean {
     deltas: Vec<Delta>,
     count: usize,
-    /// Something that was taken out had been cut in pieces, so that no piece of the body shows it.
+    /// True if a secret was split over several deltas. The body is then withheld, since its pieces would show it.
     was_cut: bool,
 }
 
-/// Takes secrets out of what the pieces of a reply add up to, and gives the pieces in the same lengths.
+/// Scrubs the joined text of a reply's deltas, and splits it again in the same lengths.
 fn clean(deltas: &[Delta], scrubber: &Scrubber) -> Result<Clean> {
     let mut out = Clean { deltas: Vec::with_capacity(deltas.len()), count: 0, was_cut: false };
     let mut pieces: Vec<Option<String>> = vec![None; deltas.len()];
@@ -324,7 +324,7 @@ fn with_text(delta: &Delta, text: &str) -> Delta {
     }
 }
 
-/// The places of the pieces that end up in one text of the message each.
+/// Positions of the text deltas, grouped by the text of the message that they belong to.
 fn runs(deltas: &[Delta]) -> Vec<Vec<usize>> {
     let mut runs: Vec<Vec<usize>> = Vec::new();
     let mut open: Option<(std::mem::Discriminant<Delta>, usize)> = None;

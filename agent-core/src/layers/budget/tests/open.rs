@@ -1,4 +1,4 @@
-//! Trees of parallel calls against a model that adds up what is open each time it is asked.
+//! Trees of parallel calls against a model that recomputes the reservations each time it is asked.
 
 use proptest::prelude::*;
 
@@ -6,10 +6,10 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A budget below the one at this place.
+    /// Adds a budget below the one at this index.
     Child(usize, Option<u64>, Option<u64>),
     Reserve(usize, u64, u64, bool),
-    /// Settles at so many percent of what was reserved; an open-ended call at ten times that.
+    /// Settles at this percentage of the reservation; an open-ended call at ten times that.
     Settle(usize, u64),
     Cancel(usize),
     Drop(usize),
@@ -28,12 +28,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A budget, as one who keeps every call would keep it. Amounts are tokens and money.
+/// A budget that keeps every call, as the reference. Amounts are tokens and money.
 struct Naive {
     parent: Option<usize>,
     bounds: [Option<u64>; 2],
     spent: [u64; 2],
-    /// The most by which one call exceeded what was set aside for it.
+    /// Largest excess of one call over its reservation.
     excess: [u64; 2],
 }
 
@@ -55,7 +55,7 @@ impl Tree {
         std::iter::successors(Some(from), |place| self.nodes[*place].parent).collect()
     }
 
-    /// What the calls below a budget set aside of each amount; `None` is all that is left.
+    /// Reservations of each amount below a budget; `None` is all that is left.
     fn held(&self, place: usize) -> [Option<u64>; 2] {
         let below: Vec<_> = self.calls.iter().filter(|call| self.path(call.place).contains(&place)).collect();
         [0, 1].map(|of| {

@@ -1,4 +1,4 @@
-//! Pieces, headers and bodies.
+//! Tests of pieces, headers and bodies.
 
 use super::*;
 use crate::provider::FinishReason;

@@ -67,6 +67,7 @@ struct Inner {
 impl Workspace {
     /// Opens `root`, which must be a directory. Blocks for the time of a few file system calls.
     ///
+    /// # Errors
     /// [`ErrorKind::NotFound`] if it does not exist, [`ErrorKind::InvalidInput`] if it is not a directory,
     /// [`ErrorKind::PermissionDenied`] if the system refuses it; each names the path.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, Error> {

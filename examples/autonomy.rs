@@ -1,4 +1,5 @@
-//! The same task at each level of autonomy: the less an agent's own word counts, the more calls, and the better the answer.
+//! The same task at each level of autonomy: the less an agent's own word counts, the more calls it takes, and the
+//! better the answer.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -62,7 +63,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Stands in for a model: the executor guesses until it is told not to, the others do not take a guess for an answer.
+/// A stand-in for a model: the executor guesses until it is told not to, the others do not accept a guess.
 #[derive(Debug, Clone, Copy)]
 enum StandIn {
     Executor,

@@ -1,4 +1,4 @@
-//! Tools of your own: a function whose parameters the model fills in, and one that also has state.
+//! Custom tools: a function whose parameters the model fills in, and one that also has state.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -16,7 +16,7 @@ async fn stock(
     /// The article's name, in the singular.
     article: String,
 ) -> Result<u32, ToolError> {
-    // The model reads the error's text and can mend its call.
+    // The model reads the error text and can correct its call.
     let stock = shelf.get(&article).copied();
     stock.ok_or_else(|| ToolError::tell(format!("there is no `{article}`, only {:?}", shelf.keys())))
 }

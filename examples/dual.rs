@@ -1,4 +1,4 @@
-//! Two agents on one task: one works, the other checks what is true of it, and only the checker may call it complete.
+//! Two agents on one task: one works, the other checks the facts, and only the checker may complete the task.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -32,7 +32,7 @@ async fn main() -> Result<()> {
         Some((works, checks)) => (works.model(), checks.model()),
         None => found.map(|model| (model.clone(), model))?,
     };
-    // The two may be of different services: the checker gains most from being another model than the worker.
+    // The two may use different services: a checker is most useful if its model differs from the worker's.
     let executor = ReactAgent::builder("executor", works).tools([line_count.into()]).build()?;
     let checker = ReactAgent::builder("checker", checks).tools([line_count.into()]).build()?;
     let pair = DualAgent::builder("pair", executor, checker).read_only().iterations(3).build()?;
@@ -56,7 +56,7 @@ async fn main() -> Result<()> {
     let outcome = run.outcome().await?;
     println!("\n{}: {}", outcome.status, outcome.text);
 
-    // What the user sees is one prompt and one answer; each agent's own conversation is in a session below.
+    // The user sees one prompt and one answer; each agent's own conversation is in a child session.
     println!("the user's session: {} messages", session.history().await?.len());
     for info in runtime.sessions(&SessionFilter::children_of(session.id().clone())).await? {
         println!("{}: {} messages", info.record.role, info.head.messages);
@@ -64,7 +64,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The worker claims something first and looks only when it is told to; the checker looks at once.
+/// Scripts: the worker claims something first and looks only when told to; the checker looks at once.
 fn scripted() -> (ScriptedProvider, ScriptedProvider) {
     let look = || json!({"path": "Cargo.toml"});
     let works = ScriptedProvider::new()

@@ -1,4 +1,4 @@
-//! The README's snippet: an agent, one question in memory, and one in a session that streams what happens.
+//! The README's snippet: an agent, one question in memory, and one in a session that streams its events.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 

@@ -1,5 +1,5 @@
-//! What can stand around a model: a check, a budget, a timeout, a rate limit, retries, another model to fall back on,
-//! a cache. The services here are scripted and fail on purpose; the clock is paused, so no wait takes any time.
+//! Layers around a model: a check, a budget, a timeout, a rate limit, retries, a fallback model, a cache. The services
+//! here are scripted and fail on purpose; the clock is paused, so no wait takes any time.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -22,13 +22,13 @@ async fn main() -> Result<()> {
     let limits = BudgetLimits::none().with_money(Money::from_pico(500_000_000_000)).with_model_calls(10);
     let budget = Budget::new(limits);
     let cache = ResponseCache::new();
-    // On this machine, where every call costs 0, which is not the same as unknown.
+    // On this machine every call costs 0, which is not the same as unknown.
     let (far, here, seconds) = (far(), here(), Duration::from_secs);
     let local = here.model().with_profile(priced(Prices::flat_rate())).layer(budget.layer("here"));
     let fallback = Fallback::to([ModelChoice::new(local, Tier::Local)]);
     let stats = fallback.stats();
 
-    // From the inside out: the layer that is added last is asked first.
+    // From the inside out: the layer that is added last is called first.
     let model = far
         .model()
         .with_profile(priced(Prices::per_million_micros(3_000_000, 15_000_000)))
@@ -45,7 +45,7 @@ async fn main() -> Result<()> {
     for question in ["What is a lamp?", "And the moon?", "And the moon?"] {
         let mut run = runtime.session().start(&agent, question);
         while let Some(event) = run.next().await {
-            // What a failed attempt streamed is void: a terminal that showed it would take it back now.
+            // The output of a failed attempt is void: a terminal that showed it would remove it now.
             if let Event::ModelRestarted(_) | Event::RunStarted(_) | Event::ModelFinished(_) = event.event {
                 println!("{event}");
             }
@@ -58,7 +58,7 @@ async fn main() -> Result<()> {
         println!("{}: {} of {} calls failed, after all retries", model.provider, model.failures, model.calls);
     }
     println!("cache: answered {} calls", cache.stats().hits);
-    // Nobody knows what an attempt that broke off has cost: here it counts as much as was set aside for it.
+    // The cost of an attempt that broke off is unknown: the budget counts its whole reservation.
     for (label, spend) in budget.report() {
         println!("budget, {label}: {} requests, {} tokens, {}", spend.model_calls, spend.tokens, spend.money);
     }
@@ -67,7 +67,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Breaks off in its first reply, gives the second, falls silent in the third, and has no room for a fourth.
+/// A service that breaks off in its first reply, gives the second, falls silent in the third, and has no room for a
+/// fourth.
 fn far() -> ScriptedProvider {
     let silent = Script::new().text("The m").delay(Duration::from_secs(3_600));
     ScriptedProvider::named("far")

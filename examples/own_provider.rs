@@ -1,4 +1,4 @@
-//! A model service of your own: one method that turns a request into a stream of deltas.
+//! A custom model service: one method that turns a request into a stream of deltas.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -11,7 +11,7 @@ use entourage::{
 };
 use futures_util::{StreamExt, stream};
 
-/// Says again what it was told, word by word. A real one would connect, after `cx.check_host(..)` allowed it.
+/// A provider that echoes the prompt, word by word. A real one would connect, after `cx.check_host(..)` allowed it.
 #[derive(Debug)]
 struct Echo;
 

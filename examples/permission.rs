@@ -1,4 +1,4 @@
-//! Who may write: a rule allows some calls, a person is asked about the others, and nobody there means no.
+//! Permissions: a rule allows some calls, a person is asked about the others, and without a person they are refused.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -19,7 +19,7 @@ async fn write_note(name: String, text: String) -> Result<String, ToolError> {
     Ok(format!("wrote {}", path.display()))
 }
 
-/// Asks on the terminal. Without one it refuses and says so.
+/// An approver on the terminal. Without a terminal it refuses and says so.
 #[derive(Debug)]
 struct AskOnTerminal;
 
@@ -45,7 +45,7 @@ async fn main() -> Result<()> {
         .call("write_note", json!({ "name": "hello", "text": "An agent was here.\n" }))
         .text("The note is written.");
     let agent = ReactAgent::builder("scribe", provider.model()).tool(write_note).build()?;
-    // What changes something is asked for without any rule; `.allow("write_note")` would settle it.
+    // Tools that change something need approval without any rule; `.allow("write_note")` would grant it.
     let policy = Policy::new().deny("shell").ask("write_*");
     let runtime = Runtime::builder().policy(policy).approver(AskOnTerminal).build();
 

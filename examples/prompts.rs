@@ -1,4 +1,4 @@
-//! A prompt made of a template and of what the machine knows, and where it is recorded which one was used.
+//! A prompt made of a template and of facts about the machine, and the record of the template that was used.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
     let template = templates
         .get("coder")
         .ok_or_else(|| Error::new(ErrorKind::NotFound, "register the template `coder` first"))?;
-    // What the facts do not have is an error, never a hole in the prompt.
+    // A missing fact is an error, never a gap in the prompt.
     if let Err(error) = template.render(&facts) {
         println!("refused: {}\n", error.message());
     }

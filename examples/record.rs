@@ -33,12 +33,12 @@ async fn main() -> Result<()> {
         );
         scripted()
     });
-    // Outermost: what is recorded is what the agent got, whatever retries it took.
+    // Outermost: the recording is what the agent got, after any retries.
     let recorder = Recorder::new();
     let name = model.name().clone();
     println!("recorded: {}", scout(model.layer(&recorder))?.ask(QUESTION).await?);
 
-    // What looks like a key is not in it; register other secrets with `Recorder::secret`.
+    // Values that look like keys are not in it; register other secrets with `Recorder::secret`.
     let folder = tempfile::tempdir().map_err(file_error)?;
     let file = folder.path().join("run.json");
     tokio::fs::write(&file, recorder.to_json("lines")?).await.map_err(file_error)?;
@@ -49,7 +49,7 @@ async fn main() -> Result<()> {
     println!("played:   {}", scout(model.clone())?.ask(QUESTION).await?);
     println!("{} recorded calls are left", replay.remaining());
 
-    // Only what was recorded is answered. Anything else is an error that says what differs.
+    // Only recorded requests are answered. Any other is an error that says what differs.
     let replay = Replay::from_json(&recorder.to_json("lines")?)?;
     let model = Model::new(replay.provider(), model.name().clone());
     if let Err(error) = scout(model)?.ask("How many lines has Cargo.toml?").await {

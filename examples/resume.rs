@@ -1,11 +1,12 @@
-//! Kill it, and start it again: it goes on. Four steps and an agent take some seconds; what was done before the kill is
-//! not done again.
+//! A run that continues after a kill: kill it, and start it again. Four steps and an agent take some seconds; work
+//! done before the kill is not repeated.
 //!
 //! ```text
 //! cargo run -p entourage-examples --example resume -- [--reset]
 //! ```
 //!
-//! What it knows is in the folder `entourage-resume` of the system's folder for temporary files, one readable file a session.
+//! Its state is in the folder `entourage-resume` of the system's folder for temporary files, one readable file per
+//! session.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 

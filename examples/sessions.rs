@@ -1,7 +1,8 @@
-//! A session's life: a title, prompts that come while it is busy, a budget, a fork, and what happened, asked afterwards.
+//! The life of a session: a title, prompts that arrive while it is busy, a budget, a fork, and queries about it
+//! afterwards.
 //!
-//! The models are scripted, so that it shows the same each time. Everything else is real: a runtime, an SQLite file, the
-//! journal.
+//! The models are scripted, so that the output is the same each time. Everything else is real: a runtime, an SQLite
+//! file, the journal.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -29,7 +30,7 @@ async fn main() -> Result<()> {
         .calls([("todos", todos), ("read_code", json!({"path": "parser.rs"}))])
         .text("The parser is mended, and the lexer too.")
         .text("You asked for the parser and the lexer.");
-    // A tool that takes its time: the prompts below come while it runs.
+    // A slow tool: the prompts below arrive while it runs.
     let reading = Gate::new();
     let read_code = FakeTool::new("read_code").returning("fn parse() {}").behind(&reading);
     let agent = ReactAgent::builder("mender", large.model()).todos().tool(read_code).build()?;
@@ -50,7 +51,7 @@ async fn main() -> Result<()> {
     println!("title:  {}", state.head().title);
     println!("to do:  {:?}", state.todos().iter().map(|todo| &todo.content).collect::<Vec<_>>());
 
-    // A fork goes on from an earlier moment; the original stays what it is.
+    // A fork continues from an earlier moment; the original does not change.
     let events = session.events(0, 1_000).await?;
     let first_end = events.iter().find(|it| matches!(it.event, Event::RunFinished(_))).map_or(0, |it| it.seq);
     let fork = session.fork(Moment::Event(first_end)).await?;

@@ -1,5 +1,5 @@
-//! An agent that hands the parts of a question to others: side by side, each in a session of its own, allowed to read
-//! and nothing else. At the end: the tree of sessions, and what it cost.
+//! An agent that delegates the parts of a question to others: in parallel, each in a session of its own, allowed to
+//! read and nothing else. At the end: the tree of sessions, and their cost.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
         .tool(AgentTool::read_only(scout))
         .build()?;
 
-    // Of more than three the fourth would wait until one of them is done.
+    // With more than three, the fourth would wait until one of them ends.
     let runtime = Runtime::builder().sub_agents(3).build();
     let session = runtime.session();
     let mut run = session.start(&lead, QUESTION);
@@ -53,7 +53,7 @@ async fn main() -> Result<()> {
     print_tree(&runtime, session.id()).await
 }
 
-/// One line a session: who worked on what, how it ended and what it cost.
+/// Prints one line per session: the agent and its task, its end and its cost.
 async fn print_tree(runtime: &Runtime, root: &SessionId) -> Result<()> {
     let telemetry = Telemetry::new(Arc::clone(runtime.store()));
     let mut sessions = runtime.sessions(&SessionFilter::tree(root.clone())).await?;

@@ -1,5 +1,5 @@
-//! Six agents on a graph of six tasks: what depends on nothing unfinished runs at once. The list in the terminal is live,
-//! somebody steps in while it runs, and at the end there is the graph as Mermaid text.
+//! Six agents on a graph of six tasks: tasks without unfinished dependencies run in parallel. The list in the terminal
+//! is live, a task is skipped from outside during the run, and at the end the graph is printed as Mermaid text.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -54,11 +54,11 @@ async fn main() -> Result<()> {
     let mut screen = Screen::default();
     while let Some(event) = run.next().await {
         let (Event::NodeStarted(_) | Event::NodeFinished(_)) = &event.event else { continue };
-        // The run goes on meanwhile, and may have ended.
+        // The run continues meanwhile, and may have ended.
         if let Ok(todos) = control.todos().await {
             screen.show(todos.iter().map(|todo| format!("{} {}", mark(todo.status), todo.content)).collect());
         }
-        // From any task: nobody waits for the manual.
+        // Called from any task: the result of the manual is not needed.
         if matches!(&event.event, Event::NodeStarted(it) if &*it.node == "tests") {
             control.skip("manual", SkipAs::Satisfied).await?;
         }
@@ -66,7 +66,7 @@ async fn main() -> Result<()> {
     let outcome = run.outcome().await?;
     println!("\n{}: {}\n", outcome.status, outcome.text);
 
-    // From what is stored: any process can draw it, then or later.
+    // From the stored events: any process can draw it, then or later.
     let report = GraphReport::from_events(&session.events(0, 1_000).await?);
     println!("{report}\n{}", report.mermaid());
     Ok(())
@@ -81,7 +81,7 @@ fn mark(status: TodoStatus) -> &'static str {
     }
 }
 
-/// A list that is written over itself in a terminal, and below itself anywhere else.
+/// A list that overwrites itself in a terminal, and is printed anew anywhere else.
 #[derive(Default)]
 struct Screen(Vec<String>);
 

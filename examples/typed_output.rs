@@ -1,4 +1,5 @@
-//! A value of your own type from a model: the service's schema, a forced tool or the prompt, whichever the model offers.
+//! A value of a custom type from a model: through the service's schema, a forced tool or the prompt, whichever the
+//! model supports.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
@@ -53,7 +54,7 @@ async fn main() -> Result<()> {
             println!("[{:?}, {} calls, {}, cost {cost}]", made.strategy, made.rounds, made.usage);
             Ok(())
         }
-        // Why there is no value is typed too.
+        // The reason for a missing value is typed too.
         Err(error) if NoValue::of(&error).is_some_and(|none| none.reason == NoValueReason::Refused) => {
             println!("The model would not read this mail.");
             Ok(())
@@ -62,7 +63,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// The first reply has a severity that there is not: the model is told, and mends it.
+/// A model whose first reply has an unknown severity: it is told, and corrects it.
 fn scripted() -> Model {
     let reply = |severity: &str| {
         let json = serde_json::json!({

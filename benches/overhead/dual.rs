@@ -1,4 +1,4 @@
-//! Two agents on one task, one of which checks: beside the same calls by hand, with the same messages and one tool.
+//! Two agents on one task, of which one checks, beside the same calls by hand, with the same messages and one tool.
 
 use std::{collections::HashMap, hint::black_box, sync::Arc, time::Duration};
 
@@ -24,11 +24,11 @@ const DONE: &str = "I wrote the function and called it.";
 const LEFT: &str = "Call it once with numbers below zero.";
 const SEEN: &str = "I called it, and it adds.";
 
-/// Both sides' models, who say the same: what is said depends on nothing but how many messages there are.
+/// The model of both sides. Its replies depend on the number of messages alone.
 #[derive(Debug, Clone, Copy)]
 enum Scripted {
     Works,
-    /// Calls the task complete in this round.
+    /// Completes the task in this round.
     Checks(usize),
 }
 
@@ -43,7 +43,7 @@ impl Scripted {
             // A turn of work, then its summary.
             Self::Works if from_user % 2 == 1 => Said::Text(DONE.to_owned()),
             Self::Works => Said::Text(format!("after {messages} messages")),
-            // The first is what the checker is taken to have been asked.
+            // The first user message is the opener of the checker.
             Self::Checks(rounds) if from_user > rounds => Said::Complete,
             Self::Checks(_) => Said::Text(LEFT.to_owned()),
         }
@@ -104,7 +104,7 @@ struct ByHand {
     works: Box<dyn FloorModel>,
     checks: Box<dyn FloorModel>,
     tools: HashMap<String, Tool>,
-    /// As long as ours are.
+    /// Texts as long as ours.
     sum_up: String,
     interrupted: String,
     opener: String,
@@ -276,7 +276,7 @@ pub(crate) fn measure(results: &mut Vec<String>, tokio: &Tokio, samples: usize) 
     let ten = pair(tokio, samples, floor_rounds(10), our_rounds(10));
     let each = |times: &[f64]| micros(times) / 10.0;
     println!("dual iteration of ten: {:.1} µs, floor {:.1} µs", each(&ten.ours), each(&ten.floor));
-    // A server's: its threads are what the runs share.
+    // A runtime as in a server: the runs share its threads.
     let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let runs = if samples == 1 { 10 } else { 1_000 };
     let crowd = pair(&threads, samples.min(31), floor_crowd(runs), our_crowd(runs));

@@ -26,7 +26,7 @@ pub(crate) trait Model: Send + Sync {
     fn stream<'a>(&'a self, messages: &'a [Value]) -> BoxStream<'a, String>;
 }
 
-/// Asks for `add` until `turns` results are there, or for `fan` naps at once, then answers.
+/// A model that calls `add` until it has `turns` results, or makes `fan` calls of `nap` at once, and then answers.
 pub(crate) struct Scripted {
     pub(crate) turns: usize,
     pub(crate) fan: usize,
@@ -137,7 +137,7 @@ impl Agent {
         }
     }
 
-    /// The reply piece by piece, then whole.
+    /// Streams the reply piece by piece, then whole.
     pub(crate) fn stream<'a>(&'a self, messages: &'a [Value]) -> BoxStream<'a, Piece> {
         let mut pieces = self.model.stream(messages);
         let (mut whole, mut over) = (String::new(), false);

@@ -1,6 +1,8 @@
-//! Graphs whose nodes do nothing: what is left is the scheduling, beside a scheduler by hand that has a slot a node.
+//! Graphs whose nodes do nothing, so that only the scheduling is measured, beside a hand-written scheduler with a slot
+//! per node.
 //!
-//! A graph is layers of 100 nodes, each of which takes from all of the layer before it: 90,100 edges in 1,000 nodes.
+//! A graph is layers of 100 nodes, each of which depends on all nodes of the layer before it: 90,100 edges for 1,000
+//! nodes.
 
 use std::{
     hint::black_box,
@@ -29,7 +31,7 @@ const WIDTH: usize = 100;
 
 type Node = Box<dyn Fn() -> BoxFuture<'static, Value> + Send + Sync>;
 
-/// The floor: a node is a boxed function, what it gives stays in its slot, and an edge is a counter that goes down.
+/// The floor: a node is a boxed function, its result stays in its slot, and an edge is a counter that goes down.
 struct Slots {
     nodes: Vec<Node>,
     next: Vec<Vec<usize>>,
@@ -86,7 +88,7 @@ pub(crate) fn floor_steps(layers: usize) -> impl Work + Clone {
     }
 }
 
-/// Adds the layers with `add`, which is given the place of a node and the layer before it.
+/// Adds the layers with `add`, which gets the number of a node and the layer before it.
 fn layered<T>(layers: usize, add: impl Fn(usize, &[Handle<T>]) -> Handle<T>) {
     let mut before = Vec::new();
     for layer in 0..layers {
@@ -94,7 +96,7 @@ fn layered<T>(layers: usize, add: impl Fn(usize, &[Handle<T>]) -> Handle<T>) {
     }
 }
 
-/// Every node is given what all of the layer before it returned.
+/// A graph in which every node gets the results of the whole layer before it.
 fn steps(layers: usize, limit: usize) -> TaskGraph {
     let graph = TaskGraph::builder("layers").limit(limit);
     layered(layers, |place, before: &[Handle<usize>]| {
@@ -106,7 +108,7 @@ fn steps(layers: usize, limit: usize) -> TaskGraph {
     graph.build().unwrap()
 }
 
-/// The same graph, run as a program does that only wants what it comes to.
+/// The same graph, run by a program that only wants its result.
 pub(crate) fn our_steps(layers: usize, limit: usize) -> impl Work + Clone {
     whole(steps(layers, limit))
 }
@@ -143,7 +145,7 @@ fn our_watched_steps(store: Option<SharedStore>) -> impl Work + Clone {
     }
 }
 
-/// An agent that has nothing to do.
+/// An agent that does nothing.
 #[derive(Clone)]
 struct Idle;
 
@@ -158,7 +160,7 @@ impl Agent for Idle {
     }
 }
 
-/// The same scheduler, with an agent a node. There is no barer way to run one than in a session of its own.
+/// The same scheduler with an agent per node, each in a session of its own, since there is no cheaper way to run one.
 fn floor_agents<F: Future<Output = Value> + Send + 'static>(
     run: impl Fn() -> F + Clone + Send + Sync + 'static,
 ) -> impl Work + Clone {
@@ -184,7 +186,7 @@ fn agents(agent: &(impl Agent + Clone + 'static)) -> TaskGraph {
     graph.build().unwrap()
 }
 
-/// Agents that make a call, kept nowhere.
+/// Agents that make one call, without a store.
 fn calls() -> (impl Work + Clone, impl Work + Clone) {
     let agent = ours::agent(&ours::model(0, 0, 0), &[]);
     (
@@ -196,7 +198,7 @@ fn calls() -> (impl Work + Clone, impl Work + Clone) {
     )
 }
 
-/// Agents that do nothing, kept in memory: sessions of programs' own agents always are kept.
+/// Agents that do nothing, with a store in memory: sessions of hand-written agents are always stored.
 fn idlers() -> (impl Work + Clone, impl Work + Clone) {
     let runtime = Runtime::in_memory();
     let floor = floor_agents(move || {
@@ -220,7 +222,7 @@ fn idlers() -> (impl Work + Clone, impl Work + Clone) {
     (floor, ours)
 }
 
-/// Times of whole graphs are stated for a node.
+/// Prints the times of whole graphs per node.
 fn stated(name: &str, pair: &Pair) {
     let node = |times: &[f64]| median(times.to_vec()) * 1e6 / 1_000.0;
     println!("{name}: {:.2} µs a node, floor {:.2} µs", node(&pair.ours), node(&pair.floor));

@@ -1,8 +1,9 @@
-//! What the framework costs, beside a hand-written floor doing the same work in the same run.
+//! The overhead of the framework, beside a hand-written floor doing the same work in the same run.
 //!
-//! `cargo bench -p entourage-benches --bench overhead` shows criterion's figures, then the ratios: each is the median over pairs of samples
-//! taken in turns, so that a slow moment of the machine hits both sides. `RATIOS_ONLY=1` leaves criterion out; `-- --test`
-//! runs each part small; `-- loop`, `graph` or `dual` runs that part without criterion.
+//! `cargo bench -p entourage-benches --bench overhead` shows criterion's figures, then the ratios. Each ratio is the
+//! median over pairs of samples taken in turns, so that a slow moment of the machine hits both sides. `RATIOS_ONLY=1`
+//! leaves criterion out; `-- --test` runs each part small; `-- loop`, `graph` or `dual` runs that part without
+//! criterion.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -37,8 +38,8 @@ static ALLOCATOR: counting_alloc::Counting = counting_alloc::Counting;
 
 const DELTAS: usize = 10_000;
 
-/// One piece of work, again and again. Each side runs inside a spawned task, as in a server: a future that
-/// `block_on` polls itself is woken by a system call, which would drown what is measured here.
+/// A piece of work, repeated. Each side runs inside a spawned task, as in a server: a future that `block_on` polls
+/// itself is woken by a system call, which would dominate the measurement.
 trait Work: Fn() -> Self::Future + Send + 'static {
     type Future: Future<Output = ()> + Send;
 }
@@ -150,7 +151,7 @@ impl Pair {
         median(self.ours.iter().zip(&self.floor).map(|(ours, floor)| ours / floor).collect())
     }
 
-    /// Of the quickest samples: for work that wants all cores to itself, which another program takes from one side only.
+    /// Ratio of the quickest samples, for work that needs all cores: another program may slow down one side only.
     fn least_ratio(&self) -> f64 {
         least(&self.ours) / least(&self.floor)
     }
@@ -175,7 +176,7 @@ fn pair(tokio: &Tokio, samples: usize, floor: impl Work + Clone, ours: impl Work
     pair
 }
 
-/// Enough calls for a sample of about 20 ms, after a warm-up.
+/// Number of calls for a sample of about 20 ms, after a warm-up.
 fn calls_for(tokio: &Tokio, work: &(impl Work + Clone)) -> usize {
     time(tokio, 3, work);
     let one = time(tokio, 3, work);
@@ -243,7 +244,7 @@ fn show(tokio: &Tokio) {
     bench("dual iteration, entourage", &timed(tokio, dual::our_rounds(1)));
 }
 
-/// The loop of one agent.
+/// Measures the loop of one agent.
 fn measure(results: &mut Vec<String>, tokio: &Tokio, samples: usize) {
     let quick = samples == 1;
     for (name, turns) in [("turn2", 1), ("turn51", 50)] {
@@ -278,7 +279,7 @@ fn measure(results: &mut Vec<String>, tokio: &Tokio, samples: usize) {
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    // `cargo test --benches` only wants to know whether this runs.
+    // `cargo test --benches` only checks that this runs.
     let quick = arguments.iter().any(|argument| argument == "--test");
     let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);

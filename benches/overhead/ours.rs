@@ -13,7 +13,7 @@ use entourage::core::{
 };
 use futures_util::{StreamExt, stream};
 
-/// The counterpart of the floor's scripted model.
+/// The model that matches the floor's.
 #[derive(Debug)]
 pub(crate) struct Scripted {
     pub(crate) turns: usize,
@@ -63,7 +63,7 @@ struct Add {
     b: i64,
 }
 
-/// The tools are made once and shared by every agent, as in a program that builds many.
+/// The tools, made once and shared by every agent, as in a program that builds many.
 pub(crate) fn tools() -> [Arc<dyn Tool>; 2] {
     [
         Arc::new(typed("add", "Adds.", Access::NONE, |Add { a, b }| async move { Ok(a + b) })),
@@ -83,7 +83,7 @@ pub(crate) fn agent(model: &Model, tools: &[Arc<dyn Tool>]) -> ReactAgent {
     builder.tools(tools.iter().cloned()).build().unwrap()
 }
 
-/// Without the default bound of 50 steps, and all naps at once.
+/// An agent without the default bound of 50 steps, that runs all naps at once.
 pub(crate) fn tireless(model: &Model, tools: &[Arc<dyn Tool>]) -> ReactAgent {
     let mut limits = Limits::default();
     limits.steps = 2_000;
@@ -91,7 +91,7 @@ pub(crate) fn tireless(model: &Model, tools: &[Arc<dyn Tool>]) -> ReactAgent {
     ReactAgent::builder("bench", model.clone()).tools(tools.iter().cloned()).limits(limits).build().unwrap()
 }
 
-/// Reads every event, then the outcome. Returns how many deltas came, and the answer.
+/// Reads every event, then the outcome. Returns the number of deltas, and the answer.
 pub(crate) async fn consume(mut run: RunHandle) -> (usize, String) {
     let mut deltas = 0;
     while let Some(event) = run.next().await {

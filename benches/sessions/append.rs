@@ -1,4 +1,4 @@
-//! Appending to one session, beside bare sqlx writing the same rows.
+//! Appends to one session, beside bare sqlx writing the same rows.
 
 use std::{path::Path, time::Instant};
 
@@ -29,7 +29,7 @@ impl Sides {
         let store = sqlite(&path("ours"), durability).await;
         let (mut ours, mut floors) = (step.clone(), step);
         create(&store, &mut ours).await;
-        // The floor's tables are the store's, so that indexes and checks are the same.
+        // The floor uses tables made by the store, so that indexes and checks are the same.
         let made = sqlite(&path("floor"), durability).await;
         create(&made, &mut floors).await;
         made.close().await;
@@ -37,9 +37,9 @@ impl Sides {
         Self { store, ours, db, floors }
     }
 
-    /// Seconds that `times` appends take, of which each is awaited before the next.
+    /// Seconds for `times` appends, each awaited before the next.
     pub(crate) async fn ours(&mut self, times: usize) -> f64 {
-        // What the journal would have done before an append is not the store's cost.
+        // Work that the journal does before an append does not count as the store's.
         let batches: Vec<_> = (0..times).map(|_| self.ours.next()).collect();
         let start = Instant::now();
         for (expected, batch) in batches {
@@ -57,7 +57,7 @@ impl Sides {
         start.elapsed().as_secs_f64()
     }
 
-    /// Both files hold the same.
+    /// Checks that both files have the same content.
     async fn check(mut self, directory: &Path, durability: Durability) {
         self.store.close().await;
         let mut ours = floor::open(&directory.join(format!("ours-{durability:?}.db")), false).await;
@@ -88,12 +88,12 @@ async fn fetch(db: &mut SqliteConnection, sql: &'static str) -> Vec<String> {
 pub(crate) async fn measure(results: &mut Results, directory: &Path, quick: bool) {
     for (name, durability, target) in [
         ("append", Durability::PowerLoss, Some(1.5)),
-        // Where the disk is not waited for, the store's own cost shows.
+        // Without the wait for the disk, the store's own cost shows.
         ("append_unsynced", Durability::ProcessDeath, None),
     ] {
         let (samples, times) = if quick { (5, 4) } else { (501, 4) };
         let mut sides = Sides::open(directory, durability).await;
-        // The first of each prepares its statements.
+        // The first append of each side prepares its statements.
         sides.floor(times).await;
         sides.ours(times).await;
         let (mut floor, mut ours) = (Vec::new(), Vec::new());

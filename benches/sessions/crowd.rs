@@ -62,7 +62,7 @@ async fn crowd(name: &str, store: SharedStore, sessions: usize) {
     println!("{name}: {sessions} sessions lost nothing; {rate:.0} appends a second");
 }
 
-/// Every event is there, once and in order, as it was appended.
+/// Checks that every event is there, once and in order, as appended.
 async fn check(store: &SharedStore, writer: &Writer) {
     let mut again = writer.clone();
     let expected = (0..BATCHES).flat_map(|_| again.next().1.rows);

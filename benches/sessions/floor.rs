@@ -1,4 +1,4 @@
-//! The floor of appending: the same rows, their bodies made beforehand, through one bare connection.
+//! The floor of appending: the same rows with prepared bodies, through one bare connection.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteSynchronous},
 };
 
-/// A batch whose rows are made already.
+/// A batch with prepared rows.
 #[derive(Debug)]
 pub(crate) struct Made {
     expected: i64,
@@ -31,7 +31,7 @@ impl Made {
     }
 }
 
-/// A database whose tables the store made, opened with the pragmas that the store uses.
+/// Opens a database whose tables the store made, with the store's pragmas.
 pub(crate) async fn open(path: &Path, durable: bool) -> SqliteConnection {
     let synchronous = if durable { SqliteSynchronous::Full } else { SqliteSynchronous::Normal };
     let options = SqliteConnectOptions::new().filename(path).foreign_keys(true).synchronous(synchronous);

@@ -1,10 +1,10 @@
-//! What sessions cost where they are kept: appending beside bare sqlx, opening long ones, reading a million events,
-//! many writers, and transactions a step.
+//! The costs of stored sessions: appending beside bare sqlx, opening long ones, reading a million events, many
+//! writers, and transactions per step.
 //!
-//! `cargo bench -p entourage-benches --bench sessions` shows criterion's figures, then the ratios with their targets. `RATIOS_ONLY=1` leaves
-//! criterion out; `-- --test` runs each part small; `-- append`, `resume`, `million`, `crowd`, `step` or `journal` runs
-//! that part without criterion. A server named in `DATABASE_URL` is part of the crowd. Files are written below `TMPDIR`
-//! (two gigabytes); the disk there is what is waited for.
+//! `cargo bench -p entourage-benches --bench sessions` shows criterion's figures, then the ratios with their targets.
+//! `RATIOS_ONLY=1` leaves criterion out; `-- --test` runs each part small; `-- append`, `resume`, `million`, `crowd`,
+//! `step` or `journal` runs that part without criterion. A server named in `DATABASE_URL` is part of the crowd. Files
+//! are written below `TMPDIR` (two gigabytes); the speed of that disk is measured too.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -65,7 +65,7 @@ fn ratio(floor: &[f64], ours: &[f64]) -> f64 {
     median(ours.iter().zip(floor).map(|(ours, floor)| ours / floor).collect())
 }
 
-/// The most memory that this process ever had, in bytes.
+/// The peak memory of this process, in bytes.
 fn high_water_mark() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let kib =
@@ -73,7 +73,7 @@ fn high_water_mark() -> u64 {
     kib.map_or(0, |kib: u64| kib * 1_024)
 }
 
-/// The lines that are printed last.
+/// The lines to print last.
 #[derive(Default)]
 struct Results(Vec<String>);
 
@@ -116,7 +116,7 @@ fn main() {
     if arguments.first().is_some_and(|argument| argument == "read") {
         return million::be_reader(&arguments[1..]);
     }
-    // `cargo test --benches` only wants to know whether this runs.
+    // `cargo test --benches` only checks that this runs.
     let quick = arguments.iter().any(|argument| argument == "--test");
     let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);

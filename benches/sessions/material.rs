@@ -1,4 +1,4 @@
-//! Real sessions: an agent that looks at page after page, and stores that watch it or gather what it writes.
+//! Real sessions: an agent that reads page after page, and stores that record or batch its writes.
 
 use std::{
     collections::HashMap,
@@ -26,12 +26,12 @@ use entourage::core::{
 use futures_util::{StreamExt, stream};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
-/// Tokens: about 40 pages, so that a conversation is summed up every 200 events or so.
+/// Context window in tokens: about 40 pages, so that a conversation is compacted every 200 events or so.
 const WINDOW: u64 = 8_000;
 /// Bytes of a page.
 const PAGE: usize = 400;
 
-/// Asks for page after page and answers after some; sums up when it is offered no tools.
+/// A model that asks for page after page and answers after some. It writes a summary when it is offered no tools.
 #[derive(Debug)]
 struct Pages {
     asked: AtomicU64,
@@ -78,12 +78,12 @@ struct Look {
 }
 
 /// An agent whose runs make `steps` model calls, all but the last of which ask for a page, and whose conversation is
-/// summed up again and again.
+/// compacted again and again.
 pub(crate) fn reader(steps: u64) -> ReactAgent {
     agent(steps, 1, Some(WINDOW), None)
 }
 
-/// The same with nothing summed up and `fan` pages at once. With a `turn` each is there when it is its part's turn.
+/// An agent like [`reader`] without compaction, with `fan` pages at once. With a `turn`, the parts finish in order.
 pub(crate) fn fan_reader(steps: u64, fan: u32, turn: Option<watch::Receiver<usize>>) -> ReactAgent {
     agent(steps, fan, None, turn)
 }
@@ -112,7 +112,7 @@ fn agent(steps: u64, fan: u32, window: Option<u64>, turn: Option<watch::Receiver
         .unwrap()
 }
 
-/// Runs an agent in a session until it has `events` events at least. Its conversation is summed up again and again.
+/// Runs an agent in a session until it has at least `events` events. Its conversation is compacted again and again.
 pub(crate) async fn fill(store: &SharedStore, id: &SessionId, events: u64) {
     let runtime = Runtime::builder().shared_store(Arc::clone(store)).build();
     let (session, agent) = (runtime.session_with_id(id.clone()), reader(11));
@@ -125,11 +125,11 @@ pub(crate) async fn fill(store: &SharedStore, id: &SessionId, events: u64) {
     assert!(state.estimated_tokens() <= WINDOW, "not summed up: {} tokens", state.estimated_tokens());
 }
 
-/// Passes on what it is given in large batches, the way it would be in the store afterwards: a million events are then
-/// written in a minute. Has nothing to say about sessions; it is for new ones, which are never asked about.
+/// A store that passes on appends in large batches, with the same final content: so a million events are written in a
+/// minute. It cannot list sessions and is for new ones, which are never queried.
 pub(crate) struct Gathering {
     inner: SharedStore,
-    /// Rows that are passed on at once.
+    /// Most rows that are passed on at once.
     most: usize,
     pending: AsyncMutex<Vec<(SessionId, u64, Batch)>>,
 }
@@ -196,14 +196,14 @@ impl SessionStore for Gathering {
     }
 }
 
-/// What a store was asked to write, each a transaction.
+/// One write to a store. Each is a transaction.
 #[derive(Debug, Clone)]
 pub(crate) enum Write {
     Append(Vec<Envelope>, Box<SessionHead>),
     Lease,
 }
 
-/// Notes every write. Tells how many calls of the step under way have settled.
+/// A store that records every write, and reports how many calls of the current step have settled.
 #[derive(Debug)]
 pub(crate) struct Noting {
     inner: SharedStore,
@@ -257,7 +257,7 @@ impl SessionStore for Noting {
     }
 }
 
-/// Appends the same few events to a session again and again, numbered on.
+/// Appends the same few events to a session again and again, with rising numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     pub(crate) session: SessionId,
@@ -268,7 +268,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Of what one step with one tool wrote: the reply, and the call from begin to end.
+    /// A writer of the events of one step with one tool: the reply, and the call from start to end.
     pub(crate) fn of_a_step(writes: &[Write]) -> Self {
         let mut all = writes.iter().filter_map(|write| match write {
             Write::Append(events, head) => Some((events, head)),
@@ -286,7 +286,7 @@ impl Writer {
         Self { session: origin.session.clone(), head, lease, origin, events: events.into() }
     }
 
-    /// The same for another session.
+    /// A copy of this writer for another session.
     pub(crate) fn of(&self, session: SessionId) -> Self {
         let mut origin = (*self.origin).clone();
         origin.session = session.clone();
@@ -297,7 +297,7 @@ impl Writer {
         self.events.len() as u64
     }
 
-    /// The next batch, and the number that it expects.
+    /// The next batch, and the sequence number that it expects.
     pub(crate) fn next(&mut self) -> (u64, Batch) {
         let expected = self.head.seq;
         let rows = (expected + 1..).zip(&*self.events).map(|(seq, event)| {
@@ -312,7 +312,7 @@ impl Writer {
     }
 }
 
-/// What a run of two steps, one with a tool, wrote to a store in memory.
+/// The writes of a run of two steps, one with a tool, to a store in memory.
 pub(crate) async fn step() -> Writer {
     let store = Arc::new(Noting::new(Arc::new(entourage::session::MemoryStore::new())));
     let runtime = Runtime::builder().shared_store(Arc::clone(&store) as _).build();

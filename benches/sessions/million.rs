@@ -17,10 +17,10 @@ use crate::{
     runtime, sqlite,
 };
 
-/// MiB.
+/// Target for the peak memory, in MiB.
 const TARGET: f64 = 64.0;
 
-/// Where the session is.
+/// The kind of store that holds the session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Medium {
     Sqlite,
@@ -44,7 +44,7 @@ impl Medium {
         }
     }
 
-    /// Rows that go to the store at once: in a file each batch is a line, and lines of real runs are short.
+    /// Rows of one append. In a file each batch is a line, and lines of real runs are short.
     fn batch(self) -> usize {
         match self {
             Self::Sqlite => 5_000,
@@ -83,12 +83,12 @@ pub(crate) fn measure(results: &mut Results, directory: &Path, medium: Medium, q
         let mib = figures.next().unwrap() / MIB;
         results.add(&format!("million_{}_{what}_mib", medium.name()), mib, Some(TARGET));
     }
-    // A gigabyte that nobody needs from here on.
+    // A gigabyte that is not used from here on.
     let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
     removed.unwrap();
 }
 
-/// The `main` of the reading process: what it took, then the peaks of its heap and of its memory.
+/// The `main` of the reading process. Prints its figures, then the peaks of its heap and of its memory.
 pub(crate) fn be_reader(arguments: &[String]) {
     let medium = if arguments[0] == "json" { Medium::Json } else { Medium::Sqlite };
     let (path, events) = (Path::new(&arguments[1]), arguments[2].parse().unwrap());

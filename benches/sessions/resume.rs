@@ -1,4 +1,4 @@
-//! Opening a session: of 1,000 events, and of 100,000 whose conversation was summed up again and again.
+//! Opening a session: of 1,000 events, and of 100,000 whose conversation was compacted again and again.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -16,16 +16,16 @@ use crate::{
     median, sqlite,
 };
 
-/// Runs after which opening is measured: together they take more events than lie between two checkpoints, so that what
-/// is read after the newest one goes through all its lengths.
+/// Number of runs after which opening is measured. Together they write more events than lie between two checkpoints,
+/// so that the tail after the newest one takes all its lengths.
 const PHASES: usize = 12;
 
-/// A session in a file of its own, with who works in it.
+/// A session in a file of its own, with a handle that works in it.
 pub(crate) struct Long {
     store: SharedStore,
     id: SessionId,
     live: Session,
-    /// Kept, since its session goes with it.
+    /// Keeps the session alive.
     _runtime: Runtime,
 }
 
@@ -42,7 +42,7 @@ impl Long {
         Self { store, id, live, _runtime: runtime }
     }
 
-    /// What a process does that never saw the session.
+    /// Opens the session as a process that never saw it.
     pub(crate) async fn open(&self) -> SessionState {
         let runtime = Runtime::builder().shared_store(Arc::clone(&self.store)).build();
         runtime.open(&self.id).await.unwrap().state().await.unwrap()
@@ -59,7 +59,7 @@ impl Long {
         start.elapsed().as_secs_f64()
     }
 
-    /// Events after the newest checkpoint.
+    /// Number of events after the newest checkpoint.
     async fn tail(&self) -> u64 {
         let head = self.live.head().await.unwrap();
         head.seq - head.checkpoint

@@ -1,4 +1,4 @@
-//! What a step costs: transactions, which are counted, and time, with each kind of store.
+//! The cost of a step with each kind of store: transactions, which are counted, and time.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -17,8 +17,8 @@ use crate::{
     median, sqlite,
 };
 
-/// Transactions of a run with `steps` model calls, all but the last of which ask for `fan` pages that come one after
-/// another.
+/// Number of transactions of a run with `steps` model calls, all but the last of which ask for `fan` pages that finish
+/// in order.
 async fn transactions(store: SharedStore, steps: u64, fan: u32) -> usize {
     let noting = Arc::new(Noting::new(store));
     let runtime = Runtime::builder().shared_store(Arc::clone(&noting) as SharedStore).build();
@@ -46,7 +46,7 @@ pub(crate) async fn count(results: &mut Results, directory: &Path) {
     println!("a run of no tools takes {begin_and_end} transactions");
 }
 
-/// Microseconds a step with one tool.
+/// Microseconds per step with one tool.
 async fn micros(store: Option<&SharedStore>, agent: &ReactAgent, steps: u64) -> f64 {
     let runtime = store.map(|store| Runtime::builder().shared_store(Arc::clone(store)).build());
     let session = runtime.map(|runtime| (runtime.session(), runtime));
@@ -83,7 +83,7 @@ pub(crate) async fn journal(directory: &Path, quick: bool) {
     let mut times = stores.each_ref().map(|_| Vec::new());
     for _ in 0..=samples {
         for (times, (_, store)) in times.iter_mut().zip(&stores) {
-            // The one before waited for the disk, and left cold caches.
+            // The run before waited for the disk, and left cold caches.
             micros(store.as_ref(), &agent, steps).await;
             times.push(micros(store.as_ref(), &agent, steps).await);
         }

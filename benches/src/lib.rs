@@ -1,1 +1,1 @@
-//! Nothing: the benches are targets of their own.
+//! An empty crate: the benches are targets of their own.

@@ -1,4 +1,4 @@
-//! A long conversation's next request, after one append, beside a copy of its bytes.
+//! The next request of a long conversation, after one append, beside a copy of its bytes.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -15,7 +15,7 @@ const MESSAGES: usize = 1_000;
 const INSTRUCTIONS: &str =
     "You are a careful assistant. Look things up before you answer, and say where from.";
 
-/// Words until there are `length` bytes or a little more, with what JSON must escape among them.
+/// Words for at least `length` bytes, some with characters that JSON must escape.
 fn prose(seed: usize, length: usize) -> String {
     const WORDS: [&str; 12] = [
         "the",
@@ -68,7 +68,7 @@ fn tools() -> Arc<[ToolSpec]> {
     (0..10).map(|n| ToolSpec::new(format!("tool_{n}"), prose(n, 200), schema.clone())).collect()
 }
 
-/// A conversation of which all but the newest message went out before.
+/// A conversation of which all but the newest message were sent before.
 pub(crate) struct Conversation {
     sent: History,
     tools: Arc<[ToolSpec]>,
@@ -87,7 +87,7 @@ impl Conversation {
         conversation
     }
 
-    /// The next request: one message that no wire has seen yet.
+    /// The next request, with one message that no wire has seen yet.
     pub(crate) fn next(&self, tools: bool) -> Request {
         let mut messages = self.sent.clone();
         messages.push(message(MESSAGES - 1));
@@ -95,8 +95,8 @@ impl Conversation {
         if tools { request.with_tools(Arc::clone(&self.tools)) } else { request }
     }
 
-    /// What a call does until it would connect, which the context forbids: its tools' bytes are kept from call to
-    /// call, so this is what users pay.
+    /// Runs a call up to its connection, which the context forbids. The bytes of the tools are kept from call to call,
+    /// so this is the cost that users pay.
     pub(crate) fn call(&self, tokio: &tokio::runtime::Runtime, request: Request) {
         let failed = tokio.block_on(self.model.stream(request, &self.cx)).err().unwrap();
         assert_eq!(failed.kind(), ErrorKind::PermissionDenied);
@@ -107,7 +107,8 @@ pub(crate) fn bytes(request: &Request) -> Vec<u8> {
     encode(request, Dialect::COMMON)
 }
 
-/// Seconds of one copy of the bytes and of one encoding, in turns. What `encode` returns is dropped off the clock.
+/// Seconds of one copy of the bytes and of one encoding, in turns. The return value of `encode` is dropped off the
+/// clock.
 pub(crate) fn pairs<T>(
     samples: usize,
     conversation: &Conversation,
@@ -129,7 +130,8 @@ pub(crate) fn pairs<T>(
     (copies, encodings)
 }
 
-/// The bytes of a request; and the allocations of an encoding, and of a call, which must hold the bytes at its peak.
+/// The length of a request in bytes, and the allocations of an encoding and of a call, which must hold the bytes at
+/// its peak.
 pub(crate) fn sizes(conversation: &Conversation, tokio: &tokio::runtime::Runtime) -> (usize, [u64; 2]) {
     let length = bytes(&conversation.next(true)).len();
     conversation.call(tokio, conversation.next(true));

@@ -31,11 +31,11 @@ struct Delta<'a> {
     content: Option<Text<'a>>,
 }
 
-/// Without this, serde would copy every text: it borrows a `Cow` only where it stands alone.
+/// Borrows the text. Serde borrows a `Cow` only in a field with this attribute, and would copy it otherwise.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// How many pieces of text came, and the whole.
+/// Number of pieces of text, and the whole text.
 #[derive(Default)]
 pub(crate) struct Read {
     pub(crate) pieces: usize,

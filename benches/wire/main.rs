@@ -1,8 +1,8 @@
-//! What the chat-completions wire costs, beside a hand-written reader of the same stream in the same run.
+//! The cost of the chat-completions wire, beside a hand-written reader of the same stream in the same run.
 //!
-//! `cargo bench -p entourage-benches --bench wire` starts a service of its own (this program again, as another process), shows criterion's
-//! figures, then the ratios with their targets. `RATIOS_ONLY=1` leaves criterion out; `-- --test` runs each part once;
-//! `-- decoding`, `-- memory` or `-- encoding` runs that part without criterion.
+//! `cargo bench -p entourage-benches --bench wire` starts a service of its own (this program again, as another
+//! process), shows criterion's figures, then the ratios with their targets. `RATIOS_ONLY=1` leaves criterion out; `--
+//! --test` runs each part once; `-- decoding`, `-- memory` or `-- encoding` runs that part without criterion.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -37,14 +37,14 @@ const DELTAS: usize = 20_000;
 const STREAMS: usize = 1_000;
 const STREAM_DELTAS: usize = 50;
 
-/// The two that read streams.
+/// The two readers of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Floor,
     Ours,
 }
 
-/// One side at one address, ready to read.
+/// One reader with its address, ready to read.
 #[derive(Clone)]
 enum Reader {
     Floor(floor::Client, String),
@@ -59,7 +59,7 @@ impl Reader {
         }
     }
 
-    /// Reads a whole reply; says how many pieces of text came and how long the text is.
+    /// Reads a whole reply. Returns the number of pieces of text and the length of the text.
     async fn read(&self) -> (usize, usize) {
         match self {
             Self::Floor(client, base) => {
@@ -74,8 +74,8 @@ impl Reader {
     }
 }
 
-/// One thread, as each has in a server; work runs in spawned tasks, because a future that `block_on` polls itself is
-/// woken by a system call.
+/// A runtime with one thread, as in a server. Work runs in spawned tasks, because a future that `block_on` polls
+/// itself is woken by a system call.
 fn runtime() -> Tokio {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -90,7 +90,7 @@ fn read_again(tokio: &Tokio, reader: &Reader, times: usize, deltas: usize) {
     tokio.block_on(tokio.spawn(task)).unwrap();
 }
 
-/// What all threads of this process have used so far.
+/// CPU time of all threads of this process so far.
 fn cpu() -> Duration {
     clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
 }
@@ -111,7 +111,7 @@ fn ratio(floor: &[f64], ours: &[f64]) -> f64 {
     median(ours.iter().zip(floor).map(|(ours, floor)| ours / floor).collect())
 }
 
-/// The lines that are printed last.
+/// The lines to print last.
 #[derive(Default)]
 struct Results(Vec<String>);
 
@@ -122,11 +122,11 @@ impl Results {
     }
 }
 
-/// CPU time from the socket to the finished message.
+/// Measures the CPU time from the socket to the finished message.
 fn decoding(results: &mut Results, tokio: &Tokio, server: &Server, quick: bool) {
     let (samples, times, deltas) = if quick { (1, 1, 500) } else { (31, 4, DELTAS) };
-    // A chunk of the body for each delta; up to 8 at once, as they often come; up to 128, from behind a slow network.
-    // The fewer reads there are, the less hides the decoder: the last is the strictest and the steadiest.
+    // One chunk of the body per delta; up to 8 at once, as is common; up to 128, as behind a slow network. The fewer
+    // reads there are, the less hides the decoder: the last is the strictest and the steadiest.
     for burst in [1, 8, 128] {
         let base = Script { deltas, burst, crowd: 1 }.base(server.port);
         let readers = [Side::Floor, Side::Ours].map(|side| Reader::new(side, &base));
@@ -153,7 +153,7 @@ fn decoding(results: &mut Results, tokio: &Tokio, server: &Server, quick: bool) 
     }
 }
 
-/// The highest a crowd's heap went above where it began, and the highest its process's memory went; in bytes.
+/// Peaks of a crowd's heap above its start, and of its process's memory, in bytes.
 fn crowd(side: Side, server: &Server, streams: usize) -> [f64; 2] {
     let base = Script { deltas: STREAM_DELTAS, burst: 1, crowd: streams }.base(server.port);
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -270,7 +270,7 @@ fn main() {
         Some("crowd") => return be_crowd(&arguments[1..]),
         _ => {}
     }
-    // `cargo test --benches` only wants to know whether this runs.
+    // `cargo test --benches` only checks that this runs.
     let quick = arguments.iter().any(|argument| argument == "--test");
     let named: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wants = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);

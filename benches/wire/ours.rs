@@ -11,7 +11,7 @@ pub(crate) fn model(base: &str) -> Model {
     OpenAiChat::builder().base_url(base).api_key("k").build().unwrap().model("bench")
 }
 
-/// How many pieces of text came, and the message.
+/// Reads the reply. Returns the number of pieces of text, and the message.
 pub(crate) async fn read(model: &Model) -> (usize, Message) {
     let mut history = History::default();
     history.push(Message::user("hi"));

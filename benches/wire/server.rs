@@ -1,6 +1,6 @@
-//! The service, in a process of its own so that its time and memory count for nobody.
+//! The service, in a process of its own so that its time and memory are not measured.
 //!
-//! Every reply is rendered before it is asked for; a path says which: `/{deltas}/{burst}/{crowd}/v1/…`. Nothing here
+//! Every reply is rendered before its request; the path selects it: `/{deltas}/{burst}/{crowd}/v1/…`. Nothing here
 //! reads a request beyond its path and length.
 
 use std::{
@@ -18,21 +18,21 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-/// Between the writes of a stream that is one of a crowd: long enough for all of them to be served in between.
+/// Pause between the writes of a stream that is one of a crowd, long enough to serve the others in between.
 const PACE: Duration = Duration::from_millis(20);
 
-/// What a reply is made of.
+/// Parameters of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Script {
     pub(crate) deltas: usize,
-    /// A write carries one to this many deltas, in one chunk of the body.
+    /// Most deltas in one write, which is one chunk of the body; writes carry from one up to this many.
     pub(crate) burst: usize,
-    /// No reply begins before this many are asked for; more than one also means that they are paced.
+    /// Number of requests that must have arrived before any reply begins; above one, replies are also paced.
     pub(crate) crowd: usize,
 }
 
 impl Script {
-    /// The base address of a service that answers so.
+    /// The base address of a service with these parameters.
     pub(crate) fn base(self, port: u16) -> String {
         let Self { deltas, burst, crowd } = self;
         format!("http://127.0.0.1:{port}/{deltas}/{burst}/{crowd}/v1")
@@ -47,7 +47,7 @@ impl Script {
     fn writes(self) -> Vec<Vec<u8>> {
         let mut writes = Vec::new();
         let (mut body, mut events) = (Vec::new(), 0);
-        // 1, 2, … burst, 1, 2, … so that reads of all sizes come.
+        // Sizes of 1, 2, … burst, 1, 2, … so that reads of all sizes occur.
         let mut size = 1;
         for event in events_of(self.deltas) {
             body.extend_from_slice(event.as_bytes());
@@ -88,7 +88,7 @@ const WORDS: [&str; 16] = [
     " goes",
 ];
 
-/// What `deltas` pieces of text add up to, as a reader should have it in the end.
+/// The text of `deltas` pieces, as a reader must have it in the end.
 pub(crate) fn text(deltas: usize) -> String {
     let whole: String = (0..deltas).map(|n| WORDS[n % WORDS.len()]).collect();
     whole.replace("\\n", "\n").replace("\\\"", "\"")
@@ -115,7 +115,7 @@ fn events_of(deltas: usize) -> impl Iterator<Item = String> {
     std::iter::once(first).chain((0..deltas).map(piece)).chain(end)
 }
 
-/// The server process. It ends with this value.
+/// The server process, which ends with this value.
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
@@ -144,7 +144,7 @@ struct Known {
     barriers: HashMap<usize, Arc<Barrier>>,
 }
 
-/// The server process's `main`. It ends when its standard input does, and so with whoever started it.
+/// The `main` of the server process. It ends when its standard input does, and so with its parent.
 pub(crate) fn serve() {
     std::thread::spawn(|| {
         _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -163,7 +163,7 @@ pub(crate) fn serve() {
     });
 }
 
-/// Ends without a word when the client has gone.
+/// Serves one connection. Ends silently if the client has gone.
 async fn connection(mut stream: TcpStream, known: Arc<Mutex<Known>>) {
     stream.set_nodelay(true).unwrap();
     let mut read = Vec::with_capacity(4_096);

@@ -1,4 +1,4 @@
-//! The command line: read before anything happens, and written again as the command that goes on with a session.
+//! The command line: parsed before anything happens, and written again as the command that continues a session.
 
 use std::{
     env,
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the words behind the program's name. The error is one line for people.
+    /// Parses the arguments behind the program's name. The error is one line for people.
     pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = Self::default();
         let mut words = words.into_iter();
@@ -53,14 +53,14 @@ impl Args {
         Workspace::open(dir).map_err(|error| error.message().to_owned())
     }
 
-    /// Where sessions are kept: beside the program, which cargo puts below `target`, so that no other directory is
-    /// touched and `cargo clean` clears it away.
+    /// The directory of the sessions: beside the program, which cargo puts below `target`, so that no other directory
+    /// is touched and `cargo clean` removes it.
     pub(crate) fn sessions(&self) -> PathBuf {
         let beside = || Some(env::current_exe().ok()?.with_file_name("quickstart-sessions"));
         self.sessions.clone().or_else(beside).unwrap_or_else(|| env::temp_dir().join("quickstart-sessions"))
     }
 
-    /// What to ask. In an old session the default is to carry on.
+    /// The question to ask. In an old session the default is to continue.
     pub(crate) fn question(&self) -> &str {
         let default = if self.resume.is_some() { "Please go on." } else { QUESTION };
         self.question.as_deref().unwrap_or(default)
@@ -70,7 +70,7 @@ impl Args {
         self.question.is_some()
     }
 
-    /// The command that goes on with `session`, options included.
+    /// The command that continues `session`, options included.
     pub(crate) fn again(&self, session: &SessionId) -> String {
         let mut command = program();
         let dir = self.dir.as_ref().map(|dir| dir.display().to_string());
@@ -97,7 +97,7 @@ fn session(id: &str) -> Result<SessionId, String> {
     SessionId::new(id).map_err(|error| error.message().to_owned())
 }
 
-/// How this program was called: through cargo from its package's directory, or by its path.
+/// The command that started this program: through cargo from its package's directory, or by its path.
 fn program() -> String {
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     if package.is_some() && package == env::current_dir().ok() {
@@ -106,7 +106,7 @@ fn program() -> String {
     quoted(&env::args().next().unwrap_or_else(|| "quickstart".to_owned()))
 }
 
-/// The word as a shell reads it back.
+/// The word, quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-:=@%+,".contains(c);
     if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }

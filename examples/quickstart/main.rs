@@ -4,8 +4,8 @@
 //! cargo run --example quickstart -- [--dir DIR] [--sessions DIR] [--model vendor:model] [--resume ID] ["question"]
 //! ```
 //!
-//! What it says and does is shown as it happens and stored as it happens: Ctrl-C cancels the run, and whatever ended
-//! it, `--resume` goes on with the session. `--model scripted` needs no model at all.
+//! Its output is shown and stored as it happens: Ctrl-C cancels the run, and however it ended, `--resume` continues
+//! the session. `--model scripted` needs no model at all.
 
 mod args;
 mod screen;
@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     };
     match explore(&workspace, &args).await {
         Ok(code) => code.into(),
-        // Whoever read the output has left, as `head` does.
+        // The reader of the output has left, as `head` does.
         Err(error) if broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => complain(&error.to_string(), FAILED),
     }
@@ -70,7 +70,7 @@ async fn explore(workspace: &Workspace, args: &Args) -> Result<u8, Box<dyn Error
     screen.line(&format!("model    {origin}"))?;
     screen.line(&format!("dir      {} (read-only)", workspace.root().display()))?;
     screen.line(&format!("session  {} in {}", session.id(), store.path_of(session.id()).display()))?;
-    // Said at once: a run that is killed cannot say it any more.
+    // Printed first: a run that is killed cannot print it later.
     let resume = format!("resume   {}", args.again(session.id()));
     screen.line(&format!("{resume}\n"))?;
 
@@ -88,7 +88,7 @@ async fn explore(workspace: &Workspace, args: &Args) -> Result<u8, Box<dyn Error
     })
 }
 
-/// The model that was asked for, else one that is found, else the scripted one; and a line about it.
+/// Chooses the requested model, else one that is found, else the scripted one. Returns it with a line about it.
 fn choose_model(asked_for: Option<&str>, screen: &mut Screen) -> Result<(Model, String), Box<dyn Error>> {
     let stand_in =
         || (scripted::model(), "scripted: it explores for real, and its words are canned".to_owned());
@@ -97,7 +97,7 @@ fn choose_model(asked_for: Option<&str>, screen: &mut Screen) -> Result<(Model, 
         Some(text) => Ok((models::model(text)?, text.to_owned())),
         None => match models::from_env() {
             Ok(found) => Ok((found.model.clone(), found.to_string())),
-            // What somebody set must not be passed over in silence.
+            // An explicit setting must not be ignored silently.
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
             Err(error) => {
                 screen.line(&format!("{}\nA scripted model stands in.\n", error.message()))?;
@@ -107,7 +107,8 @@ fn choose_model(asked_for: Option<&str>, screen: &mut Screen) -> Result<(Model, 
     }
 }
 
-/// Servers on this machine often run with a window of a few thousand tokens: there a tool's result must be short.
+/// Limits for the model's address. Servers on this machine often have a window of a few thousand tokens: there a
+/// tool's result must be short.
 fn limits(origin: &str) -> Limits {
     let near = ["127.0.0.1", "localhost", "[::1]"].iter().any(|host| origin.contains(host));
     let mut limits = Limits::default();
@@ -115,7 +116,7 @@ fn limits(origin: &str) -> Limits {
     limits
 }
 
-/// Goes on with the run that was left unfinished, else asks the question.
+/// Resumes an unfinished run, else asks the question.
 async fn start(
     session: &Session,
     agent: &ReactAgent,
@@ -161,7 +162,7 @@ async fn follow(mut run: RunHandle, screen: &mut Screen) -> Result<Result<Outcom
     }
 }
 
-/// Says how the run ended and what it took.
+/// Prints how the run ended and what it took.
 fn conclude(outcome: &Outcome, time: Duration, screen: &mut Screen) -> io::Result<()> {
     // A run that is resumed after its last reply has nothing left to stream.
     if outcome.is_completed() && !screen.has_answer {
@@ -180,7 +181,7 @@ fn conclude(outcome: &Outcome, time: Duration, screen: &mut Screen) -> io::Resul
 
 fn complain(problem: &str, code: u8) -> ExitCode {
     use io::Write;
-    // There is nobody left to tell when this fails.
+    // If this fails, nobody is left to tell.
     writeln!(io::stderr(), "quickstart: {problem}").ok();
     code.into()
 }

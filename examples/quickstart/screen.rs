@@ -1,4 +1,4 @@
-//! The run's events as lines on standard output. On a terminal a last line shows what is waited for; anywhere else
+//! The run's events as lines on standard output. On a terminal the last line shows what the run waits for; elsewhere
 //! the output is plain text.
 
 use std::{
@@ -15,25 +15,26 @@ use entourage::{
     provider::Delta,
 };
 
-/// Characters of a call's arguments that are shown.
+/// Most characters of a call's arguments that are shown.
 const ARGUMENTS: usize = 70;
 /// Moves the cursor to the start of its line and clears the line.
 const CLEAR: &str = "\r\x1b[K";
-/// Begins each line of the program's own. What a model says never holds it, so it cannot pass for one.
+/// First character of each line by the program itself. It is removed from a model's text, which so cannot pass for
+/// such a line.
 const MARK: char = '▸';
 
 #[derive(Debug)]
 pub(crate) struct Screen {
     out: Stdout,
-    /// Whether there is a terminal that understands escape codes.
+    /// True if the output is a terminal that understands escape codes.
     live: bool,
     at_line_start: bool,
-    /// Whether the model has said anything since it was last asked.
+    /// True if the model has said anything since its last call.
     pub(crate) has_answer: bool,
     waiting: Option<(String, Instant)>,
     drawn: bool,
     ticks: usize,
-    /// Arguments of the calls seen, by the call's id.
+    /// Arguments of the known calls, by the call's id.
     arguments: HashMap<Arc<str>, String>,
 }
 
@@ -71,7 +72,7 @@ impl Screen {
         Ok(())
     }
 
-    /// One line of its own.
+    /// Prints one line of the program.
     pub(crate) fn line(&mut self, line: &str) -> io::Result<()> {
         self.clear()?;
         if !self.at_line_start {
@@ -81,7 +82,7 @@ impl Screen {
         writeln!(self.out, "{}", printable(line))
     }
 
-    /// Text as it comes, piece by piece.
+    /// Prints text as it comes, piece by piece.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
         let text = printable(text).replace(MARK, ">");
         let Some(last) = text.chars().last() else { return Ok(()) };
@@ -92,7 +93,7 @@ impl Screen {
         self.out.flush()
     }
 
-    /// Called now and then: moves the line that shows what is waited for.
+    /// Updates the line that shows what the run waits for. Called at intervals.
     pub(crate) fn tick(&mut self) -> io::Result<()> {
         let Some((what, since)) = self.waiting.as_ref().filter(|_| self.live && self.at_line_start) else {
             return Ok(());
@@ -104,7 +105,7 @@ impl Screen {
         self.out.flush()
     }
 
-    /// Notes the arguments of the calls that `message` makes.
+    /// Remembers the arguments of the calls that `message` makes.
     pub(crate) fn note_calls(&mut self, message: &Message) {
         for call in message.tool_calls() {
             self.arguments.insert(Arc::clone(&call.id), shortened(call.arguments.as_str(), ARGUMENTS));
@@ -144,8 +145,8 @@ impl Screen {
     }
 }
 
-/// Without control characters and those that reorder or hide text: what a model says or a file holds must not steer the
-/// terminal, nor look like something else.
+/// The text without control characters and those that reorder or hide text: a model or a file must not steer the
+/// terminal, nor disguise its text.
 fn printable(text: &str) -> String {
     let hides = |c: char| {
         matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')

@@ -1,7 +1,7 @@
-//! Stands in where no model is found: a provider that explores by a fixed plan. Its words are canned, its tool calls
-//! are real, and what its answer states is computed from their results.
+//! The model used when none is found: a provider that explores by a fixed plan. Its words are canned, its tool calls
+//! are real, and the facts in its answer are computed from their results.
 //!
-//! It keeps no state. Where it is in its plan follows from the request, so a resumed run goes on where it was.
+//! It keeps no state. Its position in the plan follows from the request, so a resumed run continues where it was.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use entourage::{
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-/// Between two words, so that one sees them stream.
+/// Pause between two words, so that they visibly stream.
 const PACE: Duration = Duration::from_millis(15);
 
 const MARKS: &str = "TODO|FIXME";
@@ -59,7 +59,7 @@ impl Seen {
         Self(results)
     }
 
-    /// The plan: one tool call after another, then the answer.
+    /// The next part of the plan: one tool call after another, then the answer.
     fn next_reply(&self) -> Vec<Delta> {
         let files = format!("*{}", self.commonest_ending());
         match (self.0.len(), self.file_to_view()) {
@@ -75,7 +75,7 @@ impl Seen {
         }
     }
 
-    /// What a tool answered, unless it failed.
+    /// The text of a tool's result, unless it failed.
     fn text(&self, tool: &str) -> Option<String> {
         self.0.iter().find(|result| &*result.name == tool && !result.is_error).map(|result| result.to_text())
     }
@@ -86,7 +86,7 @@ impl Seen {
         tree.lines().filter_map(|line| line.strip_prefix("  ")).map(|name| name.trim().to_owned()).collect()
     }
 
-    /// Such as `.rs`; empty when no file has an ending.
+    /// The most common file ending, such as `.rs`; empty if no file has an ending.
     fn commonest_ending(&self) -> String {
         let mut counts = BTreeMap::new();
         for name in self.names() {
@@ -105,7 +105,7 @@ impl Seen {
         list.lines().filter(|line| !is_note(line)).map(str::to_owned).collect()
     }
 
-    /// A README at the top of the tree, else the first file that was found.
+    /// A README at the top of the tree, else the first file found.
     fn file_to_view(&self) -> Option<String> {
         let tree = self.text("ls").unwrap_or_default();
         let top = tree
@@ -138,7 +138,7 @@ impl Seen {
         report
     }
 
-    /// Says so where a tool failed or left something out; notes of its own are in parentheses.
+    /// A remark if a tool failed or left something out. Tools put their own notes in parentheses.
     fn cut(&self, tool: &str) -> &'static str {
         let Some(text) = self.text(tool) else { return " (the tool failed)" };
         let is_note = |line: &str| line.starts_with('(') && !line.starts_with("(nothing");

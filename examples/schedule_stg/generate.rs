@@ -1,8 +1,8 @@
-//! Task graphs in the shapes of the published sets: the same ones each time.
+//! Generated task graphs in the shapes of the published sets, the same each time.
 
 use super::stg::{Stg, StgTask};
 
-/// A sequence of numbers that is the same everywhere (SplitMix64).
+/// A pseudo-random sequence that is the same everywhere (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -14,40 +14,40 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of the numbers below `end`, which is not 0.
+    /// A number below `end`, which is not 0.
     fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end.max(1) as u64).unwrap_or_default()
     }
 
-    /// Between both, which may come up too.
+    /// A number from `least` to `most`, both included.
     fn between(&mut self, least: usize, most: usize) -> usize {
         least + self.below(most - least + 1)
     }
 }
 
-/// How the tasks of a graph depend on each other.
+/// The dependencies between the tasks of a graph.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    /// Layers; a task needs some of the layer before.
+    /// Layers; a task needs some tasks of the layer before.
     Layered,
     /// Tasks that fork into many, and join again.
     Fan,
-    /// Anything may need anything before it, one or two on average.
+    /// Any earlier tasks, one or two on average.
     Sparse,
-    /// Anything may need anything before it, and most do need much.
+    /// Any earlier tasks, and most of them.
     Dense,
 }
 
-/// How long tasks take.
+/// The processing times of the tasks.
 #[derive(Debug, Clone, Copy)]
 enum Times {
-    /// 1 to 10.
+    /// Times from 1 to 10.
     Even,
     /// Mostly short, some very long.
     Mixed,
 }
 
-/// The sample: a name for each graph, and its file.
+/// The sample: the name and the file of each graph.
 pub(crate) fn sample() -> Vec<(String, String)> {
     let shapes = [
         (Shape::Layered, [50, 150, 300]),
@@ -111,7 +111,7 @@ fn layered(size: usize, random: &mut Random) -> Vec<Vec<usize>> {
 
 fn fan(size: usize, random: &mut Random) -> Vec<Vec<usize>> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new()];
-    // The tasks that nothing needs yet.
+    // The tasks that no other task needs yet.
     let mut open = vec![0];
     while before.len() < size {
         let room = size - before.len();
@@ -131,7 +131,7 @@ fn fan(size: usize, random: &mut Random) -> Vec<Vec<usize>> {
     before
 }
 
-/// A task needs any before it with a chance of `some` in `of`.
+/// Makes each task need any earlier one with a chance of `some` in `of`.
 fn scattered(size: usize, (some, of): (usize, usize), random: &mut Random) -> Vec<Vec<usize>> {
     (0..size).map(|task| (0..task).filter(|_| random.below(of) < some).collect()).collect()
 }

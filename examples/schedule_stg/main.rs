@@ -1,8 +1,8 @@
-//! How near a `TaskGraph` comes to the best schedule: graphs in the format of the Standard Task Graph Set, run with agents
-//! that do nothing but take their time, on a clock that stands still while anything else is to be done.
+//! Measures how close a `TaskGraph` comes to the best schedule: graphs in the format of the Standard Task Graph Set,
+//! run with agents that only take their time, on a clock that advances only when nothing else is left to do.
 //!
-//! Without a file it runs the sample in `examples/stg` on 2, 4, 8 and 16 workers. A line for each file: its name, how long
-//! the graph took beside what no schedule can beat, and beside a textbook's list schedule.
+//! Without a file it runs the sample in `examples/stg` on 2, 4, 8 and 16 workers. It prints a line per file: its name,
+//! and the time of the graph relative to a lower bound and to a textbook's list schedule.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its terminal")]
 
@@ -71,7 +71,7 @@ fn measure(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Nothing to do takes no time, however it is scheduled.
+/// Ratio of two times; 1 for an empty graph, which takes no time.
 fn ratio(took: u64, of: f64) -> f64 {
     if of > 0.0 { took as f64 / of } else { 1.0 }
 }

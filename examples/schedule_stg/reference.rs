@@ -1,18 +1,17 @@
-//! What a graph is measured against: no schedule takes less than the bound, and the reference is what a textbook's list
-//! scheduler makes of it.
+//! References for a measurement: a bound that no schedule can beat, and the schedule of a textbook's list scheduler.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::stg::Stg;
 
-/// No schedule on so many workers takes less: the critical path, or all work evenly spread.
+/// The lower bound for any schedule on `workers` workers: the critical path, or all work evenly spread.
 pub(crate) fn bound(graph: &Stg, workers: usize) -> f64 {
     let path = graph.longest().into_iter().max().unwrap_or_default();
     (path as f64).max(graph.work() as f64 / workers as f64)
 }
 
-/// How long it takes when each worker that is free takes, of the tasks that are ready, the one with the longest way to the
-/// end; of two as long, the first of the file.
+/// Time of a list schedule: each free worker takes the ready task with the longest path to the end; of equal ones, the
+/// first of the file.
 pub(crate) fn list_schedule(graph: &Stg, workers: usize) -> u64 {
     let longest = graph.longest();
     let mut dependents = vec![Vec::new(); graph.tasks.len()];

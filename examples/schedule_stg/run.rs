@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use super::stg::Stg;
 
-/// One unit of processing time. The timer counts in milliseconds, which is nothing beside it.
+/// One unit of processing time. The timer's resolution of a millisecond is negligible beside it.
 const UNIT: Duration = Duration::from_secs(1);
 
-/// Takes as long as its task says, and does nothing.
+/// An agent that takes the time of its task, and does nothing.
 #[derive(Debug, Clone)]
 struct Worker;
 
@@ -37,7 +37,7 @@ impl Agent for Worker {
     }
 }
 
-/// How long the graph takes on so many workers, in units of processing time.
+/// Time of the graph on `workers` workers, in units of processing time.
 pub(crate) fn makespan(graph: &Stg, workers: usize) -> Result<u64> {
     let built = build(graph, workers)?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

@@ -1,5 +1,5 @@
-//! Standard Task Graph files: the number of tasks, then for each task, and for an entry and an exit that take no time, its
-//! number, its processing time, how many tasks come before it, and which.
+//! Standard Task Graph files: the number of tasks, then for each task, and for an entry and an exit that take no time,
+//! its number, its processing time, the number of its predecessors, and their numbers.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,35 +11,35 @@ use std::{
 /// A task graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stg {
-    /// Each after those that come before it.
+    /// The tasks, each after its predecessors.
     pub(crate) tasks: Vec<StgTask>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StgTask {
     pub(crate) time: u64,
-    /// The places of the tasks that come before it.
+    /// Indices of the predecessors.
     pub(crate) after: Vec<usize>,
 }
 
-/// Why a file is no task graph. Lines count from 1.
+/// The reason why a file is not a task graph. Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StgError {
-    /// A word that is no number, or one too large.
+    /// A word that is not a number, or is too large.
     Number { line: usize, word: String },
     /// The file ends within a task, or before its first.
     Short { line: usize, expected: &'static str },
-    /// A line goes on after what it is for: a task, or the number of tasks, that began on the line `began`.
+    /// A line continues after the end of its entry (a task, or the number of tasks), which began on the line `began`.
     Long { line: usize, began: usize },
-    /// It holds neither the number of tasks that it says nor two more.
+    /// The file has neither as many tasks as it states nor two more.
     Count { said: u64, found: usize },
-    /// A number has two tasks.
+    /// A number that two tasks have.
     Twice { line: usize, task: u64 },
-    /// What comes before a task is no task.
+    /// A predecessor that does not exist.
     Before { line: usize, task: u64, before: u64 },
-    /// Some tasks come before each other.
+    /// A cycle of predecessors.
     Cycle { task: u64 },
-    /// The time of all tasks together is beyond what a clock can show.
+    /// A total time beyond the range of a clock.
     Time,
 }
 
@@ -77,10 +77,10 @@ impl fmt::Display for StgError {
 
 impl std::error::Error for StgError {}
 
-/// All processing times together, at most: as seconds they are some thirty years, which tokio's clock can show.
+/// Largest total of processing time: as seconds some thirty years, which tokio's clock can represent.
 const MOST_TIME: u64 = 1_000_000_000;
 
-/// A task as a line says it.
+/// A task as written in the file.
 struct Said {
     line: usize,
     number: u64,
@@ -89,8 +89,8 @@ struct Said {
 }
 
 impl Stg {
-    /// Reads a file. What comes after a `#` is a remark. Each task begins a line, and may take several; what comes before
-    /// it may be named in any order, and more than once.
+    /// Parses a file. Text after a `#` is a remark. Each task begins a line, and may take several; its predecessors
+    /// may be named in any order, and more than once.
     pub(crate) fn parse(text: &str) -> Result<Self, StgError> {
         let text = text.trim_start_matches('\u{feff}');
         let words = text.lines().zip(1..).flat_map(|(text, line)| {
@@ -122,7 +122,7 @@ impl Stg {
         sorted(&said)
     }
 
-    /// The tasks as a file, with an entry and an exit.
+    /// Renders the tasks as a file, with an entry and an exit.
     pub(crate) fn render(&self, remarks: &str) -> String {
         let mut followed = vec![false; self.tasks.len()];
         for before in self.tasks.iter().flat_map(|task| &task.after) {
@@ -142,7 +142,7 @@ impl Stg {
         text
     }
 
-    /// What all tasks take together.
+    /// Total processing time of all tasks.
     pub(crate) fn work(&self) -> u64 {
         self.tasks.iter().map(|task| task.time).sum()
     }
@@ -178,7 +178,7 @@ fn line(task: usize, time: u64, after: &[usize]) -> String {
 /// The numbers of a file, each with its line.
 struct Numbers<'a, W: Iterator<Item = (usize, &'a str)>> {
     words: Peekable<W>,
-    /// Where the newest one was.
+    /// Line of the newest number.
     line: usize,
 }
 
@@ -189,19 +189,19 @@ impl<'a, W: Iterator<Item = (usize, &'a str)>> Numbers<'a, W> {
         word.parse().map_err(|_| StgError::Number { line, word: word.chars().take(40).collect() })
     }
 
-    /// The line that the next one is on.
+    /// Line of the next number.
     fn next_line(&mut self) -> Option<usize> {
         self.words.peek().map(|(line, _)| *line)
     }
 
-    /// What began on the line `began` is all said: the next number is on another line.
+    /// Checks that the entry which began on the line `began` ends here: the next number is on another line.
     fn end_of(&mut self, began: usize) -> Result<(), StgError> {
         let line = self.line;
         if self.next_line() == Some(line) { Err(StgError::Long { line, began }) } else { Ok(()) }
     }
 }
 
-/// The tasks, each after those that come before it, otherwise in the order of the file.
+/// The tasks in topological order, otherwise in the order of the file.
 fn sorted(said: &[Said]) -> Result<Stg, StgError> {
     let mut places = HashMap::new();
     for (place, task) in said.iter().enumerate() {
@@ -235,8 +235,8 @@ fn sorted(said: &[Said]) -> Result<Stg, StgError> {
     Ok(Stg { tasks: order.iter().filter_map(task).collect() })
 }
 
-/// The places in an order in which each comes after those before it; of those that are free the first of the file goes
-/// first. The error is a place on a cycle, or behind one.
+/// A topological order of the tasks; among free ones the first of the file comes first. The error is a task on a
+/// cycle, or behind one.
 fn order(dependents: &[Vec<usize>], mut missing: Vec<usize>) -> Result<Vec<usize>, usize> {
     use std::{cmp::Reverse, collections::BinaryHeap};
     let free = missing.iter().enumerate().filter(|(_, missing)| **missing == 0);

@@ -1,4 +1,4 @@
-//! What the simulations share: time that is simulated, somebody who watches, tables, and bounds that must hold.
+//! Shared parts of the simulations: simulated time, a recorder of events, tables, and checked bounds.
 
 use std::{
     fmt,
@@ -10,19 +10,19 @@ use entourage::{
     Error, ErrorKind, Result, RuntimeBuilder, event::Envelope, permission::Policy, run::Observer, testkit,
 };
 
-/// Runs `work` where time is simulated: a wait takes none, and all that happens in between takes no simulated time.
+/// Runs `work` on simulated time: waits take no real time, and everything else takes no simulated time.
 pub(crate) fn on_paused_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|error| Error::new(ErrorKind::Internal, "no runtime").caused_by(error))?;
     runtime.block_on(work)
 }
 
-/// A runtime on that time, in memory, where every tool call is allowed.
+/// A runtime on simulated time, in memory, where every tool call is allowed.
 pub(crate) fn runtime() -> RuntimeBuilder {
     testkit::runtime().policy(Policy::allow_all())
 }
 
-/// Keeps every stored event of every session of a runtime, in the order in which they happened.
+/// Keeps every stored event of every session of a runtime, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Watch(Arc<Mutex<Vec<Envelope>>>);
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// Bounds that were stated, and those that did not hold.
+/// Bounds that were checked, and those that did not hold.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     held: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// States that `holds`; `what` says which bound it is, with the figures.
+    /// Checks that `holds`; `what` names the bound, with the figures.
     pub(crate) fn that(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if holds {
             self.held += 1;
@@ -63,7 +63,7 @@ impl Checks {
         }
     }
 
-    /// States that two figures are the same.
+    /// Checks that two figures are equal.
     pub(crate) fn same<T: PartialEq + fmt::Debug + Copy>(&mut self, what: &str, measured: T, expected: T) {
         let holds = measured == expected;
         self.that(holds, || format!("{what}: measured {measured:?}, expected {expected:?}"));

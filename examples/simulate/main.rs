@@ -1,8 +1,9 @@
-//! Simulations on paused time: what the parts of this library do together, against what can be computed by hand.
+//! Simulations on paused time: results of the library's parts together, compared with values that can be computed by
+//! hand.
 //!
-//! `cargo run --release -p entourage-examples --example simulate` prints four tables. Everything that runs is the real runtime; only the models
-//! are simulated, and time: an hour takes milliseconds, and the same figures come out each time. It exits with an
-//! error when a bound that is stated does not hold, so it is a check as well as a show.
+//! `cargo run --release -p entourage-examples --example simulate` prints four tables. Everything that runs is the real
+//! runtime; only the models and time are simulated: an hour takes milliseconds, and the figures are the same each
+//! time. It exits with an error if a stated bound does not hold, so it is a check as well as a demonstration.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its terminal")]
 

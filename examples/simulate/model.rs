@@ -1,6 +1,6 @@
-//! The one thing that is simulated: a model service that takes its time, counts tokens and costs money.
+//! The simulated model service: it takes time, counts tokens and costs money.
 //!
-//! What it says follows from the request alone (and from what a simulation lets it see of its world), so the agents
+//! Its replies follow from the request alone (and from the state that a simulation shares with it), so the agents
 //! around it run as they do on a real service.
 
 use std::{
@@ -21,15 +21,15 @@ use entourage::{
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
 
-/// Tokens that each tool call takes in a conversation, beside the words of its result.
+/// Tokens of each tool call in a conversation, apart from the words of its result.
 pub(crate) const CALL_TOKENS: u64 = 30;
 
-/// 3 dollars per million tokens in, 15 per million out.
+/// Prices of 3 dollars per million tokens in, and 15 per million out.
 pub(crate) fn prices() -> Prices {
     Prices::per_million_micros(3_000_000, 15_000_000)
 }
 
-/// What so many tokens cost.
+/// Cost of a call.
 pub(crate) fn price(input: u64, output: u64) -> Money {
     prices().cost(&Usage::new(input, output)).unwrap_or_default()
 }
@@ -40,7 +40,7 @@ pub(crate) struct Reply {
     text: String,
     calls: Vec<(String, Value)>,
     after: Duration,
-    /// `None`: counted in words.
+    /// Tokens in and out; `None` to count words.
     usage: Option<(u64, u64)>,
     fails: Option<&'static str>,
 }
@@ -54,7 +54,7 @@ impl Reply {
         Self::default().and_call(tool, arguments)
     }
 
-    /// A service that breaks down.
+    /// A reply that fails, as a service that breaks down.
     pub(crate) fn failure(text: &'static str) -> Self {
         Self { fails: Some(text), ..Self::default() }
     }
@@ -73,13 +73,13 @@ impl Reply {
         self
     }
 
-    /// It comes this much later, on the simulated clock.
+    /// Delays the reply by `time` on the simulated clock.
     pub(crate) fn after(mut self, time: Duration) -> Self {
         self.after = time;
         self
     }
 
-    /// It takes so many tokens, in and out, instead of as many as there are words.
+    /// Sets the tokens in and out, instead of counting words.
     pub(crate) fn taking(mut self, input: u64, output: u64) -> Self {
         self.usage = Some((input, output));
         self
@@ -106,7 +106,7 @@ impl Reply {
     }
 }
 
-/// A token is a word here, and a call takes [`CALL_TOKENS`]: simple enough for a closed form.
+/// Tokens of a text. A token is a word here, and a call takes [`CALL_TOKENS`]: simple enough for a closed form.
 pub(crate) fn words(text: &str) -> u64 {
     text.split_whitespace().count() as u64
 }
@@ -115,7 +115,7 @@ fn tokens_in(request: &Request) -> u64 {
     let of_part = |part: &Part| match part {
         Part::Text(text) => words(text),
         Part::ToolCall(_) => CALL_TOKENS,
-        // What a runtime says of a failure is a sentence, and no closed form should hang on it.
+        // The runtime's description of a failure is a sentence that no closed form should depend on.
         Part::ToolResult(result) if !result.is_error => words(&result.to_text()),
         _ => 0,
     };
@@ -123,7 +123,7 @@ fn tokens_in(request: &Request) -> u64 {
     words(&request.instructions) + request.messages.iter().map(of_message).sum::<u64>()
 }
 
-/// What was asked of a model so far.
+/// Requests to a model so far.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     calls: AtomicU64,
@@ -136,7 +136,7 @@ impl Meter {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Tokens in and out of replies that came.
+    /// Tokens in and out of completed replies.
     pub(crate) fn tokens(&self) -> (u64, u64) {
         (self.input.load(Ordering::Relaxed), self.output.load(Ordering::Relaxed))
     }
@@ -163,13 +163,13 @@ struct Simulated {
     meter: Arc<Meter>,
 }
 
-/// A model that answers each request with what `play` makes of it.
+/// A model that answers each request with the result of `play`.
 pub(crate) fn model(play: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> (Model, Arc<Meter>) {
     let meter = Arc::new(Meter::default());
     (metered(&meter, play), meter)
 }
 
-/// The same, counted together with other models.
+/// A model like [`model`], counted together with others.
 pub(crate) fn metered(meter: &Arc<Meter>, play: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Model {
     let provider = Simulated { play: Box::new(play), meter: Arc::clone(meter) };
     let mut profile = Profile::default();
@@ -204,17 +204,17 @@ impl Provider for Simulated {
     }
 }
 
-/// What a script looks at to find its place.
+/// The parts of a request from which a script derives its position.
 pub(crate) trait RequestExt {
-    /// The newest words of the user, or of whoever stands in for one.
+    /// The newest user message, or the text that stands in for one.
     fn asked(&self) -> String;
-    /// The words of the user that the conversation began with.
+    /// The first user message of the conversation.
     fn first_asked(&self) -> String;
-    /// Results of tools since the user last spoke, oldest first: their text, and whether they are errors.
+    /// Tool results since the last user message, oldest first: their text, and true for errors.
     fn results(&self) -> Vec<(String, bool)>;
-    /// How often the model has spoken, in the whole conversation.
+    /// Number of assistant messages in the whole conversation.
     fn said(&self) -> usize;
-    /// How often the user has.
+    /// Number of user messages.
     fn prompts(&self) -> usize;
 }
 

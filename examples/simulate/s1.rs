@@ -1,8 +1,8 @@
-//! S1: an agent that makes one call after another, against a graph of parallel tasks that a planner made (the comparison of
-//! LLMCompiler, arXiv 2312.04511, which reports up to 3.7x on real services).
+//! S1: an agent that makes one call after another, compared with a graph of parallel tasks from a planner (the
+//! comparison of LLMCompiler, arXiv 2312.04511, which reports up to 3.7x on real services).
 //!
-//! The work: `k` look-ups that do not depend on each other, and one answer. A model call takes `first + tokens x each`;
-//! with `c(n)` for a call that says `n` tokens, and `t_i` for look-up `i`, the closed forms are:
+//! The work: `k` independent look-ups and one answer. A model call takes `first + tokens x each`; with `c(n)` for a
+//! call that says `n` tokens, and `t_i` for look-up `i`, the closed forms are:
 //!
 //! * one call after another: `sum_i (c(40) + t_i) + c(60)`: a thought and a call each, then the answer;
 //! * a graph: the critical path of plan -> look-ups -> answer, so `c(20 + 20 k) + max_i t_i + c(60)`. It is computed from
@@ -30,22 +30,22 @@ use crate::{
     model::{Reply, RequestExt, model},
 };
 
-/// Tokens that a model says: a thought with a call, a plan without its tasks, each task of it, a report, an answer.
+/// Tokens of a model's reply: a thought with a call, a plan without its tasks, each task of it, a report, an answer.
 const STEP: u32 = 40;
 const PLAN: u32 = 20;
 const PLANNED: u32 = 20;
 const REPORT: u32 = 20;
 const ANSWER: u32 = 60;
 
-/// How fast everything is.
+/// Speeds of the model and the tools.
 #[derive(Debug, Clone)]
 struct World {
-    /// Until a model says its first token, and for each token.
+    /// Time to a model's first token, and for each token.
     first: Duration,
     each: Duration,
-    /// How long each look-up takes.
+    /// Time of each look-up.
     tools: Vec<Duration>,
-    /// Whether each task is an agent with a model, instead of the tool alone.
+    /// True if each task is an agent with a model, instead of the tool alone.
     agents: bool,
 }
 
@@ -59,7 +59,7 @@ impl World {
         self.first + self.each * tokens
     }
 
-    /// How long one task of the graph takes.
+    /// Time of one task of the graph.
     fn task(&self, tool: Duration) -> Duration {
         if self.agents { self.call(STEP) + tool + self.call(REPORT) } else { tool }
     }
@@ -72,7 +72,7 @@ impl World {
         self.call(PLAN + PLANNED * u32::try_from(self.tools.len()).unwrap_or(u32::MAX))
     }
 
-    /// The plan, which the planner's model writes.
+    /// The plan that the planner's model writes.
     fn plan(&self) -> Plan {
         let ids: Vec<_> = (0..self.tools.len()).map(|item| format!("item-{item}")).collect();
         let look_up =
@@ -82,7 +82,7 @@ impl World {
         Plan { tasks }
     }
 
-    /// The longest path through the plan, with the planning before it.
+    /// Length of the longest path through the plan, with the planning before it.
     fn critical_path(&self) -> Duration {
         let mut ends: Vec<(String, Duration)> = Vec::new();
         let times = self.tools.iter().map(|tool| self.task(*tool)).chain([self.call(ANSWER)]);
@@ -166,7 +166,7 @@ fn compare(world: &World, what: &str, checks: &mut Checks) -> Result<Row> {
     })
 }
 
-/// Runs the agent; whatever it found is in its answer.
+/// Runs the agent and returns its time; checks that its answer has every result.
 fn timed(
     world: &World,
     agent: &(impl Agent + Clone + 'static),
@@ -185,7 +185,7 @@ fn timed(
 
 // ---- who works
 
-/// The tool: it takes its time.
+/// The tool, which takes its time.
 fn look_up(world: &World) -> Result<Tools> {
     #[derive(Debug, Deserialize, JsonSchema)]
     struct Item {
@@ -207,7 +207,7 @@ fn fact(item: usize) -> String {
     format!("<item {item} is known>")
 }
 
-/// One call after another.
+/// The agent that makes one call after another.
 fn react(world: &World) -> Result<ReactAgent> {
     let (step, answer, count) = (world.call(STEP), world.call(ANSWER), world.tools.len());
     let (model, _) = model(move |request| {
@@ -221,7 +221,7 @@ fn react(world: &World) -> Result<ReactAgent> {
     ReactAgent::builder("react", model).toolset(look_up(world)?).build()
 }
 
-/// Has a model make a plan, and a graph carry it out.
+/// An agent that has a model make a plan, and a graph carry it out.
 #[derive(Clone)]
 struct Planner {
     model: Model,
@@ -256,7 +256,7 @@ fn planner(world: &World) -> Result<Planner> {
     Ok(Planner { model: planner, crew: vec![worker, Arc::new(answering)] })
 }
 
-/// A task that is nothing but one call of the tool.
+/// A task that is one call of the tool.
 struct LookUp(Tools);
 
 #[async_trait]

@@ -1,13 +1,14 @@
 //! S2: the five levels of autonomy, with an executor that is right with probability `p` in each round and a check that
 //! accepts right work with probability `a` and wrong work with probability `b`; at most [`ROUNDS`] rounds.
 //!
-//! The closed form ([`closed`]): a round accepts with `q = p a + (1 - p) b`, so a task is accepted with
-//! `1 - (1 - q)^n`, and what was accepted is right with `p a / q`. Calls and money are sums over a random number of
-//! rounds; their means and deviations follow by recursion from the list of ways in which a round can go.
+//! The closed form ([`closed`]): a round accepts with `q = p a + (1 - p) b`, so a task is accepted with `1 - (1 -
+//! q)^n`, and accepted work is right with `p a / q`. Calls and money are sums over a random number of rounds; their
+//! means and deviations follow by recursion from the list of possible rounds.
 //!
-//! Each cell is [`RUNS`] runs with a seed of its own. A measurement passes when it lies within the 99 % interval around
-//! the closed form, of all comparisons together: with `m` comparisons each one has the risk 1 % / `m` (Bonferroni), so the
-//! whole table of correct figures passes with a chance of at least 99 %, whatever the seed. Rates are compared by the exact
+//! Each cell is [`RUNS`] runs with a seed of its own. A measurement passes if it lies within the 99 % interval around
+//! the closed form, over all comparisons together: with `m` comparisons each one has the risk 1 % / `m` (Bonferroni),
+//! so the whole table of correct figures passes with a chance of at least 99 %, whatever the seed. Rates are compared
+//! by the exact binomial test, means by the normal one.
 //! binomial test, means by the normal one.
 
 mod closed;
@@ -32,11 +33,11 @@ use closed::{Expected, Mean};
 
 const ROUNDS: u32 = 3;
 const RUNS: u64 = 5_000;
-/// Of runs whose check breaks down.
+/// Number of runs whose check breaks down.
 const BROKEN_RUNS: u64 = 100;
-/// Of all comparisons together.
+/// Risk of a false alarm over all comparisons.
 const RISK: f64 = 0.01;
-/// How often a judge gives no readable verdict, and no better one when it is told so.
+/// Probability that a judge gives no readable verdict, not even at the second try.
 const GARBLED: f64 = 0.05;
 
 /// Tokens in and out of the calls of each kind: fixed, so that money is a sum over calls.
@@ -47,19 +48,20 @@ const JUDGE: (u64, u64) = (500, 60);
 const LOOK: (u64, u64) = (800, 40);
 const VERDICT: (u64, u64) = (900, 30);
 
-/// Who works and who checks.
+/// The level, and the probabilities of its agents.
 #[derive(Debug, Clone, Copy)]
 struct Setting {
     level: AutonomyLevel,
-    /// How often the executor is right.
+    /// Probability that the executor is right.
     p: f64,
-    /// How often right work is accepted.
+    /// Probability that right work is accepted.
     a: f64,
-    /// How often wrong work is accepted.
+    /// Probability that wrong work is accepted.
     b: f64,
 }
 
-/// An agent is lenient with itself, a judge sees words only, and who looks for itself is hard to fool.
+/// Checks of each level with their `a` and `b`: an agent is lenient with itself, a judge sees words only, and a check
+/// that looks for itself is hard to fool.
 const CHECKS: [(AutonomyLevel, f64, f64); 5] = [
     (AutonomyLevel::React, 1.0, 1.0),
     (AutonomyLevel::Prompted, 0.95, 0.70),
@@ -68,7 +70,7 @@ const CHECKS: [(AutonomyLevel, f64, f64); 5] = [
     (AutonomyLevel::Dual, 0.95, 0.05),
 ];
 
-/// What many runs came to.
+/// Totals of many runs.
 #[derive(Debug, Default)]
 struct Measured {
     accepted: u64,
@@ -139,7 +141,7 @@ fn check(checks: &mut Checks, setting: Setting, measured: &Measured, expected: &
         [("calls", measured.calls as f64, &expected.calls), ("cost", dollars(measured.cost), &expected.cost)];
     for (name, sum, Mean { value, deviation }) in means {
         let mean = sum / RUNS as f64;
-        // What does not vary is off by rounding alone.
+        // A value without variance is off by rounding alone.
         let bound = deviations(risk) * deviation / (RUNS as f64).sqrt() + 1e-9;
         checks.that((mean - value).abs() <= bound, || {
             format!("{what}: {name} {mean}, expected {value} +- {bound}")
@@ -153,18 +155,18 @@ fn dollars(money: Money) -> f64 {
     money.as_pico() as f64 / 1e12
 }
 
-/// What the models of a setting share: chance, and the state of the work that whoever looks can see.
+/// State that the models of a setting share: chance, and the work that a checker can look at.
 struct World {
     setting: Setting,
     chance: Chance,
     right: bool,
-    /// What whoever checks said last.
+    /// The last verdict of the check.
     said_yes: bool,
-    /// How often the discriminator looks before it decides.
+    /// Number of looks of the discriminator before it decides.
     looks: usize,
-    /// The judge will garble its second try too.
+    /// True if the judge will garble its second try too.
     garbling: bool,
-    /// Nobody can check: the service breaks down.
+    /// True if the service of the checker breaks down.
     breaks: bool,
 }
 
@@ -181,7 +183,7 @@ impl World {
         Arc::new(Mutex::new(Self { setting, chance, right, said_yes, looks, garbling, breaks }))
     }
 
-    /// Whoever checks makes up its mind about the work.
+    /// Draws the verdict of the check on the work.
     fn verdict(&mut self) -> bool {
         let rate = if self.right { self.setting.a } else { self.setting.b };
         self.said_yes = self.chance.holds(rate);
@@ -212,7 +214,7 @@ fn measure(setting: Setting, seed: u64) -> Result<Measured> {
     Ok(measured)
 }
 
-/// How many runs are accepted at a level whose check always fails to happen.
+/// Number of accepted runs at a level whose check always fails to happen.
 fn unchecked(level: AutonomyLevel) -> Result<u64> {
     let world = World::new(Setting { level, p: 1.0, a: 1.0, b: 1.0 }, 0);
     lock(&world).breaks = true;
@@ -247,7 +249,8 @@ fn ladder(level: AutonomyLevel, world: &Shared, meter: &Arc<Meter>) -> Result<Au
         .build()
 }
 
-/// Works; and when no tool may be called, answers about its work: a summary, or at L2 whether it is done.
+/// The executor works; when no tool may be called, it answers about its work: a summary, or at L2 the question if it
+/// is done.
 fn executor_says(world: &mut World, request: &Request) -> Reply {
     if request.tool_choice != ToolChoice::None {
         world.right = world.chance.holds(world.setting.p);
@@ -276,7 +279,7 @@ fn judge_says(world: &mut World, _: &Request) -> Reply {
     Reply::text(verdict.to_string()).taking(JUDGE.0, JUDGE.1)
 }
 
-/// Looks one to three times, then decides.
+/// The discriminator looks one to three times, then decides.
 fn discriminator_says(world: &mut World, request: &Request) -> Reply {
     if world.breaks {
         return Reply::failure("the connection broke");

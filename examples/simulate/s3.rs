@@ -1,19 +1,19 @@
 //! S3: one agent against a lead with 3, 5 and 10 sub-agents, on the same work: thirty items to look up.
 //!
-//! Each item takes whoever looks it up one model call of `M` and one tool call of `T`; an answer takes a model call
-//! more. A lead hands out equal shares of `n` items in one step, waits for all, and sums up, so with
-//! `share(n) = n (M + T) + M` the closed forms are:
+//! Each item costs one model call of `M` and one tool call of `T`; an answer costs one more model call. A lead hands
+//! out equal shares of `n` items in one step, waits for all, and sums up, so with `share(n) = n (M + T) + M` the
+//! closed forms are:
 //!
 //! * nothing goes wrong: `share(30)` for one agent, `M + share(n) + M` with sub-agents;
-//! * a straggler: the first three items are ten times as slow to look up, `27 T` more for whoever has them;
+//! * a straggler: the first three items are ten times as slow to look up, `27 T` more for the agent that has them;
 //! * a worker breaks down at item 15 and is asked again once: one agent has lost all that it did and its caller begins anew,
 //!   a lead repeats one share;
 //! * it breaks down again: one agent gives nothing, a lead reports what it has;
 //! * at most 20 requests a minute for all together: requests begin in the order in which they are made, each one no
 //!   earlier than a minute after the one that is twenty before it.
 //!
-//! Tokens: a call takes 30, anything said as many as it has words. Each look-up is read again in every later step of
-//! the same conversation, so tokens grow with the square of a share.
+//! Tokens: a call takes 30, any text as many as it has words. Each look-up is read again in every later step of the
+//! same conversation, so tokens grow with the square of a share.
 
 mod closed;
 
@@ -43,9 +43,9 @@ use crate::{
 const M: Duration = Duration::from_secs(2);
 const T: Duration = Duration::from_secs(3);
 const ITEMS: u32 = 30;
-/// Items of which each look-up takes ten times as long, when there is a straggler.
+/// Number of items whose look-up takes ten times as long, if there is a straggler.
 const SLOW: u32 = 3;
-/// The item at which a worker breaks down, when one does.
+/// The item at which a worker breaks down, if one does.
 const BREAKS: u32 = 15;
 const REQUESTS_A_MINUTE: usize = 20;
 const WORKER: &str = "You look up items, one at a time, and report on each.";
@@ -70,7 +70,7 @@ impl Trouble {
     ];
 }
 
-/// What came of it.
+/// Result of one simulation.
 struct Measured {
     time: Duration,
     results: u32,
@@ -139,7 +139,7 @@ async fn look_up(Look { item, slow }: Look) -> Result<String, ToolError> {
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Look {
     item: u32,
-    /// Whether its source is the slow one.
+    /// True if its source is the slow one.
     slow: bool,
 }
 
@@ -183,7 +183,7 @@ fn measure(trouble: Trouble, workers: u32) -> Result<Measured> {
     })
 }
 
-/// What the runtime itself says that all calls cost, in the whole tree.
+/// Cost of all calls in the whole tree, as the runtime reports it.
 fn cost_in(watch: &Watch) -> Money {
     let cost = |envelope: &Envelope| match &envelope.event {
         Event::ModelFinished(reply) => reply.cost,
@@ -204,7 +204,7 @@ fn lead_on(model: Model, worker: &ReactAgent) -> Result<ReactAgent> {
     ReactAgent::builder("lead", model).instructions(LEAD).tool(hand_out).limits(limits).build()
 }
 
-/// Looks up the items that its prompt names, and reports.
+/// The worker looks up the items that its prompt names, and reports.
 fn worker_says(request: &Request, trouble: Trouble) -> Reply {
     let asked = Asked::read(&request.first_asked());
     let looked = u32::try_from(request.results().len()).unwrap_or(u32::MAX);
@@ -226,7 +226,7 @@ fn worker_says(request: &Request, trouble: Trouble) -> Reply {
     reply.after(M)
 }
 
-/// Hands out all shares at once, asks again once for one that failed, and reports what came.
+/// The lead hands out all shares at once, repeats a failed one once, and reports the results.
 fn lead_says(request: &Request, workers: u32) -> Reply {
     let results = request.results();
     let shares: Vec<_> = Share::of(workers).collect();
@@ -252,7 +252,7 @@ fn ask(first: u32, items: u32, again: bool) -> String {
     format!("Look up items {first} to {} {again}.", first + items)
 }
 
-/// A prompt, read again.
+/// A prompt, parsed back.
 struct Asked {
     first: u32,
     end: u32,

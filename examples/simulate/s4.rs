@@ -1,10 +1,11 @@
-//! S4: fourteen ways in which agents fail, scripted, and what the runtime makes of each.
+//! S4: fourteen ways in which agents fail, scripted, and the runtime's reaction to each.
 //!
-//! The modes are those of MAST, a taxonomy drawn from traces of real systems of agents (arXiv 2503.13657). Each is played
-//! by a model that misbehaves in that way; everything around it is real. What is printed under "detected by" is
-//! read from the run's own events and outcome ([`found`]); what was expected is asserted beside it.
+//! The modes are those of MAST, a taxonomy drawn from traces of real systems of agents (arXiv 2503.13657). Each is
+//! played by a model that misbehaves in that way; everything around it is real. The column "detected by" is read from
+//! the run's own events and outcome ([`found`]); the expected value is asserted beside it.
 //!
-//! No runtime judges meaning. Where a failure is one of meaning alone the table says so, and names who could see it.
+//! No runtime judges meaning. Where a failure is one of meaning alone, the table says so, and names who could detect
+//! it.
 
 mod alone;
 mod found;
@@ -15,18 +16,18 @@ use entourage::Result;
 use crate::kit::{Checks, Table};
 use found::{Ended, Found, detected};
 
-/// A misbehaviour: what is played, and what ought to come of it.
+/// A misbehaviour: its script, and the expected result.
 struct Case {
-    /// As MAST numbers and names it.
+    /// Number and name in MAST.
     mode: &'static str,
-    /// What the model does.
+    /// Description of the model's behaviour.
     script: &'static str,
     play: fn() -> Result<Ended>,
-    /// By what it is found first, and after how many model calls of the whole tree.
+    /// The first detection, and the number of model calls in the whole tree before it.
     expected: Option<(Found, u64)>,
-    /// How the run ends.
+    /// End of the run.
     end: &'static str,
-    /// What stays unseen, and who could see it.
+    /// The part that stays undetected, and who could detect it.
     unseen: &'static str,
 }
 

@@ -1,6 +1,6 @@
-//! Chance with a seed, and how far a measurement may lie from what was computed.
+//! Seeded chance, and the permitted distance of a measurement from its closed form.
 
-/// SplitMix64: small, and the same everywhere.
+/// A small generator that gives the same numbers everywhere (SplitMix64).
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(u64);
 
@@ -28,8 +28,8 @@ impl Chance {
     }
 }
 
-/// Whether `hits` of `n` independent tries are what a chance of `p` gives, unless something happened that has at most
-/// the chance `risk`: the exact two-sided test, since the normal approximation is worthless near 0 and 1.
+/// True if `hits` of `n` independent tries are plausible for a chance of `p`, with a risk of at most `risk` to say no
+/// wrongly. The exact two-sided test, since the normal approximation is useless near 0 and 1.
 pub(crate) fn is_plausible(hits: u64, n: u64, p: f64, risk: f64) -> bool {
     if p <= 0.0 || p >= 1.0 {
         let certain = if p <= 0.0 { 0 } else { n };
@@ -45,7 +45,7 @@ fn binomial(k: u64, n: u64, p: f64) -> f64 {
     (ways + k as f64 * p.ln() + (n - k) as f64 * (1.0 - p).ln()).exp()
 }
 
-/// Stirling's series from 20 on, where it is exact to more digits than are printed.
+/// Natural logarithm of `n!`. Stirling's series from 20 on, where it is exact to more digits than are printed.
 fn ln_factorial(n: u64) -> f64 {
     if n < 20 {
         return (2..=n).map(|k| (k as f64).ln()).sum();
@@ -55,7 +55,7 @@ fn ln_factorial(n: u64) -> f64 {
         - 1.0 / (360.0 * x.powi(3))
 }
 
-/// How many standard deviations a normal variable exceeds, to either side, with the chance `risk`: by bisection.
+/// Number of standard deviations that a normal variable exceeds, to either side, with the chance `risk`. By bisection.
 pub(crate) fn deviations(risk: f64) -> f64 {
     let (mut low, mut high) = (0.0, 40.0);
     for _ in 0..100 {

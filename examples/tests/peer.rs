@@ -1,9 +1,9 @@
-//! Agents made of agents against a real llama.cpp server, each killed and gone on with from an SQLite file:
+//! Composed agents against a real llama.cpp server, each killed and continued from an SQLite file:
 //! `LLM_PEER_URL=http://127.0.0.1:PORT cargo test -p entourage-examples --test peer -- --ignored`.
 //!
-//! Its model knows one byte a token and says gibberish, so nothing here depends on what is said: a user's turn with tools
-//! gives a call of any of them, a tool's result gives text. What must hold is what the crash suite judges: nothing that was
-//! completed is done or asked again, and no event is lost.
+//! Its model knows one byte per token and produces gibberish, so nothing here depends on its words: a user's turn with
+//! tools gives a call of any of them, a tool's result gives text. The crash suite judges the result: no completed work
+//! is done or asked for again, and no event is lost.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,14 +33,14 @@ use entourage::{
     },
 };
 
-/// Bytes that the model may say in one reply.
+/// Most bytes of one reply of the model.
 const MAX_OUTPUT: u64 = 1_500;
-/// Processes that one run may take.
+/// Most processes for one run.
 const MOST_LIVES: usize = 20;
-/// How often something is tried that the model has to say by chance.
+/// Attempts to get a reply that the model gives only by chance.
 const TRIES: usize = 10;
 
-/// The wires that the server speaks. The agents talk over one of them.
+/// The wires that the server speaks. The agents use one of them.
 const WIRES: [&str; 3] = ["chat", "responses", "messages"];
 
 fn model(wire: &str) -> Model {
@@ -121,7 +121,7 @@ fn lead(wire: &'static str) -> Scenario {
     set_up(scenario).prompt("Have it paid.")
 }
 
-/// When a process dies: so many points after so many events of a kind were shown.
+/// The moment at which a process dies: `points` points after `times` events of `kind` were shown.
 #[derive(Debug, Clone, Copy)]
 struct Death {
     kind: &'static str,
@@ -158,7 +158,7 @@ impl Witness for Watch {
     }
 }
 
-/// One process; `None` when it died.
+/// Runs one process; `None` if it died.
 fn live(scenario: &Scenario, file: &Path, watch: &Arc<Watch>) -> Option<Step> {
     let (store, step) = process(async {
         let store = open(file).await;
@@ -175,7 +175,7 @@ fn live(scenario: &Scenario, file: &Path, watch: &Arc<Watch>) -> Option<Step> {
     step
 }
 
-/// Takes the work to its end, with one death on the way; `None` when it ended before that.
+/// Runs the work to its end, with one death on the way; `None` if it ended before that.
 fn survives(scenario: &Scenario, death: Death) -> Option<Tree> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions.db");
@@ -191,7 +191,7 @@ fn survives(scenario: &Scenario, death: Death) -> Option<Tree> {
         store.close().await;
         tree
     });
-    // What it says is chance: it is measured by itself.
+    // The replies are random: the run is compared with itself.
     let faults = judge(&Expected::of(&tree), &watched.notes, &tree);
     assert!(faults.is_empty(), "{death:?}: {faults}");
     watched.death.is_none().then_some(tree)
@@ -209,7 +209,7 @@ fn root() -> SessionId {
     SessionId::new("work").unwrap()
 }
 
-/// Tries until the model said what there has to be for this death, and for `good`.
+/// Repeats until the replies allow this death and satisfy `good`.
 fn until(scenario: &Scenario, death: Death, good: impl Fn(&Tree) -> bool) -> Tree {
     let tried = (0..TRIES).find_map(|_| survives(scenario, death).filter(|tree| good(tree)));
     tried.unwrap_or_else(|| panic!("{}: {TRIES} times nothing came of {death:?}", scenario.name()))
@@ -245,7 +245,7 @@ fn design_3_a_graph_of_six_agents_goes_on_after_a_kill() {
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 fn cw03_a_pair_ends_and_goes_on_after_a_kill_in_each_phase() {
     for wire in WIRES {
-        // Works, sums up, checks.
+        // Work, summary, check.
         for times in 1..=3 {
             let death = Death { kind: "phase_started", times, points: 9 };
             let tree = until(&pair(wire), death, |_| true);
@@ -281,7 +281,7 @@ fn design_3_an_agent_as_a_tool_goes_on_after_a_kill() {
             Death { kind: "tool_started", times: 2, points: 1 },
             Death { kind: "tool_finished", times: 1, points: 5 },
         ] {
-            // A prompt may be empty: then nobody is asked.
+            // A prompt may be empty: then no agent is called.
             let tree = until(&lead(wire), death, |tree| tree.iter().count() == 2);
             let outcome = tree.outcome(&root()).unwrap();
             assert!(outcome.is_completed() && !outcome.text.is_empty(), "{wire}: {outcome}");

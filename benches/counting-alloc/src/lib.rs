@@ -1,4 +1,4 @@
-//! A global allocator that counts while it is told to, and otherwise costs one relaxed load.
+//! A global allocator that counts on demand, and otherwise costs one relaxed load.
 //!
 //! Used by benches only, never by the library. Implementing `GlobalAlloc` is unsafe by definition; every call goes
 //! straight to the system's allocator.
@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
-/// Install it with `#[global_allocator]`.
+/// The allocator, to be installed with `#[global_allocator]`.
 #[derive(Debug, Clone, Copy)]
 pub struct Counting;
 
@@ -17,18 +17,18 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(0);
 
-/// What happened while a piece of work ran.
+/// Allocations during a piece of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Counts {
     /// Allocations and reallocations.
     pub calls: u64,
     /// Bytes allocated and not freed.
     pub live: i64,
-    /// The most that `live` ever was meanwhile.
+    /// The highest value of `live` during the work.
     pub peak: i64,
 }
 
-/// Counts what `work` allocates, on all threads. Not for concurrent use.
+/// Counts the allocations of `work`, on all threads. Not for concurrent use.
 pub fn count(work: impl FnOnce()) -> Counts {
     let (calls, live) = (CALLS.load(Relaxed), LIVE.load(Relaxed));
     PEAK.store(live, Relaxed);

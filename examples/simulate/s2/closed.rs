@@ -5,12 +5,12 @@ use entourage::agent::AutonomyLevel;
 use super::{CONFIRM, GARBLED, JUDGE, LOOK, ROUNDS, SUMMARY, Setting, VERDICT, WORK, dollars};
 use crate::model::price;
 
-/// What a task is expected to come to.
+/// Expected values of a task.
 #[derive(Debug)]
 pub(super) struct Expected {
-    /// How often it is accepted.
+    /// Probability that it is accepted.
     pub(super) accepted: f64,
-    /// How often it is accepted and right.
+    /// Probability that it is accepted and right.
     pub(super) right: f64,
     pub(super) calls: Mean,
     /// In dollars.
@@ -23,7 +23,7 @@ pub(super) struct Mean {
     pub(super) deviation: f64,
 }
 
-/// One way in which a round can go.
+/// One possible course of a round.
 #[derive(Debug, Clone)]
 struct Way {
     chance: f64,
@@ -47,14 +47,14 @@ pub(super) fn expected(setting: Setting) -> Expected {
     }
 }
 
-/// All ways in which a round can go: their chances add up to 1.
+/// All possible courses of a round: their chances add up to 1.
 fn ways(Setting { level, p, a, b }: Setting) -> Vec<Way> {
     let mut ways = Vec::new();
     for (right, chance, accepts) in [(true, p, a), (false, 1.0 - p, b)] {
         for (accepted, share) in [(true, accepts), (false, 1.0 - accepts)] {
             for (of_check, calls) in checks(level) {
                 let chance = chance * share * of_check;
-                // A verdict that nobody can read accepts nothing.
+                // An unreadable verdict accepts nothing.
                 let accepted = accepted && (level != AutonomyLevel::Judge || calls.len() == READABLE);
                 ways.push(Way {
                     chance,
@@ -69,10 +69,10 @@ fn ways(Setting { level, p, a, b }: Setting) -> Vec<Way> {
     ways
 }
 
-/// Calls of a judged round whose verdict can be read, beside the work: the summary and the verdict.
+/// Number of calls of a judged round with a readable verdict, apart from the work: the summary and the verdict.
 const READABLE: usize = 2;
 
-/// The calls that follow the work, in each way that the check can take.
+/// The calls that follow the work, for each possible course of the check.
 fn checks(level: AutonomyLevel) -> Vec<(f64, Vec<(u64, u64)>)> {
     match level {
         AutonomyLevel::Prompted => vec![(1.0, vec![CONFIRM])],
@@ -93,8 +93,8 @@ fn cost(calls: &[(u64, u64)]) -> f64 {
     calls.iter().chain([&WORK]).map(|(input, output)| dollars(price(*input, *output))).sum()
 }
 
-/// Mean and deviation of a sum over rounds that ends with the first one that accepts: the last round first, each
-/// earlier one adds its own share and, where it rejects, what comes after it.
+/// Mean and deviation of a sum over rounds that ends with the first accepting one. The last round comes first; each
+/// earlier one adds its own share and, where it rejects, the sum of the rounds after it.
 fn over_rounds(ways: &[Way], of: fn(&Way) -> f64) -> Mean {
     let (mut first, mut second) = (0.0, 0.0);
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! The closed forms: what each simulation must come to.
+//! The closed forms: the expected result of each simulation.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -28,12 +28,12 @@ impl Share {
         (M + T) * self.items + T * 9 * slow_items + M
     }
 
-    /// Until it breaks down.
+    /// Time until it breaks down.
     fn time_to_break(&self) -> Duration {
         (M + T) * (BREAKS - self.first) + M
     }
 
-    /// Model calls that are answered, tokens in, tokens out, of `looked` look-ups and, if `done`, a report.
+    /// Answered model calls, tokens in and tokens out, for `looked` look-ups and, if `done`, a report.
     fn spend(&self, prompt: u64, looked: u32, done: bool) -> (u64, u64, u64) {
         let each = CALL_TOKENS + words(&fact(0));
         let calls = u64::from(looked) + u64::from(done);
@@ -101,14 +101,14 @@ pub(super) fn expected(trouble: Trouble, workers: u32) -> Measured {
     }
 }
 
-/// What the lead reads after the first round.
+/// Words that the lead reads after the first round.
 fn kept_at_first(shares: &[Share], breaks: bool) -> u64 {
     let came = shares.iter().filter(|share| !(breaks && share.holds(BREAKS)));
     came.map(|share| u64::from(share.items) * words(&report(0))).sum()
 }
 
-/// When all is over under the limit. Requests begin in the order in which they are made, each one no earlier than a minute
-/// after the one that is [`REQUESTS_A_MINUTE`] before it.
+/// Time of the whole work under the limit. Requests begin in the order in which they are made, each one no earlier
+/// than a minute after the one that is [`REQUESTS_A_MINUTE`] before it.
 fn limited(shares: &[Share]) -> Duration {
     let mut begun: Vec<Duration> = Vec::new();
     let mut begin = |made: Duration| {
@@ -119,7 +119,7 @@ fn limited(shares: &[Share]) -> Duration {
     };
     let leads = shares.len() > 1;
     let handed_out = if leads { begin(Duration::ZERO) + M } else { Duration::ZERO };
-    // Who makes a request next: when, whose turn it is among those of one moment, and how many look-ups are left.
+    // The next request of each share: its time, its order among those of one moment, and the number of look-ups left.
     let mut next: BinaryHeap<_> =
         (0_u32..).zip(shares).map(|(turn, share)| Reverse((handed_out, turn, share.items))).collect();
     let (mut turn, mut end) = (u32::MAX / 2, Duration::ZERO);

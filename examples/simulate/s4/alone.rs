@@ -1,4 +1,4 @@
-//! The misbehaviours of one agent: no other one looks at its work.
+//! The misbehaviours of one agent whose work no other agent checks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -113,7 +113,7 @@ fn alone(play: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Result<End
     on_paused_time(async { Ok(watched(runtime(), &agent, "Find the cause of the bug.").await) })
 }
 
-/// Two calls, then an answer.
+/// A model that behaves: two calls, then an answer.
 pub(super) fn behaving() -> Result<Ended> {
     alone(|request| match request.said() {
         0 => Reply::call("read", json!({"path": "main.rs"})),
@@ -128,7 +128,7 @@ struct Totals {
     lines: u64,
 }
 
-/// Asks its model for a value of a type.
+/// An agent that asks its model for a value of a type.
 #[derive(Debug, Clone)]
 struct Counter(Model);
 
@@ -195,7 +195,7 @@ fn derailed() -> Result<Ended> {
     })
 }
 
-/// With the policy that is the default: reading is allowed, anything else is asked for.
+/// Uses the default policy: reading is allowed, anything else needs approval.
 fn saying_one_doing_another() -> Result<Ended> {
     let (model, _) = model(|_| {
         Reply::call("delete", json!({"path": "main.rs"})).saying("I will only read main.rs, nothing more.")
@@ -206,8 +206,8 @@ fn saying_one_doing_another() -> Result<Ended> {
     on_paused_time(async { Ok(watched(runtime, &agent, "What does main.rs do?").await) })
 }
 
-/// Two processes on one store: the first one dies in the middle of a call that must not run twice. The model finds its
-/// place from what it is shown, so it would begin anew if anything were lost.
+/// Two processes on one store: the first one dies in the middle of a call that must not run twice. The model derives
+/// its position from the request, so it would start over if anything were lost.
 fn killed() -> Result<Ended> {
     let (model, _) = model(|request| match request.said() {
         0 => Reply::call("deploy", json!({})),
@@ -221,7 +221,7 @@ fn killed() -> Result<Ended> {
     let store: SharedStore = Arc::new(MemoryStore::new());
     let (watch, id) = (Watch::default(), SessionId::generate());
     let process = || runtime().shared_store(Arc::clone(&store)).observer(watch.clone()).build();
-    // A process dies by the end of its event loop: nothing of it is polled again, and nothing unwinds.
+    // A process dies with its event loop: nothing of it is polled again, and nothing unwinds.
     on_paused_time(async {
         let first = process();
         first.session_with_id(id.clone()).start(&agent, "Deploy it.").detach();

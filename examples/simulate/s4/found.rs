@@ -1,4 +1,4 @@
-//! What a run's events say about how an agent behaved. It knows no script: it is the same for every run.
+//! Detection of misbehaviour from a run's events. It knows no script and is the same for every run.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use entourage::{
 
 use crate::kit::Watch;
 
-/// What stopped an agent, or took note of what it did.
+/// The mechanism that stopped an agent, or recorded its misbehaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     OutOfScope,
@@ -46,14 +46,14 @@ impl fmt::Display for Found {
     }
 }
 
-/// A run that is over, with the events of all agents in it.
+/// A run that has ended, with the events of all agents in it.
 pub(super) struct Ended {
     pub(super) events: Vec<Envelope>,
     pub(super) result: Result<Outcome>,
 }
 
 impl Ended {
-    /// How it ended, in a word or two.
+    /// The end of the run, in a word or two.
     pub(super) fn word(&self) -> String {
         let status = match &self.result {
             Ok(outcome) => &outcome.status,
@@ -72,7 +72,7 @@ impl Ended {
     }
 }
 
-/// Runs `agent` once, and keeps what happens.
+/// Runs `agent` once, and keeps the events.
 pub(super) async fn watched(
     runtime: RuntimeBuilder,
     agent: &(impl Agent + Clone + 'static),
@@ -84,7 +84,7 @@ pub(super) async fn watched(
     Ended { events: watch.events(), result }
 }
 
-/// What was found first, and after how many model calls.
+/// The first detection, and the number of model calls before it.
 pub(super) fn detected(ended: &Ended) -> Option<(Found, u64)> {
     let mut calls = 0;
     for envelope in &ended.events {
@@ -113,7 +113,7 @@ fn found_in(event: &Event) -> Option<Found> {
     }
 }
 
-/// A call that the runtime answered instead of its tool took no time at all, and the answer says why.
+/// Detects a call that the runtime answered instead of its tool: it took no time at all, and the answer says why.
 fn in_call(call: &ToolFinished) -> Option<Found> {
     if !call.result.is_error || call.micros > 0 {
         return None;

@@ -1,4 +1,4 @@
-//! The misbehaviours among agents: of those who hand on work, and of those who check it.
+//! The misbehaviours among agents that delegate work, or check it.
 
 use std::{
     sync::{
@@ -77,7 +77,7 @@ struct Findings {
     source: String,
 }
 
-/// A node of a graph promises a type to those that depend on it.
+/// A node of a graph promises a type to its dependents.
 fn withholding() -> Result<Ended> {
     let (model, _) = model(|_| Reply::text(json!({ "facts": ["It counts from 1."] }).to_string()));
     let scout = ReactAgent::builder("scout", model).build()?;
@@ -89,14 +89,14 @@ fn withholding() -> Result<Ended> {
     on_paused_time(async { Ok(watched(runtime(), &graph, "How does it count?").await) })
 }
 
-/// How the executor and the discriminator behave.
+/// Habits of the executor and the discriminator.
 #[derive(Debug, Clone, Copy)]
 struct Habits {
-    /// In which round the executor writes what it was asked to write; `None`: never.
+    /// The round in which the executor does its task; `None` for never.
     writes: Option<usize>,
-    /// Whether the discriminator looks before it decides.
+    /// True if the discriminator looks before it decides.
     looks: bool,
-    /// Whether it accepts whatever it saw.
+    /// True if the discriminator accepts anything it saw.
     gullible: bool,
 }
 
@@ -116,12 +116,12 @@ fn misjudging() -> Result<Ended> {
     dual(Habits { writes: None, looks: true, gullible: true })
 }
 
-/// Writes at once, is checked, and accepted.
+/// Agents that behave: the executor writes at once, is checked, and accepted.
 pub(super) fn behaving() -> Result<Ended> {
     dual(Habits { writes: Some(1), looks: true, gullible: false })
 }
 
-/// A file that both agents work on, and nothing else: it is there or not.
+/// The pair with its only shared state: a file that exists or not.
 fn dual(habits: Habits) -> Result<Ended> {
     let file = Arc::new(AtomicBool::new(false));
     let (executor, _) = model(move |request| executor_says(habits, request));
@@ -147,7 +147,7 @@ fn dual(habits: Habits) -> Result<Ended> {
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Nothing {}
 
-/// Reports that all is done, whatever it did.
+/// The executor reports that all is done, whatever it did.
 fn executor_says(habits: Habits, request: &Request) -> Reply {
     // Each round is a prompt to work, an answer, a prompt to sum up and a summary.
     let round = 1 + request.prompts() / 2;
@@ -159,7 +159,7 @@ fn executor_says(habits: Habits, request: &Request) -> Reply {
     }
 }
 
-/// Looks, or does not; believes what it sees, or accepts anyway.
+/// The discriminator looks, or does not; it believes what it sees, or accepts anyway.
 fn discriminator_says(habits: Habits, request: &Request) -> Reply {
     let results = request.results();
     let is_there = results.last().is_some_and(|(text, _)| text.contains("counts"));

@@ -1,6 +1,6 @@
-//! Bad input at every edge, through the facade: services that break off, lie or fall silent, files that are no
+//! Bad input at every edge, through the facade: services that break off, lie or fall silent, files that are not a
 //! database, paths that lead out, calls that make no sense. It ends in a typed error or in a result that the model
-//! reads; the session goes on, and no key is told to anybody.
+//! reads; the session can be continued, and no key leaks.
 
 use std::{collections::HashSet, fs, time::Duration};
 
@@ -17,9 +17,9 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 const KEY: &str = "sk-0123456789abcdef";
-/// Longer than any of these tests takes, unless it hangs.
+/// Time limit for a test: longer than any of them takes, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Short where a service falls silent: a loaded machine must still answer within it.
+/// Time limit where a service falls silent. A loaded machine must still answer within it.
 const SILENCE: Duration = Duration::from_secs(2);
 
 fn model(url: &str) -> Model {
@@ -37,7 +37,7 @@ fn within(silence: Duration, url: &str, tools: impl IntoIterator<Item = FakeTool
     tools.into_iter().fold(builder, |builder, tool| builder.tool(tool)).build().unwrap()
 }
 
-/// A runtime on a database of its own, which may talk to this machine only.
+/// A runtime on a database of its own, which may connect to this machine only.
 struct Place {
     directory: TempDir,
     runtime: Runtime,
@@ -51,7 +51,7 @@ impl Place {
         Self { directory, runtime }
     }
 
-    /// Kinds of the stored events of a session, and all of it as text.
+    /// Kinds of the stored events of a session, and their bodies as one text.
     async fn stored(&self, session: &SessionId) -> (Vec<String>, String) {
         let rows = self.runtime.store().read(session, ReadRange::all()).await.unwrap();
         let kinds = rows.iter().map(|row| row.columns().kind.into_owned()).collect();
@@ -65,7 +65,7 @@ async fn run(session: &Session, agent: &ReactAgent) -> Result<Outcome> {
     ended.expect("the run hangs")
 }
 
-/// A history that services accept: each call has exactly one result, right after the message that holds it.
+/// Checks that services accept a history: each call has exactly one result, right after the message that holds it.
 fn assert_valid(asked: &Asked) {
     let mut open: Vec<&str> = Vec::new();
     for message in asked.messages() {
@@ -278,7 +278,7 @@ async fn attack_08_files_that_are_no_database_are_typed_errors() {
     assert_eq!(runtime.open(session.id()).await.unwrap().history().await.unwrap().len(), 2);
 }
 
-/// Tasks of this test's runtime that are alive.
+/// Number of live tasks of this test's runtime.
 fn alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
@@ -346,10 +346,10 @@ async fn a_cancel_while_a_tool_runs_answers_its_call_for_the_next_run() {
     assert_valid(&good.asked().await[0]);
 }
 
-/// What a server answers, made of what it was asked.
+/// An answer of a server, made from the request.
 type Echo = fn(&Asked) -> String;
 
-/// A server that tells its client's key to everybody who listens.
+/// A server that repeats its client's key in every part of its answer.
 #[tokio::test]
 async fn a_key_that_the_service_quotes_is_in_no_error_and_in_no_event() {
     fn refusal(asked: &Asked, status: &str, headers: &str, body: &str) -> String {

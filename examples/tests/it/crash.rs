@@ -1,7 +1,7 @@
-//! Work that is killed anywhere goes on where it was, on every store: nothing completed runs again, nothing is lost.
+//! Work that is killed anywhere continues where it was, on every store: nothing completed runs again, nothing is lost.
 //!
-//! First the testkit's suite, which kills tasks at every point there is. Then real processes: this binary starts itself
-//! again as a worker (`crash/worker.rs`), which is ended with SIGKILL at seeded moments (`crash/killer.rs`).
+//! First the testkit's suite, which kills tasks at every point. Then real processes: this binary starts itself again
+//! as a worker (`crash/worker.rs`), which is ended with SIGKILL at seeded moments (`crash/killer.rs`).
 
 mod killer;
 mod media;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use entourage::testkit::crash::{self, Medium};
 
-/// Only ever started by the other tests.
+/// Started by the other tests only.
 #[test]
 #[ignore = "the process that the other tests kill; they start it themselves"]
 fn worker_process() {
@@ -28,7 +28,7 @@ fn survives(medium: &Medium) {
     }
 }
 
-/// At some of the points: files are slow, and in memory each one has its turn.
+/// Kills at some of the points only: files are slow, and in memory each point has its turn.
 fn survives_on_files(medium: &Medium) {
     for scenario in crash::scenarios() {
         let every = match scenario.name() {
@@ -80,7 +80,7 @@ fn attack_11_processes_killed_on_postgres() {
     killer::chain("postgres", 0x5eed_0003);
 }
 
-/// A line that is seen although the harness keeps what tests print.
+/// Prints a line although the harness captures the output of tests.
 fn tell(line: impl std::fmt::Display) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout().lock(), "{line}");

@@ -1,5 +1,5 @@
-//! Clients that go away in the middle of a request: whatever is cut at whichever poll, other sessions of the same store go
-//! on, and so does the same one. Session handles are kept, as in a server; nobody polls the cut future again.
+//! Clients that go away in the middle of a request: at whichever poll it is cut, other sessions of the same store
+//! continue, and so does the same one. Session handles are kept, as in a server; nobody polls the cut future again.
 
 use std::{future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -15,9 +15,9 @@ use entourage::{
 };
 use serde_json::json;
 
-/// The most polls that a request is cut after.
+/// Most polls before a request is cut.
 const POLLS: usize = 16;
-/// Tells a hang from slowness.
+/// Time after which a request counts as hanging, not slow.
 const HANG: Duration = Duration::from_secs(30);
 
 type Request<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
@@ -45,7 +45,7 @@ fn talker() -> ReactAgent {
     ReactAgent::builder("a", provider.model()).build().unwrap()
 }
 
-/// A session that can be asked, with the question that is open in it.
+/// A session that is ready for the request, with its open question if it has one.
 async fn ready(runtime: &Runtime, ask: Ask) -> (Session, Option<ApprovalId>) {
     let session = runtime.session();
     if !matches!(ask, Ask::Decide) {
@@ -74,7 +74,7 @@ fn request<'a>(session: &'a Session, ask: Ask, question: Option<&'a ApprovalId>)
     })
 }
 
-/// Polls so many times, woken or not. Whether it came to its end.
+/// Polls `polls` times, woken or not. Returns true if the request ended.
 async fn cut(request: &mut Request<'_>, polls: usize) -> bool {
     for _ in 0..polls {
         let polled = std::future::poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx))).await;
@@ -104,7 +104,7 @@ async fn cut_everywhere(store: SharedStore) {
                 let (session, question) = ready(&runtime, ask).await;
                 let mut request = request(&session, ask, question.as_ref());
                 let over = cut(&mut request, polls).await;
-                // Moved either way: what is not kept is dropped here.
+                // Moved in both cases: if it is not kept, it is dropped here.
                 let kept = kept.then_some(request);
                 within(&which, other.signal("y", json!(polls))).await.unwrap();
                 within(&which, runtime.sessions(&SessionFilter::all().page(0, 2))).await.unwrap();
@@ -139,8 +139,8 @@ async fn a_request_cut_at_any_poll_lets_other_sessions_of_a_json_store_append() 
     cut_everywhere(Arc::new(store)).await;
 }
 
-/// Somebody else holds the file of the session, as a backup may: the request waits, is dropped, and the lane is free once
-/// the file is.
+/// Another process holds the file of the session, as a backup may: the request waits, is dropped, and the lane is free
+/// once the file is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_dropped_while_its_file_is_locked_leaves_the_lane_free() {
     let directory = tempfile::tempdir().unwrap();

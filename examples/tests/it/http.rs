@@ -10,10 +10,10 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// The head of a good streamed reply whose end is the end of the connection.
+/// The head of a successful streamed reply that ends with the connection.
 pub(crate) const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-/// The head of a reply that promises more than will ever come.
+/// The head of a reply that promises more bytes than will ever come.
 pub(crate) const LONG: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 99999\r\n\r\n";
 
@@ -25,24 +25,24 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The messages of the conversation that was sent.
+    /// The messages of the request.
     pub(crate) fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The key that came with it.
+    /// The key of the request.
     pub(crate) fn authorization(&self) -> &str {
         self.head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or_default()
     }
 }
 
-/// What the server does on one connection, once it has read the request.
+/// The server's behaviour on one connection, once it has read the request.
 pub(crate) enum Answer {
     /// Sends this and closes the connection.
     Send(Vec<u8>),
-    /// Sends what follows from the request and closes the connection.
+    /// Sends text made from the request and closes the connection.
     Echo(fn(&Asked) -> String),
-    /// Sends this, and then says nothing until the client closes the connection.
+    /// Sends this, and then nothing until the client closes the connection.
     Stall(Vec<u8>),
 }
 
@@ -51,13 +51,13 @@ impl Answer {
         Self::Send(text.into().into_bytes())
     }
 
-    /// A good reply of text.
+    /// A successful reply of text.
     pub(crate) fn says(text: &str) -> Self {
         let delta = chunk(&json!({ "content": text }), None);
         Self::text([STREAM, &delta, &chunk(&json!({}), Some("stop")), DONE].concat())
     }
 
-    /// A good reply of calls, each of id, name and the text of its arguments.
+    /// A successful reply of calls, each given by id, name and the text of its arguments.
     pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Self {
         Self::text([STREAM, &call_chunk(calls), &chunk(&json!({}), Some("tool_calls")), DONE].concat())
     }
@@ -107,7 +107,7 @@ impl Server {
                     Answer::Echo(answer) => send(&mut stream, answer(&request).as_bytes()).await,
                     Answer::Stall(bytes) => {
                         stream.write_all(&bytes).await.unwrap();
-                        // Nothing more comes from the client but the end of the connection.
+                        // The client sends nothing more but the end of the connection.
                         let more = stream.read(&mut [0; 64]).await;
                         assert!(matches!(more, Ok(0) | Err(_)), "{more:?}");
                         tell.send(()).ok();
@@ -129,7 +129,7 @@ impl Server {
         self.closed.recv().await.unwrap();
     }
 
-    /// Everything that was asked; all answers must have been given.
+    /// All requests. Requires that all answers were given.
     pub(crate) async fn asked(self) -> Vec<Asked> {
         self.task.await.unwrap()
     }

@@ -1,7 +1,7 @@
-//! Two live processes go on with one run, in one SQLite file: one is admitted, and nothing happens twice.
+//! Two live processes resume one run, in one SQLite file: one is admitted, and nothing happens twice.
 //!
-//! Real processes race here. This binary starts itself again, as the process that began the run and is ended with SIGKILL,
-//! and as the two that come after it. What a death alone may leave is the crash suite's (`crash.rs`).
+//! Real processes race here. This binary starts itself again, as the process that began the run and is ended with
+//! SIGKILL, and as the two that come after it. The crash suite (`crash.rs`) covers the effects of a death alone.
 
 use std::{
     env, fs,
@@ -16,9 +16,9 @@ use serde_json::json;
 
 const DIRECTORY: &str = "ENTOURAGE_RACE_DIRECTORY";
 const ORDER: &str = "ENTOURAGE_RACE_ORDER";
-/// A process whose parent died does not outlive it for long.
+/// Lifetime of a worker process, so that none outlives a dead parent for long.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Replies of the model in the whole run.
+/// Number of model replies in the whole run.
 const REPLIES: usize = 4;
 
 fn paid() -> PathBuf {
@@ -46,7 +46,7 @@ async fn open(directory: &Path) -> Result<(Runtime, Session)> {
     Ok((runtime, session))
 }
 
-/// Only ever started by the other tests.
+/// Started by the other tests only.
 #[test]
 #[ignore = "the processes that race; the other tests start them"]
 fn worker_process() {
@@ -55,7 +55,7 @@ fn worker_process() {
         std::thread::sleep(LIFETIME);
         std::process::abort();
     });
-    // One thread: who stands still holds back everything else. The test harness may have begun a line.
+    // One thread: a process that stands still stops everything else in it. The test harness may have begun a line.
     println!();
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let end = tokio.block_on(obey(Path::new(&directory), &env::var(ORDER).unwrap()));
@@ -99,7 +99,7 @@ fn wait_for_go() {
     std::io::stdin().read_line(&mut String::new()).unwrap();
 }
 
-/// A process that does not outlive this value.
+/// A process that ends with this value.
 struct Worker(Child, BufReader<ChildStdout>);
 
 impl Drop for Worker {
@@ -123,7 +123,7 @@ impl Worker {
         Self(child, output)
     }
 
-    /// Reads on until it says something that begins with `what`; gives the rest of that line.
+    /// Reads until a line begins with `what`, and returns the rest of that line.
     fn says(&mut self, what: &str) -> String {
         let mut line = String::new();
         while self.1.read_line(&mut line).unwrap() > 0 {
@@ -152,7 +152,7 @@ fn count(events: &[Envelope], kind: &str) -> usize {
     events.iter().filter(|event| event.event.kind() == kind).count()
 }
 
-/// How the two ended, and what is stored then.
+/// The ends of the two processes, and the stored events.
 fn race(directory: &Path, begun: usize, order: &str) -> ([String; 2], Vec<Envelope>) {
     Worker::start(directory, &begun.to_string()).says("STANDING");
     let before = stored(directory);
@@ -172,7 +172,7 @@ fn attack_09_of_two_processes_that_resume_one_run_one_is_admitted() {
             let directory = tempfile::tempdir().unwrap();
             let (ends, events) = race(directory.path(), begun, order);
             let ended = |how: &str| ends.iter().filter(|end| *end == how).count();
-            // Who comes when the other has finished finds nothing to go on with.
+            // A process that comes after the other has finished finds nothing to resume.
             let late = ended("conflict") + if order == "cold" { ended("not found") } else { 0 };
             assert_eq!((ended("completed"), late), (1, 1), "{begun} {order}: {ends:?}");
             assert_eq!(count(&events, "model_finished"), REPLIES, "{begun} {order}");

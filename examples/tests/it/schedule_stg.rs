@@ -1,4 +1,4 @@
-//! The example `schedule_stg`: files are read as the set writes them, the sample is what its generator makes, and a
+//! The example `schedule_stg`: files are read as the set writes them, the sample equals the generator's output, and a
 //! `TaskGraph` schedules it well.
 
 #[path = "../../schedule_stg/generate.rs"]
@@ -19,7 +19,7 @@ fn task(time: u64, after: &[usize]) -> StgTask {
     StgTask { time, after: after.to_vec() }
 }
 
-/// As the published files are written: two tasks more than said, spaces of any number, remarks at the end.
+/// A file as published: two more tasks than stated, any number of spaces, remarks at the end.
 const DIAMOND: &str = "    4\r
     0     0     0\r
     1     3     1     0

@@ -1,4 +1,4 @@
-//! The half of the crash tests that kills: starts workers, ends each with SIGKILL, and judges what they left.
+//! The killing half of the crash tests: starts workers, ends each with SIGKILL, and judges the result.
 
 use std::{
     env, fs,
@@ -16,24 +16,24 @@ use entourage::{
 
 use super::{media, worker};
 
-/// Processes killed on each store.
+/// Number of processes killed on each store.
 const KILLS: usize = 220;
 /// The latest moment of a kill by the clock, in microseconds after the worker was ready.
 const LATEST: usize = 60_000;
-/// The last point at which a worker stands still to be killed. A run of a scenario has about as many.
+/// The last point at which a worker stands still to be killed. A run of a scenario has about as many points.
 const LAST_POINT: usize = 150;
 
-/// When a worker is killed.
+/// The moment at which a worker is killed.
 #[derive(Debug, Clone, Copy)]
 enum Kill {
     Never,
-    /// It stands still at this point.
+    /// When it stands still at this point.
     At(usize),
-    /// So long after it was ready.
+    /// This long after it was ready.
     After(Duration),
 }
 
-/// A worker that does not outlive this value.
+/// A worker that ends with this value.
 struct Worker {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -66,7 +66,7 @@ impl Worker {
         Self { child, output }
     }
 
-    /// Reads on until the worker says `what`; false when it ended before.
+    /// Reads until the worker prints `what`; false if it ended before.
     fn says(&mut self, what: &str) -> bool {
         let mut line = String::new();
         while self.output.read_line(&mut line).unwrap() > 0 {
@@ -78,7 +78,8 @@ impl Worker {
         false
     }
 
-    /// Kills it when `kill` says so. Whether it was killed; a worker that fails by itself fails the test.
+    /// Kills the worker if `kill` says so. Returns true if it was killed; a worker that fails by itself fails the
+    /// test.
     fn end(mut self, kill: Kill) -> bool {
         let ready = match kill {
             Kill::Never => self.says("FINISHED"),
@@ -101,8 +102,8 @@ impl Worker {
     }
 }
 
-/// Kills one worker after another on `store`, each where the one before it left off, and judges every run of a scenario
-/// that they took to its end.
+/// Kills one worker after another on `store`, each continuing the work of the one before, and judges every completed
+/// run of a scenario.
 pub(crate) fn chain(store: &str, seed: u64) {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
@@ -120,7 +121,7 @@ pub(crate) fn chain(store: &str, seed: u64) {
         } else if reports.iter().all(|report| report.kills() > 0) {
             break;
         } else if reports[place].kills() == 0 {
-            // On a slow machine chance may have left a scenario out.
+            // On a slow machine a scenario may have been left out by chance.
             Kill::At(1)
         } else {
             Kill::Never
@@ -149,7 +150,7 @@ fn at_random(random: &mut Random) -> Kill {
     }
 }
 
-/// A server keeps what an earlier run of these tests left.
+/// Removes sessions of earlier test runs from a server.
 fn empty(store: &str, directory: &Path) {
     block_on(async {
         let store = media::open(store, directory).await.unwrap();
@@ -164,7 +165,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn judge(reports: &mut [Report], store: &str, directory: &Path, over: usize) {
-    // Runs of tokio do not nest: what is expected is found out first.
+    // Tokio runtimes do not nest: the expected outcomes are computed first.
     let expected = |scenario| crash::expected(scenario, &Medium::memory());
     let expected: Vec<_> = crash::scenarios().iter().map(|it| expected(it).unwrap()).collect();
     block_on(async {

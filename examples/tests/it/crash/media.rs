@@ -9,9 +9,9 @@ use entourage::{
     testkit::crash::{Medium, Place},
 };
 
-/// Where the tests of PostgreSQL find a server.
+/// Variable with the address of a PostgreSQL server.
 pub(crate) const SERVER: &str = "DATABASE_URL";
-/// The schema that these tests have for themselves there, emptied when they begin.
+/// The schema on that server for these tests alone, emptied when they begin.
 const SCHEMA: &str = "entourage_crash_tests";
 
 pub(crate) fn sqlite() -> Medium {
@@ -39,7 +39,7 @@ pub(crate) fn json() -> Medium {
     })
 }
 
-/// Processes die here, not the power.
+/// Opens a database that survives the death of a process, not of the power supply.
 async fn open_sqlite(path: &Path) -> entourage::Result<SqliteStore> {
     SqliteStore::builder(path).durability(Durability::ProcessDeath).open().await
 }

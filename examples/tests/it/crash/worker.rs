@@ -1,7 +1,8 @@
-//! The half of the crash tests that is killed: a process that takes one scenario after another to its end, and goes on
-//! where the process before it died.
+//! The killed half of the crash tests: a process that completes one scenario after another, and continues where the
+//! process before it died.
 //!
-//! What happens outside it is written to side logs, one for each run of a scenario; a file says how many are over.
+//! Effects outside it are written to side logs, one for each run of a scenario; a file holds the number of completed
+//! runs.
 
 use std::{
     env,
@@ -23,12 +24,12 @@ use super::media;
 
 pub(crate) const DIRECTORY: &str = "ENTOURAGE_CRASH_DIRECTORY";
 pub(crate) const STORE: &str = "ENTOURAGE_CRASH_STORE";
-/// The point at which the worker stands still; none for never.
+/// The point at which the worker stands still; unset for never.
 pub(crate) const STAND_STILL_AT: &str = "ENTOURAGE_CRASH_STAND_STILL_AT";
-/// The worker ends with the scenario that it finds under way.
+/// Makes the worker end with the scenario that is in progress.
 pub(crate) const FINISH: &str = "ENTOURAGE_CRASH_FINISH";
 
-/// The scenario of run number `number`, each in turn.
+/// The scenario of run number `number`; all take turns.
 pub(crate) fn scenario(number: usize) -> Scenario {
     let mut all = crash::scenarios();
     let place = number % all.len();
@@ -43,19 +44,19 @@ pub(crate) fn side_log(directory: &Path, number: usize) -> PathBuf {
     directory.join(format!("notes-{number}"))
 }
 
-/// How many runs are over.
+/// Number of completed runs.
 pub(crate) fn over(directory: &Path) -> usize {
     fs::read(directory.join("over")).map_or(0, |lines| lines.len())
 }
 
-/// What the side log of a run says. A line that a kill cut off was not written.
+/// The notes in the side log of a run. A line that a kill cut off does not count.
 pub(crate) fn notes(directory: &Path, number: usize) -> Vec<Note> {
     let text = fs::read_to_string(side_log(directory, number)).unwrap_or_default();
     let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     whole.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Works until it is killed, or everything that it was to do is done.
+/// Works until it is killed, or until all work is done.
 pub(crate) fn work(directory: &Path) {
     std::thread::spawn(|| {
         // The parent writes nothing: the end of the pipe is the parent's end.
@@ -65,7 +66,7 @@ pub(crate) fn work(directory: &Path) {
     let log = Arc::new(SideLog::new(directory));
     // The test harness may have begun a line.
     println!("\nREADY");
-    // One thread: who stands still holds back everything else.
+    // One thread: a worker that stands still stops everything else in it.
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio.block_on(async {
         let store = media::open(&env::var(STORE).unwrap(), directory).await.unwrap();
@@ -82,7 +83,7 @@ pub(crate) fn work(directory: &Path) {
                         return println!("FINISHED");
                     }
                 }
-                // A server may still have done what a dead process asked for last: look again.
+                // A server may have executed the last request of a dead process: look again.
                 Err(error) if error.kind() == ErrorKind::Conflict => println!("AGAIN"),
                 Err(error) => panic!("run {number} of {}: {error:?}", scenario.name()),
             }

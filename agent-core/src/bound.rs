@@ -1,7 +1,7 @@
-//! Bounds on values that come from outside. Whatever passes them can be stored, and read again. Pure.
+//! Bounds on values from outside. A value that passes them can be stored and read again. Pure.
 //!
-//! One machine reads JSON text, or what a value serializes to, and says what no reader would take: nesting deeper than
-//! parsers go, numbers out of all range, and sizes that a small text blows up to in memory.
+//! One machine reads JSON text, or the text that a value serializes to, and finds what readers refuse: nesting deeper
+//! than parsers go, numbers out of range, and sizes to which a small text grows in memory.
 
 use std::{borrow::Cow, fmt, io};
 
@@ -18,18 +18,18 @@ use crate::{
 pub(crate) const DEPTH: usize = 96;
 /// Deepest nesting that a stored event is read back from.
 const STORED_DEPTH: usize = 127;
-/// Memory of one value, about.
+/// Memory of one value, estimated in bytes.
 pub(crate) const VALUE: usize = 32 << 20;
 /// Bytes of the stored form of one event.
 pub(crate) const EVENT: usize = 192 << 20;
-/// Bytes of an id that a service made. Some gateways put a signature into theirs.
+/// Bytes of an id that a service assigned. Some gateways put a signature into theirs.
 pub(crate) const ID: usize = 4 << 10;
 /// Bytes of a short text beside a reply: a model's name, a finish word, a header.
 pub(crate) const WORD: usize = 512;
 /// Bytes of an error's or a warning's text.
 pub(crate) const TEXT: usize = 16 << 10;
 
-/// Most bytes of a number's text, and its largest exponent either way. The largest float has 309 digits.
+/// Maximum of bytes in a number's text, and of its exponent either way. The largest float has 309 digits.
 const NUMBER: usize = 400;
 
 /// Memory of one item of an array, with the room that an array has to spare.
@@ -38,13 +38,13 @@ const ITEM: usize = 64;
 const OBJECT: usize = 640;
 const ENTRY: usize = 64;
 
-/// Why a value is refused.
+/// Reason to refuse a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     Deep,
     Number,
     Large(usize),
-    /// It does not serialize.
+    /// The value does not serialize.
     Broken,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Flaw {
 }
 
 impl Flaw {
-    /// The error for a value that the program handed in; nothing has happened yet.
+    /// The error for a value that the program passed in; nothing has happened yet.
     pub(crate) fn refused(self, what: &str) -> Error {
         let kind = if matches!(self, Self::Large(_)) { ErrorKind::TooLarge } else { ErrorKind::InvalidInput };
         let mend = match self {
@@ -79,21 +79,21 @@ impl Flaw {
     }
 }
 
-/// Checks what `value` serializes to, and returns about how much memory that takes as a [`Value`].
+/// Checks the JSON that `value` serializes to. Returns its estimated memory as a [`Value`], in bytes.
 pub(crate) fn check(value: &impl Serialize, most: usize) -> Result<usize, Flaw> {
     let mut scan = Scan::new(DEPTH, most);
     let written = serde_json::to_writer(&mut scan, value);
     scan.ended(written.is_ok())
 }
 
-/// Checks JSON text, and returns about how much memory it takes as a [`Value`]. Its grammar is left to its reader.
+/// Checks JSON text. Returns its estimated memory as a [`Value`], in bytes. Syntax is left to the parser.
 pub(crate) fn check_text(text: &str, most: usize) -> Result<usize, Flaw> {
     let mut scan = Scan::new(DEPTH, most);
     let flawless = scan.feed(text.as_bytes());
     scan.ended(flawless)
 }
 
-/// Whether a stored text is one that its reader takes.
+/// True if a stored text is within the depth that its reader accepts.
 pub(crate) fn is_readable(text: &str) -> bool {
     let opening = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
     if opening <= STORED_DEPTH {
@@ -103,18 +103,18 @@ pub(crate) fn is_readable(text: &str) -> bool {
     scan.feed(text.as_bytes())
 }
 
-/// Reads JSON text that a model, a tool or a service wrote, within the bounds of what can be stored and read again: at
-/// most 96 levels deep, about 32 MiB of memory, numbers of at most 400 digits.
+/// Parses JSON text from a model, a tool or a service, within the bounds of what can be stored and read again: at most
+/// 96 levels deep, about 32 MiB of memory, numbers of at most 400 digits.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] for what is no such JSON, [`ErrorKind::TooLarge`].
+/// [`ErrorKind::InvalidInput`] for other text, [`ErrorKind::TooLarge`] for a value that takes more memory.
 pub fn parse_value(text: &str) -> Result<Value> {
     check_text(text, VALUE).map_err(|flaw| flaw.refused("the value"))?;
     plain::parse(text)
         .map_err(|error| Error::new(ErrorKind::InvalidInput, "the text is no JSON").caused_by(error))
 }
 
-/// Checks a message that the program hands in.
+/// Checks a message that the program passes in.
 pub(crate) fn check_message(message: &Message) -> Result<()> {
     for part in message.parts() {
         let value = match part {
@@ -126,14 +126,14 @@ pub(crate) fn check_message(message: &Message) -> Result<()> {
             check(value, VALUE).map_err(|flaw| flaw.refused("a block of the message"))?;
         }
     }
-    // Text takes at most six times its bytes in JSON: few messages have to be counted.
+    // Text takes at most six times its bytes in JSON, so few messages have to be counted.
     if weight(message).saturating_mul(6) > EVENT && json_bytes(message, EVENT) > EVENT {
         return Err(Flaw::Large(EVENT).refused("the message"));
     }
     Ok(())
 }
 
-/// Bytes that `value` takes as JSON; some number above `most` when it takes more.
+/// Bytes of `value` as JSON; some number above `most` if it takes more.
 pub(crate) fn json_bytes(value: &impl Serialize, most: usize) -> usize {
     struct Count(usize, usize);
     impl io::Write for Count {
@@ -151,7 +151,7 @@ pub(crate) fn json_bytes(value: &impl Serialize, most: usize) -> usize {
     }
 }
 
-/// About how many bytes the texts and files of a message have. A look at each part, not at its text.
+/// Estimated bytes of the texts and files of a message. Looks at each part, not at its text.
 pub(crate) fn weight(message: &Message) -> usize {
     message.parts().iter().map(part).fold(64, usize::saturating_add)
 }
@@ -176,7 +176,7 @@ fn part(part: &Part) -> usize {
     .saturating_add(64)
 }
 
-/// About how many bytes a result has.
+/// Estimated bytes of a result.
 pub(crate) fn result(result: &ToolResult) -> usize {
     let pieces = result.content.iter().map(|piece| match piece {
         Content::Text(text) => text.len(),
@@ -194,12 +194,12 @@ pub(crate) fn media(media: &Media) -> usize {
     source.len().saturating_add(media.mime.len()).saturating_add(name)
 }
 
-/// About how many bytes a value has that passed a bound.
+/// Estimated bytes of a value that passed a bound.
 pub(crate) fn value(value: &Value) -> usize {
     json_bytes(value, usize::MAX)
 }
 
-/// The beginning of a text, at most `most` bytes, with a mark where it was cut.
+/// The first characters of a text, at most `most` bytes, with a mark where it was cut.
 pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.get(..text.floor_char_boundary(most.saturating_sub('…'.len_utf8()))) {
         Some(kept) if text.len() > most => Cow::Owned([kept, "…"].concat()),
@@ -207,23 +207,23 @@ pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// The same for a text that is kept.
+/// Shortens a text in place, like `shortened`.
 pub(crate) fn shorten(text: &mut Box<str>, most: usize) {
     if text.len() > most {
         *text = shortened(text, most).into();
     }
 }
 
-/// What was read of a JSON text so far.
+/// State of a scan of JSON text.
 struct Scan {
     deepest: usize,
     most: usize,
-    /// Whether numbers are left to the reader.
+    /// True if numbers are left to the reader.
     any_number: bool,
     depth: usize,
     memory: usize,
     at: At,
-    /// The number that is being read: its bytes, and its exponent once there is one.
+    /// Bytes of the current number, and its exponent once there is one.
     digits: usize,
     exponent: Option<usize>,
     flaw: Option<Flaw>,
@@ -232,7 +232,7 @@ struct Scan {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Between,
-    /// Just after an opening bracket, which says how much what it opens takes if it is not empty.
+    /// Just after an opening bracket, with the memory of its array or object if it is not empty.
     Opened(usize),
     Text,
     Escape,
@@ -263,13 +263,13 @@ impl Scan {
         }
     }
 
-    /// Takes in the next bytes; false once there is a flaw.
+    /// Scans the next bytes; false once there is a flaw.
     fn feed(&mut self, bytes: &[u8]) -> bool {
         let mut rest = bytes;
         while let (Some((first, after)), None) = (rest.split_first(), self.flaw) {
             rest = after;
             if self.at == At::Text {
-                // Most of a long text is passed over at once.
+                // Most of a long text is skipped at once.
                 let ends = |byte: &u8| matches!(byte, b'"' | b'\\');
                 let plain = if ends(first) { 0 } else { rest.iter().position(ends).unwrap_or(rest.len()) };
                 rest = rest.get(plain..).unwrap_or_default();
@@ -308,7 +308,7 @@ impl Scan {
         }
     }
 
-    /// Something begins that is no closing bracket.
+    /// Begins a token other than a closing bracket.
     fn token(&mut self, byte: u8) {
         if let At::Opened(memory) = self.at {
             self.take(memory);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the scan takes, the reader takes: the scan knows the whole of its nesting.
+        /// A text that the scan accepts is accepted by the reader: the scan knows its whole nesting.
         #[test]
         fn what_nests_less_than_the_bound_is_read(text in "[\\[\\]{}\":,1e. \\\\-]{0,300}") {
             let read = serde_json::from_str::<Value>(&text);

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 16]);
 
 impl Digest {
-    /// Digest of `pieces`, each with its length, so that no two lists of pieces collide by shifting bytes.
+    /// Digest of `pieces`, each with its length, so that lists that only split differently have different digests.
     #[must_use]
     pub fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();

@@ -1,4 +1,4 @@
-//! The one error type of the family: what went wrong, whether trying again can help, and where.
+//! The one error type of the family: its kind, its retry status, and its context.
 //!
 //! A retry layer reads [`Error::retry`], never the message. Text shown to people names the next step.
 
@@ -16,30 +16,30 @@ use crate::{bound, layers::Exhausted, run::Pause, shown::Shown};
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of failure this is. Stable: programs may branch on it.
+/// Kind of a failure. Stable: programs may branch on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// An argument was refused before anything happened.
     InvalidInput,
-    /// A prompt without text (CM01).
+    /// A prompt has no text.
     EmptyPrompt,
     /// Something named does not exist: a session, a model, a file.
     NotFound,
     /// The session already has an active run.
     Busy,
-    /// Another writer was faster, or took the session over.
+    /// Another writer was first, or took the session over.
     Conflict,
     /// A resumed agent asked for something other than what its journal recorded.
     Diverged,
-    /// The record of a run has no end: its process died, or it is still under way.
+    /// The record of a run has no end: its process died, or the run is still active.
     Unfinished,
     /// A key is missing or was refused.
     Authentication,
     /// The caller is known and may not do this.
     PermissionDenied,
-    /// As many agents run as may at once (AI04).
+    /// The limit on agents that run at once is reached.
     TooMany,
     /// Too many requests; see [`Error::retry_after`].
     RateLimited,
@@ -51,7 +51,7 @@ pub enum ErrorKind {
     ContextOverflow,
     /// Something is larger than a stated bound.
     TooLarge,
-    /// The budget does not cover the call, or a price is unknown that it would have to cover.
+    /// The budget does not cover the call, or the price that it would have to cover is unknown.
     BudgetExceeded,
     /// A deadline passed.
     Timeout,
@@ -61,7 +61,7 @@ pub enum ErrorKind {
     Protocol,
     /// The run was cancelled.
     Cancelled,
-    /// The run waits for somebody; see [`Error::pause`]. Not a failure.
+    /// The run is paused; see [`Error::pause`]. Not a failure.
     Paused,
     /// A store could not read or write.
     Store,
@@ -69,9 +69,9 @@ pub enum ErrorKind {
     Corrupt,
     /// Stored data was written by a newer version of this library.
     NewerVersion,
-    /// A tool failed in a way that the model cannot mend.
+    /// A tool failed in a way that the model cannot correct.
     Tool,
-    /// This implementation cannot do what was asked.
+    /// This implementation does not support the request.
     Unsupported,
     /// A configuration that cannot work, such as two tools of one name.
     Config,
@@ -125,22 +125,22 @@ impl ErrorKind {
     }
 }
 
-/// Whether the same request may succeed later.
+/// Retry status: the prospect that the same request succeeds later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {
-    /// It will fail again.
+    /// A retry will fail again.
     Permanent,
-    /// It may succeed when tried again.
+    /// A retry may succeed.
     Temporary,
-    /// It was temporary, and retrying has been given up.
+    /// The failure was temporary, and the retries are used up.
     Exhausted,
 }
 
 /// The error of every fallible operation in the family.
 ///
-/// `Display` is one line; `Debug` adds context and causes. Both show control and hidden characters as escapes: what a
-/// model or a service said cannot command a terminal. [`Error::message`] is the text as it is.
+/// `Display` is one line; `Debug` adds context and causes. Both show control and hidden characters as escapes, so that
+/// text of a model or a service cannot control a terminal. [`Error::message`] is the text as it is.
 ///
 /// ```
 /// use entourage_core::{Error, ErrorKind, Retry};
@@ -166,7 +166,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind`. `message` tells the reader what happened and what to do next.
+    /// An error of `kind`. `message` says what happened and what to do next.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Inner {
             kind,
@@ -181,7 +181,7 @@ impl Error {
         }))
     }
 
-    /// The run stops here and waits for `pause`; an agent passes this on with `?`.
+    /// A pause: the run stops here and waits for `pause`. An agent passes this on with `?`.
     #[must_use]
     pub fn paused(pause: Pause) -> Self {
         let mut error = Self::new(ErrorKind::Paused, pause.to_string());
@@ -189,7 +189,7 @@ impl Error {
         error
     }
 
-    /// The run was cancelled.
+    /// The error of a cancelled run.
     #[must_use]
     pub fn cancelled() -> Self {
         Self::new(ErrorKind::Cancelled, "the run was cancelled")
@@ -209,59 +209,59 @@ impl Error {
         self
     }
 
-    /// Keeps the cause.
+    /// Sets the cause.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// Overrides whether trying again can help.
+    /// Overrides the retry status.
     #[must_use]
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.0.retry = retry;
         self
     }
 
-    /// The service asked to wait this long before the next try.
+    /// Sets the time that the service asked to wait before the next attempt.
     #[must_use]
     pub fn with_retry_after(mut self, delay: Duration) -> Self {
         self.0.retry_after = Some(delay);
         self
     }
 
-    /// Says which bound of a budget was reached: the run then ends as stopped by it, and not as failed.
+    /// Sets the bound of a budget that was reached. The run then ends as stopped by it, and not as failed.
     #[must_use]
     pub fn with_exhausted(mut self, exhausted: Exhausted) -> Self {
         self.0.exhausted = Some(Box::new(exhausted));
         self
     }
 
-    /// What kind of failure this is.
+    /// Kind of the failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether trying again can help.
+    /// Retry status.
     #[must_use]
     pub fn retry(&self) -> Retry {
         self.0.retry
     }
 
-    /// How long the service asked to wait.
+    /// Time that the service asked to wait.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
 
-    /// What the run waits for, when the kind is [`ErrorKind::Paused`].
+    /// Input that the run waits for, if the kind is [`ErrorKind::Paused`].
     #[must_use]
     pub fn pause(&self) -> Option<&Pause> {
         self.0.pause.as_ref()
     }
 
-    /// Which bound of a budget was reached, when the kind is [`ErrorKind::BudgetExceeded`] and a budget said so.
+    /// The bound of a budget that was reached, if the kind is [`ErrorKind::BudgetExceeded`] and a budget reported it.
     #[must_use]
     pub fn exhausted(&self) -> Option<&Exhausted> {
         self.0.exhausted.as_deref()
@@ -278,7 +278,7 @@ impl Error {
         self.0.context.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// The storable form: what an event keeps of this error. Of texts longer than 16 KiB it is the beginning.
+    /// The form that events store. Texts longer than 16 KiB are cut.
     #[must_use]
     pub fn record(&self) -> ErrorRecord {
         let operation = self.0.operation.iter().map(|operation| (*operation).to_owned());
@@ -315,7 +315,7 @@ impl fmt::Debug for Error {
         let mut source = StdError::source(self);
         while let Some(cause) = source {
             let text = cause.to_string();
-            // A cause that holds the parts of what the message says has the same text.
+            // An error that combines others has the text of its message as a cause too.
             if text != self.0.message {
                 write!(Shown::line(f), "  caused by: {text}")?;
                 writeln!(f)?;
@@ -336,22 +336,22 @@ impl StdError for Error {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ErrorRecord {
-    /// What kind of failure it was.
+    /// Kind of the failure.
     pub kind: ErrorKind,
-    /// Whether trying again could have helped.
+    /// Retry status.
     pub retry: Retry,
     /// The message, without kind and context.
     pub message: String,
     /// Operation and named values, joined by commas; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub context: String,
-    /// Which bound of a budget was reached.
+    /// The bound of a budget that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exhausted: Option<Box<Exhausted>>,
 }
 
 impl ErrorRecord {
-    /// The error again, for example when the outcome of a finished run is asked for after a restart.
+    /// Restores the error, for example for the outcome of a finished run after a restart.
     #[must_use]
     pub fn to_error(&self) -> Error {
         let mut error = Error::new(self.kind, self.message.clone()).with_retry(self.retry);

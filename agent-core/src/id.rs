@@ -1,4 +1,4 @@
-//! Identifiers and timestamps: small newtypes, validated where they come from outside.
+//! Identifiers and timestamps: small newtypes, validated when they come from outside.
 
 use std::{
     fmt,
@@ -11,10 +11,10 @@ use uuid::Uuid;
 
 use crate::{Error, ErrorKind, Result};
 
-/// Longest session id in bytes. File systems end names at 255.
+/// Maximum length of a session id in bytes. File systems end names at 255.
 const MAX_SESSION_ID: usize = 240;
 
-/// Names a session. Letters, digits and `. _ - $` only, so it is safe as a file name and in SQL.
+/// Id of a session. Letters, digits and `. _ - $` only, so it is safe as a file name and in SQL.
 ///
 /// A root's id is generated (UUID v7) or chosen by the caller. A child's is derived, never taken from a model:
 /// `<parent id>.<sequence number>$$<index>`, where parent id and sequence number name the message (or the run)
@@ -73,12 +73,12 @@ impl SessionId {
         Self::new(format!("{}.{seq}$${index}", self.0))
     }
 
-    /// The id of the session below this one that has this role, and in which one run follows another; siblings know
-    /// each other's id by it (CW08).
+    /// The id of the session in this role below this one. Its runs follow each other; siblings derive each other's id
+    /// by role.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when the role is not a letter followed by letters, digits, `_` and `-`, or the tree is so
-    /// deep that the id grows over 240 bytes.
+    /// [`ErrorKind::InvalidInput`] when the role is not a letter followed by letters, digits, `_` and `-`, or the tree
+    /// is so deep that the id grows over 240 bytes.
     pub fn in_role(&self, role: &str) -> Result<Self> {
         let rest = role.strip_prefix(|c: char| c.is_ascii_alphabetic());
         if !rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
@@ -90,14 +90,14 @@ impl SessionId {
         Self::new([&*self.0, "$$", role].concat())
     }
 
-    /// The id of the session above and the role, when this id was derived by [`SessionId::in_role`].
+    /// The parent's id and the role, if this id was derived by [`SessionId::in_role`].
     #[must_use]
     pub fn role(&self) -> Option<(&str, &str)> {
         let (parent, role) = self.0.rsplit_once("$$")?;
         role.starts_with(|c: char| c.is_ascii_alphabetic()).then_some((parent, role))
     }
 
-    /// Parent id, sequence number and index, when this id was derived by [`SessionId::child`].
+    /// Parent id, sequence number and index, if this id was derived by [`SessionId::child`].
     #[must_use]
     pub fn origin(&self) -> Option<(&str, u64, u64)> {
         let (message, index) = self.0.rsplit_once("$$")?;
@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for SessionId {
     }
 }
 
-/// Names a run: one prompt to one outcome.
+/// Id of a run: one prompt to one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunId(Uuid);
@@ -152,27 +152,27 @@ impl RunId {
     /// Reads an id written by `Display`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when the text is no UUID.
+    /// [`ErrorKind::InvalidInput`] when the text is not a UUID.
     pub fn parse(text: &str) -> Result<Self> {
         Uuid::parse_str(text).map(Self).map_err(|error| {
             Error::new(ErrorKind::InvalidInput, "a run id is a UUID").with("id", text).caused_by(error)
         })
     }
 
-    /// The id of a run that event `seq` of this run starts: always the same, so that a replay makes it again.
+    /// The id of a run that event `seq` of this run starts. It is always the same, so that a replay derives it again.
     ///
-    /// It is as random as this run's id: two runs, or two places in one, meet in the 122 bits that are left by chance alone.
+    /// It is as random as this run's id: ids of two runs, or of two places in one, collide only by chance, in 122 bits.
     pub(crate) fn started_at(self, seq: u64) -> Self {
         const FORM: u128 = 0x8000_8000_0000_0000_0000;
         let (high, low) = self.0.as_u64_pair();
         let first = mixed(high ^ mixed(seq));
         let second = mixed(low ^ first);
         let mix = u128::from(mixed(first ^ second)) << 64 | u128::from(second);
-        // A UUID of version 8: what it is made of is its maker's business.
+        // A UUID of version 8, whose content is up to its maker.
         Self(Uuid::from_u128(mix & !(0xf000_c000_0000_0000_0000) | FORM))
     }
 
-    /// Whether it was made by [`RunId::started_at`].
+    /// True if the id was derived by [`RunId::started_at`].
     pub(crate) fn is_derived(self) -> bool {
         self.0.get_version_num() == 8
     }
@@ -199,7 +199,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// Names a model call: all its attempts share it, and every event about it carries it.
+/// Id of a model call. All its attempts share it, and every event about it carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestId(Uuid);
@@ -211,9 +211,9 @@ impl RequestId {
         Self(Uuid::now_v7())
     }
 
-    /// The id of call `number` of a run: the same again when the run is resumed before the call has its reply.
+    /// The id of call `number` of a run: the same again if the run is resumed before the call has its reply.
     pub(crate) fn of(run: RunId, number: u64) -> Self {
-        // The low bits of a run's id are random: ids of two runs meet no sooner than by chance.
+        // The low bits of a run's id are random, so ids of two runs collide only by chance.
         Self(Uuid::from_u128(run.as_u128().wrapping_add(u128::from(number))))
     }
 }
@@ -224,13 +224,13 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// A moment: microseconds since 1970-01-01 UTC.
+/// A point in time: microseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// From microseconds since 1970-01-01 UTC.
+    /// Converts from microseconds since 1970-01-01 UTC.
     #[must_use]
     pub fn from_micros(micros: i64) -> Self {
         Self(micros)
@@ -242,7 +242,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The system's clock.
+    /// Reads the system's clock.
     #[must_use]
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -255,16 +255,16 @@ impl Timestamp {
         std::time::Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// This moment moved on by `delay`.
+    /// The point in time `delay` after this one.
     #[must_use]
     pub fn after(self, delay: std::time::Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
     }
 }
 
-/// Where time comes from. Agents never read the system's clock themselves: see [`crate::run::RunContext::now`].
+/// Source of time. Agents never read the system's clock themselves: see [`crate::run::RunContext::now`].
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The present moment.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 

@@ -1,23 +1,23 @@
 //! The nouns, traits, pure machines and runners of Entourage.
 //!
-//! A program that only uses agents wants the `entourage` crate, which re-exports this one. Who writes a provider, a
-//! tool or a store depends on this crate alone: it knows no HTTP, files, processes, databases or vendors.
+//! A program that only uses agents wants the `entourage` crate, which re-exports this one. A provider, a tool or a
+//! store depends on this crate alone: it knows no HTTP, files, processes, databases or vendors.
 //!
 //! | room | owns |
 //! |---|---|
-//! | [`message`] | what was said |
-//! | [`event`] | what happened: the one event type |
+//! | [`message`] | messages, their parts, and the shared history |
+//! | [`event`] | the one event type |
 //! | [`provider`] | model services: requests, deltas, models |
-//! | [`layers`] | what happens around every model call |
-//! | [`tool`] | what agents can do |
-//! | [`permission`] | whether they may |
-//! | [`session`] | where it is kept, and the fold over events |
-//! | [`context`] | what the model sees |
+//! | [`layers`] | layers around every model call |
+//! | [`tool`] | tools and what they declare |
+//! | [`permission`] | scopes, policies and approvers |
+//! | [`session`] | the fold over events, and the contract of stores |
+//! | [`context`] | the context that a model sees |
 //! | [`run`] | one prompt to one outcome: the pure turn, effects, the journal |
-//! | [`agent`] | who takes a task |
+//! | [`agent`] | agents that take a task |
 //! | [`graph`] | tasks that depend on each other |
-//! | [`team`] | what agents share |
-//! | [`telemetry`] | what happened, asked of a store |
+//! | [`team`] | the todo list that agents share |
+//! | [`telemetry`] | queries over stored sessions, and spans |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,6 +1,8 @@
-//! JSON values read as what they are. `serde_json`'s own reader of a `Value` takes an object whose first key is the one
-//! that it reserves for raw text for something else: it puts what the text says in its place, or fails. What a model, a
-//! tool or a webhook sends must not choose how it is read, nor make a stored session unreadable.
+//! JSON values without reserved keys.
+//!
+//! `serde_json`'s own reader of a `Value` treats an object specially if its first key is the one that it reserves for
+//! raw text: it puts the parsed text in the object's place, or fails. Input from a model, a tool or a webhook must not
+//! choose how it is read, nor make a stored session unreadable.
 
 use std::{fmt, sync::Arc};
 
@@ -10,25 +12,25 @@ use serde::{
 };
 use serde_json::{Map, Number, Value};
 
-/// A value without reserved keys.
+/// A value read without reserved keys.
 struct Plain(Value);
 
-/// For `deserialize_with`: a value.
+/// Reads a value, for `deserialize_with`.
 pub(crate) fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Plain::deserialize(deserializer).map(|plain| plain.0)
 }
 
-/// For `deserialize_with`: a value that is shared.
+/// Reads a shared value, for `deserialize_with`.
 pub(crate) fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Value>, D::Error> {
     value(deserializer).map(Arc::new)
 }
 
-/// For `deserialize_with`: a value, or none.
+/// Reads a value or none, for `deserialize_with`.
 pub(crate) fn option<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Ok(Option::<Plain>::deserialize(deserializer)?.map(|plain| plain.0))
 }
 
-/// For `deserialize_with`: values with names.
+/// Reads values with names, for `deserialize_with`.
 pub(crate) fn named<'de, D, C>(deserializer: D) -> Result<C, D::Error>
 where
     D: Deserializer<'de>,
@@ -38,7 +40,7 @@ where
     Ok(named.into_iter().map(|(name, plain)| (name, plain.0)).collect())
 }
 
-/// For `deserialize_with`: a value with a name, or none.
+/// Reads a value with a name, or none, for `deserialize_with`.
 pub(crate) fn one_named<'de, D>(deserializer: D) -> Result<Option<(String, Value)>, D::Error>
 where
     D: Deserializer<'de>,
@@ -46,7 +48,7 @@ where
     Ok(Option::<(String, Plain)>::deserialize(deserializer)?.map(|(name, plain)| (name, plain.0)))
 }
 
-/// Reads JSON text.
+/// Parses JSON text.
 pub(crate) fn parse(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str::<Plain>(text).map(|plain| plain.0)
 }

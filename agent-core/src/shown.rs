@@ -1,22 +1,22 @@
-//! Text for terminals and logs that others wrote: models, tools, services. It cannot command a terminal, hide what it
-//! says, or pass for a line of somebody else's. Pure.
+//! Display of text from models, tools and services in terminals and logs. Such text cannot control a terminal, hide
+//! what it says, or pass for a line of another author. Pure.
 
 use std::fmt::{self, Write};
 
-/// Passes text on without the characters that command a terminal or hide what is said.
+/// Writer that removes or escapes characters that control a terminal or hide text.
 pub(crate) struct Shown<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
-    /// Line breaks and tabs stay, and what is harmful goes without a trace; else there is one line with escapes.
+    /// True to keep line breaks and tabs and drop harmful characters; false for one line with escapes.
     keep_layout: bool,
 }
 
 impl<'a, 'b> Shown<'a, 'b> {
-    /// All of it on one line.
+    /// A writer of one line.
     pub(crate) fn line(out: &'a mut fmt::Formatter<'b>) -> Self {
         Self { out, keep_layout: false }
     }
 
-    /// As it is laid out; each line that it begins is indented.
+    /// A writer that keeps the layout. Each line after the first is indented.
     pub(crate) fn layout(out: &'a mut fmt::Formatter<'b>) -> Self {
         Self { out, keep_layout: true }
     }
@@ -38,8 +38,8 @@ impl Write for Shown<'_, '_> {
     }
 }
 
-/// Control characters, and those that reorder text or cannot be seen. Joiners and the selectors of emoji stay: scripts
-/// and emoji need them.
+/// True for control characters, and for those that reorder text or cannot be seen. Joiners and the selectors of emoji
+/// are kept: scripts and emoji need them.
 pub(crate) fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// Tokens of one model call or of many.
 ///
-/// `input` counts cached tokens, `output` counts reasoning tokens; providers that report them apart are
-/// normalised by their wire.
+/// `input` counts cached tokens, `output` counts reasoning tokens. A wire normalises the figures of providers that
+/// report them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Usage {
@@ -30,19 +30,19 @@ pub struct Usage {
     /// Reply tokens spent on reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
-    /// What the provider itself says that it cost. It goes before any computed figure (CC01).
+    /// Cost as the provider reports it. It takes precedence over any computed figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
 }
 
 impl Usage {
-    /// Usage with the two figures that every provider has.
+    /// Usage with the two figures that every provider reports.
     #[must_use]
     pub fn new(input: u64, output: u64) -> Self {
         Self { input: Some(input), output: Some(output), ..Self::default() }
     }
 
-    /// Whether the provider reported nothing.
+    /// True if the provider reported nothing.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
@@ -54,14 +54,14 @@ impl Usage {
         plus(self.input, self.output)
     }
 
-    /// The token counts alone, for sums whose cost is kept beside them.
+    /// The token counts alone, for sums whose cost is kept apart.
     #[must_use]
     pub fn tokens(self) -> Self {
         Self { cost: None, ..self }
     }
 
-    /// The figures that can be true: of one call no service reports a trillion tokens or a million dollars. What is
-    /// above that is unknown.
+    /// The plausible figures: no service reports a trillion tokens or a million dollars for one call. Larger figures
+    /// become unknown.
     #[must_use]
     pub fn plausible(self) -> Self {
         let tokens = |count: Option<u64>| count.filter(|count| *count < 1_000_000_000_000);
@@ -75,7 +75,7 @@ impl Usage {
         }
     }
 
-    /// Takes over each figure that `later` has. Streams report usage several times; the last word counts.
+    /// Takes over each figure that `later` has. Streams report usage several times; the last report counts.
     pub fn merge(&mut self, later: Usage) {
         self.input = later.input.or(self.input);
         self.output = later.output.or(self.output);
@@ -86,7 +86,7 @@ impl Usage {
     }
 }
 
-/// Sums end where the largest signed number does: a store's columns and a reader's numbers take no larger one.
+/// Maximum of a sum: a store's columns and a reader's numbers hold no larger one.
 const MOST: u64 = i64::MAX.unsigned_abs();
 
 fn plus(a: Option<u64>, b: Option<u64>) -> Option<u64> {
@@ -135,7 +135,7 @@ impl fmt::Display for Usage {
     }
 }
 
-/// An amount in pico-dollars (1e-12 USD): a price per million tokens times tokens is then exact.
+/// An amount in pico-dollars (1e-12 USD), so that a price per million tokens times tokens is exact.
 ///
 /// ```
 /// use entourage_core::{Money, Prices, Usage};
@@ -150,13 +150,13 @@ impl fmt::Display for Usage {
 pub struct Money(u64);
 
 impl Money {
-    /// From pico-dollars.
+    /// Converts from pico-dollars.
     #[must_use]
     pub const fn from_pico(pico: u64) -> Self {
         Self(pico)
     }
 
-    /// In pico-dollars.
+    /// The amount in pico-dollars.
     #[must_use]
     pub const fn as_pico(self) -> u64 {
         self.0
@@ -205,35 +205,35 @@ impl fmt::Display for Money {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Prices {
-    /// Per prompt token that no cache held.
+    /// Price of a prompt token that is neither read from a cache nor written to one.
     pub input: u64,
-    /// Per reply token.
+    /// Price of a reply token.
     pub output: u64,
-    /// Per prompt token read from a cache; `None` means the input price.
+    /// Price of a prompt token read from a cache; `None` means the input price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<u64>,
-    /// Per prompt token written to a cache; `None` means the input price.
+    /// Price of a prompt token written to a cache; `None` means the input price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
-    /// Prices of calls with longer prompts. The highest bound that a prompt exceeds decides for the whole call.
+    /// Prices of calls with longer prompts. The highest bound that a prompt exceeds sets the prices of the whole call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<PriceTier>,
 }
 
-/// What a call costs whose prompt has more than so many tokens, in the unit of [`Prices`].
+/// Prices of calls whose prompt exceeds a number of tokens, in the unit of [`Prices`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PriceTier {
-    /// Holds for prompts of more tokens than this, cached ones included.
+    /// Number of prompt tokens, cached ones included, above which the tier applies.
     pub above: u64,
-    /// As in [`Prices`].
+    /// Input price, as in [`Prices`].
     pub input: u64,
-    /// As in [`Prices`].
+    /// Output price, as in [`Prices`].
     pub output: u64,
-    /// As in [`Prices`].
+    /// Price of a token read from a cache, as in [`Prices`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<u64>,
-    /// As in [`Prices`].
+    /// Price of a token written to a cache, as in [`Prices`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
 }
@@ -253,20 +253,20 @@ impl Prices {
         Self { input, output, cache_read: None, cache_write: None, tiers: Vec::new() }
     }
 
-    /// A service that is paid for otherwise, or not at all: every call costs 0, which is known.
+    /// Prices of a service that is paid for otherwise, or free: every call costs 0, which is known.
     #[must_use]
     pub const fn flat_rate() -> Self {
         Self::per_million_micros(0, 0)
     }
 
-    /// Whether every call costs 0, however many tokens it takes.
+    /// True if every call costs 0, however many tokens it takes.
     #[must_use]
     pub fn is_flat_rate(&self) -> bool {
         *self == Self::flat_rate()
     }
 
-    /// What `usage` costs (CC01): the provider's own figure if it gave one; `None` when input or output is unknown,
-    /// since a guess would be taken for a fact.
+    /// Cost of `usage`: the provider's own figure if it gave one. `None` if input or output is unknown, since a guess
+    /// would be taken for a fact.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<Money> {
         if usage.cost.is_some() {
@@ -286,7 +286,7 @@ impl Prices {
         Some(parts.into_iter().map(|(tokens, price)| Money(tokens.saturating_mul(price))).sum())
     }
 
-    /// Whether a longer reply costs more.
+    /// True if a longer reply costs more.
     pub(crate) fn charges_output(&self) -> bool {
         self.output > 0 || self.tiers.iter().any(|tier| tier.output > 0)
     }

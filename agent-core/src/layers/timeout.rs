@@ -22,7 +22,7 @@ use crate::{
 
 /// Layer that ends a slow call with [`ErrorKind::Timeout`], which is temporary, and frees its connection.
 ///
-/// No bound is set by default; a bound of zero ends each call at once. [`CallContext::timeout`] always holds, and the
+/// No bound is set by default; a bound of zero allows no wait. [`CallContext::timeout`] always holds, and the
 /// inner provider is given the shorter of it and [`Timeout::total`].
 ///
 /// # Contract

@@ -93,7 +93,7 @@ impl Scrubber {
         self.registered.iter().any(|form| text.contains(&form.iter().collect::<String>()))
     }
 
-    /// `text` with as many characters and without secrets, and the number of secrets removed.
+    /// `text` with each secret replaced by as many `x`, and the number of secrets removed.
     pub(super) fn text(&self, text: &str) -> (String, usize) {
         let signs: Vec<char> = text.chars().collect();
         let mut out = String::with_capacity(text.len());

@@ -271,7 +271,7 @@ fn is_kept(name: &str) -> bool {
 struct Clean {
     deltas: Vec<Delta>,
     count: usize,
-    /// True if a secret was split over several deltas. The body is then withheld, since its pieces would show it.
+    /// True if a secret was split over several deltas. The body is then withheld, since a scrub would miss it there.
     was_cut: bool,
 }
 

@@ -30,7 +30,7 @@ impl ArchiveStore for SqliteStore {
             .during(OPERATION)
             .with("path", path.display().to_string()));
         }
-        Ok(Some(Arc::new(Self::builder(path).readers(1).open_existing().await?)))
+        Ok(Some(Arc::new(Self::builder(path).open_to_look().await?)))
     }
 }
 
@@ -59,7 +59,11 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         let session = &info.record.id;
         let there = archive.query(&SessionFilter::id(session.clone())).await?;
         if there.first().is_none_or(|copy| copy.head.seq < info.head.seq || copy.record != info.record) {
-            return Err(lacking(info));
+            return match self.active.batches(session, 0, 1).await {
+                // Somebody else removed it.
+                Err(error) if is_missing(&error) => Ok(()),
+                _ => Err(lacking(info)),
+            };
         }
         let mut at = 0;
         while at < info.head.seq {

@@ -108,13 +108,13 @@ async fn delete(place: &Place, session: &SessionId) -> Result<u64, Failure> {
 }
 
 async fn window(place: &Place, session: &SessionId, range: ReadRange) -> Result<Option<Vec<Row>>, Failure> {
-    let mut held = place.connections().await?.reader().await?;
+    let mut held = place.reader().await?;
     let found = read::window(held.connection()?, session, range).await;
     held.settle(found).await
 }
 
 async fn list(place: &Place, filter: &SessionFilter) -> Result<Vec<SessionInfo>, Failure> {
-    let mut held = place.connections().await?.reader().await?;
+    let mut held = place.reader().await?;
     let found = read::list(held.connection()?, filter).await;
     held.settle(found).await
 }

@@ -81,16 +81,16 @@ impl SqliteBuilder {
     /// stays locked (the last is worth a retry), [`ErrorKind::Config`] when the program is linked with an SQLite
     /// that may damage a file of several connections. A file that is refused is not changed.
     pub async fn open(self) -> Result<SqliteStore> {
-        self.opened(true).await
+        self.opened(Purpose::Make).await
     }
 
-    /// Opens a database that is there.
+    /// Opens a database that is there, and writes nothing.
     #[cfg(feature = "hybrid")]
-    pub(crate) async fn open_existing(self) -> Result<SqliteStore> {
-        self.opened(false).await
+    pub(crate) async fn open_to_look(self) -> Result<SqliteStore> {
+        self.opened(Purpose::Look).await
     }
 
-    async fn opened(self, may_be_made: bool) -> Result<SqliteStore> {
+    async fn opened(self, purpose: Purpose) -> Result<SqliteStore> {
         let path = std::path::absolute(&self.path).map_err(|error| {
             Error::new(ErrorKind::InvalidInput, "this is no path; name a file")
                 .during(OPERATION)
@@ -99,18 +99,28 @@ impl SqliteBuilder {
         let at: Arc<Path> = Arc::from(path);
         let path = Arc::clone(&at);
         let opening = owned(async move {
-            let connections = self.connections(&path, may_be_made).await?;
-            Ok(SqliteStore::new(Place::new(path, Some(self), connections)))
+            let connections = self.connections(&path, purpose).await?;
+            let again = if purpose == Purpose::Make { Purpose::Use } else { purpose };
+            Ok(SqliteStore::new(Place::new(path, Some((self, again)), connections)))
         });
         opening.await.map_err(|failure: Failure| failure.explain(OPERATION, &at))
     }
 
-    /// Connections to the database at `path`, which is made if it `may_be_made` and there is none.
-    pub(super) async fn connections(&self, path: &Path, may_be_made: bool) -> Result<Connections, Failure> {
+    /// Connections to the database at `path`, for a purpose.
+    pub(super) async fn connections(&self, path: &Path, purpose: Purpose) -> Result<Connections, Failure> {
+        let found = look(path.to_owned()).await?;
+        if found == Found::Database {
+            self.admit_alone(path).await?;
+        }
+        if purpose == Purpose::Look && found == Found::Database {
+            let file = FileId::of(path).map_err(unreadable)?;
+            let looking = pool(1).connect_lazy_with(self.options(path, Access::Look));
+            return Ok(Connections::new(Some(file), looking.clone(), looking));
+        }
         version::check().await?;
-        match look(path.to_owned()).await? {
+        match found {
             Found::Database => self.admit(path).await?,
-            Found::Nothing if may_be_made => make(path.to_owned()).await?,
+            Found::Nothing if purpose == Purpose::Make => make(path.to_owned()).await?,
             Found::Nothing => return Err(gone().into()),
         }
         let file = FileId::of(path).map_err(unreadable)?;
@@ -126,7 +136,19 @@ impl SqliteBuilder {
         Ok(connection.close().await?)
     }
 
-    /// Judges an existing database through a connection that cannot change it.
+    /// Judges what an existing file says by itself, however damaged it is and whoever has it open. SQLite would read the
+    /// log beside it as part of it and at last write it over the file, also when it is another one's.
+    async fn admit_alone(&self, path: &Path) -> Result<(), Failure> {
+        // The file is read as if nobody could change it, so that no log is looked at; with a writable schema, what the log
+        // completes may be missing in the file. Nothing is written.
+        let alone = self.options(path, Access::Look).immutable(true).pragma("writable_schema", "ON");
+        let mut connection = SqliteConnection::connect_with(&alone).await?;
+        let label = Label::of_header(&mut connection).await;
+        connection.close().await.ok();
+        Ok(label?.judge()?)
+    }
+
+    /// Judges an existing database, with the log beside it, through a connection that cannot change it.
     async fn admit(&self, path: &Path) -> Result<(), Failure> {
         let label = async {
             let mut connection = self.connect(path, Access::Look).await?;
@@ -198,9 +220,21 @@ impl SqliteBuilder {
     }
 }
 
+/// What a database is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be used, and made when there is none.
+    Make,
+    /// To be used.
+    Use,
+    /// To be read, by who has another store open on it.
+    #[cfg_attr(not(feature = "hybrid"), allow(dead_code, reason = "only an archive is looked at like this"))]
+    Look,
+}
+
 /// What a connection is for.
 #[derive(Clone, Copy)]
-enum Access {
+pub(super) enum Access {
     Look,
     Read,
     Write,

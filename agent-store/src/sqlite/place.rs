@@ -13,6 +13,7 @@ use sqlx::{Sqlite, SqlitePool};
 use super::{
     SqliteBuilder,
     file::{FileId, beside, gone, mixed, unreadable},
+    open::{Access, Purpose},
 };
 use crate::sql::{Failure, held::Held};
 
@@ -20,7 +21,7 @@ use crate::sql::{Failure, held::Held};
 pub(super) struct Place {
     pub(super) path: Arc<Path>,
     /// How to open what takes the file's place; nothing does in memory.
-    builder: Option<SqliteBuilder>,
+    builder: Option<(SqliteBuilder, Purpose)>,
     current: Mutex<Arc<Connections>>,
     /// Held while connections are replaced or closed.
     changing: tokio::sync::Mutex<()>,
@@ -41,34 +42,61 @@ impl Connections {
         Self { file, log: Mutex::default(), writer, readers }
     }
 
-    pub(super) async fn writer(&self) -> Result<Held<Sqlite>, Failure> {
-        self.take(&self.writer).await
-    }
-
-    pub(super) async fn reader(&self) -> Result<Held<Sqlite>, Failure> {
-        self.take(&self.readers).await
-    }
-
-    async fn take(&self, pool: &SqlitePool) -> Result<Held<Sqlite>, Failure> {
+    async fn take(&self, access: Access) -> Result<Held<Sqlite>, Failure> {
+        let pool = match access {
+            Access::Write => &self.writer,
+            Access::Look | Access::Read => &self.readers,
+        };
         let held = Held::take(pool).await?;
         Ok(if self.file.is_some() { held } else { held.only() })
     }
 
-    /// Waits for operations under way.
+    /// Waits for operations under way. Who waits for a connection is told at once; the one that writes goes last, and writes
+    /// the log back.
     async fn close(&self) {
-        self.readers.close().await;
-        self.writer.close().await;
+        let (readers, writer) = (self.readers.close(), self.writer.close());
+        readers.await;
+        writer.await;
     }
 }
 
+fn is_closed(failure: &Failure) -> bool {
+    matches!(failure, Failure::Driver(sqlx::Error::PoolClosed))
+}
+
 impl Place {
-    pub(super) fn new(path: Arc<Path>, builder: Option<SqliteBuilder>, connections: Connections) -> Self {
+    pub(super) fn new(
+        path: Arc<Path>,
+        builder: Option<(SqliteBuilder, Purpose)>,
+        connections: Connections,
+    ) -> Self {
         let current = Mutex::new(Arc::new(connections));
         Self { path, builder, current, changing: tokio::sync::Mutex::default() }
     }
 
+    /// The connection that writes to the file that is at the path now, when it is free.
+    pub(super) async fn writer(&self) -> Result<(Arc<Connections>, Held<Sqlite>), Failure> {
+        self.take(Access::Write).await
+    }
+
+    /// One that reads from it.
+    pub(super) async fn reader(&self) -> Result<Held<Sqlite>, Failure> {
+        self.take(Access::Read).await.map(|(_, held)| held)
+    }
+
+    async fn take(&self, access: Access) -> Result<(Arc<Connections>, Held<Sqlite>), Failure> {
+        loop {
+            let connections = self.connections().await?;
+            match connections.take(access).await {
+                // They were closed because others took their place, while this waited for one of them.
+                Err(failure) if is_closed(&failure) && !Arc::ptr_eq(&connections, &self.current()) => {}
+                taken => return Ok((connections, taken?)),
+            }
+        }
+    }
+
     /// The connections to the file that is at the path now.
-    pub(super) async fn connections(&self) -> Result<Arc<Connections>, Failure> {
+    async fn connections(&self) -> Result<Arc<Connections>, Failure> {
         let current = self.current();
         if self.is_in_use(&current)? { Ok(current) } else { self.replace().await }
     }
@@ -95,7 +123,7 @@ impl Place {
     async fn replace(&self) -> Result<Arc<Connections>, Failure> {
         let _alone = self.changing.lock().await;
         let current = self.current();
-        let Some(builder) = &self.builder else { return Ok(current) };
+        let Some((builder, purpose)) = &self.builder else { return Ok(current) };
         if self.is_in_use(&current)? {
             return Ok(current);
         }
@@ -104,7 +132,7 @@ impl Place {
         if log.is_some() && log == FileId::of(&beside(&self.path, "-wal")).ok() {
             return Err(mixed().into());
         }
-        let opened = Arc::new(builder.connections(&self.path, false).await?);
+        let opened = Arc::new(builder.connections(&self.path, *purpose).await?);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&opened);
         // What is under way on the file that was here before ends by itself, and nobody waits for it.
         tokio::spawn(async move { current.close().await });

@@ -46,6 +46,20 @@ impl Label {
         })
     }
 
+    /// Reads the label where a schema may not be readable.
+    pub(super) async fn of_header(connection: &mut SqliteConnection) -> Result<Self, Failure> {
+        let application_id = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await?;
+        let version = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *connection).await?;
+        let used = match (application_id, version) {
+            (0, 0) => {
+                let used = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema)");
+                used.fetch_one(connection).await?
+            }
+            _ => true,
+        };
+        Ok(Self { application_id, version, used })
+    }
+
     /// Whether this library may use the database.
     pub(super) fn judge(self) -> Result<(), Error> {
         if self.application_id != APPLICATION_ID {

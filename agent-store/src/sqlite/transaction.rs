@@ -21,8 +21,8 @@ pub(super) struct Transaction<'a> {
 impl<'a> Transaction<'a> {
     /// Takes the lock at once: a transaction that reads first and then wants to write could fail in between.
     pub(super) async fn begin(place: &'a Place) -> Result<Self, Failure> {
-        let connections = place.connections().await?;
-        let mut transaction = Self { place, held: connections.writer().await?, connections };
+        let (connections, held) = place.writer().await?;
+        let mut transaction = Self { place, connections, held };
         match transaction.run("BEGIN IMMEDIATE").await {
             Ok(()) => Ok(transaction),
             // Others write. Nothing began.

@@ -108,6 +108,59 @@ async fn another_programs_database_is_refused() {
     }
 }
 
+/// What a store leaves when its process dies lies beside another file: its log would be written over that one.
+#[tokio::test]
+async fn a_foreign_or_damaged_file_beside_the_log_of_a_store_is_refused_and_stays_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str, suffix: &str| directory.path().join(format!("{name}{suffix}"));
+    let store = SqliteStore::open(at("own.db", "")).await.unwrap();
+    create(&store, "s", 2_000).await;
+    SqliteStore::open(at("newer.db", "")).await.unwrap().close().await;
+    for (name, sql) in [
+        ("foreign.db", "PRAGMA journal_mode = WAL; CREATE TABLE t (x)"),
+        ("numbered.db", "PRAGMA application_id = 77; CREATE TABLE t (x)"),
+        ("newer.db", "PRAGMA user_version = 99"),
+    ] {
+        let mut other = plain(&at(name, "")).await;
+        run(&mut other, sql).await;
+        other.close().await.unwrap();
+    }
+    for (name, content) in [
+        ("text.db", "these are notes\n".repeat(1_000).into_bytes()),
+        ("zeros.db", vec![0; 8_192]),
+        ("short.db", b"SQLite format 3\0".to_vec()),
+    ] {
+        fs::write(at(name, ""), content).unwrap();
+    }
+    for (name, kind, hint) in [
+        ("text.db", ErrorKind::Corrupt, "choose another path"),
+        ("zeros.db", ErrorKind::Corrupt, "choose another path"),
+        ("short.db", ErrorKind::Corrupt, ""),
+        ("foreign.db", ErrorKind::Store, "belongs to another program"),
+        ("numbered.db", ErrorKind::Store, "belongs to another program"),
+        ("newer.db", ErrorKind::NewerVersion, "update"),
+    ] {
+        for logs in [&["-wal", "-shm"][..], &["-wal"], &["-shm"]] {
+            for log in logs {
+                fs::copy(at("own.db", log), at(name, log)).unwrap();
+            }
+            let log = fs::read(at(name, "-wal")).ok();
+            refused(&at(name, ""), kind, hint).await;
+            assert!(log.is_none() || fs::read(at(name, "-wal")).ok() == log, "{name}: the log is somebody's");
+            for log in ["-wal", "-shm"] {
+                fs::remove_file(at(name, log)).ok();
+            }
+        }
+    }
+    // What belongs together is taken, from a dead process as from a living one.
+    for suffix in ["", "-wal", "-shm"] {
+        fs::copy(at("own.db", suffix), at("copy.db", suffix)).unwrap();
+    }
+    for name in ["copy.db", "own.db"] {
+        assert_eq!(count(&SqliteStore::open(at(name, "")).await.unwrap(), &id("s")).await, 2_000, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn places_where_no_database_can_be_are_refused() {
     let directory = tempfile::tempdir().unwrap();

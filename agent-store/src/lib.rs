@@ -37,7 +37,7 @@ pub use durability::Durability;
 
 #[cfg(feature = "hybrid")]
 #[cfg_attr(docsrs, doc(cfg(feature = "hybrid")))]
-pub use hybrid::{ActiveStore, ArchiveStore, Held, Holdings, HybridStore};
+pub use hybrid::{ActiveStore, ArchiveStore, Held, Holdings, HybridStore, Leave};
 
 #[cfg(feature = "json")]
 #[cfg_attr(docsrs, doc(cfg(feature = "json")))]

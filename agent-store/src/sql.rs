@@ -63,6 +63,13 @@ impl Failure {
     }
 }
 
+/// Whether the error says that the store was closed, which is the caller's doing and no damage.
+#[cfg(feature = "hybrid")]
+pub(crate) fn says_closed(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<sqlx::Error>());
+    matches!(cause, Some(sqlx::Error::PoolClosed))
+}
+
 /// A head in the types of its columns. A figure that is larger than a column can hold is as large as it can be: it must not
 /// be the end of a session, and the events hold it as it is. Numbers of events are no figures, and are refused.
 #[derive(Debug)]

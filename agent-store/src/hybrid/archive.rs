@@ -1,6 +1,7 @@
 //! Moving trees of sessions to the archive, so that a crash at any point loses nothing and the next call goes on.
 //!
-//! The mover holds nothing that a run wants. It copies, and at the turning point compares: a session to which anything
+//! One mover at a time has leave, and so has whoever deletes, so that what it judged stays as it was. The mover holds nothing
+//! that a run wants. It copies, and at the turning point compares: a session to which anything
 //! happened since it was judged is not sealed.
 
 use std::collections::HashSet;
@@ -30,9 +31,9 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     /// they were there already. May be repeated at any time, and finishes what an earlier call began.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] while a run is under way or paused in the tree or somebody holds a lease of it,
-    /// [`ErrorKind::Conflict`] when something happens in it meanwhile (both are over later), or when the archive has
-    /// another session of this id; [`ErrorKind::InvalidInput`] for a session below an active one,
+    /// [`ErrorKind::Busy`] while a run is under way or paused in the tree, somebody holds a lease of it or another process
+    /// moves or deletes, [`ErrorKind::Conflict`] when something happens in it meanwhile (both are over later), or when the
+    /// archive has another session of this id; [`ErrorKind::InvalidInput`] for a session below an active one,
     /// [`ErrorKind::NotFound`] when there is no such session, [`ErrorKind::Store`] or [`ErrorKind::Corrupt`] when what
     /// was copied cannot be read back. What is not moved then is still active, and as usable as before.
     ///
@@ -45,6 +46,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
 
     async fn move_tree(&self, session: &SessionId) -> Result<u64> {
         let _moving = self.moving.lock().await;
+        let _leave = self.active.leave().await?;
         let mut moved = HashSet::new();
         // A child may be born until its parent is sealed; a round more finds it, and then there is no more.
         loop {
@@ -125,6 +127,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         let store = self.clone();
         let stepped = owned(async move {
             let _moving = store.moving.lock().await;
+            let _leave = store.active.leave().await?;
             store.step(&members.iter().collect::<Vec<_>>()).await
         });
         match stepped.await {
@@ -211,7 +214,8 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         Ok(())
     }
 
-    /// Deletes a copy that does not count, and those below it; what counts is never deleted here.
+    /// Deletes a copy that does not count, and those below it; what counts is never deleted here. It cannot begin to count
+    /// in between: who has leave to move is alone in sealing.
     async fn drop_copy(&self, session: &SessionId) -> Result<()> {
         for copy in self.archive.query(&SessionFilter::tree(session.clone())).await? {
             if !self.active.is_copy(&copy.record.id).await? {

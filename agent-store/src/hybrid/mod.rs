@@ -8,6 +8,7 @@ mod check;
 
 use std::{
     collections::{HashMap, HashSet},
+    fmt,
     path::PathBuf,
     sync::{Arc, PoisonError},
 };
@@ -19,7 +20,7 @@ use entourage_core::{
 };
 use tokio::sync::Mutex;
 
-use crate::{JsonStore, ProblemKind, SqliteStore, listing::page, owned::owned};
+use crate::{JsonStore, ProblemKind, SqliteStore, listing::page, owned::owned, sql::says_closed};
 
 /// A store that [`HybridStore`] can move sessions out of.
 ///
@@ -59,11 +60,37 @@ pub trait ActiveStore: SessionStore {
     /// sealed.
     async fn seal(&self, expected: &SessionInfo) -> Result<()>;
 
+    /// Leave to move or delete sessions, which nobody else has until it is dropped, in this process or in another. Waits for
+    /// who has it, for a while.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] when somebody else has it for too long.
+    async fn leave(&self) -> Result<Leave>;
+
     /// Removes sealed sessions for good, in this order; what is gone already is left out.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] for one that is not sealed.
     async fn remove(&self, sealed: &[SessionId]) -> Result<()>;
+}
+
+/// Leave to move or delete sessions; over when it is dropped, and when its process ends.
+#[must_use = "it is over when it is dropped"]
+pub struct Leave {
+    _held: Box<dyn Send + Sync>,
+}
+
+impl Leave {
+    /// Leave that lasts as long as `held` is kept, such as a lock.
+    pub fn new(held: impl Send + Sync + 'static) -> Self {
+        Self { _held: Box::new(held) }
+    }
+}
+
+impl fmt::Debug for Leave {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Leave")
+    }
 }
 
 /// A store that [`HybridStore`] can move sessions into.
@@ -137,8 +164,9 @@ impl Held {
 /// the archive (a session that is not active, deleting, moving) is the archive's error. A new session of an id that is in
 /// the archive hides the archived one, which cannot be told then; such a session is not moved.
 ///
-/// Several of these may use the same directory and database, except that a tree must not be deleted by one process while
-/// another one archives it: a part of it may stay in the archive, until it is deleted again.
+/// Several of these may use the same directory and database, in one process or in several. One of them at a time moves or
+/// deletes; another one that would waits, for as long as the directory's lock timeout, and then is [`ErrorKind::Busy`].
+/// Appending, reading and listing wait for neither.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -287,6 +315,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
 
     async fn delete_both(&self, session: &SessionId) -> Result<u64> {
         let _moving = self.moving.lock().await;
+        let _leave = self.active.leave().await?;
         let known = Known::new(self.active.held().await?);
         let copies = self.archive.query(&SessionFilter::tree(session.clone())).await?;
         let twice = copies.iter().filter(|copy| known.hides(&copy.record.id)).count() as u64;
@@ -392,6 +421,7 @@ fn is_missing(error: &Error) -> bool {
 fn is_unreadable(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Store | ErrorKind::Corrupt | ErrorKind::NewerVersion)
         && error.retry() != Retry::Temporary
+        && !says_closed(error)
 }
 
 /// [`Holdings`], to be looked up.

@@ -5,16 +5,17 @@ use std::{
     fs,
     io::{self, Read as _},
     path::PathBuf,
+    sync::Arc,
 };
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, Result, SessionId,
+    Error, ErrorKind, Result, Retry, SessionId,
     session::{Batch, Row, SessionInfo},
 };
 
 use super::{
-    JsonStore,
+    JsonStore, aside,
     directory::{Directory, Inventory},
     error::Failure,
     file::{self, SessionFile},
@@ -22,7 +23,7 @@ use super::{
     session::{locked, looking_also_sealed, scan},
 };
 use crate::{
-    hybrid::{ActiveStore, Held, Holdings},
+    hybrid::{ActiveStore, Held, Holdings, Leave},
     owned::owned,
 };
 
@@ -66,6 +67,21 @@ impl ActiveStore for JsonStore {
             store.on("store.seal", id, turns, move |directory| seal(directory, &expected)).await
         })
         .await
+    }
+
+    async fn leave(&self) -> Result<Leave> {
+        let work = |directory: &Directory| {
+            let lock = file::lock_file(&directory.path.join(name::MOVING), directory.patience);
+            lock.map_err(|failure| match failure {
+                Failure::Locked => Failure::Refused(busy()),
+                failure => failure,
+            })
+        };
+        let directory = Arc::clone(&self.0.directory);
+        let locked = aside(move || {
+            work(&directory).map_err(|failure| failure.into_error("store.archive", &directory.path))
+        });
+        locked.await.map(Leave::new)
     }
 
     async fn remove(&self, sealed: &[SessionId]) -> Result<()> {
@@ -146,19 +162,60 @@ fn seal(directory: &Directory, expected: &SessionInfo) -> Result<(), Failure> {
 
 fn remove(directory: &Directory, sealed: &[SessionId]) -> Result<(), Failure> {
     let _lock = directory.lock()?;
+    let mut there = Vec::new();
     for session in sealed {
-        let file = match SessionFile::lock(&directory.path_of(session), directory.patience) {
-            Err(Failure::Missing) => continue,
-            locked => locked?,
-        };
-        let state = file.end()?.state;
-        if !state.sealed {
-            return Err(Error::append_conflict(session, 0, state.head.seq).into());
+        // One file at a time is open, however many there are: a seal stays.
+        if sealed_file(directory, session)?.is_some() {
+            there.push(session);
         }
-        directory.remove_note(session)?;
-        file.remove()?;
     }
-    directory.flush()
+    removal(&there).try_for_each(|step| take(directory, step))
+}
+
+/// A step of removing what was moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Removal<'a> {
+    Note(&'a SessionId),
+    /// What was done so far survives a loss of power.
+    Flush,
+    File(&'a SessionId),
+}
+
+/// The steps, in their order. A file system may keep a later one of two changes and lose the earlier one when the power
+/// fails. A note without its file hides what the archive has, which is then the only copy; a sealed file without its note
+/// is what the next mover goes on with. So no file goes before it is sure that its note is gone, also one that went when
+/// the file was sealed.
+fn removal<'a>(sealed: &'a [&'a SessionId]) -> impl Iterator<Item = Removal<'a>> {
+    let notes = sealed.iter().map(|session| Removal::Note(session));
+    let files = sealed.iter().map(|session| Removal::File(session));
+    let flush = (!sealed.is_empty()).then_some(Removal::Flush);
+    notes.chain(flush).chain(files).chain(flush)
+}
+
+fn take(directory: &Directory, step: Removal<'_>) -> Result<(), Failure> {
+    match step {
+        Removal::Note(session) => directory.remove_note(session),
+        Removal::Flush => directory.flush(),
+        Removal::File(session) => match sealed_file(directory, session)? {
+            Some(file) => file.remove(),
+            None => Ok(()),
+        },
+    }
+}
+
+/// The locked file of a sealed session; `None` when it is gone.
+fn sealed_file(directory: &Directory, session: &SessionId) -> Result<Option<SessionFile>, Failure> {
+    let file = match SessionFile::lock(&directory.path_of(session), directory.patience) {
+        Err(Failure::Missing) => return Ok(None),
+        locked => locked?,
+    };
+    let state = file.end()?.state;
+    if state.sealed { Ok(Some(file)) } else { Err(Error::append_conflict(session, 0, state.head.seq).into()) }
+}
+
+fn busy() -> Error {
+    let text = "another process moves or deletes sessions of this directory; try again later";
+    Error::new(ErrorKind::Busy, text).with_retry(Retry::Temporary)
 }
 
 impl Directory {
@@ -171,11 +228,14 @@ impl Directory {
     /// Needs the session to be here: the lock of its file keeps it from being sealed or deleted meanwhile.
     fn note_copy(&self, session: &SessionId) -> Result<(), Failure> {
         let _locked = locked(self, session)?;
-        let written = file::create_new(&self.note_of(session), session.as_str().as_bytes(), self.durability);
-        match written {
-            Err(Failure::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            written => written.and_then(|()| self.flush()),
+        let note = self.note_of(session);
+        if read_note(&note)?.as_ref() != Some(session) {
+            // A process that died may have left one without the id.
+            self.remove_note(session)?;
+            file::create_new(&note, session.as_str().as_bytes(), self.durability)?;
         }
+        // Also for one that was there: who made it may not have come so far.
+        self.flush()
     }
 
     fn is_copy(&self, session: &SessionId) -> Result<bool, Failure> {
@@ -208,3 +268,6 @@ fn read_note(path: &std::path::Path) -> Result<Option<SessionId>, Failure> {
     let read = opened.take(LONGEST_NOTE).read_to_string(&mut text);
     Ok(read.ok().and_then(|_| SessionId::new(text).ok()))
 }
+
+#[cfg(test)]
+mod tests;

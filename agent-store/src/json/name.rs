@@ -46,7 +46,11 @@ pub(super) fn judge(name: &str) -> Name {
     let ending = rest.rsplit_once(SUFFIX).map_or("", |(_, ending)| ending);
     let numbered = |number: &str| number.chars().all(|c| c.is_ascii_digit() || c == '-');
     let aside = [TORN, DAMAGED].into_iter().any(|kind| ending.strip_prefix(kind).is_some_and(numbered));
-    if name == LOCK || ending == NEW || ending == COPIED || aside { Name::Own } else { Name::Foreign }
+    if name == LOCK || name == MOVING || ending == NEW || ending == COPIED || aside {
+        Name::Own
+    } else {
+        Name::Foreign
+    }
 }
 
 /// The session whose note this is; `None` inside where the name does not spell the id out.
@@ -60,6 +64,8 @@ pub(super) fn noted(name: &str) -> Option<Option<SessionId>> {
 
 /// The file whose lock stands for the directory.
 pub(super) const LOCK: &str = ".lock";
+/// The file whose lock is the leave to move sessions elsewhere. Kept for longer than the directory's.
+pub(super) const MOVING: &str = ".moving";
 /// Added to the name of a session that is being created.
 pub(super) const NEW: &str = ".new";
 /// Added to the name of a session that an archive has a copy of, which does not count.

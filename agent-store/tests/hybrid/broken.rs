@@ -160,6 +160,18 @@ async fn attack_44_without_its_archive_the_store_starts_goes_on_with_and_lists_a
 }
 
 #[tokio::test]
+async fn an_archive_that_was_closed_is_an_error_and_no_shorter_list() {
+    let place = Place::new();
+    let (active, archive) = quick(&place).await;
+    let store = HybridStore::new(active, archive);
+    create(&store, "s", None).await;
+    store.archived().close().await;
+    let error = store.query(&SessionFilter::all()).await.unwrap_err();
+    assert!(error.to_string().contains("the store was closed"), "{error}");
+    assert!(store.archive_error().is_none());
+}
+
+#[tokio::test]
 async fn a_new_session_of_an_archived_id_is_not_moved_over_the_old_one() {
     let place = Place::new();
     let (store, broken) = fragile(&place).await;

@@ -13,7 +13,7 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
-use entourage_store::{ActiveStore, ArchiveStore, Holdings, HybridStore, JsonStore, SqliteStore};
+use entourage_store::{ActiveStore, ArchiveStore, Holdings, HybridStore, JsonStore, Leave, SqliteStore};
 
 type Happening = Box<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
@@ -127,6 +127,9 @@ impl<S: ActiveStore> ActiveStore for Wired<S> {
     }
     async fn seal(&self, expected: &SessionInfo) -> Result<()> {
         self.1.at("seal", self.0.seal(expected)).await
+    }
+    async fn leave(&self) -> Result<Leave> {
+        self.1.at("leave", self.0.leave()).await
     }
     async fn remove(&self, sealed: &[SessionId]) -> Result<()> {
         self.1.at("remove", self.0.remove(sealed)).await

@@ -1,26 +1,11 @@
 //! Figures that no call can have: unknown, and never zero.
 
 use entourage_core::provider::{Assembler, Delta};
-use entourage_providers::{anthropic_messages, gemini, ollama, openai_chat, openai_responses};
 
 use crate::wires::{WIRES, Wire};
 
 fn decode(wire: Wire, body: &str) -> Vec<Delta> {
-    macro_rules! all {
-        ($decoder:expr) => {{
-            let mut decoder = $decoder;
-            decoder.push(body.as_bytes());
-            decoder.finish();
-            std::iter::from_fn(|| decoder.pop()).map(|delta| delta.unwrap()).collect()
-        }};
-    }
-    match wire {
-        Wire::Chat => all!(openai_chat::Decoder::new(openai_chat::Dialect::COMMON)),
-        Wire::Responses => all!(openai_responses::Decoder::new()),
-        Wire::Messages => all!(anthropic_messages::Decoder::new()),
-        Wire::Gemini => all!(gemini::Decoder::new()),
-        Wire::Ollama => all!(ollama::Decoder::new()),
-    }
+    wire.decode([body.as_bytes()]).into_iter().map(|delta| delta.unwrap()).collect()
 }
 
 #[test]

@@ -4,34 +4,9 @@ use entourage_core::{
     Result,
     provider::{Delta, FinishReason},
 };
-use entourage_providers::{anthropic_messages, gemini, ollama, openai_chat, openai_responses};
 use proptest::prelude::*;
 
 use crate::wires::{WIRES, Wire};
-
-/// What a stream comes to, cut where the pieces end.
-fn decode<'a>(wire: Wire, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> {
-    macro_rules! all {
-        ($decoder:expr) => {{
-            let mut decoder = $decoder;
-            let mut all = Vec::new();
-            for piece in pieces {
-                decoder.push(piece);
-                all.extend(std::iter::from_fn(|| decoder.pop()));
-            }
-            decoder.finish();
-            all.extend(std::iter::from_fn(|| decoder.pop()));
-            all
-        }};
-    }
-    match wire {
-        Wire::Chat => all!(openai_chat::Decoder::new(openai_chat::Dialect::COMMON)),
-        Wire::Responses => all!(openai_responses::Decoder::new()),
-        Wire::Messages => all!(anthropic_messages::Decoder::new()),
-        Wire::Gemini => all!(gemini::Decoder::new()),
-        Wire::Ollama => all!(ollama::Decoder::new()),
-    }
-}
 
 /// Where a text stands in a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +94,7 @@ fn attack_40_a_character_in_two_deltas_is_that_character() {
                 (&[&[0x41, 0xd83d]], "A\u{fffd}"),
             ] {
                 let body = reply(wire, place, pieces);
-                let deltas = decode(wire, [body.as_bytes()]);
+                let deltas = wire.decode([body.as_bytes()]);
                 assert_eq!(said(wire, place, &deltas), expected, "{wire:?} {place:?}: {body}");
             }
         }
@@ -131,7 +106,7 @@ fn attack_40_halves_in_names_ids_and_errors_cost_no_reply() {
     for wire in WIRES {
         let call = wire.call(0, "{}").replace(r#""name":"f""#, r#""name":"f\ud83d\\\ud83d\ude00""#);
         let body = wire.open() + &call + &wire.close();
-        let deltas = decode(wire, [body.as_bytes()]);
+        let deltas = wire.decode([body.as_bytes()]);
         let name = deltas.iter().find_map(|delta| match delta.as_ref().unwrap() {
             Delta::ToolCallStart(call) => Some(call.name.to_string()),
             _ => None,
@@ -140,7 +115,7 @@ fn attack_40_halves_in_names_ids_and_errors_cost_no_reply() {
 
         let failure = wire.failure(HERE).replace(HERE, r"slow\ud83d down");
         let body = wire.open() + &failure;
-        let deltas = decode(wire, [body.as_bytes()]);
+        let deltas = wire.decode([body.as_bytes()]);
         let error = deltas.into_iter().find_map(Result::err).unwrap();
         assert!(error.message().contains("slow\u{fffd} down"), "{wire:?}: {error}");
     }
@@ -150,7 +125,7 @@ fn attack_40_halves_in_names_ids_and_errors_cost_no_reply() {
 fn attack_40_a_half_that_the_end_of_the_stream_leaves_alone_is_still_said() {
     for wire in WIRES {
         let body = wire.open() + &wire.say(HERE).replace(HERE, r"A\ud83d");
-        let deltas = decode(wire, [body.as_bytes()]);
+        let deltas = wire.decode([body.as_bytes()]);
         let text: String = deltas
             .iter()
             .filter_map(|delta| match delta {
@@ -196,9 +171,9 @@ proptest! {
             for wire in WIRES {
                 for place in PLACES {
                     let body = reply(wire, place, &pieces);
-                    let deltas = decode(wire, [body.as_bytes()]);
+                    let deltas = wire.decode([body.as_bytes()]);
                     prop_assert_eq!(said(wire, place, &deltas), String::from_utf16_lossy(&units), "{:?} {:?}", wire, place);
-                    let cut = decode(wire, body.as_bytes().chunks(bytes));
+                    let cut = wire.decode(body.as_bytes().chunks(bytes));
                     prop_assert_eq!(format!("{cut:?}"), format!("{deltas:?}"));
                 }
             }

@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
-use entourage_core::provider::Provider;
+use entourage_core::{
+    Result,
+    provider::{Delta, Provider},
+};
 use entourage_providers::{
-    anthropic_messages::AnthropicMessages, gemini::Gemini, ollama::Ollama, openai_chat::OpenAiChat,
-    openai_responses::OpenAiResponses,
+    anthropic_messages::{self, AnthropicMessages},
+    gemini::{self, Gemini},
+    ollama::{self, Ollama},
+    openai_chat::{self, OpenAiChat},
+    openai_responses::{self, OpenAiResponses},
 };
 use serde_json::json;
 
@@ -35,6 +41,30 @@ macro_rules! build {
 }
 
 impl Wire {
+    /// What a stream comes to, cut where the pieces end.
+    pub(crate) fn decode<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> {
+        macro_rules! all {
+            ($decoder:expr) => {{
+                let mut decoder = $decoder;
+                let mut all = Vec::new();
+                for piece in pieces {
+                    decoder.push(piece);
+                    all.extend(std::iter::from_fn(|| decoder.pop()));
+                }
+                decoder.finish();
+                all.extend(std::iter::from_fn(|| decoder.pop()));
+                all
+            }};
+        }
+        match self {
+            Self::Chat => all!(openai_chat::Decoder::new(openai_chat::Dialect::COMMON)),
+            Self::Responses => all!(openai_responses::Decoder::new()),
+            Self::Messages => all!(anthropic_messages::Decoder::new()),
+            Self::Gemini => all!(gemini::Decoder::new()),
+            Self::Ollama => all!(ollama::Decoder::new()),
+        }
+    }
+
     pub(crate) fn provider(self, url: &str) -> Arc<dyn Provider> {
         self.build(url, true)
     }

@@ -1,4 +1,4 @@
-//! DESIGN 3.4 and 7: agents made of agents are killed at every point, on the store in memory, with time that stands still.
+//! Agents made of agents, killed at every point, on the store in memory and with paused time.
 
 #![cfg(feature = "testkit")]
 #![allow(
@@ -16,7 +16,7 @@ fn memory() -> Medium {
         .tokio(|| tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build())
 }
 
-/// What the undisturbed run comes to has each of `facts`; then it is killed everywhere.
+/// Asserts that the undisturbed run has each of `facts`; then kills it everywhere.
 fn survives(scenario: &Scenario, facts: &[&str]) {
     let undisturbed = format!("{:?}", crash::expected(scenario, &memory()).unwrap());
     for fact in facts {

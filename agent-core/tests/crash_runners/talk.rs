@@ -1,4 +1,4 @@
-//! An agent by hand that talks with another one over several turns, and with a second one in between.
+//! A hand-written agent that talks with another one over several prompts, and with a second one in between.
 
 use std::sync::Arc;
 

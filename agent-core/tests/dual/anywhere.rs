@@ -1,4 +1,4 @@
-//! A pair that is cancelled, paused or stopped at every point at which it waits for somebody: its store, a model, a tool.
+//! A pair that is cancelled, paused or stopped at every point at which it waits: for its store, a model, a tool.
 
 use std::sync::{
     Arc, Mutex,
@@ -30,7 +30,7 @@ use crate::{
     pair::{child, conversation, done, phases, root, session, told},
 };
 
-/// Calls of models that the whole task may make.
+/// Maximum number of model calls of the whole task.
 const CALLS: u64 = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ enum Action {
     Stop,
 }
 
-/// Counts the points, and acts at one of them.
+/// Counts the wait points, and acts at one of them.
 #[derive(Clone)]
 struct Points(Arc<Inner>);
 
@@ -69,13 +69,13 @@ impl Points {
         self.0.seen.load(Ordering::SeqCst) > self.0.at
     }
 
-    /// A point at which somebody waits.
+    /// Passes a wait point.
     async fn pass(&self) {
         if self.0.seen.fetch_add(1, Ordering::SeqCst) == self.0.at {
             if let Some(act) = self.0.act.lock().unwrap().take() {
                 act();
             }
-            // Everybody hears of it before this goes on.
+            // The action takes effect before this continues.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -144,7 +144,7 @@ struct Scene {
     scripts: [ScriptedProvider; 2],
 }
 
-/// The work is rejected once; somebody pays in the first turn, which may not be repeated.
+/// Builds the scene: the work is rejected once, and the first phase makes a payment that must not be repeated.
 fn scene(at: usize) -> Scene {
     let points = Points::new(at);
     let store: SharedStore = Arc::new(Slow(MemoryStore::new(), points.clone()));
@@ -182,7 +182,7 @@ fn armed(scene: &Scene, work: &Session, run: &RunHandle, action: Action) {
     });
 }
 
-/// Whether the action came before the end of the first run.
+/// Returns true when the action came before the end of the first run.
 async fn lives(at: usize, action: Action, says: bool) -> bool {
     let label = format!("{action:?} at point {at}, says: {says}");
     let scene = scene(at);
@@ -213,7 +213,7 @@ async fn assert_whole(scene: &Scene, action: Action, label: &str) {
     for info in scene.store.query(&SessionFilter::all()).await.unwrap() {
         assert_eq!(info.head.status, SessionStatus::Idle, "{label}: {:?}", info.record.id);
     }
-    // What was begun and not seen to its end is not begun again; what ended did so once.
+    // A payment that began and never settled is not repeated; a settled one happened once.
     assert!(scene.pay.started() <= 1, "{label}: paid {} times", scene.pay.started());
     let below = stored(&scene.store, &child("executor")).await;
     let paid = below.iter().filter(|event| match &event.event {
@@ -223,14 +223,14 @@ async fn assert_whole(scene: &Scene, action: Action, label: &str) {
     assert!(paid.count() <= scene.pay.finished(), "{label}");
     let calls: usize = scene.scripts.iter().map(ScriptedProvider::count).sum();
     assert!(calls as u64 <= 2 * CALLS, "{label}: {calls} calls");
-    // What a check found was said to the executor, unless the task was over then.
+    // The executor heard each verdict, unless the task was over by then.
     let told_phases = phases(&scene.store).await;
     let rejected = told_phases.iter().filter(|phase| phase.ends_with("check rejected")).count();
     let heard = told(&conversation(&scene.runtime, "executor").await);
     let fed = heard.iter().filter(|line| line.starts_with("U: Test it.")).count();
     let heard_all = fed >= rejected || action == Action::Stop;
     assert!(rejected <= 1 && heard_all && fed <= rejected + 1, "{label}: {told_phases:?} {heard:?}");
-    // Each phase that began ended; a paused or stopped one is given up by what comes next.
+    // Each phase that began has ended; a paused or stopped one is abandoned by the next task.
     let events = stored(&scene.store, &root()).await;
     let [began, ended] = ["phase_started", "phase_finished"].map(|kind| count(&events, kind));
     let given_up = usize::from(action != Action::Cancel);

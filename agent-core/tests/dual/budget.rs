@@ -1,5 +1,5 @@
-//! DESIGN section 7: what the phases of a task spent counts in every life of its run, and what earlier runs in the same
-//! sessions spent does not.
+//! Budgets of phases: what the phases of a task spent counts in every life of its run, and what earlier runs in the
+//! same sessions spent does not.
 
 use std::sync::{
     Arc,
@@ -23,7 +23,7 @@ use crate::{
     pair::{done, pair, session},
 };
 
-/// Two tasks: the first is accepted at once, the second would need two rounds.
+/// Creates a pair for two tasks: the first is accepted at once, the second would need two rounds.
 fn fresh() -> (DualAgent, [ScriptedProvider; 2]) {
     let works = ScriptedProvider::by_history()
         .text("I wrote it.")
@@ -55,7 +55,7 @@ async fn second_task(store: &SharedStore, agent: &DualAgent, every: u64) -> Outc
     session(&runtime(store, every)).start(agent, task).outcome().await.unwrap()
 }
 
-/// What the second process makes of it.
+/// Resumes the task in a second process; `None` when nothing is unfinished.
 async fn resumed(store: &SharedStore, agent: &DualAgent, every: u64) -> Option<Outcome> {
     let work = session(&runtime(store, every));
     match work.unfinished().await.unwrap() {
@@ -66,7 +66,7 @@ async fn resumed(store: &SharedStore, agent: &DualAgent, every: u64) -> Option<O
 
 #[test]
 fn design_7_a_budget_of_phases_holds_over_a_death_at_every_append() {
-    // Phases before a checkpoint count as well.
+    // Phases before a checkpoint count, too.
     for every in [512, 1] {
         holds_over_a_death_at_every_append(every);
     }
@@ -98,7 +98,7 @@ fn holds_over_a_death_at_every_append(every: u64) {
                     panic!("{label}: {outcome}")
                 };
                 assert_eq!(&*exhausted.bound, "model_calls", "{label}");
-                // A call that a death cut off counts as it was reserved, whether the service was asked or not.
+                // A call cut off by a crash counts with its reservation, whether or not the service was called.
                 assert!(made >= CALLS - 1, "{label}: {made} calls");
             }
             if survived {
@@ -110,7 +110,7 @@ fn holds_over_a_death_at_every_append(every: u64) {
     assert!(deaths >= 20, "{deaths}");
 }
 
-/// Counts the rows that it hands out.
+/// Counts the rows that it returns.
 #[derive(Debug)]
 struct CountingStore(SharedStore, AtomicUsize);
 
@@ -139,7 +139,7 @@ impl SessionStore for CountingStore {
     }
 }
 
-/// A pair that accepts so many tasks at once, and whose executor waits at the gate in the next one.
+/// Creates a pair that accepts `tasks` tasks at once, and whose executor waits at the gate in the next one.
 fn lasting(tasks: usize, gate: &Gate) -> DualAgent {
     let (mut works, mut checks) = (ScriptedProvider::by_history(), ScriptedProvider::by_history());
     for _ in 0..tasks {
@@ -150,7 +150,7 @@ fn lasting(tasks: usize, gate: &Gate) -> DualAgent {
     pair(&works, &checks.call("task_complete", done("Seen.")))
 }
 
-/// The rows that a resume reads when a process died in the task after so many others.
+/// Returns the number of rows that a resume reads when a process died in the task after `tasks` others.
 fn rows_read_by_a_resume(tasks: usize, limits: Option<BudgetLimits>) -> usize {
     let (inner, gate) = (memory(), Gate::new());
     let task = || {
@@ -180,7 +180,7 @@ fn rows_read_by_a_resume(tasks: usize, limits: Option<BudgetLimits>) -> usize {
 
 #[test]
 fn attack_20_a_resumed_task_reads_as_much_of_an_old_session_as_of_a_young_one() {
-    // What a session is opened from is as long as its conversation; the budget asks for no more than a few windows.
+    // Opening a session reads as much as its conversation is long; the budget adds only a few windows.
     let limits = BudgetLimits::none().with_model_calls(1_000);
     let more = |tasks| rows_read_by_a_resume(tasks, Some(limits)) - rows_read_by_a_resume(tasks, None);
     let [young, old] = [60, 240].map(more);

@@ -1,4 +1,4 @@
-//! CW15: a cancel is a pause in which the user can say something; a stop is the end.
+//! A cancel is a pause in which the user can say something; a stop is the end.
 
 use entourage_core::{
     Session,
@@ -20,13 +20,13 @@ fn held(gate: &Gate, text: &str) -> Script {
 }
 
 impl Cut {
-    /// After the cut the executor makes a whole turn more.
+    /// Adds a whole phase of work and a summary after the cut.
     fn and_a_turn(self) -> Self {
         Self { works: self.works.text("I wrote it otherwise.").text("Summary."), ..self }
     }
 }
 
-/// Where the first run is cancelled: what each of the two has said by then, and in which phase the gate is.
+/// A first run that is cancelled: scripts of both agents up to the cancel, and the phase that waits at the gate.
 struct Cut {
     works: ScriptedProvider,
     checks: ScriptedProvider,
@@ -36,7 +36,7 @@ struct Cut {
 
 const PHASES: [Phase; 3] = [Phase::Execute, Phase::Summarize, Phase::Check];
 
-/// The checker accepts whatever comes after the cut.
+/// Creates the cut; the checker accepts whatever comes after it.
 fn cut(phase: Phase) -> Cut {
     let gate = Gate::new();
     let (mut works, mut checks) = (ScriptedProvider::new(), ScriptedProvider::new());
@@ -215,7 +215,7 @@ async fn cw15_below_another_agent_a_cancel_is_the_end() {
     assert!(infos.iter().all(|info| info.head.status == SessionStatus::Idle), "{infos:?}");
 }
 
-/// The tools of a cancelled phase are unwound before the run ends (CM14).
+/// The tools of a cancelled phase are unwound before the run ends.
 #[tokio::test(start_paused = true)]
 async fn cw15_a_cancel_unwinds_what_runs_below() {
     let hanging = FakeTool::new("write").hanging();
@@ -234,7 +234,7 @@ async fn cw15_a_cancel_unwinds_what_runs_below() {
     assert_eq!(events.last().unwrap().event.kind(), "run_finished");
 }
 
-/// Words after the last round's rejection are not lost either: they bring one more turn.
+/// A prompt after the last round's rejection is not lost either: it brings one more phase of work.
 #[tokio::test(start_paused = true)]
 async fn cw15_words_count_in_the_last_round_too() {
     let gate = Gate::new();

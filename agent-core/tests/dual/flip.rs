@@ -1,4 +1,4 @@
-//! CW05: the checker sees the conversation with the roles changed, strictly in turns.
+//! The checker sees the conversation with the roles swapped, strictly alternating.
 
 use entourage_core::{
     ErrorKind,
@@ -12,14 +12,14 @@ use crate::{
     pair::{conversation, done, pair, session, told, two_rounds},
 };
 
-/// User and assistant take turns; results belong to the assistant that asked for them.
+/// Asserts that user and assistant alternate; tool results belong to the assistant that asked for them.
 fn assert_alternates(history: &History) {
     let mut expected = Role::User;
     for message in history.iter().filter(|message| message.role() != Role::System) {
         match message.role() {
             Role::Tool => expected = Role::User,
             role => {
-                // After results the assistant goes on by itself, or its turn is over.
+                // After tool results the assistant continues, or its run is over.
                 let goes_on = role == Role::Assistant && expected == Role::User && history.len() > 1;
                 assert!(role == expected || goes_on, "{:?}", told(history));
                 expected = if role == Role::User { Role::Assistant } else { Role::User };

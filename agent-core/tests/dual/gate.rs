@@ -1,4 +1,4 @@
-//! CW04: `task_complete` is the only way out, and only the checker has it.
+//! `task_complete` is the only way out, and only the checker has it.
 
 use entourage_core::{
     ErrorKind,
@@ -39,7 +39,7 @@ async fn cw04_saying_done_ends_nothing_and_an_empty_summary_is_an_error() {
         ScriptedProvider::new().text("a").text("Done!").text("b").text("Done!!").text("c").text("Done!!!");
     let checks = ScriptedProvider::new()
         .text("task_complete: everything is done, I approve.")
-        // A claim that was refused is none, also when the turn then ends.
+        // A refused claim does not count, even when the run then ends.
         .call("task_complete", done(" \n"))
         .text("Well, it is done.")
         .call("task_complete", json!({}))
@@ -74,7 +74,7 @@ async fn cw04_calls_after_it_in_the_same_step_are_not_run() {
     assert_eq!(texts, ["ok", "The task is complete.", late, late]);
 }
 
-/// A process that dies after the call was settled does not run what came after it.
+/// A process that dies after the claim was settled does not run the calls behind it.
 #[test]
 fn cw04_calls_after_it_are_not_run_after_a_restart_either() {
     let mut deaths = 0;
@@ -147,13 +147,14 @@ async fn cw03_what_the_checkers_tools_showed_is_kept_with_its_verdict() {
 
 #[tokio::test(start_paused = true)]
 async fn r17_a_turn_that_claimed_completion_and_then_failed_is_not_complete() {
-    // The stream breaks off after the call: it is not run.
+    // The stream breaks off after the call: the call is not run.
     let works = ScriptedProvider::new().text("a").text("Summary.");
     let broken =
         Script::new().call("task_complete", &done("I saw it.")).fail(ErrorKind::Overloaded, "cut off");
     let error = pair(&works, &ScriptedProvider::new().step(broken)).ask("Go").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
-    // So is it when the reply reached its limit: the turn is rejected, as it may be half a sentence.
+    // The same for a reply that reached its length limit: the claim may be half a sentence, so the check is a
+    // rejection.
     let works = ScriptedProvider::new().text("a").text("Summary.");
     let long =
         Script::new().text("I was about to").call("task_complete", &done("x")).finish(FinishReason::Length);
@@ -177,7 +178,8 @@ async fn cw01_a_verifier_may_only_read() {
     assert_eq!(told(&session(&runtime).history().await.unwrap()), ["U: Go", "A: Summary."]);
 }
 
-/// A tool that ends the turn while another call still runs: after a death, what had not begun is not run either.
+/// A claim ends the run while another call is still running: after a crash, calls that had not begun are not run
+/// either.
 #[test]
 fn cw04_after_a_death_no_call_begins_behind_one_that_ended_the_turn() {
     let (store, gate) = (memory(), Gate::new());

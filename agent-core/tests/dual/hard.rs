@@ -1,5 +1,5 @@
-//! Where a loop of work and check is most easily fooled: streams that break, cancels between two phases, budgets that end in
-//! a check, prompts that wait, sessions that are used by two pairs.
+//! Hard cases of the loop of work and check: broken streams, cancels between two phases, budgets that run out in a
+//! check, queued prompts, sessions used by two pairs.
 
 use std::sync::{Arc, Mutex};
 
@@ -90,7 +90,7 @@ async fn cw03_feedback_in_any_script_and_of_any_length_crosses_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn cw03_a_budget_that_is_used_up_in_the_check_is_never_completion() {
-    // Two calls of the executor fit; of the checker's two, none or one does.
+    // Two calls of the executor fit; of the checker's two calls, none or one.
     for calls in [2, 3] {
         let works = ScriptedProvider::new().text("I wrote it.").text("Summary.");
         let checks =
@@ -104,7 +104,7 @@ async fn cw03_a_budget_that_is_used_up_in_the_check_is_never_completion() {
         assert!(checks.count() <= 1);
         assert!(!phases(&store).await.iter().any(|phase| phase.ends_with("accepted")));
     }
-    // The claim itself needs leave to call a tool.
+    // The claim itself needs approval.
     let works = ScriptedProvider::new().text("I wrote it.").text("Summary.");
     let checks = ScriptedProvider::new().calls([("look", json!({})), ("task_complete", done("I saw it."))]);
     let task = Task::new("Write it.").within(BudgetLimits::none().with_tool_calls(1));
@@ -113,7 +113,7 @@ async fn cw03_a_budget_that_is_used_up_in_the_check_is_never_completion() {
     assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget(_))), "{outcome}");
 }
 
-/// Cancels a run at the moment at which an event of its own session is told.
+/// Cancels a run as soon as a given event of its own session is shown.
 #[derive(Debug, Clone, Default)]
 struct CancelAt(Arc<Mutex<Option<(Phase, bool, CancellationToken)>>>);
 
@@ -163,7 +163,7 @@ async fn cw15_a_cancel_at_the_very_border_of_a_phase_loses_no_word_and_repeats_n
                 assert_eq!(outcome.status, Status::Completed, "{label}");
                 let heard = told(&conversation(&runtime, "executor").await);
                 let asked = heard.iter().filter(|line| line.contains("Write it.")).count();
-                // A turn that was cut off at its beginning may have heard it: it is said again, and never left out.
+                // A phase that was cut off at its start may have heard the prompt: it is repeated, never left out.
                 let most = if phase == Phase::Execute && begins { 2 } else { 1 };
                 assert!((1..=most).contains(&asked), "{label}: {heard:?}");
                 assert_eq!(
@@ -213,7 +213,7 @@ async fn cm13_what_waits_behind_a_cancelled_pair_waits_on_and_a_cancel_of_the_se
             assert!(heard.last().unwrap().ends_with("No, c."), "{heard:?}");
             assert!(!heard.iter().any(|line| line.contains("Then b.")), "{heard:?}");
         } else {
-            // The prompt that waited is not lost, and is told to the user by its event: a new one lets it go first.
+            // The queued prompt is not lost: its event shows it to the user, and a new prompt runs after it.
             assert_eq!(count(&stored(&store, &root()).await, "prompt_queued"), 1);
             assert_eq!(work.state().await.unwrap().queue().len(), 1);
             let third = work.start(&agent, "And c.");
@@ -254,7 +254,7 @@ async fn cw05_two_pairs_one_after_the_other_in_one_session_go_on_in_its_two_conv
     );
 }
 
-/// A pair that waits for leave, and another pair that is started instead of resuming it: the old task is given up whole.
+/// A pair that waits for approval, and another pair started instead of resuming it: the old task is abandoned whole.
 #[tokio::test(start_paused = true)]
 async fn cw15_another_pair_in_the_session_gives_the_first_ones_task_up() {
     let pay = FakeTool::new("pay").access(Access::WRITE);
@@ -275,7 +275,7 @@ async fn cw15_another_pair_in_the_session_gives_the_first_ones_task_up() {
     let outcome = work.start(&second, "Write b.").outcome().await.unwrap();
     assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Summary b."));
     assert_eq!(pay.started(), 0);
-    // The other's task is no feedback on this one.
+    // The other pair's task is no feedback on this one.
     let heard = told(&works.requests()[0].messages);
     assert_eq!(heard.last().unwrap(), "U: Write b.");
     assert!(heard.iter().any(|line| line.starts_with("T: <")), "the open call has a result: {heard:?}");
@@ -295,7 +295,7 @@ fn payer(pay: &FakeTool) -> DualAgent {
     DualAgent::builder("pair", lead, checker(&checks)).build().unwrap()
 }
 
-/// Three levels down somebody waits for leave: it is given in another process, and all of it goes on.
+/// An agent three levels down waits for approval: it is given in another process, and all levels continue.
 #[test]
 fn cw16_leave_that_is_asked_for_by_a_sub_agent_of_the_executor_is_given_in_another_process() {
     let store: SharedStore = memory();
@@ -307,7 +307,7 @@ fn cw16_leave_that_is_asked_for_by_a_sub_agent_of_the_executor_is_given_in_anoth
         let Status::Paused(Pause::Approval(question)) = outcome.status else { panic!("{outcome}") };
         question
     });
-    // Nothing was decided yet: it waits on.
+    // Nothing was decided yet: it still waits.
     process(async {
         let outcome = session(&runtime()).resume(&payer(&pay)).outcome().await.unwrap();
         assert_eq!(outcome.status, Status::Paused(Pause::Approval(question.clone())));
@@ -326,7 +326,7 @@ fn cw16_leave_that_is_asked_for_by_a_sub_agent_of_the_executor_is_given_in_anoth
     });
 }
 
-/// A program that ends the checker's turn with its claim by a condition of its own means the same.
+/// A program whose own stop condition ends the checker's run after the claim still accepts the task.
 #[tokio::test(start_paused = true)]
 async fn cw04_a_claim_in_a_turn_that_a_condition_ends_too_is_one() {
     use entourage_core::run::StopWhen;

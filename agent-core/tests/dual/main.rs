@@ -1,4 +1,4 @@
-//! Two agents on one task through the public API: rows CW03 to CW08, CW15 and CW16 of SPEC.md, and CW11 as far as roles go.
+//! Two agents on one task through the public API: sessions, rounds, verdicts, cancels, resumes and models of roles.
 
 #![cfg(feature = "testkit")]
 #![allow(

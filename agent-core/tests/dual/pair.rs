@@ -1,4 +1,4 @@
-//! A pair of scripted agents, and what is asked about it.
+//! A pair of scripted agents, and queries about its sessions.
 
 use entourage_core::{
     Runtime, Session, SessionId,
@@ -53,7 +53,7 @@ pub(crate) fn session(runtime: &Runtime) -> Session {
     runtime.session_with_id(root())
 }
 
-/// An executor that needs two turns, and a checker that rejects the first.
+/// Creates an executor that needs two rounds, and a checker that rejects the first.
 pub(crate) fn two_rounds() -> (ScriptedProvider, ScriptedProvider) {
     let works = ScriptedProvider::named("one")
         .text("I wrote it.")
@@ -64,7 +64,7 @@ pub(crate) fn two_rounds() -> (ScriptedProvider, ScriptedProvider) {
     (works, checks)
 }
 
-/// The same for runs that are resumed: each finds its place from what was said.
+/// The same for runs that are resumed: each script finds its place from the conversation.
 pub(crate) fn two_rounds_by_history() -> (ScriptedProvider, ScriptedProvider) {
     let works = ScriptedProvider::by_history()
         .text("I wrote it.")
@@ -75,7 +75,7 @@ pub(crate) fn two_rounds_by_history() -> (ScriptedProvider, ScriptedProvider) {
     (works, checks)
 }
 
-/// A conversation for people: a letter for who speaks, and the text.
+/// Formats a conversation: a letter for the role, and the text.
 pub(crate) fn told<'a>(messages: impl IntoIterator<Item = &'a std::sync::Arc<Message>>) -> Vec<String> {
     messages.into_iter().map(|message| line(message)).collect()
 }
@@ -101,7 +101,7 @@ pub(crate) async fn conversation(runtime: &Runtime, role: &str) -> History {
     runtime.open(&child(role)).await.unwrap().history().await.unwrap()
 }
 
-/// Rounds and phases as they were recorded: `1 execute`, and `1 check rejected` for their ends.
+/// Returns the rounds and phases as recorded: `1 execute`, and `1 check rejected` for their ends.
 pub(crate) async fn phases(store: &SharedStore) -> Vec<String> {
     stored(store, &root()).await.iter().filter_map(phase).collect()
 }
@@ -125,7 +125,7 @@ fn name(phase: entourage_core::agent::Phase) -> String {
     serde_json::to_value(phase).unwrap().as_str().unwrap().to_owned()
 }
 
-/// Each of the two finds its place from what was said, in its first conversation and after a cancel.
+/// Each script finds its place from the conversation, in its first session and after a cancel.
 #[tokio::test(start_paused = true)]
 async fn attack_29_a_script_by_history_begins_with_its_first_reply_in_each_role() {
     use crate::common::{memory, runtime_on};
@@ -142,7 +142,7 @@ async fn attack_29_a_script_by_history_begins_with_its_first_reply_in_each_role(
         assert_eq!((outcome.is_completed(), outcome.text.as_str()), (true, "Summary two."));
         assert_eq!((works.count(), checks.count()), (4, 2));
     }
-    // A report that was not answered, and what the user says then: neither is a reply.
+    // An unanswered report, and the user's next prompt: neither is a reply.
     let gate = Gate::new();
     let held = Script::new().wait(&gate).text("Test it.").finish(FinishReason::Stop);
     let works = (0..6).fold(ScriptedProvider::by_history(), |works, n| works.text(format!("Said {n}.")));

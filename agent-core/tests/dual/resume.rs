@@ -1,4 +1,4 @@
-//! CW16: whatever a process was doing when it died, or when it was asked to pause, the next one goes on from there.
+//! Whatever a process was doing when it died or was asked to pause, the next one resumes from there.
 
 use entourage_core::{
     agent::{DualAgent, Phase},
@@ -68,7 +68,7 @@ async fn go(store: &SharedStore) -> Outcome {
     session(&runtime_on(store)).start(&agent, "Write it.").outcome().await.unwrap()
 }
 
-/// A death at each append, before and after the store took it: the phases that were over are not repeated.
+/// A crash at each append, before and after the store took it: completed phases are not repeated.
 #[test]
 fn cw16_a_run_survives_death_at_every_append() {
     let mut deaths = 0;
@@ -105,7 +105,7 @@ fn cw16_a_run_survives_death_at_every_append() {
     assert!(deaths >= 40, "{deaths}");
 }
 
-/// Two processes die, the second one at each append of what the first one left.
+/// Two processes die, the second at each append after the first one's death.
 #[test]
 fn cw16_a_run_survives_a_second_death() {
     for first in [5, 11, 17] {
@@ -134,7 +134,7 @@ async fn resumed(store: &SharedStore) {
     assert_eq!(outcome.text, "Summary two.");
 }
 
-/// Pause in each phase; another process goes on.
+/// A pause in each phase; another process resumes.
 #[test]
 fn cw16_a_pause_in_any_phase_is_gone_on_with_in_another_process() {
     for phase in [Phase::Execute, Phase::Summarize, Phase::Check] {
@@ -166,7 +166,7 @@ fn cw16_a_pause_in_any_phase_is_gone_on_with_in_another_process() {
         process(async {
             let (agent, ..) = fresh();
             let work = session(&runtime_on(&store));
-            // What was under way came to its end first: the phase after it is the one that waits.
+            // The running phase ends first: the next phase is the one that waits.
             let waits = match phase {
                 Phase::Execute => (1, Phase::Summarize),
                 Phase::Summarize => (1, Phase::Check),
@@ -181,7 +181,7 @@ fn cw16_a_pause_in_any_phase_is_gone_on_with_in_another_process() {
     }
 }
 
-/// A process dies, and the user says something instead of resuming: that is feedback, as after a cancel.
+/// A process dies, and the user sends a prompt instead of resuming: it counts as feedback, as after a cancel.
 #[test]
 fn cw16_a_new_prompt_after_a_death_goes_on_with_the_task() {
     let store = memory();
@@ -203,7 +203,7 @@ fn cw16_a_new_prompt_after_a_death_goes_on_with_the_task() {
         let outcome = work.start(&agent, "In Rust, please.").outcome().await.unwrap();
         assert_eq!(outcome.text, "Summary.");
         let heard = told(&works.requests()[0].messages);
-        // Whether the request arrived in the life that died is not known here: it is said again.
+        // It is unknown here whether the request arrived in the life that died: it is sent again.
         let said = "U: Write it.\n\nThe user stopped the work and says:\nIn Rust, please.";
         assert_eq!(heard.last().unwrap(), said);
         let transcript = told(&checks.requests()[0].messages);
@@ -214,7 +214,7 @@ fn cw16_a_new_prompt_after_a_death_goes_on_with_the_task() {
     });
 }
 
-/// The progress is part of the session's state, so of its checkpoints: reading from one gives the same.
+/// The progress is part of the session's state and so of its checkpoints: reading from a checkpoint gives the same.
 #[test]
 fn cw16_a_checkpoint_holds_the_progress() {
     let store = memory();
@@ -257,7 +257,7 @@ fn cw16_a_checkpoint_holds_the_progress() {
     });
 }
 
-/// The record of a run is followed by a replay of the same code, and by no other.
+/// The same code can replay a recorded run, and no other code can.
 #[test]
 fn cw16_a_recorded_run_is_replayed_without_a_model() {
     let store = memory();
@@ -272,7 +272,7 @@ fn cw16_a_recorded_run_is_replayed_without_a_model() {
     });
 }
 
-/// So is that of a run which was cancelled, said something to, and resumed.
+/// A run that was cancelled, given feedback and resumed can be replayed, too.
 #[test]
 fn cw16_a_cancelled_run_is_replayed_too() {
     let store = memory();
@@ -297,7 +297,7 @@ fn cw16_a_cancelled_run_is_replayed_too() {
     });
 }
 
-/// Leave that is asked for below is given from outside, days later, and the same turn goes on.
+/// Approval for a call below is given from outside, days later, and the same phase continues.
 #[test]
 fn cw16_a_question_of_the_executor_is_answered_and_its_turn_goes_on() {
     use entourage_core::{

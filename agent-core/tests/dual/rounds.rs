@@ -1,4 +1,4 @@
-//! CW03: rounds of work and check, and how they end.
+//! Rounds of work and check, and how they end.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn cw03_a_rejected_turn_goes_back_with_the_feedback_and_an_accepted_one_en
     let last = &works.requests()[3];
     let heard = told(&last.messages);
     assert_eq!((heard[0].as_str(), heard[4].as_str()), ("U: Write it.", "U: Test it."));
-    // For the summary no tool may be called, and the request still carries them.
+    // The summary step may call no tool, but its request still carries them.
     assert_eq!((last.tools.len(), last.tool_choice.clone()), (1, ToolChoice::None));
     assert_eq!(works.requests()[2].tool_choice, ToolChoice::Auto);
     assert_eq!(session(&runtime).state().await.unwrap().progress(), None);
@@ -191,7 +191,7 @@ fn a_pair_that_could_not_work_is_refused_when_it_is_built() {
 
 #[tokio::test(start_paused = true)]
 async fn cw03_a_budget_that_is_used_up_ends_the_task_wherever_it_is() {
-    // The first call fits, with what is reserved for it; the summary and the check do not.
+    // The first call fits, with its reservation; the summary and the check do not.
     let limits = BudgetLimits::none().with_model_calls(1);
     let works = ScriptedProvider::new().text("I wrote it.");
     let checks = ScriptedProvider::new();

@@ -1,4 +1,4 @@
-//! CW07 and CW08: one list for both, sessions side by side, and what each of them holds.
+//! The todo list that both agents share, their sessions side by side, and the content of each session.
 
 use entourage_core::{
     agent::{Agent, DualAgent, ReactAgent},
@@ -26,7 +26,7 @@ async fn cw08_the_two_sessions_are_siblings_and_the_users_holds_one_answer() {
     let roles: Vec<_> = below.iter().map(|info| &*info.record.role).collect();
     assert_eq!(roles, ["discriminator", "executor"]);
     for (info, sibling) in below.iter().zip(["executor", "discriminator"]) {
-        // Each finds the other by parent and role, without either being written down.
+        // Parent and role suffice to find each session: nothing else is stored.
         let (parent, role) = info.record.id.role().unwrap();
         assert_eq!((parent, role), (root().as_str(), &*info.record.role));
         let other = info.record.parent.as_ref().unwrap().in_role(sibling).unwrap();
@@ -47,7 +47,7 @@ async fn cw08_the_two_sessions_are_siblings_and_the_users_holds_one_answer() {
     assert!(template.unwrap().starts_with("entourage/discriminator@1#"));
 }
 
-/// Every phase is in the event of its start: where, which run, and what was asked.
+/// Each phase is recorded by its start event: session, run and prompt.
 #[tokio::test(start_paused = true)]
 async fn cw08_the_users_session_names_each_run_below_it() {
     let (works, checks) = two_rounds();
@@ -98,7 +98,7 @@ async fn cw07_both_work_on_one_list_which_is_the_users_sessions() {
     for role in ["executor", "discriminator"] {
         assert_eq!(count(&stored(&store, &child(role)).await, "todos_changed"), 0);
     }
-    // What the checker left is what the executor sees in the next task.
+    // The executor of the next task sees what the checker left.
     let never = ScriptedProvider::new();
     let next = ScriptedProvider::new().fail(entourage_core::ErrorKind::Overloaded, "gone");
     let pair = DualAgent::builder("pair", agent("coder", &next), agent("reviewer", &never)).build().unwrap();

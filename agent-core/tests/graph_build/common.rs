@@ -1,4 +1,4 @@
-//! What these tests share: agents that do nothing, and graphs of steps that do nothing.
+//! Helpers of these tests: agents that do nothing, and graphs of steps that do nothing.
 
 use std::sync::Arc;
 

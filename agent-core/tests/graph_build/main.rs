@@ -1,4 +1,4 @@
-//! Graphs before they run: what is refused and what is not, typed nodes, plans, signatures and pictures.
+//! Graphs before they run: refusals, typed nodes, plans, signatures and pictures.
 
 #![cfg(feature = "testkit")]
 #![allow(

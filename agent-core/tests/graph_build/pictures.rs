@@ -1,10 +1,10 @@
-//! Pictures of graphs: the text that other programs draw, and that no name breaks out of.
+//! Pictures of graphs: text for drawing programs, from which no name can break out.
 
 use entourage_core::graph::TaskGraph;
 
 use crate::common::{Named, login, nop};
 
-/// Reads what these pictures are made of, and nothing else: panics at any line that is no node, edge or class.
+/// Parses the lines that these pictures consist of, and panics at any line that is no node, edge or class.
 pub(crate) fn read_mermaid(text: &str) -> (Vec<String>, Vec<(usize, usize)>) {
     let (mut nodes, mut edges) = (Vec::new(), Vec::new());
     let mut lines = text.lines();
@@ -44,7 +44,7 @@ fn open_of(before: &str) -> usize {
     before.chars().filter(|c| "([".contains(*c)).count()
 }
 
-/// As [`read_mermaid`], of DOT.
+/// As [`read_mermaid`], for DOT.
 pub(crate) fn read_dot(text: &str) -> (Vec<String>, Vec<(usize, usize)>) {
     let (mut nodes, mut edges) = (Vec::new(), Vec::new());
     let lines: Vec<_> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! LO06: plans that a model wrote. Nothing in them is trusted.
+//! Plans that a model wrote. Nothing in them is trusted.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn lo06_the_six_tasks_of_the_login_example() {
     assert_eq!(graph.signature().nodes[0].agent.as_deref(), Some("tester"));
 }
 
-/// Nodes that a plan made have the settings of any other one, and others can take from them.
+/// Nodes made by a plan take the same settings as any others, and other nodes can take from them.
 #[tokio::test]
 async fn lo06_the_nodes_of_a_plan_can_be_found_and_set() {
     let provider = ScriptedProvider::new().fail(ErrorKind::Tool, "the line is dead").text("Written.");
@@ -57,7 +57,7 @@ async fn lo06_the_nodes_of_a_plan_can_be_found_and_set() {
     assert!(graph.node::<String>("ghost").is_none());
     let backend = graph.node::<String>("backend").unwrap();
     assert_eq!(backend.id(), "backend");
-    // Without the provider the limit would be for nobody, and without the attempts the failure the end.
+    // Without the provider the limit would be refused as unused, and without the attempts the failure would be final.
     let backend = backend.attempts(2).provider("far");
     let length = graph.step("length", &backend, |text| async move { Ok(text.len()) });
     assert!(graph.node::<usize>("length").is_some());

@@ -1,4 +1,4 @@
-//! `build` accepts exactly the graphs whose nodes can be put in an order, whichever way they are written.
+//! `build` accepts exactly the graphs whose nodes have a topological order, in whatever order they are written.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::common::{ids, nop, problems, roster};
 
-/// Whether each node can come after those that it depends on: takes away, again and again, a node that waits for none.
+/// True when the nodes have a topological order: repeatedly removes a node without unmet dependencies.
 fn has_order(nodes: usize, edges: &[(usize, usize)]) -> bool {
     let mut left: BTreeSet<usize> = (0..nodes).collect();
     loop {

@@ -1,4 +1,4 @@
-//! LO06: what cannot run is refused before anything runs, with all that is wrong.
+//! Invalid graphs are refused before anything runs, with all their problems.
 
 use std::{sync::Arc, time::Duration};
 
@@ -71,7 +71,7 @@ fn all_cycles_are_named_that_share_no_node() {
     let [a, b, c, d] = ["a", "b", "c", "d"].map(|id| nop(&graph, id));
     let _ = a.clone().after(&b);
     let _ = b.clone().after(&a);
-    // Downstream of the first one, and written so that a search backwards meets the first one before it.
+    // Downstream of the first one, and written so that a backward search meets the first one before it.
     let _ = c.clone().after(&a).after(&d);
     let _ = d.clone().after(&b).after(&c);
     let found = refused(graph);
@@ -210,7 +210,7 @@ fn a_handle_from_before_its_node_changed_its_type_is_refused() {
     let some = all.clone().partial();
     graph.step("fine", &some, |some| async move { Ok(some.len()) });
     nop(&graph, "stale").when(&all, |all| all.is_empty());
-    // Only coming after it takes nothing of a type.
+    // A dependency of order alone takes nothing of a type.
     nop(&graph, "later").after(&all);
     assert_eq!(refused(graph), [Problem::Retyped { node: "stale".into() }]);
 }

@@ -1,4 +1,4 @@
-//! How far a run is, from its events alone.
+//! Reports of a run, built from its events alone.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Settings that say in which order things are done.
+//! Settings that determine the order of nodes.
 
 use std::{
     sync::{Arc, Mutex},
@@ -7,7 +7,7 @@ use std::{
 
 use entourage_core::graph::{Durations, TaskGraph};
 
-/// The order in which three steps run one at a time, the second of which says itself how long it takes.
+/// Returns the order in which three steps run one at a time; the second one declares its duration itself.
 async fn order(durations: &Durations) -> Vec<&'static str> {
     let ran = Arc::new(Mutex::new(Vec::new()));
     let graph = TaskGraph::builder("order");

@@ -1,4 +1,4 @@
-//! What a graph is recognised by.
+//! The signatures of graphs.
 
 use entourage_core::graph::{Signature, TaskGraph, TaskGraphBuilder};
 use schemars::JsonSchema;
@@ -87,7 +87,7 @@ mod first {
 
     #[derive(Serialize, Deserialize, JsonSchema)]
     pub(super) struct Verdict {
-        /// Whether it is good.
+        /// True when the work is good.
         pub(super) good: bool,
     }
 }

@@ -1,4 +1,4 @@
-//! What a node returns is what its dependents receive, as the type that it is.
+//! A dependent receives a node's output as the type that the node returned.
 
 use std::sync::{
     Arc, Mutex,
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::Named;
 
-/// An agent that keeps what it is asked, and answers what it is told to.
+/// An agent that records its prompts and gives the answers that it was told to give.
 #[derive(Clone)]
 struct Hears {
     name: &'static str,
@@ -47,7 +47,7 @@ impl Agent for Hears {
     }
 }
 
-/// Answers the last word of what it is asked, in capitals.
+/// Answers the last word of its prompt, in capitals.
 #[derive(Clone)]
 struct Shouts;
 
@@ -67,7 +67,7 @@ impl Agent for Shouts {
     }
 }
 
-/// Cannot be cloned: whoever gets it got the one that was made.
+/// A value that cannot be cloned: each dependent gets the original.
 #[derive(Debug, Serialize, Deserialize)]
 struct Schema {
     version: u32,

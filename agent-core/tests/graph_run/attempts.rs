@@ -1,4 +1,4 @@
-//! Attempts: repeated, one size up, timed out, panicking.
+//! Attempts: retried, escalated, timed out, panicking.
 
 use std::sync::{
     Arc,
@@ -243,7 +243,7 @@ async fn a_value_that_does_not_serialize_fails_its_step_and_not_the_store() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_told_to_stop_and_comes_to_its_end_all_the_same_is_done() {
-    // What it ended with is recorded below: whoever resumes the graph would find it.
+    // Its end is recorded below: a resumed graph would find it.
     let gate = Gate::new();
     let stubborn = Stubborn(gate.clone());
     let graph = TaskGraph::builder("stubborn");

@@ -1,4 +1,4 @@
-//! Changing a graph while it runs (LO13).
+//! Changes of a graph while it runs.
 
 use entourage_core::{
     ErrorKind,
@@ -224,7 +224,7 @@ async fn lo13_what_failed_is_tried_again_and_what_was_skipped_for_it_is_pending_
     drop(scene.other.clone().on("hold", [Act::Wait(hold.clone())]));
     let (run, control) = scene.start();
     scene.gate.arrived(1).await;
-    // Something that goes on, so that the run does.
+    // A task that keeps the run going.
     control.add(PlanTask::new("hold", "other", "hold on")).await.unwrap();
     scene.gate.open();
     hold.arrived(1).await;

@@ -1,4 +1,4 @@
-//! What the runner itself costs. Figures, not assertions: run with
+//! The overhead of the runner. Figures, not assertions: run with
 //! `cargo test --release -p entourage-core --test graph_run -- --ignored --nocapture cost`.
 
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "it is there to print figures")]
@@ -9,7 +9,7 @@ use entourage_core::graph::{Handle, TaskGraph};
 
 use crate::crew::Hand;
 
-/// Layers that depend on all of the layer before.
+/// Builds layers of nodes that depend on the whole layer before.
 fn layered(layers: usize, width: usize) -> TaskGraph<u64> {
     let graph = TaskGraph::builder("layers");
     let mut before: Vec<Handle<u64>> = Vec::new();

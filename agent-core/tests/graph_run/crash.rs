@@ -18,7 +18,7 @@ fn survives(scenario: &Scenario) {
     crash::run(scenario, &medium).assert();
 }
 
-/// An agent that uses one tool, and then answers.
+/// Creates an agent that uses one tool, and then answers.
 fn worker(life: &Life, name: &str, tool: FakeTool) -> entourage_core::Result<ReactAgent> {
     let called = match name {
         "tester" => "check",

@@ -1,4 +1,4 @@
-//! Agents that do what a test tells them, and a log of what they did.
+//! Agents that act as a test scripts them, and a log of their actions.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -19,7 +19,7 @@ use entourage_core::{
 
 use crate::common::stored;
 
-/// What happened, in its order.
+/// Entries in the order in which they happened.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -45,7 +45,7 @@ impl Log {
     }
 }
 
-/// What an agent does with one task.
+/// An act of an agent on one task.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     Fail(&'static str),
@@ -53,21 +53,21 @@ pub(crate) enum Act {
     Panic,
     Wait(Gate),
     Hang,
-    /// Waits, and does not hear of a cancel.
+    /// Waits, and ignores a cancel.
     Deaf(Gate),
     Sleep(Duration),
     /// Waits for a signal, and answers with it.
     Signal(&'static str),
 }
 
-/// An agent. Its task begins with the id of its node; it does what is planned for that node, act by act, attempt by
-/// attempt, and otherwise answers `<id> done`.
+/// A scripted agent. Its task begins with the id of its node. It performs the acts planned for the current attempt at
+/// that node, in order, and otherwise answers `<id> done`.
 #[derive(Debug, Clone)]
 pub(crate) struct Hand {
     name: Arc<str>,
     pub(crate) log: Log,
     plan: Arc<Mutex<HashMap<String, VecDeque<Vec<Act>>>>>,
-    /// Runs of it at once, now and at most.
+    /// Its parallel runs: the current number and the maximum.
     busy: Arc<Mutex<(usize, usize)>>,
 }
 
@@ -80,7 +80,7 @@ impl Hand {
         Self { name: name.into(), log: log.clone(), plan: Arc::default(), busy: Arc::default() }
     }
 
-    /// What it does at the next attempt at `node` that has no plan yet.
+    /// Plans the acts of the next attempt at `node` that has none yet.
     pub(crate) fn on(self, node: &str, acts: impl IntoIterator<Item = Act>) -> Self {
         let acts = acts.into_iter().collect();
         self.plan.lock().unwrap().entry(node.to_owned()).or_default().push_back(acts);
@@ -154,7 +154,7 @@ impl Agent for Hand {
     }
 }
 
-/// How each node ended, by its last end, as words.
+/// Returns the final end of each node, in words.
 pub(crate) fn ends(events: &[Envelope]) -> BTreeMap<String, String> {
     let ends = events.iter().filter_map(|event| match &event.event {
         Event::NodeFinished(end) => Some((end.node.to_string(), word(&end.end))),
@@ -177,7 +177,7 @@ pub(crate) async fn stored_ends(store: &SharedStore, session: &SessionId) -> BTr
     ends(&stored(store, session).await)
 }
 
-/// What was not done, of a run that came to no end.
+/// Returns the failed, cancelled and skipped tasks of a stopped run.
 pub(crate) fn not_done(outcome: &Outcome) -> (Vec<String>, Vec<String>, Vec<String>) {
     let Status::Stopped(StopReason::Tasks { failed, cancelled, skipped }) = &outcome.status else {
         panic!("{outcome:?}");

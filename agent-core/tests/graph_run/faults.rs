@@ -1,4 +1,4 @@
-//! Items of a list that fail in every way there is: each has a typed end, and none runs again once it is done.
+//! Items of a list that fail in every way there is: each has a typed end, and a completed item never runs again.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,7 +23,7 @@ fn exhausted() -> Status {
     Status::Stopped(Exhausted::new("tokens", BudgetLimits::none().with_tokens(3)).into())
 }
 
-/// An agent that does with each item what the item is called; two of them wait at the gate.
+/// Creates an agent that acts on each item as the item's name says; two items wait at the gate.
 fn hand(gate: &Gate) -> Hand {
     let denied = || Status::Stopped(StopReason::Denied("write".into()));
     Hand::new("hand")
@@ -59,7 +59,7 @@ fn id(item: &str) -> String {
     format!("each[{}]", ITEMS.iter().position(|it| *it == item).unwrap())
 }
 
-/// How an item ended, in a word.
+/// Returns the end of an item, in a word.
 fn end_of(report: &GraphReport, item: &str) -> String {
     match report.node(&id(item)).and_then(|node| node.end.as_ref()) {
         Some(NodeEnd::Completed(_)) => "completed".to_owned(),
@@ -76,7 +76,7 @@ async fn steer(control: &GraphControl, gate: &Gate) {
     control.skip(&id("skipped"), SkipAs::Blocked).await.unwrap();
 }
 
-/// What is true of every record of such a run, however often its process died.
+/// Asserts the invariants of every record of such a run, however often its process died.
 fn assert_sound(events: &[Envelope], label: &str) {
     let mut done: HashMap<Arc<str>, usize> = HashMap::new();
     for event in events {
@@ -167,7 +167,7 @@ async fn live(store: &SharedStore, gate: &Gate) -> Option<Outcome> {
         steer(&control, gate).await;
         std::future::pending::<()>().await;
     };
-    // In a later life the two may have ended already.
+    // In a later life the two may already have ended.
     tokio::select! {
         outcome = run.outcome() => Some(outcome.unwrap()),
         () = steering => None,
@@ -186,7 +186,7 @@ fn attack_a_map_of_faults_killed_at_any_append_ends_typed_and_repeats_nothing_th
             let lived = process(until_killed(live(&(faulty as SharedStore), &gate), &killed));
             let gate = Gate::new();
             if lived.is_none() {
-                // Whoever waits goes on: nobody steers the second life.
+                // A waiter continues by itself: nobody steers the second life.
                 gate.open();
             }
             process(async {
@@ -203,8 +203,8 @@ fn attack_a_map_of_faults_killed_at_any_append_ends_typed_and_repeats_nothing_th
                 let report = GraphReport::from_events(&events);
                 for (item, end, _) in ENDS {
                     let ended = end_of(&report, item);
-                    // Each life has its own script: an item that failed in the last one may do so again, and one that was
-                    // to be cancelled was not.
+                    // Each life has its own script: an item that failed in the last life may fail again, and the item
+                    // to be cancelled was not cancelled.
                     let fits = ended == end
                         || ended == "completed"
                         || item == "flaky" && ended == "Tool"

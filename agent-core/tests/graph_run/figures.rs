@@ -1,4 +1,4 @@
-//! What a node's figures count: its agent, and everything below it.
+//! The usage and cost of a node: those of its agent and of everything below it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     crew::root,
 };
 
-/// A node for two agents on one task, one for an agent with an agent as its tool, and one for a graph.
+/// Builds a node for a pair of agents, one for an agent with an agent as its tool, and one for a nested graph.
 fn graph(priced: bool) -> TaskGraph {
     let model = |provider: ScriptedProvider| -> Model {
         let mut profile = Profile::default();
@@ -52,7 +52,7 @@ fn figures(report: &GraphReport) -> Vec<(Usage, Option<Money>)> {
     report.nodes.iter().map(|node| (node.usage, node.cost)).collect()
 }
 
-/// So many calls of 10 tokens in and 5 out.
+/// Returns the usage and cost of `count` calls of 10 tokens in and 5 out.
 fn calls(count: u64, priced: bool) -> (Usage, Option<Money>) {
     (Usage::new(10 * count, 5 * count), priced.then(|| Money::from_pico(count * (10 * 3 + 5 * 15))))
 }

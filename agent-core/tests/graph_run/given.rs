@@ -1,4 +1,4 @@
-//! What nodes are given, and what is made of their answers: media of the graph's task, lists of typed answers.
+//! The inputs of nodes and the parsing of their answers: media of the graph's task, lists of typed answers.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,12 +14,12 @@ use entourage_core::{
 
 use crate::crew::{Act, Hand};
 
-/// Notes what it is asked, media by what they are.
+/// Records its prompts, with media by their kind.
 #[derive(Clone, Default)]
 struct Viewer(Arc<Mutex<Vec<String>>>);
 
 impl Viewer {
-    /// How each prompt that holds `text` goes on after it.
+    /// Returns the rest of each prompt that contains `text`.
     fn seen(&self, text: &str) -> Vec<String> {
         self.0.lock().unwrap().iter().filter(|seen| seen.starts_with(text)).cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Changes, and then deaths: whoever goes on does what the process before would have done.
+//! Changes followed by crashes: the next process does what the one before would have done.
 
 use entourage_core::{
     event::{Envelope, Event},
@@ -24,7 +24,7 @@ fn open() -> Gate {
     gate
 }
 
-/// `second` comes after `first`, which was skipped, is tried again and fails while `second` is at work.
+/// Builds `second` after `first`; `first` is skipped, then retried, and fails while `second` is running.
 fn overtaken(log: &Log, start: &Gate, gate: &Gate) -> TaskGraph {
     let hand = Hand::logging("hand", log)
         .on("zero", [Act::Wait(start.clone())])
@@ -58,7 +58,7 @@ async fn overtake(store: &SharedStore, log: &Log, gate: &Gate) -> entourage_core
 #[test]
 fn lo13_an_attempt_goes_on_whatever_becomes_of_what_it_needs_also_after_deaths() {
     let expected = (vec!["first".to_owned()], vec![], vec![]);
-    // As it is without a death.
+    // The reference run, without a crash.
     let (store, log) = (memory(), Log::default());
     process(async {
         let gate = Gate::new();
@@ -99,7 +99,7 @@ fn lo13_an_attempt_that_goes_on_is_not_skipped_for_what_fails_later() {
         gate.arrived(1).await;
         control.retry("first").await.unwrap();
     });
-    // The first one waits for `zero` again, fails after it, and the other one ends after that.
+    // The first node waits for `zero` again, fails after it, and the other node ends after that.
     for last in [false, true] {
         process(async {
             let gate = if last { open() } else { Gate::new() };
@@ -156,7 +156,7 @@ fn lo13_what_is_given_to_another_agent_when_what_it_needs_came_to_nothing_is_ski
     });
 }
 
-/// Two agents that wait for somebody, on one slot; `one` waits at the gate before it.
+/// Builds two agents that wait for an answer, with one slot; `one` first waits at the gate.
 fn waiting(log: &Log, gate: &Gate) -> TaskGraph {
     let hand = Hand::logging("hand", log)
         .on("one", [Act::Wait(gate.clone()), Act::Signal("go")])
@@ -173,7 +173,7 @@ async fn pause(store: &SharedStore, log: &Log) {
     assert!(matches!(outcome.status, Status::Paused(Pause::Signal { .. })), "{outcome:?}");
 }
 
-/// Resumes, makes a change while `one` has the slot and `two` waits for it, and goes on to the next pause.
+/// Resumes, makes a change while `one` has the slot and `two` waits for it, and runs to the next pause.
 async fn meanwhile(store: &SharedStore, log: &Log, change: impl AsyncFnOnce(&GraphControl)) {
     let gate = Gate::new();
     let graph = waiting(log, &gate);
@@ -185,7 +185,7 @@ async fn meanwhile(store: &SharedStore, log: &Log, change: impl AsyncFnOnce(&Gra
     assert!(matches!(run.outcome().await.unwrap().status, Status::Paused(_)));
 }
 
-/// Sends `one` its signal, and goes on to the end.
+/// Sends `one` its signal, and runs to the end.
 async fn finish(store: &SharedStore, log: &Log) -> GraphReport {
     let report = GraphReport::from_events(&stored(store, &root()).await);
     let child = report.node("one").unwrap().child.clone().unwrap();

@@ -1,4 +1,4 @@
-//! What runs when (LO07).
+//! The order in which nodes run.
 
 use std::sync::Arc;
 
@@ -307,7 +307,7 @@ async fn lo07_what_an_earlier_run_took_says_which_path_is_the_critical_one() {
     let before = log.all().len();
     build(&durations).run("Go").await.unwrap();
     let order: Vec<_> = log.all().drain(before..).filter(|it| it.ends_with("starts")).collect();
-    // Of what nobody knows a second is expected; then the first of the graph goes first.
+    // A node of unknown duration counts as one second; then the node added first goes first.
     assert_eq!(order, ["long starts", "bad starts", "short starts"]);
 }
 

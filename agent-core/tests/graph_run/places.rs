@@ -1,4 +1,4 @@
-//! Graphs beside the bound on how many agents work at once below one root (AI04): neither holds the other up.
+//! Graphs and the limit on agents that work in parallel below one root: neither blocks the other.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,7 +17,7 @@ use entourage_core::{
 use serde_json::json;
 use tokio::time::Instant;
 
-/// Works for a second, and counts how many of it do so at once.
+/// Works for a second, and counts its parallel runs.
 #[derive(Clone, Default)]
 struct Second(Arc<Mutex<Shift>>);
 
@@ -86,7 +86,7 @@ async fn ai04_a_graph_with_more_agents_than_places_ends_in_their_order() {
     }
 }
 
-/// Hands its task on to `second`, as a tool.
+/// Builds an agent that delegates its task to `second`, as a tool.
 fn lead(second: &Second) -> ReactAgent {
     let provider = ScriptedProvider::by_history().call("second", json!({"prompt": "below"})).text("Done.");
     let tool = AgentTool::new(second.clone()).named("second");
@@ -163,7 +163,7 @@ async fn the_time_of_an_attempt_begins_when_it_has_a_place() {
     assert_eq!((report.count(NodeState::Running), report.count(NodeState::Pending)), (2, 4));
     assert_eq!(run.outcome().await.unwrap().status, Status::Completed);
 
-    // Others of the same tree have the places.
+    // Other agents of the same tree have the slots.
     let inner = TaskGraph::builder("inner").limit_each_agent(3);
     for node in 0..3 {
         inner.agent(format!("n{node}"), &second, "work").timeout(Duration::from_millis(1_500));

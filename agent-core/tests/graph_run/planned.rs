@@ -1,5 +1,5 @@
-//! A plan that a model makes in a run, and its graph below it: a process that goes on has the same plan, whatever the model
-//! would plan now.
+//! A plan that a model makes in a run, and its graph below it: a process that resumes keeps the plan, whatever the
+//! model would plan now.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
 struct Planner {
     model: Model,
     roster: Vec<Arc<dyn Agent>>,
-    /// In a conversation of its own, instead of beside this agent.
+    /// True to ask in a conversation of its own, instead of within this agent.
     asks: bool,
 }
 
@@ -48,7 +48,7 @@ impl Agent for Planner {
     }
 }
 
-/// A planner of the process number `life`: its model makes another plan in each.
+/// Creates the planner of process number `life`: its model makes another plan in each.
 fn planner(life: u32, asks: bool) -> (Planner, ScriptedProvider) {
     let plan = format!(
         r#"{{"tasks": [{{"id": "first{life}", "task": "Do the first.", "agent": "coder"}},
@@ -71,7 +71,7 @@ async fn go(store: &SharedStore, life: u32, asks: bool) -> Outcome {
     run.outcome().await.unwrap()
 }
 
-/// Of the model's plans one counts, and its tasks are begun and done once each.
+/// Asserts that one plan of the model counts, and that its tasks are begun and completed once each.
 async fn assert_whole(store: &SharedStore, label: &str) {
     let above = stored(store, &root()).await;
     assert_eq!(count(&above, "model_finished"), 1, "{label}: one plan");

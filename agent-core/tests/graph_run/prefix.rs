@@ -1,4 +1,4 @@
-//! Whatever of a run's record was stored when its process died, the run goes on from there.
+//! A run resumes from every prefix of its record that was stored when its process died.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,7 @@ fn step(
     })
 }
 
-/// Failures whose consequences reach far, conditions, a map and attempts that are repeated.
+/// Builds failures with far-reaching consequences, conditions, a map and retries.
 fn build(policy: OnFailure) -> TaskGraph {
     let graph = TaskGraph::builder("prefix").on_failure(policy).limit(2);
     let good = step(&graph, "good", false);
@@ -42,7 +42,7 @@ fn build(policy: OnFailure) -> TaskGraph {
     graph.build().unwrap()
 }
 
-/// Stores these events of a session that is not there yet.
+/// Stores these events as a new session.
 async fn put(store: &SharedStore, record: SessionRecord, events: &[Envelope]) {
     let mut state = SessionState::default();
     events.iter().for_each(|event| state.apply(event));
@@ -51,7 +51,7 @@ async fn put(store: &SharedStore, record: SessionRecord, events: &[Envelope]) {
     store.append(&id, 0, Batch::new(7, rows, state.head().clone()).creating(record)).await.unwrap();
 }
 
-/// A store that has these events and no others.
+/// Creates a store with exactly these events.
 async fn with(events: &[Envelope]) -> SharedStore {
     let store = memory();
     put(&store, SessionRecord::root(root(), events[0].at), events).await;
@@ -114,7 +114,7 @@ fn design_3_an_agent_that_was_cancelled_on_the_way_down_is_tried_again() {
         let below = stored(&store, &child).await;
         (events, child, below)
     });
-    // The process died before it could say that it was the one who cancelled.
+    // The process died before it could record that the cancel was its own.
     let begun = above.iter().position(|event| event.event.kind() == "node_started").unwrap() + 1;
     process(async {
         let store = with(&above[..begun]).await;

@@ -1,5 +1,5 @@
-//! Any graph, with failures, changes and deaths at any moment: everything ends, nothing begins before what it needs, and
-//! nothing that is done runs again.
+//! Random graphs with failures, changes and crashes at any moment: everything ends, no node begins before its
+//! dependencies, and no completed node runs again.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -38,10 +38,10 @@ enum Kind {
 #[derive(Debug, Clone)]
 struct Spec {
     edges: Vec<(usize, Kind)>,
-    /// Its agent; a step of the program without one.
+    /// Its agent; `None` for a step of the program.
     agent: Option<usize>,
     seconds: u64,
-    /// How many attempts fail first.
+    /// Number of initial attempts that fail.
     fails: u32,
     attempts: u32,
     delay: u64,
@@ -53,7 +53,7 @@ struct Scene {
     overall: usize,
     each_agent: usize,
     policy: OnFailure,
-    /// What somebody does, after so many seconds each: number of the node, and what.
+    /// Interventions: seconds to wait before each, node number, and kind.
     meddling: Vec<(u64, usize, u8)>,
     deaths: Vec<Death>,
 }
@@ -100,7 +100,7 @@ fn scene(meddles: bool) -> impl Strategy<Value = Scene> {
     )
 }
 
-/// What can be seen of all lives of a run.
+/// Observations of all lives of a run.
 #[derive(Debug)]
 struct World {
     store: SharedStore,
@@ -109,7 +109,7 @@ struct World {
     busy: Mutex<BTreeMap<Option<usize>, usize>>,
 }
 
-/// Somebody at work.
+/// A running attempt; counted until dropped.
 struct Busy<'a>(&'a World, Option<usize>);
 
 impl Drop for Busy<'_> {
@@ -119,7 +119,7 @@ impl Drop for Busy<'_> {
 }
 
 impl World {
-    /// A process begins: what the store knows.
+    /// Starts a process: loads what the store knows.
     async fn wakes(&self) {
         self.busy.lock().unwrap().clear();
         let events = stored_or_none(&self.store, &root()).await;
@@ -187,7 +187,7 @@ fn place_of(node: &str) -> Option<usize> {
     node.strip_prefix('n')?.parse().ok()
 }
 
-/// An agent that takes its time, also to unwind.
+/// An agent that takes its time, even to unwind.
 #[derive(Clone)]
 struct Hand {
     agent: usize,
@@ -217,7 +217,7 @@ impl Agent for Hand {
     }
 }
 
-/// Conditional edges are followed from nodes with an even number.
+/// True for a node with an even number: the condition of conditional edges.
 fn holds(value: &str) -> bool {
     value.split_whitespace().next().and_then(place_of).is_some_and(|place| place % 2 == 0)
 }
@@ -270,7 +270,7 @@ async fn meddle(scene: &Scene, control: &GraphControl, next: &AtomicUsize) {
         let Some((after, node, what)) = scene.meddling.get(number) else { std::future::pending().await };
         tokio::time::sleep(Duration::from_secs(*after)).await;
         let node = format!("n{}", node % scene.nodes.len());
-        // Most of it is refused, as it should be: the run goes on all the same.
+        // Most of these are refused, as they should be: the run continues all the same.
         drop(match what {
             0 => control.skip(&node, SkipAs::Satisfied).await,
             1 => control.skip(&node, SkipAs::Blocked).await,
@@ -286,7 +286,7 @@ async fn meddle(scene: &Scene, control: &GraphControl, next: &AtomicUsize) {
     }
 }
 
-/// One process; `None` when it died.
+/// Runs one process; `None` when it died.
 fn live(scene: &Arc<Scene>, world: &Arc<World>, death: Option<Death>, next: &AtomicUsize) -> Option<Outcome> {
     let inner = &world.store;
     process(async {
@@ -321,7 +321,7 @@ fn live(scene: &Arc<Scene>, world: &Arc<World>, death: Option<Death>, next: &Ato
     })
     .and_then(|outcome| match outcome {
         Ok(outcome) => Some(outcome),
-        // The process before died after the end was stored.
+        // The previous process died after the end was stored.
         Err(error) if error.kind() == ErrorKind::NotFound => process(async {
             stored_or_none(inner, &root()).await.iter().rev().find_map(|event| match &event.event {
                 Event::RunFinished(end) => Some(end.outcome.clone()),
@@ -332,7 +332,7 @@ fn live(scene: &Arc<Scene>, world: &Arc<World>, death: Option<Death>, next: &Ato
     })
 }
 
-/// Runs the scene to its end, through all its deaths.
+/// Runs the scene to its end, through all its crashes.
 fn run(scene: &Arc<Scene>, deaths: &[Death]) -> (Outcome, Vec<Envelope>, Arc<World>) {
     let (store, next) = (memory(), AtomicUsize::new(0));
     let world = Arc::new(World {
@@ -350,7 +350,7 @@ fn run(scene: &Arc<Scene>, deaths: &[Death]) -> (Outcome, Vec<Envelope>, Arc<Wor
     panic!("a life without a death has no end");
 }
 
-/// What each node depends on, those included that were added.
+/// Returns the dependencies of each node, including added nodes.
 fn edges(scene: &Scene, events: &[Envelope]) -> HashMap<String, Vec<(String, Kind)>> {
     let own = scene.nodes.iter().enumerate().map(|(place, spec)| {
         let edges = spec.edges.iter().map(|(from, kind)| (format!("n{from}"), *kind)).collect();
@@ -369,7 +369,7 @@ fn edges(scene: &Scene, events: &[Envelope]) -> HashMap<String, Vec<(String, Kin
     own.chain(added).collect()
 }
 
-/// Goes through the record once more, knowing nothing of schedulers.
+/// Checks the order in the record, independently of the scheduler.
 fn check_order(scene: &Scene, events: &[Envelope]) {
     let edges = edges(scene, events);
     let mut ends: HashMap<String, NodeEnd> = HashMap::new();
@@ -437,7 +437,8 @@ fn check(scene: &Scene, outcome: &Outcome, events: &[Envelope], world: &World) {
     check_order(scene, events);
 }
 
-/// How each node ended. Of several reasons for a skip the first one counts, so that is up to how long others took.
+/// Returns the end of each node. Of several reasons for a skip the first one counts, and that depends on the timing of
+/// other nodes.
 fn ends(events: &[Envelope]) -> Vec<(String, String)> {
     let end = |end: Option<NodeEnd>| match end {
         Some(NodeEnd::Skipped(_)) => "skipped".to_owned(),
@@ -457,7 +458,7 @@ proptest! {
         check(&scene, &outcome, &events, &world);
         let (again, events_again, world) = run(&scene, &scene.deaths);
         check(&scene, &again, &events_again, &world);
-        // With it, who fails first decides.
+        // With fail-fast, the first failure decides.
         if scene.policy != OnFailure::FailFast {
             prop_assert_eq!(ends(&events), ends(&events_again));
             prop_assert_eq!(outcome.is_completed(), again.is_completed());

@@ -1,4 +1,4 @@
-//! Pauses, deaths and restarts: what is done never runs again, and what was in flight goes on.
+//! Pauses, crashes and restarts: a completed node never runs again, and an attempt in flight continues.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ fn resume_on(
     runtime_on(store).session_with_id(root()).resume(graph).outcome()
 }
 
-/// Two agents that wait for leave to pay, one beside them that does not, and what comes after all.
+/// Two agents that wait for permission to pay, one beside them that does not, and a node that depends on all.
 fn payers(pay: &FakeTool, log: &Log) -> TaskGraph {
     let payer = |name| {
         let provider = ScriptedProvider::by_history().call("pay", json!({})).text("Paid.");
@@ -69,7 +69,7 @@ fn design_3_an_approval_inside_a_child_inside_a_node_pauses_the_graph_when_nothi
             runtime.open(&asking).await.unwrap().decide(question, Decision::Allow).await.unwrap();
             session.resume(&graph).outcome().await.unwrap()
         });
-        // A limit of one: whoever waits for leave is in nobody's way.
+        // A limit of one: an agent that waits for permission does not block the others.
         assert_eq!(log.count("other starts"), usize::from(life == 0));
         match outcome.status {
             Status::Paused(Pause::Approval(question)) => asked.push(question),
@@ -349,7 +349,7 @@ fn lo13_what_was_being_stopped_when_the_process_died_is_not_begun_again() {
         graph.build().unwrap()
     };
     process(async {
-        // An agent that does not listen: it is still there when the process dies.
+        // An agent that ignores its cancel: it is still running when the process dies.
         let deaf = Gate::new();
         let graph = TaskGraph::builder("stops");
         let one = graph.agent("one", &Deaf(deaf.clone()), "one");
@@ -372,7 +372,7 @@ fn lo13_what_was_being_stopped_when_the_process_died_is_not_begun_again() {
     });
 }
 
-/// An agent that does not hear of a cancel.
+/// An agent that ignores its cancel.
 #[derive(Clone)]
 struct Deaf(Gate);
 
@@ -392,7 +392,7 @@ impl entourage_core::agent::Agent for Deaf {
     }
 }
 
-/// What each step of a graph did, over all its lives.
+/// Number of times that each step of a graph ran, over all its lives.
 #[derive(Default)]
 struct Ran(std::sync::Mutex<BTreeMap<String, u32>>);
 
@@ -402,7 +402,7 @@ impl Ran {
     }
 }
 
-/// Steps, an agent, a map over a list, a node that fails once, a condition and a graph below.
+/// Builds steps, an agent, a map over a list, a node that fails once, a condition and a nested graph.
 fn mixed(ran: &Arc<Ran>, failures: &Arc<AtomicU32>) -> TaskGraph {
     let note = |node: &str| {
         let (ran, node) = (Arc::clone(ran), node.to_owned());
@@ -444,7 +444,7 @@ fn mixed(ran: &Arc<Ran>, failures: &Arc<AtomicU32>) -> TaskGraph {
     graph.returning(&end).build().map(|graph| TaskGraph::builder("top").wrap(graph)).unwrap()
 }
 
-/// A graph that is nothing but another one, so that all tests here have one type.
+/// A graph that only wraps another one, so that all tests here have one type.
 trait Wrap {
     fn wrap<O: entourage_core::graph::Output>(self, graph: TaskGraph<O>) -> TaskGraph;
 }
@@ -487,7 +487,7 @@ fn design_3_a_graph_survives_death_at_every_append() {
                 if session.unfinished().await.unwrap().is_some() {
                     return session.resume(&graph).outcome().await.unwrap();
                 }
-                // It died when all was stored.
+                // The process died when everything was stored.
                 match &stored(&inner, &root()).await.last().unwrap().event {
                     Event::RunFinished(end) => end.outcome.clone(),
                     other => panic!("{label}: {other:?}"),
@@ -515,7 +515,7 @@ fn design_3_a_graph_survives_death_at_every_append() {
                     }
                 }
             });
-            // A step whose end was not stored may run once more, and no other one does.
+            // A step whose end was not stored may run once more; no other step does.
             let most = ran.0.lock().unwrap().values().copied().max().unwrap_or_default();
             assert!(most <= 3, "{label}: {:?}", ran.0.lock().unwrap());
         }

@@ -1,4 +1,4 @@
-//! What agents may do at nodes that were added or given to them while a graph runs.
+//! Permissions of agents at nodes that were added or reassigned while a graph runs.
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +23,12 @@ use crate::{
     crew::root,
 };
 
-/// Notes the scope in which it does the task of each name.
+/// Records the scope of each task by name.
 #[derive(Debug, Clone)]
 struct Noting {
     name: &'static str,
     seen: Arc<Mutex<BTreeMap<String, Scope>>>,
-    /// Tasks that fail, each once.
+    /// Tasks that fail, once each.
     fails: Arc<Mutex<Vec<&'static str>>>,
 }
 
@@ -75,7 +75,7 @@ fn no_write() -> Scope {
 }
 
 impl Scene {
-    /// `scout` has two nodes and a map, `large` is where one of them escalates to, `other` has none.
+    /// Creates the crew: `scout` has two nodes and a map, `large` is the target of one escalation, `other` has none.
     fn new() -> Self {
         let gate = Gate::new();
         let (scout, large, other) = (Noting::new("scout"), Noting::new("large"), Noting::new("other"));
@@ -193,7 +193,7 @@ async fn items_of_a_map_are_as_narrow_as_the_map() {
     let run = runtime_on(&memory()).session_with_id(root()).start(&graph, "Go");
     let control = graph.control(run.session());
     gate.arrived(1).await;
-    // It can be tried again once it has failed.
+    // It can be retried once it has failed.
     while control.retry("each").await.is_err() {
         tokio::task::yield_now().await;
     }

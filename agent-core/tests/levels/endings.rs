@@ -1,4 +1,4 @@
-//! CW13: why a turn ended, in the words of those who sent the prompt.
+//! Stop kinds: why a run ended, in the words of editors.
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -124,7 +124,7 @@ async fn cw13_a_cancel_is_answered_after_all_that_happened_was_told() {
     assert_eq!(StopKind::answer(run.outcome().await).unwrap(), StopKind::Cancelled);
 }
 
-/// Somebody who thinks it over, and never answers.
+/// An approver that never answers.
 #[derive(Debug)]
 struct Undecided(Gate);
 

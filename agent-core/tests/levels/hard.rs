@@ -1,4 +1,4 @@
-//! Verdicts that are hard to read, and modes that change while prompts wait.
+//! Verdicts that are hard to read, and mode changes while prompts are queued.
 
 use entourage_core::{
     agent::{Autonomy, AutonomyLevel},
@@ -21,7 +21,7 @@ fn no(reason: &str) -> String {
     json!({ "approved": false, "reason": reason }).to_string()
 }
 
-/// What one round of the level `judge` comes to when the judge says this.
+/// Returns the outcome of one round of the level `judge` for these replies of the judge.
 async fn judged(replies: impl IntoIterator<Item = String>) -> Outcome {
     let works = ScriptedProvider::new().text("Planted.").text("I planted it.");
     let judges = replies.into_iter().fold(ScriptedProvider::named("judge"), ScriptedProvider::text);

@@ -1,4 +1,4 @@
-//! CW01: each level by name, who is asked in it how often, and that none of them takes a rejection for an end.
+//! Each level by name: who is asked how often, and that no level takes a rejection for an end.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) fn worker(model: Model) -> ReactAgent {
     ReactAgent::builder("worker", model).instructions("You work.").tool(look).todos().build().unwrap()
 }
 
-/// A checker that can look and write.
+/// Creates a checker that can inspect and write.
 fn checker(model: Model, write: &FakeTool) -> ReactAgent {
     let look = FakeTool::new("look").returning("a tree");
     ReactAgent::builder("checker", model).tool(look).tool(write.clone()).build().unwrap()
@@ -32,7 +32,7 @@ fn writer() -> FakeTool {
     FakeTool::new("write").access(Access::WRITE).returning("written")
 }
 
-/// The agent at a level, in a session of its own store.
+/// Runs the agent at a level, in a session of its own store.
 async fn run(agent: AutonomyBuilder, level: AutonomyLevel) -> (SharedStore, Session, Outcome) {
     let store = memory();
     let session = runtime_on(&store).session();
@@ -41,17 +41,17 @@ async fn run(agent: AutonomyBuilder, level: AutonomyLevel) -> (SharedStore, Sess
     (store, session, outcome)
 }
 
-/// What the session itself shows to its user.
+/// Returns what the session itself shows to its user.
 pub(crate) async fn shown(session: &Session) -> Vec<(Role, String)> {
     session.history().await.unwrap().iter().map(|message| (message.role(), message.text())).collect()
 }
 
-/// What each check found, round by round.
+/// Returns the verdict of each check, by round.
 pub(crate) async fn verdicts(store: &SharedStore, session: &Session) -> Vec<(u32, Verdict)> {
     let events = stored(store, session.id()).await;
     let found = events.iter().filter_map(|event| match &event.event {
         Event::PhaseFinished(end) if end.phase == Phase::Check => {
-            // One that was cut off has none.
+            // A check that was cut off has no verdict.
             end.verdict.clone().map(|verdict| (end.iteration, verdict))
         }
         _ => None,
@@ -294,7 +294,7 @@ async fn cw01_a_judge_whose_conversation_grew_too_long_judges_what_is_new() {
     let text = last(&asked[2]).1;
     assert!(text.contains("Do B") && text.contains("I did B."), "it holds all that is judged: {text}");
 
-    // What does not fit by itself fails, and is not accepted.
+    // A request that alone exceeds the window fails, and is not accepted.
     let works = ScriptedProvider::new().text("A.").text("I did A.");
     let judges = long(ScriptedProvider::named("judge"));
     let agent = Autonomy::builder("pair", worker(works.model())).judge(judges.model());
@@ -340,7 +340,7 @@ async fn cw01_a_check_that_fails_is_a_failed_run_at_every_level() {
     }
 }
 
-/// An agent that has all levels; whoever checks is on `checks`.
+/// Creates an agent with all levels; all checkers are on `checks`.
 fn everyone(works: &ScriptedProvider, checks: &ScriptedProvider) -> AutonomyBuilder {
     Autonomy::builder("gardener", worker(works.model()))
         .judge(checks.model())

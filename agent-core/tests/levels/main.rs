@@ -1,4 +1,4 @@
-//! Autonomy levels, modes and how turns end, through the public API: rows CW01, CW02, CW11, CW12, CW13 and R14.
+//! Autonomy levels, their options, modes, roles and stop kinds, through the public API.
 
 #![cfg(feature = "testkit")]
 #![allow(

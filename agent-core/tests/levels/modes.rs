@@ -1,4 +1,4 @@
-//! CW12: modes as values, and the mode of a session.
+//! Modes as values, and the mode of a session.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ fn offered() -> Vec<Mode> {
     vec![Mode::new("ask", "Ask"), Mode::new("code", "Code").describe("Changes files")]
 }
 
-/// An agent that says which mode it works in, once the gate is open.
+/// Creates an agent that reports its mode once the gate is open.
 fn teller(gate: &Gate) -> Do {
     let gate = gate.clone();
     act(move |cx| {
@@ -174,8 +174,8 @@ async fn cw12_history_and_todos_survive_a_change_of_mode() {
     assert_eq!((after.history().len(), after.todos()[0].status), (2, TodoStatus::Cancelled));
 }
 
-/// A run in mode `ask` that is cut off, and the mode that is picked then; what the run says when it is resumed, and what
-/// the one after it says.
+/// Interrupts a run in mode `ask`, then picks another mode. Returns what the run reports when it is resumed, and what
+/// the next run reports.
 fn resumed(paused: bool) -> (String, String) {
     let store = memory();
     let id = SessionId::new("work").unwrap();

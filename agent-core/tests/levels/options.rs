@@ -1,4 +1,4 @@
-//! R14: what the levels `prompted` and `judge` can be asked for beyond what they do, and evidence at those above.
+//! Options of the levels: claims at `prompted`, criteria at `judge`, evidence at the two above.
 
 use entourage_core::{
     ErrorKind,
@@ -71,7 +71,7 @@ async fn r14_the_executor_works_on_until_it_calls_its_task_complete_and_is_never
     assert_valid(&executor.history().await.unwrap());
 }
 
-/// The verdicts that phases of this kind ended with: the round, and whether it was accepted.
+/// Returns the verdicts of phases of this kind: the round, and whether it was accepted.
 async fn verdicts_of(store: &SharedStore, phase: Phase) -> Vec<(u32, bool)> {
     let events = stored(store, &work()).await;
     let ends = events.iter().filter_map(|event| match &event.event {
@@ -87,7 +87,7 @@ async fn verdicts_of(store: &SharedStore, phase: Phase) -> Vec<(u32, bool)> {
 async fn r14_without_a_claim_the_rounds_end_it_whatever_ended_the_turns() {
     let mut limits = Limits::default();
     (limits.steps, limits.loops) = (2, LoopDetection::off());
-    // Words, a limit of steps, a reply that was cut off after its claim.
+    // Text alone, a step limit, a reply that was cut off after its claim.
     let works = ScriptedProvider::new()
         .text("Done.")
         .call("look", json!({}))
@@ -106,7 +106,7 @@ async fn r14_without_a_claim_the_rounds_end_it_whatever_ended_the_turns() {
     let outcome = run(&store, agent).await;
     assert!(rejected(&outcome).contains("task_complete"), "{outcome}");
     assert_eq!(verdicts_of(&store, Phase::Execute).await, [(1, false), (2, false), (3, false)]);
-    // A turn that fails ends the task, and not as complete.
+    // A phase that fails ends the task, and not as complete.
     let works = ScriptedProvider::new().fail(ErrorKind::InvalidInput, "no work today");
     let agent = claiming(&works).build().unwrap();
     assert_eq!(agent.ask("Plant").await.unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -243,7 +243,7 @@ async fn r14_what_the_user_says_while_criteria_are_written_is_in_them_and_with_t
     }
 }
 
-/// The agent on models that answer by where their conversation stands.
+/// Creates the agent on models whose reply follows from the conversation.
 fn resumable(level: AutonomyLevel) -> Autonomy {
     let works = match level {
         AutonomyLevel::Prompted => ScriptedProvider::by_history()
@@ -309,7 +309,7 @@ fn r14_a_run_that_dies_at_any_append_goes_on_and_repeats_nothing() {
     }
 }
 
-/// A checker that has these tools, as it is at the levels above `judge`.
+/// Creates an agent whose checker has these tools, at the levels above `judge`.
 fn seeing(works: &ScriptedProvider, checks: &ScriptedProvider, tools: Vec<FakeTool>) -> AutonomyBuilder {
     let checker =
         tools.into_iter().fold(ReactAgent::builder("checker", checks.model()), |it, tool| it.tool(tool));
@@ -324,11 +324,11 @@ async fn cw04_a_claim_without_a_look_is_refused_where_evidence_is_required() {
         let works = ScriptedProvider::new().text("a").text("One.").text("b").text("Two.");
         let checks = ScriptedProvider::named("checker")
             .calls([claim("Surely.")])
-            // A list is no look, and neither is what failed or does not exist.
+            // The todo list is no evidence, and neither is a call that failed or of an unknown tool.
             .calls([("todos", json!({"todos": []})), ("gone", json!({})), claim("Surely!")])
             .call("look", json!({}))
             .text("Water it.")
-            // What was seen in an earlier round is no look in this one.
+            // Evidence of an earlier round does not count in this one.
             .calls([claim("As before.")])
             .calls([("look", json!({})), claim("I saw it.")]);
         let look = FakeTool::new("look").returning("a tree");

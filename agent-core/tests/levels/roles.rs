@@ -1,4 +1,4 @@
-//! CW11: each role has a model of its own, a session may have another, and nothing of a model but names is stored.
+//! Models of roles: each role has its own, a session may have another, and only names of a model are stored.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn checker(model: Model) -> ReactAgent {
     ReactAgent::builder("checker", model).build().unwrap()
 }
 
-/// The services and models that all calls of a session's tree were made to.
+/// Returns the services and models of all calls in a session's tree.
 async fn asked(store: &SharedStore, session: &Session) -> BTreeSet<(String, String)> {
     let mut ids = vec![session.id().clone()];
     let children = store.query(&SessionFilter::children_of(session.id().clone())).await.unwrap();

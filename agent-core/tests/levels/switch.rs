@@ -1,4 +1,4 @@
-//! CW12: a session that changes its level, also during a run and after a death; CW15 at a level: what a cancel leaves.
+//! A session that changes its level, also during a run and after a crash, and a cancel at each level.
 
 use entourage_core::{
     ErrorKind, Session, SessionId,
@@ -32,7 +32,7 @@ fn approve() -> String {
     json!({ "approved": true, "reason": "All there." }).to_string()
 }
 
-/// What the user and the others said to the executor, up to this request.
+/// Returns what the user and the others said to the executor, up to this request.
 pub(crate) fn told(request: &Request) -> Vec<String> {
     let messages = request.messages.iter().filter(|message| message.role() == Role::User);
     messages.map(|message| message.text()).collect()
@@ -104,7 +104,7 @@ async fn cw12_only_levels_that_somebody_is_there_for_can_be_picked() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.message().contains("`react`, `prompted`"), "{error}");
     }
-    // A mode that another agent offers, and this one does not know: nothing is done in it.
+    // A mode that only another agent offers: nothing is done in it.
     session.set_mode("plan", &[Mode::new("plan", "Plan")]).await.unwrap();
     let error = session.start(&agent, "Dig").outcome().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
@@ -164,7 +164,7 @@ async fn cw15_a_cancel_can_be_the_end() {
     assert_eq!(session.unfinished().await.unwrap(), None);
 }
 
-/// The agent at a level, on models that answer by where their conversation stands.
+/// Creates the agent at a level, on models whose reply follows from the conversation.
 fn resumable(level: AutonomyLevel) -> Autonomy {
     let mut profile = entourage_core::provider::Profile::default();
     profile.tools = Some(true);

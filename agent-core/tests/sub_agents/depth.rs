@@ -1,4 +1,4 @@
-//! Agents that hand their task on to themselves, and what the sessions of agents below a tool's call are called.
+//! Agents that delegate their task to themselves, and the titles of sessions below a tool call.
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,7 +19,7 @@ fn root() -> SessionId {
     SessionId::new("work").unwrap()
 }
 
-/// The tool `agent`, whose agent has this very set.
+/// A toolset with the tool `agent`, whose agent has this very set.
 #[derive(Debug, Clone, Default)]
 struct Itself(Arc<OnceLock<ReactAgent>>);
 
@@ -64,7 +64,7 @@ async fn ai04_an_agent_that_is_its_own_sub_agent_ends_by_a_budget() {
     let task = Task::new("Do it.").within(BudgetLimits::none().with_model_calls(5));
     let outcome = runtime_on(&store).session_with_id(root()).start(&agent, task).outcome().await.unwrap();
     assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget(_))), "{outcome}");
-    // The sixth one was refused its first call.
+    // The sixth agent was refused its first call.
     assert_eq!(store.query(&SessionFilter::tree(root())).await.unwrap().len(), 6);
 }
 

@@ -1,4 +1,4 @@
-//! Agents below agents: as tools, as children, how many at once, what they may do, what they leave behind.
+//! Agents below agents: as tools and as children, their limits, permissions and records.
 
 #![cfg(feature = "testkit")]
 #![allow(clippy::indexing_slicing, clippy::large_futures, clippy::panic, clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! CP06: what the scope cannot admit is not offered; a call of it is answered with what is missing, and not run.
+//! Tools that the scope cannot admit are not offered; a call of one is answered with what is missing, and not run.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ async fn cp06_the_list_that_is_shown_is_the_same_from_step_to_step() {
     assert!(requests.windows(2).all(|two| Arc::ptr_eq(&two[0].tools, &two[1].tools)));
 }
 
-/// A set that grows after it was asked twice.
+/// A set that grows after it was queried twice.
 #[derive(Debug)]
 struct Growing(std::sync::atomic::AtomicUsize);
 

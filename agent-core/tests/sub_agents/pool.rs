@@ -1,4 +1,4 @@
-//! AI04: at most so many agents below a root at once, first come first served, at any depth.
+//! The limit on agents that work in parallel below a root: first come first served, at any depth.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     workers::{Worker, await_all, few, spawn_all},
 };
 
-/// A lead that hands `count` prompts to `worker` in one step, all at once.
+/// Creates a lead that delegates `count` prompts to `worker` in one step, in parallel.
 fn lead(count: usize, worker: impl Agent + 'static) -> (ScriptedProvider, ReactAgent) {
     let calls: Vec<_> = (0..count).map(|n| ("agent", json!({"prompt": format!("part {n}")}))).collect();
     let provider = ScriptedProvider::new().calls(calls).text("All done.");
@@ -74,7 +74,7 @@ async fn ai04_the_number_is_the_runtimes_and_each_root_has_its_own() {
     assert_eq!(none.session().start(&doer, "Go").outcome().await.unwrap().text, "6", "0 is taken as 1");
 }
 
-/// `levels` of agents that each hand two parts on, above workers.
+/// Creates `levels` of agents that delegate `gives` parts each, above workers.
 fn nest(levels: usize, worker: &Worker, gives: usize) -> Arc<dyn Agent> {
     if levels == 0 {
         return worker.shared();
@@ -109,7 +109,7 @@ async fn ai04_hand_written_agents_nest_too_and_work_while_their_children_wait() 
         let leaf = Arc::clone(&leaf);
         Box::pin(async move {
             let children = spawn_all(cx, &leaf, ["a", "b", "c"].map(|it| format!("{prompt}{it}"))).await?;
-            // It has the only place meanwhile: its children wait for it.
+            // It holds the only slot meanwhile: its children wait for it.
             cx.sleep(Duration::from_secs(1)).await?;
             Ok(await_all(cx, children).await?.len().to_string())
         })
@@ -178,7 +178,7 @@ async fn ai04_what_waits_goes_before_try_spawn() {
     assert_eq!(worker.shift.began(), ["0", "1", "2"]);
 }
 
-/// A sub-agent whose conversation is made smaller between its two steps, by a model that takes its time.
+/// Creates a sub-agent whose conversation is compacted between its two steps, by a slow model.
 fn compacting(writer: &ScriptedProvider) -> ReactAgent {
     let mut profile = Profile::default();
     profile.context_window = Some(200_000);

@@ -1,4 +1,4 @@
-//! AI04: however an agent ends, its place is free for the next; and who waits for one can be told to stop.
+//! Slots in the pool: however an agent ends, its slot is free for the next; and a waiting agent can be stopped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ async fn ai04_a_place_is_free_after_an_answer_an_error_and_a_panic() {
     assert_eq!((worker.shift.most(), worker.shift.working()), (1, 0));
 }
 
-/// The recorded ends of the children of the only root.
+/// Returns the recorded ends of the children of the only root.
 async fn ends(store: &SharedStore) -> Vec<(String, Outcome)> {
     let root = store.query(&SessionFilter::roots()).await.unwrap().pop().unwrap().record.id;
     let mut ends = Vec::new();
@@ -165,7 +165,7 @@ async fn ai04_a_wait_that_is_over_goes_on_whoever_has_the_places() {
     let began = Instant::now();
     let outcome = few(&memory(), 1).session().start(&doer, "Go").outcome().await.unwrap();
     assert_eq!(outcome.text, "gave up, gave up");
-    // Each lends its place: the first to the other one, and that to the first one's child, which keeps it.
+    // Each releases its slot: the first to the other one, and that one to the first one's child, which keeps it.
     assert_eq!((began.elapsed().as_secs(), hangs.shift.began().len(), hangs.shift.working()), (5, 1, 0));
 }
 

@@ -1,4 +1,4 @@
-//! CA05, CA07, AI01: what sub-agents cost, where their sessions are found, and what is known of them afterwards.
+//! Costs of sub-agents, the place of their sessions, and their records.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::common::{agent, memory, process, runtime_on, stored};
 
 const CENT: u64 = 10_000_000_000;
 
-/// A model whose every call of the scripted usage (10 tokens in) costs a cent.
+/// Creates a model whose every call of the scripted usage (10 tokens in) costs a cent.
 fn a_cent(provider: &ScriptedProvider) -> Model {
     let mut profile = Profile::default();
     profile.prices = Some(Prices::per_million_micros(1_000_000_000, 0));
@@ -33,7 +33,7 @@ fn sub(provider: &ScriptedProvider) -> ReactAgent {
     ReactAgent::builder("sub", a_cent(provider)).build().unwrap()
 }
 
-/// A lead that hands out `count` parts at once.
+/// Creates a lead that delegates `count` parts in parallel.
 fn lead(count: usize, sub: ReactAgent) -> ReactAgent {
     let calls: Vec<_> = (0..count).map(|n| ("agent", json!({"prompt": format!("part {n}")}))).collect();
     let provider = ScriptedProvider::by_history().calls(calls).text("Done.");
@@ -70,7 +70,7 @@ fn ca05_what_was_spent_before_a_kill_is_counted_once() {
     let store = memory();
     let gate = Gate::new();
     process(async {
-        // One of three has its answer when the process dies; the others were asked, and nobody knows what that cost.
+        // One of three has its answer when the process dies; the cost of the other two calls is unknown.
         let seen = Script::new().text("Seen.").usage(10, 5);
         let below =
             ScriptedProvider::by_history().step(seen.finish(entourage_core::provider::FinishReason::Stop));

@@ -1,4 +1,4 @@
-//! A process dies with sub-agents in flight: the next one goes on, and repeats nothing that was completed.
+//! A process dies with sub-agents in flight: the next one continues, and repeats nothing that was completed.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn root() -> SessionId {
     SessionId::new("work").unwrap()
 }
 
-/// Three sub-agents at once, each of which puts something once and then waits.
+/// Creates a lead of three parallel sub-agents, each of which puts something once and then waits.
 fn lead(put: &FakeTool, wait: &FakeTool) -> ReactAgent {
     let below = ScriptedProvider::by_history().call("put", json!({})).call("wait", json!({})).text("Put.");
     let sub = ReactAgent::builder("sub", below.model()).tool(put.clone()).tool(wait.clone()).build().unwrap();
@@ -88,13 +88,13 @@ fn design_3_death_at_every_append_of_a_tree_with_one_place() {
             };
             assert_eq!(outcome.text, "Done.", "died at append {at}");
         });
-        // A call that was claimed and not settled is not repeated: three are the most.
+        // A call that was claimed and not settled is not repeated: three is the maximum.
         assert!(put.started() <= 3, "died at append {at}: {}", put.started());
     }
     assert!(deaths > 15, "{deaths} of {runs}");
 }
 
-/// Spawns one, tries another, then asks for a tool, and waits.
+/// Spawns one child, tries to spawn another, then calls a tool, and waits.
 fn trying(worker: &Worker, tool: &FakeTool) -> crate::common::Do {
     let (worker, tool) = (worker.shared(), tool.clone());
     act(move |cx| {

@@ -1,4 +1,4 @@
-//! A store that takes its time: whoever waits for a commit drives it, also when the future that began it is not polled.
+//! A slow store: any waiter drives a commit, even when the future that began it is not polled.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::common::{agent, runtime_on, stored};
 
-/// Waits before each append, as a store does that asks a thread or a server.
+/// A store that waits before each append, like one that calls a thread or a server.
 #[derive(Debug, Default)]
 struct Slow(MemoryStore);
 

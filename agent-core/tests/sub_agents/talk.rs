@@ -1,4 +1,4 @@
-//! A conversation of an agent written by hand with another one: each turn is a run of one session, and none is repeated.
+//! A hand-written agent's conversation with another agent: each prompt is a run of one session, and none is repeated.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn below() -> SessionId {
     root().in_role("worker").unwrap()
 }
 
-/// Answers three times, and in its second turn changes something first.
+/// Creates an agent that answers three times, and changes something first in its second run.
 fn worker(put: &FakeTool) -> (ScriptedProvider, Arc<dyn Agent>) {
     let provider =
         ScriptedProvider::by_history().text("One.").call("put", json!({})).text("Two.").text("Three.");
@@ -35,7 +35,7 @@ fn worker(put: &FakeTool) -> (ScriptedProvider, Arc<dyn Agent>) {
     (provider, Arc::new(agent))
 }
 
-/// Asks as often, each time for what follows from the answer before.
+/// Creates an agent that asks as often, each time based on the answer before.
 fn asks(worker: &Arc<dyn Agent>) -> Do {
     let worker = Arc::clone(worker);
     act(move |cx| {
@@ -73,7 +73,7 @@ async fn assert_whole(store: &SharedStore, label: &str) {
     assert_eq!(&*children[0].record.role, "worker");
 }
 
-/// The record of whoever asked is followed by a replay, which asks nobody.
+/// Asserts that the caller's record can be replayed without asking anybody.
 async fn assert_replayed(store: &SharedStore, label: &str) {
     let put = FakeTool::new("put");
     let (never, worker) = worker(&put);
@@ -123,7 +123,7 @@ fn bo06_a_talk_of_three_turns_survives_death_at_every_append() {
     assert!(deaths >= 20, "{deaths}");
 }
 
-/// The third turn is cut off: that the first two are over is told by the journal of whoever asked.
+/// The third run is cut off: the caller's journal knows that the first two are over.
 #[test]
 fn bo06_what_was_answered_is_not_asked_again() {
     let (store, gate) = (memory(), Gate::new());
@@ -199,7 +199,7 @@ async fn bo06_whoever_is_asked_has_at_most_the_contexts_scope_and_a_pause_is_han
             Ok(format!("{} {}", first.text, second.text))
         })
     });
-    // Nobody is there to be asked: a write pauses the run.
+    // No approver is present: a write pauses the run.
     let runtime = testkit::runtime().policy(Policy::default()).shared_store(Arc::clone(&store)).build();
     let session = runtime.session_with_id(root());
     let outcome = session.start(&asks, "Go").outcome().await.unwrap();
@@ -258,7 +258,7 @@ async fn bo06_a_role_that_is_none_is_refused_before_anything_is_stored() {
     assert!(root().in_role("second_reader-2").is_ok());
 }
 
-/// Whether there was room for it is recorded like everything else that an agent observes.
+/// A refusal for want of a free slot is recorded like every other observation of an agent.
 #[tokio::test(start_paused = true)]
 async fn ai04_a_refusal_to_an_agent_by_hand_is_recorded() {
     let (store, gate) = (memory(), Gate::new());

@@ -1,4 +1,4 @@
-//! CA01 to CA04, CA06: an agent as a tool of another one.
+//! An agent as a tool of another agent.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ fn sub(provider: &ScriptedProvider) -> ReactAgent {
     ReactAgent::builder("sub", provider.model()).instructions("You look.").build().unwrap()
 }
 
-/// A parent that calls `agent` once, with these arguments, and then ends.
+/// Creates a parent that calls `agent` once, with these arguments, and then ends.
 fn parent(tool: AgentTool, arguments: Value) -> ReactAgent {
     let provider = ScriptedProvider::by_history().call("agent", arguments).text("Done.");
     agent(provider.model()).instructions("You lead.").tool(tool).build().unwrap()
@@ -36,7 +36,7 @@ async fn run(store: &SharedStore, agent: &ReactAgent) -> Outcome {
     runtime_on(store).session_with_id(root()).start(agent, "A secret of the parent").outcome().await.unwrap()
 }
 
-/// What the parent's model was told, and whether as an error.
+/// Returns the result that the parent's model got, and whether it was an error.
 async fn told(store: &SharedStore) -> (String, bool) {
     let found = stored(store, &root()).await.into_iter().find_map(|event| match event.event {
         Event::ToolFinished(call) => Some((call.result.to_text(), call.result.is_error)),
@@ -122,7 +122,7 @@ async fn ca02_the_read_only_agent_is_offered_four_tools_and_can_do_nothing_else(
     let readers = AgentTool::READ_ONLY_TOOLS.map(FakeTool::new);
     let edit = FakeTool::new("edit").access(Access::WRITE);
     let (shell, secret) = (FakeTool::new("bash").access(Access::EXECUTE), FakeTool::new("memory"));
-    // A tool of an admitted name that declares more than reading.
+    // A tool with an admitted name that declares more than reading.
     let below = ScriptedProvider::new();
     let deeper = AgentTool::new(sub(&below));
     let calls = ["edit", "memory", "agent", "view"].map(|name| (name, json!({"prompt": "x"})));
@@ -164,7 +164,7 @@ async fn attack_20_the_tools_scope_and_the_callers_both_bound_the_agent() {
     }
 }
 
-/// An agent that ends as told, whatever it is asked.
+/// Creates an agent that ends as scripted, whatever its prompt.
 fn ending(provider: &ScriptedProvider) -> ReactAgent {
     let mut limits = Limits::default();
     limits.steps = 1;
@@ -207,7 +207,7 @@ async fn ca03_what_the_parent_is_told_of_each_end() {
 async fn ca03_a_session_that_cannot_be_had_ends_the_parent() {
     let store = memory();
     let runtime = runtime_on(&store);
-    // Somebody took the id that the call's session is to have: the message with the call is event 3.
+    // The id of the call's session is already taken: the message with the call is event 3.
     let taken = root().child(3, 0).unwrap();
     let started = Arc::new(Origin::new(taken.clone(), RunId::generate(), "sub"));
     let titled = Event::Titled(serde_json::from_value(json!({"title": "Mine"})).unwrap());

@@ -1,4 +1,4 @@
-//! Agents that count how many of them work at once.
+//! Agents that count how many of them work in parallel.
 
 use std::sync::{
     Arc, Mutex,
@@ -16,7 +16,7 @@ use entourage_core::{
 };
 use futures_util::future::BoxFuture;
 
-/// What workers did.
+/// Record of the workers' activity.
 #[derive(Debug, Default)]
 pub(crate) struct Shift {
     working: AtomicUsize,
@@ -33,12 +33,12 @@ impl Shift {
         self.working.load(Ordering::SeqCst)
     }
 
-    /// The prompts of those that began, in that order.
+    /// Returns the prompts of the workers that began, in that order.
     pub(crate) fn began(&self) -> Vec<String> {
         self.began.lock().unwrap().clone()
     }
 
-    /// Counts whoever works until the guard is dropped, also by a panic or a cancel.
+    /// Counts a worker until the guard is dropped, even by a panic or a cancel.
     pub(crate) fn clock_in(self: &Arc<Self>, prompt: &str) -> Working {
         self.began.lock().unwrap().push(prompt.to_owned());
         let now = self.working.fetch_add(1, Ordering::SeqCst) + 1;
@@ -57,7 +57,7 @@ impl Drop for Working {
 
 type Job = dyn for<'a> Fn(&'a str, &'a RunContext) -> BoxFuture<'a, Result<String>> + Send + Sync;
 
-/// An agent that is counted while it does its job.
+/// An agent that is counted while it works.
 #[derive(Clone)]
 pub(crate) struct Worker {
     pub(crate) shift: Arc<Shift>,
@@ -71,7 +71,7 @@ impl Worker {
         Self { shift: Arc::default(), job: Arc::new(job) }
     }
 
-    /// Works for a second of tokio's clock and repeats its prompt.
+    /// Creates a worker that takes a second of tokio's clock and repeats its prompt.
     pub(crate) fn second() -> Self {
         Self::new(|prompt, cx| {
             Box::pin(async move {
@@ -81,7 +81,7 @@ impl Worker {
         })
     }
 
-    /// Works until the gate is open or it is cancelled.
+    /// Creates a worker that works until the gate is open or it is cancelled.
     pub(crate) fn behind(gate: &Gate) -> Self {
         let gate = gate.clone();
         Self::new(move |prompt, cx| {
@@ -113,12 +113,12 @@ impl Agent for Worker {
     }
 }
 
-/// A runtime below whose roots `at_once` agents work at once.
+/// Creates a runtime in which `at_once` agents below a root work in parallel.
 pub(crate) fn few(store: &SharedStore, at_once: usize) -> Runtime {
     testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(store)).sub_agents(at_once).build()
 }
 
-/// Spawns one child a prompt.
+/// Spawns one child per prompt.
 pub(crate) async fn spawn_all(
     cx: &RunContext,
     agent: &Arc<dyn Agent>,
@@ -131,7 +131,7 @@ pub(crate) async fn spawn_all(
     Ok(children)
 }
 
-/// Waits for all of them, and returns how they ended, in the order in which they did.
+/// Waits for all of them, and returns their outcomes in the order in which they ended.
 pub(crate) async fn await_all(cx: &RunContext, mut children: Vec<Child>) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     while !children.is_empty() {

@@ -29,7 +29,7 @@ use crate::{
 /// Another pair started in the same session continues the same two conversations and abandons a task that the first one
 /// left open.
 ///
-/// # How it ends
+/// # Outcome
 /// - Completed: the discriminator accepted. The text is the executor's summary of its last phase.
 /// - [`StopReason::Incomplete`](crate::run::StopReason::Incomplete) after the last round, with the newest feedback; the
 ///   text is the executor's newest summary.

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents); the wait for a slot counts towards the call's
 /// timeout.
 ///
-/// # What the model is told
+/// # Tool result
 /// - The agent's answer, when it completed with one.
 /// - An error result with the reason, when the agent failed, was stopped or cancelled, or gave no answer. It includes
 ///   the text that a stopped agent had by then. The calling run continues.

@@ -18,14 +18,14 @@ use crate::shown::Shown;
 pub enum Change {
     /// A node will not run, or not continue.
     Skip {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// Effect of the skip on the node's dependents.
         dependents: SkipAs,
     },
     /// A node is given to another agent.
     Reassign {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// Name of its agent from now on.
         agent: Arc<str>,
@@ -45,12 +45,12 @@ pub enum Change {
     },
     /// A node that failed, was skipped or was cancelled is retried.
     Retry {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
     },
     /// A node is stopped, and counts as cancelled.
     Cancel {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
     },
 }

@@ -34,7 +34,7 @@ pub enum SkipCause {
     Blocked(Arc<str>),
     /// The condition on the edge from this node did not hold.
     Condition(Arc<str>),
-    /// Somebody asked for it.
+    /// The skip was requested.
     Asked,
 }
 

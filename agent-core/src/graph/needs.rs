@@ -21,17 +21,17 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
 
 /// Inputs that a node can take from the nodes before it.
 ///
-/// | stated | its function is given |
+/// | declared | its function is given |
 /// |---|---|
 /// | `()` | `()` |
-/// | `&a`, a [`Handle`] of a node that returns `T` | `Arc<T>`, shared with all who take it |
-/// | `a.optional()` | `Option<Arc<T>>`: `None` when the node was skipped, failed or gave nothing else |
+/// | `&a`, a [`Handle`] of a node that returns `T` | `Arc<T>`, shared by all that take it |
+/// | `a.optional()` | `Option<Arc<T>>`: `None` when the node was skipped, failed or otherwise gave no value |
 /// | `graph.input()` | `Arc<String>`: the text that the graph was given |
-/// | `graph.message()` | `Arc<Message>`: the same with the images and documents that came with it |
+/// | `graph.message()` | `Arc<Message>`: that text with the images and documents that came with it |
 /// | a slice, array or `Vec` of handles, all of nodes that return `T` | [`Each<T>`](Each): as a list, in that order |
-/// | a tuple of up to eight of these | a tuple of what they give |
+/// | a tuple of up to eight of these | a tuple of their values |
 ///
-/// # What does not compile
+/// # Compile errors
 /// A step that takes another type than the node gives:
 ///
 /// ```compile_fail,E0631

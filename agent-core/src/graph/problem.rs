@@ -96,7 +96,7 @@ pub enum Problem {
     },
     /// A node depends on one that does not exist.
     UnknownDependency {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// Id that it depends on, or its beginning.
         dependency: Arc<str>,
@@ -128,7 +128,7 @@ pub enum Problem {
     },
     /// A setting that the node does not have.
     Misused {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// The setting.
         setting: &'static str,
@@ -137,7 +137,7 @@ pub enum Problem {
     },
     /// A node escalates to an empty list of agents.
     NoSizes {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
     },
     /// A limit of zero, under which nothing could run.

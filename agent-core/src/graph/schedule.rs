@@ -122,7 +122,7 @@ pub(crate) enum Cause {
     Blocked(usize),
     /// The condition on the edge from this node does not hold.
     Condition(usize),
-    /// Somebody asked for it.
+    /// The skip was requested.
     Asked(SkipAs),
 }
 
@@ -131,24 +131,24 @@ pub(crate) enum Cause {
 pub(crate) enum Consequence {
     /// The node is skipped or cancelled, with no attempt left to finish.
     Ended {
-        /// The node.
+        /// Number of the node.
         node: usize,
         /// Terminal state of the node.
         state: State,
     },
     /// The node's attempt must be stopped; [`Schedule::finish`] returns the state after that.
     Stop {
-        /// The node.
+        /// Number of the node.
         node: usize,
     },
     /// The node was skipped and is pending again: a node that it needs is retried.
     Pending {
-        /// The node.
+        /// Number of the node.
         node: usize,
     },
     /// All items of the node are over: gather their outputs, then [`Schedule::finish`] it.
     Gather {
-        /// The node.
+        /// Number of the node.
         node: usize,
     },
 }
@@ -160,14 +160,14 @@ pub(crate) enum Refused {
     Unknown(usize),
     /// The state of the node does not allow it.
     State {
-        /// The node.
+        /// Number of the node.
         node: usize,
         /// Current state of the node.
         state: State,
     },
     /// The node needs `by`, which gave no value: retry `by` first.
     Blocked {
-        /// The node.
+        /// Number of the node.
         node: usize,
         /// Node that it needs.
         by: usize,

@@ -88,21 +88,21 @@ pub enum Difference {
     },
     /// A node has a new dependency.
     EdgeAdded {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// Node that it depends on.
         from: Arc<str>,
     },
     /// A node lost a dependency.
     EdgeRemoved {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// Node that it depended on.
         from: Arc<str>,
     },
     /// A dependency became conditional, optional or the opposite.
     EdgeChanged {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// Node that it depends on.
         from: Arc<str>,
@@ -111,7 +111,7 @@ pub enum Difference {
     },
     /// A node has another agent.
     Agent {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// Former agent; `None` for a step of the program itself.
         was: Option<Arc<str>>,
@@ -120,7 +120,7 @@ pub enum Difference {
     },
     /// A node has another version.
     Version {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
         /// The version that it had.
         was: Box<str>,
@@ -129,7 +129,7 @@ pub enum Difference {
     },
     /// A node returns values of another schema.
     Output {
-        /// The node.
+        /// Id of the node.
         node: Arc<str>,
     },
 }

@@ -25,10 +25,10 @@ use crate::{agent::Agent, permission::Scope};
 /// use entourage_core::graph::TaskGraph;
 ///
 /// let graph = TaskGraph::builder("login");
-/// // An agent returns its answer, a step of the program whatever it likes.
+/// // An agent returns its answer, a step of the program any value.
 /// let design = graph.agent("design", &architect, "Design the login form.");
 /// let schema = graph.step("schema", (), |()| async { Ok(vec!["name", "password"].len()) });
-/// // An agent is told what the nodes before it gave; a step gets it as what it is.
+/// // An agent is told the outputs of the nodes before it; a step gets them as typed values.
 /// let backend = graph.agent("backend", &coder, "Write the backend.").after((&design, &schema)).attempts(2);
 /// let tests = graph.step("tests", (&backend, schema.optional()), |(code, fields)| async move {
 ///     Ok(format!("{} lines, {fields:?} fields", code.lines().count()))

@@ -39,7 +39,7 @@ use crate::{
 ///
 /// An answer that breaks its required form is asked for once more, which costs one more call.
 ///
-/// # How it ends
+/// # Outcome
 /// As [`DualAgent`](crate::agent::DualAgent), at every level above the first: accepted, or after the last round as
 /// [`StopReason::Incomplete`](crate::run::StopReason::Incomplete). An answer that is no clear acceptance is a
 /// rejection, and a failed check fails the run: neither ever counts as complete. A cancel pauses the run, as there, so

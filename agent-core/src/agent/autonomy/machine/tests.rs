@@ -26,11 +26,11 @@ enum Turn {
     End(Status, bool),
     /// The phase is cancelled, and the task continued.
     Cancel,
-    /// The phase is cancelled, and then the user says something.
+    /// The phase is cancelled, and then the user sends a prompt.
     CancelAndSay,
-    /// The process dies; the next one goes on.
+    /// The process dies; the next one resumes.
     Die,
-    /// The process dies in the phase, and then the user says something.
+    /// The process dies in the phase, and then the user sends a prompt.
     DieAndSay,
 }
 
@@ -95,7 +95,7 @@ fn model(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>) {
     }
 }
 
-/// The machine, driven by the same turns; `None` as in the model when they are used up.
+/// The machine, driven by the same turns; `None` when they are used up, as in the model.
 fn machine(plan: Plan, turns: &[Turn]) -> (Vec<String>, Option<Status>, Option<CheckedTask>) {
     let (mut lines, mut turns) = (Vec::new(), turns.iter());
     let prompt = Arc::new(Message::user("Do it"));

@@ -218,7 +218,7 @@ events! {
         Observed(Arc<Observed>) = "observed",
         /// A signal was sent to the session.
         SignalReceived(Arc<Signal>) = "signal_received",
-        /// A prompt was accepted while another run was under way.
+        /// A prompt was queued while another run was active.
         PromptQueued(Arc<PromptQueued>) = "prompt_queued",
         /// A queued prompt was dropped: it will not be answered.
         PromptDropped(Arc<PromptDropped>) = "prompt_dropped",

@@ -184,8 +184,9 @@ impl RunId {
     }
 }
 
-/// A bijection in which each bit of the result depends on all bits of `word`: the finalizer of SplitMix64 (Steele, Lea and
-/// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014), with the step before it so that 0 is not fixed.
+/// A bijection in which each bit of the result depends on all bits of `word`: the finalizer of SplitMix64 (Steele, Lea
+/// and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014), with the step before it so that 0 is not
+/// fixed.
 fn mixed(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

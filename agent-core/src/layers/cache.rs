@@ -37,8 +37,8 @@ use crate::{
 /// - A cached reply with tool calls asks for the same calls again, and the run judges and makes them again: the cache
 ///   repeats what the model said, never what tools did. [`ResponseCache::without_tool_calls`] leaves such replies out.
 /// - A replayed reply has the deltas of the attempt that succeeded, as they came. Its usage has the reported tokens,
-///   since they show how full the context is, and a cost of 0, since no service was asked. The rest of the account's
-///   limits is not repeated.
+///   since they show how full the context is, and a cost of 0, since no service was asked. The account's remaining
+///   limits are not repeated.
 /// - At most 1,000 replies and 64 MiB by default, the least recently used evicted first; no limit of age.
 ///
 /// # Order

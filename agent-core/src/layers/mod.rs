@@ -61,7 +61,7 @@
 //! let agent = ReactAgent::builder("a", model).build().unwrap();
 //! assert_eq!(agent.ask("Hello?").await.unwrap(), "Hello!");
 //!
-//! // Wrong: nobody is left who could try again.
+//! // Wrong: the timeout ends the call, retries included.
 //! let service = ScriptedProvider::new().step(stalls());
 //! let model = service.model().layer(Check::new()).layer(Retry::new()).layer(timeout);
 //! let agent = ReactAgent::builder("a", model).build().unwrap();

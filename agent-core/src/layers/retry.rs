@@ -38,8 +38,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// - [`Error::retry_after`] replaces the computed delay if it is above zero and either below 60 s or shorter than that
 ///   delay. A longer one is ignored: this layer does not wait for hours.
 /// - There is no retry after a [`Delta::Finish`], after a cancel, or if the next attempt could only begin after
-///   [`CallContext::timeout`]. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts get the rest of
-///   the timeout.
+///   [`CallContext::timeout`]. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts get the
+///   remaining timeout.
 /// - An error without any retry before it is passed on as it is. After retries, the last error's kind comes back as
 ///   [`Exhausted`](crate::Retry::Exhausted), with the errors of all attempts in its message; a permanent error ends
 ///   them as it is.
@@ -79,7 +79,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// 3 retries after 5 s, 10 s and 20 s, exactly.
+    /// A layer with 3 retries after 5 s, 10 s and 20 s, exactly.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -1,4 +1,5 @@
-//! Permission for calls: the scope (may this agent ever?), the policy (rules) and the approver (a person).
+//! Permission for calls: the scope (may this agent ever?), the policy (rules) and the approver (a person or
+//! program).
 //!
 //! A call is judged when it is executed, never when tools are advertised. Nothing here performs a call.
 

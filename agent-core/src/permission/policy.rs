@@ -85,10 +85,11 @@ impl std::fmt::Display for Rule {
 /// approver is asked about any other.
 ///
 /// A pattern is `tool` or `tool:subject`, where a subject is a command, a path or a host, and `*` stands for any run of
-/// characters. Each subject of a call is judged by itself: the most specific rule that matches it wins, and among equals
-/// deny beats ask beats allow. The strictest verdict holds for the call, so touching more never makes it milder.
-/// Patterns tell capitals from small letters, so on a file system that does not, a rule on a path misses the same file under
-/// another spelling: deny or ask for more there, or confine the tool to a directory.
+/// characters. Each subject of a call is judged by itself: the most specific rule that matches it wins, and among
+/// equals deny beats ask beats allow. The strictest verdict holds for the call, so touching more never makes it milder.
+///
+/// Patterns are case-sensitive. On a file system that is not, a rule on a path misses the same file under another
+/// spelling: deny or ask for more there, or confine the tool to a directory.
 ///
 /// ```
 /// use entourage_core::permission::Policy;

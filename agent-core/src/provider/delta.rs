@@ -105,7 +105,7 @@ pub struct ResponseInfo {
     /// The service's id of the request, for its support.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<str>>,
-    /// Rest of the account's limits.
+    /// Remaining limits of the account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<RateLimits>>,
 }
@@ -134,9 +134,9 @@ pub struct RateLimits {
     pub requests: RateWindow,
     /// Limit on tokens, where the service counts input and output together.
     pub tokens: RateWindow,
-    /// Prompt tokens.
+    /// Limit on prompt tokens.
     pub input_tokens: RateWindow,
-    /// Reply tokens.
+    /// Limit on reply tokens.
     pub output_tokens: RateWindow,
 }
 
@@ -146,7 +146,7 @@ pub struct RateLimits {
 pub struct RateWindow {
     /// Size of the quota.
     pub limit: Option<u64>,
-    /// Rest of the quota.
+    /// Remaining quota.
     pub remaining: Option<u64>,
     /// Time until the quota is full again.
     pub reset: Option<Duration>,

@@ -91,7 +91,7 @@ mod sealed {
     impl Sealed for super::Model {}
 }
 
-/// Way of asking for a value.
+/// Strategy of a request for a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
@@ -202,7 +202,7 @@ pub struct Generated<T> {
     pub message: Arc<Message>,
     /// Strategy that was used.
     pub strategy: Strategy,
-    /// Model calls made: 2 when the first reply had to be repaired.
+    /// Number of model calls made: 2 when the first reply had to be repaired.
     pub rounds: u32,
     /// Tokens of all calls, failed attempts included, as far as the service reported them.
     pub usage: Usage,

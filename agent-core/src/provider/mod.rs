@@ -41,7 +41,7 @@ pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
 /// - [`Provider::stream`] returns once the service has accepted the request or refused it; a refusal is an `Err`
 ///   whose kind and retry status are set. A layer that tries again may return earlier and give the last refusal as
 ///   the stream's error.
-/// - What came before a [`Delta::Restart`] is void. The stream ends after one [`Delta::Finish`]. A stream that ends
+/// - Deltas before a [`Delta::Restart`] are void. The stream ends after one [`Delta::Finish`]. A stream that ends
 ///   without one was cut off: the caller reports it.
 /// - Dropping the stream or the future aborts the call and frees the connection.
 /// - Secrets never appear in errors, `Debug` output or deltas.

@@ -20,7 +20,7 @@ pub struct Request {
     pub messages: History,
     /// The tools that the model is offered, sorted by name.
     pub tools: Arc<[ToolSpec]>,
-    /// Permission or duty to call a tool.
+    /// Rule for tool calls in the reply.
     pub tool_choice: ToolChoice,
     /// Form of the reply.
     pub output: Output,
@@ -100,7 +100,7 @@ impl Request {
     }
 }
 
-/// Permission or duty of the model to call a tool.
+/// Rule for tool calls in a reply: allowed, forbidden or required.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -68,7 +68,8 @@ impl<'a> WireRequest<'a> {
         self
     }
 
-    /// The same with the service's way of counting: prompt tokens without cached ones, reply tokens without reasoning.
+    /// The same with the service's way of counting: `cache` if prompt tokens leave cached ones out, `reasoning` if
+    /// reply tokens leave reasoning out.
     #[must_use]
     pub fn counting_apart(mut self, cache: bool, reasoning: bool) -> Self {
         self.cache_apart = cache;

@@ -1,4 +1,4 @@
-//! Leases: write access to a session for a while, with a rising generation that fences off former owners.
+//! Leases. Each names the owner of a session for a while; its rising generation fences off former owners.
 
 use serde::{Deserialize, Serialize};
 

@@ -84,9 +84,9 @@ impl Default for SessionHead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// No run or queued prompt, or the last run ended.
+    /// No active run and no queued prompt.
     Idle,
-    /// A run is active or a prompt is queued, or a process died with one.
+    /// A run is active or prompts are queued, also if their process died.
     Running,
     /// A run is paused.
     Paused,

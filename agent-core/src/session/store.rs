@@ -54,8 +54,8 @@ pub trait SessionStore: Send + Sync + fmt::Debug {
     /// Stores `lease` if it replaces the session's: renews it, gives it back, or takes it over. Appends nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] ([`Error::fenced`]) when it does not replace the stored one, [`ErrorKind::NotFound`] when
-    /// there is no such session.
+    /// [`ErrorKind::Conflict`] ([`Error::fenced`]) when it does not replace the stored one, [`ErrorKind::NotFound`]
+    /// when there is no such session.
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()>;
 
     /// Bytes of event bodies that one append is sure to accept. A writer leaves out a larger checkpoint, and splits a

@@ -152,7 +152,7 @@ impl Account {
         }
     }
 
-    /// Rest of the budget that the call is charged to.
+    /// Remaining amounts of the budget that the call is charged to.
     fn remaining(&self) -> BudgetLimits {
         self.reservation.as_ref().map(|reservation| reservation.budget.remaining()).unwrap_or_default()
     }

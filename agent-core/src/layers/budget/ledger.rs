@@ -148,7 +148,7 @@ impl Ledger {
         self.nodes.get(&id).map_or_else(Spend::default, Node::reserved)
     }
 
-    /// The narrowest rest between `id` and the root.
+    /// The narrowest remaining amounts between `id` and the root.
     pub(super) fn remaining(&self, id: NodeId, now: Instant) -> BudgetLimits {
         self.path(id).fold(BudgetLimits::default(), |least, node| least.narrowest(&node.remaining(now)))
     }

@@ -125,7 +125,7 @@ impl BudgetLimits {
         }
     }
 
-    /// Checks that this rest covers `charge`.
+    /// Checks that these remaining amounts cover `charge`.
     pub(super) fn cover(&self, charge: &Charge) -> Result<(), Short> {
         let over = |left: Option<u64>, wanted: u64| left.is_some_and(|left| wanted > left);
         if let Some(left) = self.money {
@@ -168,14 +168,14 @@ impl fmt::Display for BudgetLimits {
     }
 }
 
-/// The bound of a budget that was reached, and the rest of each.
+/// The bound of a budget that was reached, and what remains of each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exhausted {
     /// The bound: `money`, `tokens`, `model_calls`, `tool_calls` or `time`.
     pub bound: Box<str>,
-    /// Rest of each bound at that time, the narrowest in the tree: less than the call needed. `None` where nothing is
-    /// bounded.
+    /// Remaining amount of each bound at that time, the narrowest in the tree: less than the call needed. `None` where
+    /// nothing is bounded.
     pub remaining: BudgetLimits,
     /// Reservations of calls in flight at that time, where the bound was reached: not in `remaining`, and not spent
     /// yet.
@@ -432,7 +432,7 @@ pub(super) struct Shortage {
     pub(super) spent: Spend,
     pub(super) reserved: Spend,
     pub(super) elapsed: Duration,
-    /// Rest of the narrowest budgets of the tree.
+    /// Remaining amounts in the narrowest budgets of the tree.
     pub(super) remaining: BudgetLimits,
 }
 

@@ -142,7 +142,7 @@ impl Budget {
         self.node.lock().reserved(self.node.id)
     }
 
-    /// Rest that a call could use now: the narrowest here and above. `None` where nothing is bounded.
+    /// Remaining amounts that a call could use now: the narrowest here and above. `None` where nothing is bounded.
     #[must_use]
     pub fn remaining(&self) -> BudgetLimits {
         self.node.lock().remaining(self.node.id, Instant::now())

@@ -66,7 +66,7 @@ fn design_7_unknown_outcomes_count_in_full() {
     let budget = Budget::new(BudgetLimits::none().with_money(Money::from_pico(100)));
     drop(budget.reserve(amount(10, 60)).unwrap());
     assert_eq!((budget.spent().money, budget.reserved().money), (Money::from_pico(60), Money::default()));
-    // Money that nobody knows after all counts as it was reserved.
+    // Unknown money counts as reserved.
     budget.reserve(amount(10, 30)).unwrap().settle(Charge::model_call(5, None));
     assert_eq!((budget.spent().money, budget.spent().unpriced), (Money::from_pico(90), 0));
     let open = Budget::new(BudgetLimits::none());

@@ -63,7 +63,7 @@ impl ModelChoice {
 /// - Another model is asked after: not found, authentication, permission denied (where the call may connect anywhere),
 ///   rate limited, overloaded, timeout, transport, protocol, unsupported. None is asked after errors that would recur
 ///   anywhere or must be seen: invalid input, content filtered, context overflow, too large, budget exceeded, a cancel,
-///   a wrong configuration, a defect. Nor once [`CallContext::timeout`] is over; later models get the rest of it.
+///   a wrong configuration, a defect. Nor once [`CallContext::timeout`] is over; later models get the remaining time.
 /// - The next model gets the same request with its own name and profile. Its own parameters override those of the
 ///   request; the request's `extra` is left out if the service is another; its output limit is kept.
 /// - When no model is left, the error lists all causes, has the first one's kind, and is temporary if any of them was.

@@ -109,8 +109,8 @@ impl Queue {
         Some(ticket)
     }
 
-    /// Time from which the first call may run; `None` if it may now, or nothing waits. Slots are ignored: a released one
-    /// admits at once.
+    /// Time from which the first call may run; `None` if it may now, or nothing waits. Slots are ignored: a released
+    /// one admits at once.
     pub(super) fn opens_at(&mut self, now: Instant) -> Option<Instant> {
         let (_, first) = self.waiting.first_key_value()?;
         let requests = self.requests.as_mut().and_then(|requests| requests.room_at(now, 1));

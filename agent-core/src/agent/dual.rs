@@ -124,6 +124,10 @@ impl Agent for DualAgent {
         &self.0.name
     }
 
+    fn begins_with_an_effect(&self) -> bool {
+        true
+    }
+
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         self.0.rounds.run(&task, cx).await
     }

@@ -43,6 +43,13 @@ pub trait Agent: Send + Sync {
     /// Any error that the run cannot continue from. Errors of the context's effects, a pause and a cancel among them,
     /// are passed on with `?`.
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome>;
+
+    /// Whether the agent does nothing before its first effect that is seen outside. The beginning of its run is then stored
+    /// together with that effect; if another process is faster, the agent begins again.
+    #[doc(hidden)]
+    fn begins_with_an_effect(&self) -> bool {
+        false
+    }
 }
 
 /// Checks an agent's name. Names are joined by `/` to paths, and stores and logs show them.
@@ -80,5 +87,9 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         (**self).run(task, cx).await
+    }
+
+    fn begins_with_an_effect(&self) -> bool {
+        (**self).begins_with_an_effect()
     }
 }

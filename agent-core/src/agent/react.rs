@@ -228,6 +228,10 @@ impl Agent for ReactAgent {
         &self.0.name
     }
 
+    fn begins_with_an_effect(&self) -> bool {
+        self.0.more.as_ref().is_none_or(|more| more.prepare.is_none())
+    }
+
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         drop(task);
         let limits = self.limits();

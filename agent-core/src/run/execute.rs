@@ -82,8 +82,9 @@ pub(crate) struct Within {
 
 /// Runs `agent` to its outcome. A failure is an `Err`, after it was recorded.
 ///
-/// The run is admitted, and its beginning staged, before this returns; the rest happens as the future is polled. What the
-/// future keeps is little: it is a part of the task of every run.
+/// The run is admitted, and its beginning staged, before this returns; the rest happens as the future is polled. Where another
+/// process may be faster, the agent begins once that beginning is stored, unless it does nothing before its first effect. What
+/// the future keeps is little: it is a part of the task of every run.
 pub(crate) fn execute(
     env: Arc<Env>,
     journal: Arc<Journal>,
@@ -93,7 +94,7 @@ pub(crate) fn execute(
 ) -> impl Future<Output = Result<Box<Outcome>>> + Send {
     match Admitted::new(env, journal, agent, admission, within) {
         Err(error) => Either::Left(ready(Err(error))),
-        Ok(run) if run.resumed => Either::Right(Either::Left(run.go_on().boxed())),
+        Ok(run) if run.is_stored_first() => Either::Right(Either::Left(run.begin_stored().boxed())),
         Ok(run) => Either::Right(Either::Right(run.begin(Vec::new(), BudgetState::default()).drive())),
     }
 }
@@ -137,10 +138,27 @@ impl Admitted {
         Ok(Self { env, journal, agent, origin, task, resumed, within })
     }
 
+    /// Whether the agent begins only once another process was not faster. What is below a run that was admitted is that
+    /// process' alone.
+    fn is_stored_first(&self) -> bool {
+        let contested = self.env.store.is_some() && self.within.path.is_none();
+        let does_something = || !self.agent.begins_with_an_effect();
+        // They may join the run at once, and only what is stored can be joined.
+        let awaited = || self.within.emitter.desk().is_some_and(|desk| desk.is_awaited());
+        self.resumed || contested && (does_something() || awaited())
+    }
+
+    /// Begins once that is stored: of two processes that come at once one is admitted, and the other's append conflicts.
+    async fn begin_stored(self) -> Result<Box<Outcome>> {
+        self.journal.commit(&self.within.emitter).await?;
+        if self.resumed {
+            return self.go_on().await;
+        }
+        self.begin(Vec::new(), BudgetState::default()).drive().await
+    }
+
     /// Takes up what earlier lives of the run left.
     async fn go_on(self) -> Result<Box<Outcome>> {
-        // Of two processes that resume the same run one is admitted: the other's append conflicts here.
-        self.journal.commit(&self.within.emitter).await?;
         let recorded = recorded(&self.journal, &self.env).await?;
         let spent = match self.task.budget {
             Some(_) => budget::spent(&self.env, &self.journal, &self.origin, &recorded).await?,

@@ -198,12 +198,16 @@ impl Line {
         self.held |= hold;
     }
 
-    /// Who has its turn now; it is then active.
+    /// Who has its turn now; it is then active. A prompt that was to join a run has none before it is stored: whoever gave it
+    /// is told that alone.
     pub(crate) fn next(&mut self) -> Option<Ticket> {
         if self.held || self.active.is_some() {
             return None;
         }
         let place = self.waiting.iter().position(Ticket::waits)?;
+        if self.waiting.get(place).is_some_and(|ticket| ticket.joins.is_some() && !ticket.noted) {
+            return None;
+        }
         let ticket = self.waiting.remove(place)?;
         self.active = Some(Running {
             accepted: ticket.accepted,
@@ -255,10 +259,10 @@ impl Line {
         self.waiting.iter().any(|ticket| ticket.accepted == accepted && ticket.noted)
     }
 
+    /// What was accepted up to here is stored: it was put down in this order.
     pub(crate) fn note(&mut self, accepted: u64) {
-        if let Some(ticket) = self.waiting.iter_mut().find(|ticket| ticket.accepted == accepted) {
-            ticket.noted = true;
-        }
+        let put_down = |ticket: &&mut Ticket| ticket.accepted <= accepted && ticket.seq.is_some();
+        self.waiting.iter_mut().filter(put_down).for_each(|ticket| ticket.noted = true);
     }
 
     /// Another journal took the place of one whose staged events are lost.
@@ -269,14 +273,16 @@ impl Line {
     }
 
     /// CM11: adds plain prompts to the conversation of the active run, oldest first.
+    ///
+    /// One that is not stored yet waits for the next step: what joins a run whose commit then fails must be in the store,
+    /// for whoever goes on with the run.
     pub(crate) fn fold(&mut self, journal: &Journal, origin: &Arc<Origin>, clock: &dyn Clock) {
-        let joins = |ticket: &Ticket| ticket.joins.is_some() && ticket.waits();
+        let joins = |ticket: &Ticket| ticket.joins.is_some() && ticket.noted && ticket.waits();
         if !self.waiting.iter().any(joins) {
             return;
         }
         // Read only now: most steps have nobody waiting.
         let now = clock.now();
-        self.stage(journal, now);
         let (joining, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(joins);
         self.waiting = waiting;
         let joining: VecDeque<Ticket> = joining;

@@ -14,8 +14,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Agents, Inner,
+    Inner,
     below::{check_root_id, refuse_below},
+    recover::Recovering,
 };
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
@@ -178,15 +179,23 @@ impl Shared {
     /// The journal that a run begins or goes on with: as the store has it now.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the run that `seen` has open is another process' by now; [`ErrorKind::InvalidInput`]
-    /// for a session below another one.
-    async fn journal_for(&self, admission: &Admission, seen: Option<Life>) -> Result<Arc<Journal>> {
+    /// [`ErrorKind::Conflict`] when the run that `seen` has open is another process' by now, or was when a recovery looked
+    /// at it; [`ErrorKind::InvalidInput`] for a session below another one.
+    async fn journal_for(
+        &self,
+        admission: &Admission,
+        recovering: Option<&Recovering>,
+        seen: Option<Life>,
+    ) -> Result<Arc<Journal>> {
         let create = matches!(admission, Admission::Start(_) | Admission::Queued(..));
         let journal = self.opened(create, true).await?;
         refuse_below(&self.env, &journal).await?;
-        if let (Admission::Resume, Some(seen)) = (admission, seen)
-            && was_taken(seen, &journal, self.env.clock.now())
-        {
+        let taken = match (recovering, admission, seen) {
+            (Some(recovering), ..) => recovering.seen != open_run(&journal),
+            (None, Admission::Resume, Some(seen)) => was_taken(seen, &journal, self.env.clock.now()),
+            _ => false,
+        };
+        if taken {
             return Err(Error::new(
                 ErrorKind::Conflict,
                 "another process went on with the run first; look at the session again before you resume it",
@@ -240,12 +249,12 @@ impl Shared {
         self: &Arc<Self>,
         entry: Entry,
         admission: Admission,
-        agents: Option<Agents>,
+        recovering: Option<Recovering>,
     ) -> RunHandle {
         let (sink, cancel) = (Arc::clone(&entry.sink), entry.cancel.clone());
         let job = tokio().and_then(|tokio| {
             self.occupy(&mut self.lock(), |accepted| entry.running(accepted))?;
-            Ok(self.spawn(entry, admission, agents, &tokio))
+            Ok(self.spawn(entry, admission, recovering, &tokio))
         });
         RunHandle::new(self.env.owner, self.id.clone(), sink, job, cancel)
     }
@@ -255,12 +264,12 @@ impl Shared {
         self: &Arc<Self>,
         entry: Entry,
         admission: Admission,
-        agents: Option<Agents>,
+        recovering: Option<Recovering>,
         tokio: &Handle,
     ) -> JoinHandle<Result<Outcome>> {
         let active = Active::new(Arc::clone(self) as _, Arc::clone(&entry.sink), None);
         // A large future is moved several times on its way into a task; a box is moved cheaply.
-        let run = Box::pin(Arc::clone(self).run(active, entry, admission, agents));
+        let run = Box::pin(Arc::clone(self).run(active, entry, admission, recovering));
         self.env.tasks.spawn_on(run, tokio)
     }
 
@@ -270,7 +279,7 @@ impl Shared {
         mut active: Active,
         entry: Entry,
         admission: Admission,
-        agents: Option<Agents>,
+        recovering: Option<Recovering>,
     ) -> impl Future<Output = Result<Outcome>> + Send {
         let nest = Nest::new(&self.env, &self.id, &entry.sink);
         nest.around(async move {
@@ -279,15 +288,16 @@ impl Shared {
             let mut seen = used.map(|journal| open_run(&journal));
             let mut tries = 0;
             let (outcome, journal) = loop {
-                let journal = self.journal_for(&admission, seen).await?;
+                let journal = self.journal_for(&admission, recovering.as_ref(), seen).await?;
                 seen.get_or_insert_with(|| open_run(&journal));
                 let before = journal.committed();
-                self.adopt(&journal, &entry.agent, &admission, agents.as_ref());
+                let agents = recovering.as_ref().map(|recovering| &recovering.agents);
+                self.adopt(&journal, &entry.agent, &admission, agents);
                 let (env, agent) = (Arc::clone(&self.env), Arc::clone(&entry.agent));
                 let within = self.within(&entry);
                 let outcome = execute(env, Arc::clone(&journal), agent, admission.clone(), within).await;
                 // Somebody wrote in the session between the look at the store and the first commit: nothing of the run is
-                // stored, so nothing of it has left the process.
+                // stored, and its agent has not begun.
                 let lost = journal.is_broken() && journal.committed() == before;
                 let again = lost && tries < TRIES && !entry.cancel.is_cancelled();
                 if !again || !outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
@@ -376,11 +386,11 @@ impl Desk for Shared {
     }
 }
 
-/// The open run of a session, if it has one, and how often it was resumed.
-type Life = Option<(RunId, u32)>;
+/// The open run of a session, if it has one: how often it was resumed, and whether it is paused.
+pub(super) type Life = Option<(RunId, u32, bool)>;
 
-fn open_run(journal: &Journal) -> Life {
-    journal.read(|state| state.run().map(|run| (run.id, run.resumed)))
+pub(super) fn open_run(journal: &Journal) -> Life {
+    journal.read(|state| state.run().map(|run| (run.id, run.resumed, run.pause.is_some())))
 }
 
 /// Whether the open run of a session, as it was `seen`, is another process' by now: that one ended it, or works on it.

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::{
     Runtime,
-    desk::{Entry, Shared},
+    desk::{Entry, Life, Shared, open_run},
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
@@ -90,11 +90,19 @@ pub enum SkipReason {
     Refused(ErrorRecord),
 }
 
+/// A recovery that a run is gone on with in.
+pub(super) struct Recovering {
+    pub(super) agents: Agents,
+    /// What the session had open when it was looked at: if that is another process' by now, it is left alone.
+    pub(super) seen: Life,
+}
+
 /// What there is to go on with in a session.
-enum Left {
-    Run(RunId, Arc<str>),
-    Prompt(RunId, Arc<str>, Admission),
-    Nothing,
+struct Left {
+    run: RunId,
+    agent: Arc<str>,
+    admission: Admission,
+    seen: Life,
 }
 
 impl Runtime {
@@ -149,15 +157,15 @@ impl Runtime {
             found.skipped.push(Skipped { session: info.record.id.clone(), agent, reason });
             None
         };
-        let (run, agent, admission) = match left(&session, &info).await {
-            Ok(Left::Run(run, agent)) => (run, agent, Admission::Recover),
-            Ok(Left::Prompt(run, agent, admission)) => (run, agent, admission),
-            Ok(Left::Nothing) => return None,
+        let Left { run, agent, admission, seen } = match left(&session, &info).await {
+            Ok(Some(left)) => left,
+            Ok(None) => return None,
             Err(error) => return skip(info.head.agent, SkipReason::Unreadable(error.record())),
         };
         let Some(known) = agents.get(&agent) else { return skip(agent, SkipReason::UnknownAgent) };
         let entry = Entry::new(run, Arc::clone(known));
-        Some((agent, session.go_on(entry, admission, Some(agents.clone()))))
+        let recovering = Recovering { agents: agents.clone(), seen };
+        Some((agent, session.go_on(entry, admission, Some(recovering))))
     }
 
     /// Answers a question that paused a run, whichever session asked it; a child's too. To go on, resume the root of that
@@ -188,23 +196,25 @@ impl Skipped {
     }
 }
 
-async fn left(session: &Arc<Shared>, info: &SessionInfo) -> Result<Left> {
+async fn left(session: &Arc<Shared>, info: &SessionInfo) -> Result<Option<Left>> {
     let journal = session.journal(false).await?;
+    let seen = open_run(&journal);
     let (status, begun) = journal.read(|state| (state.head().status, state.run().map_or(0, |run| run.seq)));
     match status {
-        SessionStatus::Idle => return Ok(Left::Nothing),
-        SessionStatus::Paused if !is_answered(&session.env, info, begun).await? => return Ok(Left::Nothing),
+        SessionStatus::Idle => return Ok(None),
+        SessionStatus::Paused if !is_answered(&session.env, info, begun).await? => return Ok(None),
         SessionStatus::Paused | SessionStatus::Running => {}
     }
     Ok(journal.read(|state| {
         if let Some(run) = state.run() {
-            return Left::Run(run.id, Arc::clone(&run.agent));
+            let agent = Arc::clone(&run.agent);
+            return Some(Left { run: run.id, agent, admission: Admission::Recover, seen });
         }
-        let Some(first) = state.queue().first() else { return Left::Nothing };
+        let first = state.queue().first()?;
         let queued = &first.queued;
         let run = if queued.steer { RunId::generate() } else { queued.run };
         let admission = Admission::Queued(queued.task(), Some(first.seq));
-        Left::Prompt(run, Arc::clone(&queued.agent), admission)
+        Some(Left { run, agent: Arc::clone(&queued.agent), admission, seen })
     }))
 }
 

@@ -140,10 +140,17 @@ impl Shared {
         let Wait { entry, task, mut place, mut turn, stored } = wait;
         let noted = self.note(&entry, place.accepted).await;
         match (noted, stored) {
-            (Ok(()), stored) => drop(stored.map(|stored| stored.send(Ok(())))),
+            (Ok(()), None) => {}
+            (Ok(()), Some(stored)) => {
+                drop(stored.send(Ok(())));
+                // Its turn may have come meanwhile.
+                self.pass_on(false, false);
+            }
             (Err(error), None) => return Err(error),
             (Err(error), Some(stored)) => {
                 drop(stored.send(Err(error)));
+                drop(place);
+                self.pass_on(false, false);
                 return Ok(Outcome::new(Status::Cancelled));
             }
         }

@@ -1,6 +1,7 @@
 //! What the tests share: a model conversation's rules, a store that dies, a process that dies.
 
 use std::{
+    fmt,
     future::Future,
     sync::{
         Arc,
@@ -119,6 +120,63 @@ impl LaterClock {
 impl Clock for LaterClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(1_767_225_600_000_000).after(self.1 + self.0.elapsed())
+    }
+}
+
+/// What a store double does otherwise than the store behind it: nothing but what it says.
+#[async_trait]
+pub(crate) trait Meddles: Send + Sync + fmt::Debug {
+    fn inner(&self) -> &SharedStore;
+
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        self.inner().append(session, expected, batch).await
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        self.inner().read(session, range).await
+    }
+
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        self.inner().query(filter).await
+    }
+
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        self.inner().lease(session, lease).await
+    }
+
+    fn largest_batch(&self) -> usize {
+        self.inner().largest_batch()
+    }
+}
+
+/// A store that goes through a double.
+#[derive(Debug)]
+pub(crate) struct Through<M>(pub(crate) M);
+
+#[async_trait]
+impl<M: Meddles> SessionStore for Through<M> {
+    async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
+        self.0.append(session, expected, batch).await
+    }
+
+    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
+        self.0.read(session, range).await
+    }
+
+    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        self.0.query(filter).await
+    }
+
+    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
+        self.0.lease(session, lease).await
+    }
+
+    fn largest_batch(&self) -> usize {
+        self.0.largest_batch()
+    }
+
+    async fn delete(&self, session: &SessionId) -> Result<u64> {
+        self.0.inner().delete(session).await
     }
 }
 

@@ -1,25 +1,31 @@
 //! Handles of one session in several processes: each works on the session as it is, the first answer holds, and no two
 //! runs are ever at once.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use entourage_core::{
-    ErrorKind, Result, Runtime, SessionId,
+    Agents, ErrorKind, Result, Runtime, Session, SessionId,
     agent::ReactAgent,
     permission::{ApprovalId, Decision},
     provider::FinishReason,
     run::{Pause, Status},
-    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    session::{Batch, SessionStatus, SharedStore},
     testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
 use serde_json::json;
 
-use crate::common::{agent, assert_valid, count, memory, stored};
+use crate::common::{
+    Do, Fault, FaultyStore, LaterClock, Meddles, Through, act, agent, assert_valid, count, memory, process,
+    stored, until_killed,
+};
 
 fn runtime(store: &SharedStore) -> Runtime {
     testkit::runtime().shared_store(Arc::clone(store)).build()
@@ -39,7 +45,7 @@ fn writer() -> FakeTool {
     FakeTool::new("write").access(Access::WRITE).echoing()
 }
 
-async fn asked(runtime: &Runtime, write: &FakeTool) -> (entourage_core::Session, ApprovalId) {
+async fn asked(runtime: &Runtime, write: &FakeTool) -> (Session, ApprovalId) {
     let session = runtime.session();
     let outcome = session.start(&asker(write), "Go").outcome().await.unwrap();
     let Status::Paused(Pause::Approval(id)) = outcome.status else { panic!("{outcome}") };
@@ -142,10 +148,18 @@ enum What {
     Decide(ApprovalId, Decision),
     /// Goes on with the run, and stands in the middle of it.
     Resume(SessionId, Box<ReactAgent>, Gate),
+    /// Goes on with the run until that asks again.
+    ResumeToItsPause(SessionId, Box<ReactAgent>),
+    /// Starts a run that asks.
+    StartToItsPause(SessionId, Box<ReactAgent>),
 }
 
 #[async_trait]
-impl SessionStore for Overtaken {
+impl Meddles for Overtaken {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         let less = |left: usize| left.checked_sub(1);
         if self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
@@ -159,31 +173,25 @@ impl SessionStore for Overtaken {
                     self.other.open(session).await?.resume(&**agent).detach();
                     gate.arrived(1).await;
                 }
+                What::ResumeToItsPause(session, agent) => {
+                    self.other.open(session).await?.resume(&**agent).outcome().await?;
+                }
+                What::StartToItsPause(session, agent) => {
+                    self.other.open(session).await?.start(&**agent, "Mine").outcome().await?;
+                }
             }
         }
         self.inner.append(session, expected, batch).await
     }
-
-    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
-        self.inner.read(session, range).await
-    }
-
-    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.inner.query(filter).await
-    }
-
-    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
-        self.inner.lease(session, lease).await
-    }
-
-    async fn delete(&self, session: &SessionId) -> Result<u64> {
-        self.inner.delete(session).await
-    }
 }
 
 fn overtaken(store: &SharedStore, what: What) -> Runtime {
-    let (inner, times, other) = (Arc::clone(store), AtomicUsize::new(1), runtime(store));
-    testkit::runtime().store(Overtaken { inner, times, other, what }).build()
+    overtaken_often(store, what, 1)
+}
+
+fn overtaken_often(store: &SharedStore, what: What, times: usize) -> Runtime {
+    let (inner, times, other) = (Arc::clone(store), AtomicUsize::new(times), runtime(store));
+    testkit::runtime().store(Through(Overtaken { inner, times, other, what })).build()
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,4 +264,167 @@ async fn of_two_processes_that_start_at_once_one_runs_and_the_other_is_told_that
     gate.open();
     assert_eq!(runs.await.unwrap().text, "r1");
     assert_eq!(count(&stored(&store, first.id()).await, "run_started"), 2);
+}
+
+/// An agent that does something of its own before its first effect.
+fn hasty(begun: &Arc<AtomicUsize>) -> Do {
+    let begun = Arc::clone(begun);
+    act(move |cx| {
+        begun.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move { cx.new_id().await.map(|_| "done".to_owned()) })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_begins_once_however_often_its_first_commit_comes_second() {
+    for (times, begins) in [(0, 1), (1, 1), (4, 1), (9, 0)] {
+        let store = memory();
+        let session = runtime(&store).session();
+        session.start(&talker(), "0").outcome().await.unwrap();
+        let second = overtaken_often(&store, What::Signal(session.id().clone()), times);
+        let mine = second.open(session.id()).await.unwrap();
+        let begun = Arc::default();
+        let outcome = mine.start(&hasty(&begun), "1").outcome().await;
+        assert_eq!(begun.load(Ordering::SeqCst), begins, "overtaken {times} times");
+        match outcome {
+            Ok(outcome) => assert_eq!((outcome.text.as_str(), begins), ("done", 1)),
+            Err(error) => assert_eq!((error.kind(), begins), (ErrorKind::Conflict, 0), "{error}"),
+        }
+        let events = stored(&store, session.id()).await;
+        assert_eq!(count(&events, "run_started"), 1 + begins);
+    }
+}
+
+async fn idle(session: &Session) {
+    while session.is_busy() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How often the conversation holds a prompt.
+async fn said(store: &SharedStore, session: &SessionId, text: &str) -> usize {
+    let session = runtime(store).open(session).await.unwrap();
+    session.history().await.unwrap().iter().filter(|message| message.text() == text).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_for_a_run_that_begins_again_is_kept() {
+    let store = memory();
+    let session = runtime(&store).session();
+    session.start(&talker(), "0").outcome().await.unwrap();
+    let second = overtaken(&store, What::Signal(session.id().clone()));
+    let mine = second.open(session.id()).await.unwrap();
+    mine.start(&talker(), "1").detach();
+    let steered = mine.steer("2").await;
+    idle(&mine).await;
+    assert_eq!(said(&store, session.id(), "1").await, 1);
+    assert_eq!(said(&store, session.id(), "2").await, usize::from(steered.is_ok()), "{steered:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_was_accepted_is_stored_wherever_the_store_begins_to_fail() {
+    let mut refused = 0;
+    for at in 0..12 {
+        let store = memory();
+        let faulty = FaultyStore::new(&store, at, Fault::Fail);
+        let session = runtime(&(faulty as SharedStore)).session();
+        let gate = Gate::new();
+        let first = Script::new().wait(&gate).call("look", &json!({})).finish(FinishReason::ToolCalls);
+        let provider = ScriptedProvider::by_history().step(first).text("Seen.").text("Heard.");
+        let agent = agent(provider.model()).tool(FakeTool::new("look").returning("it")).build().unwrap();
+        session.start(&agent, "Look").detach();
+        tokio::select! {
+            () = gate.arrived(1) => {}
+            () = idle(&session) => {}
+        }
+        // The run is woken first, and then whoever writes the prompt down.
+        gate.open();
+        let steered = session.steer("And listen").await;
+        idle(&session).await;
+        refused += usize::from(steered.is_err());
+        let kept = match steered {
+            Ok(()) => stored(&store, session.id())
+                .await
+                .iter()
+                .any(|event| format!("{:?}", event.event).contains("And listen")),
+            Err(_) => true,
+        };
+        assert!(kept, "told that it is stored, with a store that fails from append {at} on");
+    }
+    assert!((1..12).contains(&refused), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_09_a_recovery_leaves_alone_what_another_process_went_on_with_and_paused_again() {
+    let store = memory();
+    let write = writer();
+    let twice = || {
+        let provider = ScriptedProvider::by_history().call("write", json!({})).call("write", json!({}));
+        agent(provider.text("Done.").model()).tool(write.clone()).build().unwrap()
+    };
+    let session = runtime(&store).session();
+    let outcome = session.start(&twice(), "Go").outcome().await.unwrap();
+    let Status::Paused(Pause::Approval(id)) = outcome.status else { panic!("{outcome}") };
+    runtime(&store).decide(&id, Decision::Allow).await.unwrap();
+    let faster = What::ResumeToItsPause(session.id().clone(), Box::new(twice()));
+    let second = overtaken(&store, faster);
+    let recovery = second.recover(&Agents::new().with(twice())).await.unwrap();
+    assert!(recovery.resumed.is_empty() && recovery.skipped.is_empty(), "{recovery:?}");
+    let events = stored(&store, session.id()).await;
+    assert_eq!((count(&events, "run_resumed"), count(&events, "run_paused")), (1, 2));
+    assert_eq!(write.finished(), 1);
+}
+
+/// A session in which a prompt waits that a process left, and no run.
+fn left_waiting() -> (SharedStore, SessionId) {
+    for at in 0.. {
+        let (store, id) = (memory(), SessionId::new("work").unwrap());
+        let faulty = FaultyStore::new(&store, at, Fault::HangBefore);
+        process(async {
+            let (killed, gate) = (faulty.killed.clone(), Gate::new());
+            let session = runtime(&(faulty as SharedStore)).session_with_id(id.clone());
+            let first = Script::new().wait(&gate).text("r0").finish(FinishReason::Stop);
+            let slow = agent(ScriptedProvider::by_history().step(first).model()).build().unwrap();
+            session.start(&slow, "0").detach();
+            let second = async {
+                gate.arrived(1).await;
+                let mut second = session.start(&talker(), "1");
+                second.next().await;
+                gate.open();
+                second.outcome().await
+            };
+            let ended = until_killed(second, &killed).await;
+            assert!(ended.is_none(), "the store never stood still: {ended:?}");
+        });
+        let left = process(async {
+            let Ok(session) = runtime(&store).open(&id).await else { return false };
+            let events = stored(&store, &id).await;
+            let state = session.state().await.unwrap();
+            count(&events, "run_finished") == 1 && state.queue().len() == 1
+        });
+        if left {
+            return (store, id);
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn attack_09_a_recovered_prompt_does_not_give_up_a_run_that_another_process_began() {
+    let (store, id) = left_waiting();
+    process(async {
+        let write = writer();
+        let asks = ScriptedProvider::new().call("write", json!({}));
+        let asks = agent(asks.model()).tool(write).build().unwrap();
+        let what = What::StartToItsPause(id.clone(), Box::new(asks));
+        // The dead process' lease is over.
+        let builder = || testkit::runtime().clock(LaterClock::new(Duration::from_secs(3_600)));
+        let (inner, times) = (Arc::clone(&store), AtomicUsize::new(1));
+        let other = builder().shared_store(Arc::clone(&store)).build();
+        let second = builder().store(Through(Overtaken { inner, times, other, what })).build();
+        let recovery = second.recover(&Agents::new().with(talker())).await.unwrap();
+        assert!(recovery.resumed.is_empty() && recovery.skipped.is_empty(), "{recovery:?}");
+        let head = runtime(&store).open(&id).await.unwrap().head().await.unwrap();
+        assert_eq!(head.status, SessionStatus::Paused, "the other one's question still waits");
+    });
 }

@@ -55,6 +55,10 @@ impl<O: 'static> Agent for TaskGraph<O> {
         &self.inner.name
     }
 
+    fn begins_with_an_effect(&self) -> bool {
+        true
+    }
+
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         run(&self.inner, &task, cx).await?.0
     }

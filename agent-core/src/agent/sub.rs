@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// - An error result with the reason, when the agent failed, was stopped or cancelled, or gave no answer. It includes
 ///   the text that a stopped agent had by then. The calling run continues.
 /// - The calling run ends when the agent's session cannot be opened or written. It pauses when the agent's run pauses,
-///   and is resumed with it. Cancelling it cancels the agent.
+///   and is resumed with it; it stays open when the agent's run diverged. Cancelling it cancels the agent.
 ///
 /// After a crash the call continues in the session that it began ([`Repeat::Resume`]). The result's metadata names that
 /// session and the agent.

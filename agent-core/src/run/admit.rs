@@ -57,8 +57,10 @@ pub(super) fn admit(
                     .with("session", session.as_str())
             })?;
             if run.agent != name {
+                // Whoever runs it there is the other one's code.
+                let kind = if within.path.is_some() { ErrorKind::Diverged } else { ErrorKind::Config };
                 return Err(Error::new(
-                    ErrorKind::Config,
+                    kind,
                     format!(
                         "the run was started by the agent `{}`; resume it with that one, not with `{name}`",
                         run.agent

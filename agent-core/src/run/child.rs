@@ -30,7 +30,8 @@ pub(crate) struct ChildEnd {
     pub(crate) outcome: Box<Outcome>,
     /// What was said in the run, its prompt aside.
     pub(crate) work: Vec<Arc<Message>>,
-    /// Why its session could not be opened or written: then that is no end which the session knows of.
+    /// Why the run could not be begun or gone on with: its session cannot be opened or written, or its code differs. Then
+    /// that is no end which the session knows of.
     pub(crate) lost: Option<Box<ErrorRecord>>,
 }
 
@@ -144,6 +145,7 @@ pub(crate) fn run_child(
         Some(run) if turn.is(run) => Admission::Resume,
         _ => Admission::Start(task),
     };
+    let resumes = matches!(admission, Admission::Resume);
     let run = execute(Arc::clone(env), Arc::clone(journal), agent, admission, within);
     let journal = Arc::clone(journal);
     run.map(move |outcome| {
@@ -159,10 +161,18 @@ pub(crate) fn run_child(
             // A failure too is handed on as it was recorded: with what it had spent by then.
             (Err(_), Some((end, work))) => ChildEnd { work, ..ChildEnd::new(Box::new(end.outcome.clone())) },
             (Ok(outcome), None) => ChildEnd::new(outcome),
+            // Its run is still open, or another process'.
+            (Err(error), None) if resumes || is_of_the_session(error.kind()) => return Err(error),
             // It was not admitted.
             (Err(error), None) => ChildEnd::new(Box::new(Outcome::new(Status::of(&error)))),
         })
     })
+}
+
+/// Whether the failure is the session's, whatever runs in it.
+fn is_of_the_session(kind: ErrorKind) -> bool {
+    use ErrorKind::{Busy, Conflict, Corrupt, NewerVersion, Store};
+    matches!(kind, Busy | Conflict | Corrupt | NewerVersion | Store)
 }
 
 /// The child's end, once it was told.

@@ -386,7 +386,9 @@ impl RunContext {
     /// not an error.
     ///
     /// # Errors
-    /// [`ErrorKind::Paused`] when all that are left wait for somebody; [`ErrorKind::InvalidInput`] for no children.
+    /// [`ErrorKind::Paused`] when all that are left wait for somebody; [`ErrorKind::InvalidInput`] for no children. What is no
+    /// end of a child, after which the run gets nothing more: [`ErrorKind::Diverged`], or why its session cannot be read or
+    /// written.
     pub async fn wait_any(&self, children: &[Child], timeout: Option<Duration>) -> Result<Waited> {
         if children.is_empty() {
             return Err(Error::new(ErrorKind::InvalidInput, "there is no child to wait for"));

@@ -48,13 +48,10 @@ impl LocalEffects {
                 let end = Part { local: self, cx, child: &child, cancel, work }.await;
                 match end.outcome.status {
                     Status::Paused(ref reason) => return Err(Error::paused(reason.clone())),
-                    _ => end,
+                    _ => self.unless_lost(end)?,
                 }
             }
         };
-        if let Some(error) = end.lost {
-            return Err(error.to_error());
-        }
         Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
     }
 

@@ -212,14 +212,16 @@ impl Run {
                         run_agent((*self.agent).run(task, &self.cx), deadline, &self.cx).await
                     }
                 };
-                // Whatever the agent made of it.
-                let result = self.effects.diverged().map_or(result, Err);
+                let result = self.unless_stopped(result);
                 // No child outlives its parent's run.
                 if self.effects.has_children() {
                     self.stop_children(&result);
                     Box::pin(self.effects.join_children()).await;
                 }
-                self.conclude(result, cut)?
+                match self.conclude(result, cut) {
+                    Ok(concluded) => concluded,
+                    Err(error) => return Err(self.leave_open(error).await),
+                }
             };
             match (error, self.commit().await) {
                 (Some(error), _) | (None, Err(error)) => Err(error),
@@ -229,6 +231,30 @@ impl Run {
                 },
             }
         }
+    }
+
+    /// The agent's result, unless its effects stopped the run: whatever it made of that.
+    fn unless_stopped(&self, result: Result<Box<Outcome>>) -> Result<Box<Outcome>> {
+        let lost = || self.effects.lost().filter(|_| !self.cx.cancellation().is_cancelled());
+        self.effects.diverged().or_else(lost).map_or(result, Err)
+    }
+
+    /// What ended beside a child that diverged is stored. An agent that diverged itself leaves nothing.
+    async fn leave_open(&self, error: Error) -> Error {
+        let journal = self.cx.journal();
+        let below = self.cx.emitter().desk().is_none();
+        if below {
+            journal.release_lease();
+        }
+        // A store that fails now leaves it to be done again, and the lease ends by itself.
+        if self.effects.lost().is_some() && self.effects.diverged().is_none() {
+            drop(Box::pin(self.commit()).await);
+        }
+        if below && journal.keeps_lease() {
+            let returned = journal.return_lease(self.cx.emitter());
+            drop(tokio::time::timeout(CLEAN_UP, Box::pin(returned)).await);
+        }
+        error
     }
 
     /// Stores the run's end. Only a cancelled run is pressed for time: others wait for their store.

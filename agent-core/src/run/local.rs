@@ -1,20 +1,20 @@
 //! Effects on this machine: performed here, recorded in the session's journal.
 
+mod waits;
+
 use std::{
     collections::{HashMap, HashSet},
     fmt,
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
 };
 
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    Delegate, Effect, Effects, Journal, Observation, Pause, RunContext, Spawn, Status,
+    Delegate, Effect, Effects, Journal, Observation, Pause, RunContext, Spawn,
     child::{Below, ChildEnd, Kept, ended},
     model_call,
     pool::{Pool, Seat, refusal, too_many},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
-    event::{ChildFinished, ChildStarted, EffectKey, Event, Observed, WaitStarted, Warning},
+    event::{ChildStarted, EffectKey, Event, Observed, Warning},
     message::History,
     provider::WarningKind,
     tool::ToolSpec,
@@ -41,6 +41,7 @@ pub(crate) struct LocalEffects {
     /// What bounds the children: the tree's, or this run's own when it is the root and has any.
     pool: OnceLock<Pool>,
     diverged: OnceLock<ErrorRecord>,
+    lost: OnceLock<ErrorRecord>,
 }
 
 /// What the journal holds about one keyed effect.
@@ -68,6 +69,7 @@ impl LocalEffects {
             warned: Mutex::default(),
             pool: OnceLock::new(),
             diverged: OnceLock::new(),
+            lost: OnceLock::new(),
         }
     }
 
@@ -166,6 +168,28 @@ impl LocalEffects {
         self.diverged.get().map(ErrorRecord::to_error)
     }
 
+    /// Why what a child came to cannot be told, once that is so: its code differs, or its session cannot be read or written.
+    /// Nothing is recorded of it, so the run too gets nothing more, and ends with that.
+    pub(crate) fn lost(&self) -> Option<Error> {
+        self.lost.get().map(ErrorRecord::to_error)
+    }
+
+    /// The run gets nothing more, for this reason.
+    pub(crate) fn stopped(&self) -> Option<Error> {
+        self.diverged().or_else(|| self.lost())
+    }
+
+    /// The end of a child.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub(super) fn unless_lost(&self, end: ChildEnd) -> Result<ChildEnd> {
+        match end.lost {
+            Some(error) => Err(self.lost.get_or_init(|| *error).to_error()),
+            None => Ok(end),
+        }
+    }
+
     pub(super) fn observe(&self, cx: &RunContext, key: Option<EffectKey>, value: Value) {
         if let Some(key) = key {
             self.stage(cx, Event::Observed(Arc::new(Observed { value, key })));
@@ -224,151 +248,6 @@ impl LocalEffects {
             Event::ChildFinished(end) => end.child.as_ref() == Some(child),
             _ => false,
         })
-    }
-
-    async fn wait_any(
-        &self,
-        cx: &RunContext,
-        key: Option<EffectKey>,
-        recorded: &[Event],
-        children: Vec<SessionId>,
-        timeout: Option<Duration>,
-    ) -> Result<Observation> {
-        if let Some(known) = child_end(recorded) {
-            return Ok(known);
-        }
-        let left = self.begin_wait(cx, key, recorded, timeout);
-        self.commit(cx).await?;
-        let ended = tokio::select! {
-            biased;
-            () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
-            ended = self.first_ended(cx, children) => Some(ended?),
-            () = pass(left) => None,
-        };
-        let (child, outcome) = ended.map(|(child, end)| (child, end.outcome)).unzip();
-        if let Some(key) = key {
-            let end = ChildFinished { child: child.clone(), outcome: outcome.as_deref().cloned(), key };
-            self.stage(cx, Event::ChildFinished(Arc::new(end)));
-        }
-        Ok(Observation::Child { child, outcome, work: Vec::new() })
-    }
-
-    /// The first child to end; ties go to the order given. Children that are paused are passed over, and when only
-    /// such are left their pause is the error.
-    pub(super) async fn first_ended(
-        &self,
-        cx: &RunContext,
-        children: Vec<SessionId>,
-    ) -> Result<(SessionId, ChildEnd)> {
-        let mut waiting = FuturesUnordered::new();
-        let mut seats = Vec::new();
-        for child in children {
-            let below = self.children().get(&child).map(|below| (below.outcome.clone(), below.seat));
-            let (outcome, seat) = below.ok_or_else(|| {
-                Error::new(
-                    ErrorKind::InvalidInput,
-                    "this child was waited for already, or is no child of this run",
-                )
-                .with("child", child.as_str())
-            })?;
-            waiting.push(ended(child, outcome));
-            seats.extend(seat);
-        }
-        let mut pause: Option<Pause> = None;
-        let mut lent = None;
-        loop {
-            // Only who really waits lends its place.
-            let next = match waiting.next().now_or_never() {
-                Some(next) => next,
-                None => {
-                    lent = lent.or_else(|| self.pool(cx).waiting(&seats));
-                    waiting.next().await
-                }
-            };
-            let Some((child, end)) = next else { break };
-            let end = end?;
-            match end.outcome.status {
-                Status::Paused(reason) => pause = Some(reason),
-                _ => {
-                    self.children().remove(&child);
-                    return Ok((child, end));
-                }
-            }
-        }
-        Err(pause.map_or_else(
-            || Error::new(ErrorKind::InvalidInput, "there is no child to wait for"),
-            Error::paused,
-        ))
-    }
-
-    /// Records that a wait begins, so that other code does not take its place, and returns how long it lasts. Its end is
-    /// part of the record: it survives a restart. While the process lives, the time that was asked for counts, whatever
-    /// becomes of the clock.
-    fn begin_wait(
-        &self,
-        cx: &RunContext,
-        key: Option<EffectKey>,
-        recorded: &[Event],
-        timeout: Option<Duration>,
-    ) -> Option<Duration> {
-        for event in recorded {
-            if let Event::WaitStarted(wait) = event {
-                return wait.until.map(|until| until.since(cx.clock()));
-            }
-        }
-        if let Some(key) = key {
-            let until = timeout.map(|timeout| cx.clock().after(timeout));
-            self.stage(cx, Event::WaitStarted(Arc::new(WaitStarted { until, signal: None, key })));
-        }
-        timeout
-    }
-
-    async fn sleep(
-        &self,
-        cx: &RunContext,
-        key: Option<EffectKey>,
-        recorded: &[Event],
-        time: Duration,
-    ) -> Result<Observation> {
-        if recorded.iter().any(|event| matches!(event, Event::Observed(_))) {
-            return Ok(Observation::Slept);
-        }
-        let left = self.begin_wait(cx, key, recorded, Some(time));
-        self.commit(cx).await?;
-        tokio::select! {
-            biased;
-            () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
-            () = pass(left) => {}
-        }
-        self.observe(cx, key, Value::Null);
-        Ok(Observation::Slept)
-    }
-
-    fn signal(
-        &self,
-        cx: &RunContext,
-        key: Option<EffectKey>,
-        recorded: &[Event],
-        name: &str,
-    ) -> Result<Observation> {
-        if let Some(value) = observed(recorded) {
-            return Ok(Observation::Signal(value));
-        }
-        let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a signal needs a keyed effect"))?;
-        let begun = recorded.iter().any(|event| matches!(event, Event::WaitStarted(_)));
-        let (taken, came) = self.journal.read(|state| (state.has_taken(name), state.has_signal(name)));
-        // The wait is recorded before anything comes of it, so that other code does not take its place.
-        if !taken && (came || !begun) {
-            let wait = WaitStarted { until: None, signal: Some(name.to_owned()), key };
-            self.stage(cx, Event::WaitStarted(Arc::new(wait)));
-        }
-        match self.journal.take_signal(name) {
-            Some(value) => {
-                self.observe(cx, Some(key), value.clone());
-                Ok(Observation::Signal(value))
-            }
-            None => Err(Error::paused(Pause::Signal { name: name.to_owned(), until: None })),
-        }
     }
 
     fn note<T: serde::Serialize + serde::de::DeserializeOwned>(
@@ -431,7 +310,7 @@ impl Effects for LocalEffects {
         if matches!(effect, Effect::Model(_) | Effect::Tools(_)) && cx.emitter().is_pausing() {
             return Box::pin(std::future::ready(Err(Error::paused(Pause::Asked))));
         }
-        if let Some(error) = self.diverged() {
+        if let Some(error) = self.stopped() {
             return Box::pin(std::future::ready(Err(error)));
         }
         let recorded = match self.take_recorded(key) {
@@ -469,14 +348,6 @@ impl fmt::Debug for LocalEffects {
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Ends when the time is over; never, without one.
-async fn pass(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// The end of a child that was taken note of.

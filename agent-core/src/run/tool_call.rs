@@ -24,7 +24,7 @@ use crate::{
     layers::Charge,
     message::{ToolCall, ToolResult},
     permission::{ApprovalRequest, Decision},
-    tool::{ToolContext, ToolError, ToolInput, ToolOutput},
+    tool::{Repeat, ToolContext, ToolError, ToolInput, ToolOutput},
 };
 
 /// Questions about one call in one life of its run: after each it may have come to touch something else.
@@ -348,6 +348,10 @@ impl<'a> Step<'a> {
             self.pause.get_or_insert_with(|| pause.clone());
             return;
         }
+        if let Some(error) = self.diverged_below(call) {
+            self.fatal.get_or_insert(error);
+            return;
+        }
         let (output, fatal) = match result {
             Ok(output) => (output, None),
             Err(ToolError::Tell(text)) => (ToolOutput::error(text), None),
@@ -375,6 +379,14 @@ impl<'a> Step<'a> {
             },
         );
         self.fatal = self.fatal.take().or(fatal);
+    }
+
+    /// Why a call that can be entered again stays open: an agent below the run diverged, maybe the call's own. What the tool
+    /// made of that is no result.
+    fn diverged_below(&self, call: &ToolCall) -> Option<Error> {
+        let lost = self.local.lost().filter(|lost| lost.kind() == ErrorKind::Diverged)?;
+        let tool = self.calls.offered.get(&call.name)?;
+        (tool.spec().repeat() == Repeat::Resume).then_some(lost)
     }
 
     fn finish(&mut self, place: usize, at: Timestamp, mut finished: ToolFinished) {

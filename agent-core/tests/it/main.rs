@@ -29,6 +29,7 @@ mod crash;
 mod crash_suite;
 mod delegate;
 mod display;
+mod diverged;
 mod dropped;
 mod effects;
 mod events;

@@ -35,7 +35,7 @@ use crate::{
     session::{SessionRecord, SessionState},
 };
 pub(crate) use script::{RecordedTime, Script};
-use script::{Stop, is_from_outside, is_same, other_agent};
+use script::{Stop, is_from_outside, is_question, is_same, other_agent};
 
 type Answer = Result<Observation, Stop>;
 
@@ -72,18 +72,14 @@ impl ReplayEffects {
                 |place: &&usize| script.event(**place).is_some_and(|event| is_answer(effect, event));
             let answer = places.iter().find(answers).copied();
             let until = answer.or(places.last().copied());
-            while let Some(until) = until.filter(|until| !script.is_replayed(*until)) {
-                match script.peek() {
-                    Some((place, event)) if places.contains(&place) || is_question(event) => {
-                        script.through(state, place.min(until));
-                    }
-                    Some((place, _)) => return Err(Stop::Diverged(script.differs(place, asked))),
-                    None => script.through(state, until),
-                }
+            if let Some(Err(place)) = until.map(|until| script.reach(state, &places, until)) {
+                return Err(Stop::Diverged(script.differs(place, asked)));
             }
-            match answer {
-                Some(place) => Ok(script.event(place).cloned()),
-                None => Ok(None),
+            match (answer, until) {
+                (Some(place), _) => Ok(script.event(place).cloned()),
+                // It had begun, and came to nothing before the run paused.
+                (None, Some(_)) if let Some(pause) = script.pause_beside() => Err(Stop::Told(pause)),
+                (None, _) => Ok(None),
             }
         });
         let found = found.map_err(Stop::Told)??;
@@ -327,11 +323,6 @@ fn is_answer(effect: &Effect, event: &Event) -> bool {
     }
 }
 
-/// What is asked on the way to a tool's result.
-fn is_question(event: &Event) -> bool {
-    matches!(event, Event::ApprovalRequested(_))
-}
-
 fn read(effect: &Effect, value: Value) -> Result<Observation> {
     let broken =
         |error| Error::new(ErrorKind::Corrupt, "a recorded observation cannot be read").caused_by(error);
@@ -466,6 +457,9 @@ fn judge(
             }
             Err(error) => Outcome { status: Status::of(&error), ..state.spent() },
         };
+        if let Some(place) = script.unasked() {
+            return Err(script.ended_otherwise(place, &made.status));
+        }
         if let Some((place, recorded)) = script.ending(state) {
             let outside = is_from_outside(&recorded.status) && !made.is_completed();
             if outside || is_outcome(recorded, &made) {

@@ -14,12 +14,12 @@ use entourage_core::{
     run::{Limits, Outcome, RunContext, Status, StopReason, StopWhen, Task},
     session::{MemoryStore, SharedStore},
     testkit::{FakeTool, Gate, Script, ScriptedProvider},
-    tool::Access,
+    tool::{Access, Tool, Tools},
 };
 use serde_json::json;
 
 use crate::{
-    common::{Fault, FaultyStore, act, agent, count, memory, process, runtime_on, stored, until_killed},
+    common::{Do, Fault, FaultyStore, act, agent, count, memory, process, runtime_on, stored, until_killed},
     compaction::{looker, looks, says, windowed},
 };
 
@@ -357,4 +357,77 @@ fn design_3_a_killed_run_agrees_up_to_the_end_of_its_record() {
         }
     }
     assert!(unfinished > 2, "{unfinished}");
+}
+
+/// Two effects at once, each a wait of some seconds or a call.
+fn both(first: u64, second: u64) -> Do {
+    act(move |cx| {
+        Box::pin(async move {
+            let wait = |seconds| cx.sleep(Duration::from_secs(seconds));
+            let (one, two) = tokio::join!(wait(first), wait(second));
+            one.and(two)?;
+            cx.now().await?;
+            Ok("up".into())
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn effects_that_were_under_way_at_once_are_replayed() {
+    for (first, second) in [(1, 2), (2, 1), (1, 1)] {
+        let store = memory();
+        let session = session_on(&store);
+        session.start(&both(first, second), "Go").outcome().await.unwrap();
+        let outcome = replayed(&store, session.id(), &both(first, second)).await;
+        assert_eq!(outcome.unwrap().text, "up", "{first} and {second}");
+        let (_, recorded) = differs(replayed(&store, session.id(), &both(first, second + 1)).await);
+        assert_eq!(recorded, "wait_started");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_that_leaves_out_one_of_two_effects_at_once_differs() {
+    let store = memory();
+    let session = session_on(&store);
+    let look = Tools::new([Arc::new(FakeTool::new("look").returning("seen")) as Arc<dyn Tool>]).unwrap();
+    let agent = |both: bool| {
+        let look = look.clone();
+        act(move |cx| {
+            let look = look.clone();
+            Box::pin(async move {
+                let nap = cx.sleep(Duration::from_secs(2));
+                if both {
+                    let arguments = json!({});
+                    let (slept, seen) = tokio::join!(nap, cx.call_tool(&look, "look", &arguments));
+                    slept.and(seen.map(drop))?;
+                } else {
+                    nap.await?;
+                }
+                Ok("done".into())
+            })
+        })
+    };
+    session.start(&agent(true), "Go").outcome().await.unwrap();
+    assert_eq!(replayed(&store, session.id(), &agent(true)).await.unwrap().text, "done");
+    let (_, recorded) = differs(replayed(&store, session.id(), &agent(false)).await);
+    assert!(recorded.starts_with("tool_"), "{recorded}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_paused_while_another_effect_was_under_way_is_replayed() {
+    let store = memory();
+    let session = session_on(&store);
+    let waits = act(|cx| {
+        Box::pin(async move {
+            let (came, slept) = tokio::join!(cx.signal("go"), cx.sleep(Duration::from_secs(1)));
+            slept?;
+            Ok(came?.to_string())
+        })
+    });
+    let paused = session.start(&waits, "Go").outcome().await.unwrap();
+    assert!(matches!(paused.status, Status::Paused(_)), "{paused}");
+    assert_eq!(replayed(&store, session.id(), &waits).await.unwrap().status, paused.status);
+    session.signal("go", json!(7)).await.unwrap();
+    assert_eq!(session.resume(&waits).outcome().await.unwrap().text, "7");
+    assert_eq!(replayed(&store, session.id(), &waits).await.unwrap().text, "7");
 }

@@ -53,12 +53,17 @@ pub(crate) struct Script {
     over: CancellationToken,
     /// The newest failure that the agent was told.
     told: Option<ErrorRecord>,
+    /// Where this life begins.
+    begun: usize,
+    /// How many effects this life's code has asked for: they are numbered in that order.
+    asked: u64,
 }
 
 impl Script {
     /// `events` are those of the run, and what others stored meanwhile.
     pub(crate) fn new(events: Vec<Envelope>, time: RecordedTime) -> Self {
-        Self { events, next: 0, end: 0, time, flaw: None, over: CancellationToken::new(), told: None }
+        let over = CancellationToken::new();
+        Self { events, next: 0, end: 0, time, flaw: None, over, told: None, begun: 0, asked: 0 }
     }
 
     pub(super) fn started(&self) -> Option<&Envelope> {
@@ -84,6 +89,7 @@ impl Script {
         self.end = later.map_or(self.events.len(), |later| begun + 1 + later);
         self.over = CancellationToken::new();
         self.told = None;
+        (self.begun, self.asked) = (begun, 0);
         self.through(state, begun);
         if begun == 0 {
             return Some(Vec::new());
@@ -137,16 +143,57 @@ impl Script {
         }
     }
 
-    /// Places of the events of one effect of a hand-written agent, in this life and before it.
-    pub(super) fn keyed(&self, ordinal: u64) -> Vec<usize> {
+    /// Places of the events of one effect that a hand-written agent asks for, in this life and before it.
+    pub(super) fn keyed(&mut self, ordinal: u64) -> Vec<usize> {
+        self.asked = self.asked.max(ordinal.saturating_add(1));
         let of_it =
             |envelope: &Envelope| envelope.event.effect_key().is_some_and(|key| key.ordinal == ordinal);
         let known = self.events.iter().enumerate().take(self.end);
         known.filter(|(_, envelope)| of_it(envelope)).map(|(place, _)| place).collect()
     }
 
-    pub(super) fn is_replayed(&self, place: usize) -> bool {
-        place < self.next
+    /// Takes the events up to `until`, one of an effect's `places`, into the state, and with them those of effects that were
+    /// under way at once.
+    ///
+    /// # Errors
+    /// The place of an event that is neither.
+    pub(super) fn reach(
+        &mut self,
+        state: &mut SessionState,
+        places: &[usize],
+        until: usize,
+    ) -> Result<(), usize> {
+        while self.next <= until {
+            match self.peek() {
+                Some((place, event))
+                    if places.contains(&place) || is_question(event) || event.effect_key().is_some() =>
+                {
+                    self.through(state, place.min(until));
+                }
+                Some((place, _)) => return Err(place),
+                None => self.through(state, until),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where an effect is recorded in this life that came with others and that the code never asked for.
+    pub(super) fn unasked(&self) -> Option<usize> {
+        let passed = self.events.iter().enumerate().take(self.next).skip(self.begun);
+        let unasked = |event: &Event| event.effect_key().is_some_and(|key| key.ordinal >= self.asked);
+        passed.filter(|(_, envelope)| unasked(&envelope.event)).map(|(place, _)| place).next()
+    }
+
+    /// What the run paused for while other effects were under way, when that is how this life ended.
+    pub(super) fn pause_beside(&self) -> Option<Error> {
+        let mut place = self.next;
+        loop {
+            match self.from(place)? {
+                (_, Event::RunPaused(paused)) => return Some(Error::paused(paused.pause.clone())),
+                (at, event) if event.effect_key().is_some() || is_question(event) => place = at + 1,
+                _ => return None,
+            }
+        }
     }
 
     /// The agent's own code stages an event: it must be the next one of the record.
@@ -350,6 +397,11 @@ fn is_of_others(event: &Event) -> bool {
             | Checkpoint(_)
             | Warning(_)
     )
+}
+
+/// What is asked on the way to a tool's result.
+pub(super) fn is_question(event: &Event) -> bool {
+    matches!(event, Event::ApprovalRequested(_))
 }
 
 fn is_of_graph(event: &Event) -> bool {

@@ -34,6 +34,8 @@ impl Fold {
             Err(error) if error.kind() == ErrorKind::Corrupt && from > 0 => {
                 Self::read(store, id, 0, &includes).await
             }
+            // Version 0.1 left out of its checkpoints what a run waits for.
+            Ok(fold) if from > 0 && fold.state.lacks_its_pause() => Self::read(store, id, 0, &includes).await,
             fold => fold,
         }
     }

@@ -330,7 +330,9 @@ impl SessionState {
             Event::ModeChanged(changed) => self.mode = Some(Arc::clone(&changed.mode)),
             Event::Checkpoint(checkpoint) => {
                 let head = (envelope.seq, envelope.at);
+                let run = self.run.take();
                 self.clone_from(&checkpoint.state);
+                self.keep_pause(run);
                 (self.head.seq, self.head.updated) = head;
                 self.head.checkpoint = envelope.seq;
             }

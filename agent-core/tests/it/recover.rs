@@ -10,7 +10,7 @@ use entourage_core::{
     permission::{ApprovalId, Decision, Policy},
     provider::Model,
     run::{Pause, RunHandle, Status},
-    session::{SessionFilter, SessionStatus, SharedStore},
+    session::{Batch, Row, SessionFilter, SessionState, SessionStatus, SharedStore},
     testkit::{self, FakeTool, Gate, LiveProvider, ScriptedProvider},
     tool::Access,
 };
@@ -447,4 +447,54 @@ fn attack_09_an_answered_run_is_admitted_in_one_of_two_processes_and_told_of_in_
         assert_eq!(ended, vec![Ok("written".to_owned()); 3]);
     });
     assert_eq!(tool.finished(), 3);
+}
+
+/// Appends a checkpoint as version 0.1 wrote it: that knew neither what a run waits for nor whether it was answered.
+async fn add_an_old_checkpoint(store: &SharedStore, id: &SessionId) {
+    let events = stored(store, id).await;
+    let mut state = SessionState::default();
+    events.iter().for_each(|event| state.apply(event));
+    let mut form = serde_json::to_value(&state).unwrap();
+    let run = form["run"].as_object_mut().unwrap();
+    assert!(run.remove("pause").is_some());
+    run.remove("answered");
+    let (seq, newest) = (events.len() as u64 + 1, events.last().unwrap());
+    let body = json!({ "state": form }).to_string();
+    let mut columns = Row::live(newest.clone()).columns();
+    (columns.seq, columns.kind) = (seq, "checkpoint".into());
+    let row = Row::stored(columns, body);
+    row.clone().into_envelope(id).unwrap();
+    let mut head = state.head().clone();
+    (head.seq, head.checkpoint) = (seq, seq);
+    store.append(id, seq - 1, Batch::new(1, vec![row], head)).await.unwrap();
+}
+
+#[test]
+fn recover_goes_on_with_an_answered_run_behind_a_checkpoint_of_version_0_1() {
+    for answered_first in [true, false] {
+        let store = memory();
+        let agent =
+            || crate::common::act(|cx| Box::pin(async move { Ok(cx.signal("go").await?.to_string()) }));
+        let id = SessionId::new("work").unwrap();
+        process(async {
+            let session = after(&store, Duration::ZERO).session_with_id(id.clone());
+            session.start(&agent(), "Go").outcome().await.unwrap();
+            if !answered_first {
+                add_an_old_checkpoint(&store, &id).await;
+            }
+        });
+        process(async {
+            let runtime = after(&store, Duration::ZERO);
+            let recovery = runtime.recover(&Agents::new().with(agent())).await.unwrap();
+            assert!(recovery.resumed.is_empty(), "nobody answered");
+            runtime.open(&id).await.unwrap().signal("go", json!(7)).await.unwrap();
+            if answered_first {
+                add_an_old_checkpoint(&store, &id).await;
+            }
+        });
+        process(async {
+            let recovery = after(&store, Duration::ZERO).recover(&Agents::new().with(agent())).await.unwrap();
+            assert_eq!(outcomes(recovery.resumed).await, [Ok("7".to_owned())], "{answered_first}");
+        });
+    }
 }

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use super::SessionState;
+use super::{
+    super::{SessionStatus, open::OpenRun},
+    SessionState,
+};
 use crate::{
     digest::Digest,
     permission::{ApprovalId, Decision},
@@ -23,6 +26,24 @@ impl SessionState {
     /// True if the session's paused run has its input since, so that it can be resumed.
     pub(crate) fn is_answered(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.answered)
+    }
+
+    /// Whether the run is paused and nothing tells what it waits for.
+    pub(crate) fn lacks_its_pause(&self) -> bool {
+        let paused = self.head.status == SessionStatus::Paused;
+        paused && self.run.as_ref().is_some_and(|run| run.pause.is_none())
+    }
+
+    /// What is known of the run's pause stays known after a checkpoint that does not tell.
+    pub(super) fn keep_pause(&mut self, known: Option<Box<OpenRun>>) {
+        if !self.lacks_its_pause() {
+            return;
+        }
+        if let (Some(run), Some(known)) = (&mut self.run, known)
+            && run.id == known.id
+        {
+            (run.pause, run.answered) = (known.pause, known.answered);
+        }
     }
 
     /// True if a wait set aside a signal of this name.

@@ -1,7 +1,7 @@
 //! The one event type and its envelope. The same events are stored, streamed, traced and shown.
 //!
-//! A session's state is a fold over its stored events. Deltas and progress are streamed only; the message that they add
-//! up to is stored.
+//! A session's state is a fold over its stored events. Deltas and progress are only streamed; finished replies and
+//! results are stored.
 
 mod display;
 #[macro_use]

@@ -205,7 +205,7 @@ impl Policy {
     }
 
     /// Rules with a subject that concern this tool and can match none of its calls, since the tool does not declare
-    /// that its footprints name what they touch. Such a rule applies to each call without subjects if it denies or
+    /// that its footprints name what its calls touch. Such a rule applies to each call without subjects if it denies or
     /// asks, and to none if it allows.
     pub fn unmatchable<'a>(&'a self, spec: &'a ToolSpec) -> impl Iterator<Item = &'a Rule> {
         self.rules().iter().filter(move |rule| {

@@ -60,7 +60,7 @@ pub trait Tool: Send + Sync {
     /// applied to it. It is computed when the call is about to start, and again after an approver was asked: an answer
     /// holds for the footprint that was shown.
     ///
-    /// A tool whose footprints name everything that its calls touch declares it with [`ToolSpec::naming_subjects`]. A
+    /// A tool whose footprints name what its calls touch declares it with [`ToolSpec::naming_subjects`]. A
     /// tool that walks a tree names its start, and asks [`ToolContext::admission`] about each path that it reaches.
     fn footprint(&self, _arguments: &Value) -> Footprint {
         Footprint::new(self.spec().access())

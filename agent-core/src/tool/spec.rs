@@ -39,7 +39,7 @@ impl Access {
     pub const DELEGATE: Self = Self(16);
     /// Asks the user.
     pub const ASK: Self = Self(32);
-    /// All of these.
+    /// Every access.
     pub const ALL: Self = Self(63);
 
     const NAMES: [(Self, &'static str); 6] = [
@@ -293,7 +293,7 @@ impl ToolSpec {
         self.0.alone
     }
 
-    /// True if the tool declares that its footprints name everything that its calls touch.
+    /// True if the tool declares that its footprints name what its calls touch.
     #[must_use]
     pub fn names_subjects(&self) -> bool {
         self.0.names_subjects

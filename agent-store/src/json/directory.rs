@@ -330,10 +330,12 @@ impl Stamp {
         })
     }
 
-    /// Whether any later change will show in the stamp.
+    /// Whether any later change will show in the stamp: it will have another time. A time in the future is that of a clock
+    /// that was set back since, and settled too: else every list would read the file until the clock is there again.
     fn is_settled(&self) -> bool {
-        let age = self.modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
-        age.is_some_and(|age| age > SETTLED)
+        let now = SystemTime::now();
+        let apart = |modified| now.duration_since(modified).unwrap_or_else(|error| error.duration());
+        self.modified.is_some_and(|modified| apart(modified) > SETTLED)
     }
 }
 
@@ -404,10 +406,39 @@ mod tests {
 
     /// Files that were changed long ago.
     fn settle(path: &Path) {
+        change_at(path, SystemTime::now() - Duration::from_secs(60));
+    }
+
+    fn change_at(path: &Path, at: SystemTime) {
         for entry in fs::read_dir(path).unwrap() {
             let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
+            file.set_modified(at).unwrap();
         }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_by_days_makes_no_list_read_every_file() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("sessions");
+        let directory = open(&path);
+        for n in 0..20 {
+            let record = SessionRecord::root(id(n), Timestamp::default());
+            session::append(&directory, &id(n), 0, &batch(0).creating(record)).unwrap();
+        }
+        change_at(&path, SystemTime::now() + Duration::from_secs(3 * 86_400));
+        let mut reads = Vec::new();
+        for _ in 0..3 {
+            assert_eq!(directory.steady_inventory().unwrap().sessions.len(), 20);
+            reads.push(directory.reads.swap(0, Ordering::Relaxed));
+        }
+        assert_eq!(reads, [20, 0, 0]);
+        session::append(&directory, &id(7), 1, &batch(1)).unwrap();
+        assert_eq!(
+            directory.steady_inventory().unwrap().sessions[&id(7)].info.head.seq,
+            2,
+            "what changed shows"
+        );
+        assert_eq!(directory.reads.swap(0, Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -28,13 +28,13 @@ impl SessionState {
         self.run.as_ref().is_some_and(|run| run.answered)
     }
 
-    /// Whether the run is paused and nothing tells what it waits for.
+    /// True if the run is paused and its pause is unknown, as after a checkpoint of version 0.1.
     pub(crate) fn lacks_its_pause(&self) -> bool {
         let paused = self.head.status == SessionStatus::Paused;
         paused && self.run.as_ref().is_some_and(|run| run.pause.is_none())
     }
 
-    /// What is known of the run's pause stays known after a checkpoint that does not tell.
+    /// Keeps the known pause of a run after a checkpoint that lacks it.
     pub(super) fn keep_pause(&mut self, known: Option<Box<OpenRun>>) {
         if !self.lacks_its_pause() {
             return;

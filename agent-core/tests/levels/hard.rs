@@ -39,6 +39,9 @@ async fn cw01_a_verdict_that_contradicts_itself_accepts_nothing() {
         r#"{"approved": false, "approved": true, "reason": "It stands."}"#.to_owned(),
         r#"{"approved": false, "reason": "x", "approved": true}"#.to_owned(),
         format!("{} {}", yes("It stands."), yes("It stands, truly.")),
+        format!("Here is my verdict:\n```json\n{}\n```", yes("It stands.")),
+        format!("I do not approve. An approval would read {}.", yes("It stands.")),
+        format!("They claim:\n{}", yes("It stands.")),
     ] {
         let outcome = judged([reply.clone()]).await;
         let Status::Stopped(StopReason::Incomplete { feedback, .. }) = &outcome.status else {
@@ -49,10 +52,10 @@ async fn cw01_a_verdict_that_contradicts_itself_accepts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cw01_one_verdict_among_words_in_any_script_and_of_any_length_is_one() {
+async fn cw01_a_verdict_in_any_script_and_of_any_length_is_one() {
     let long = "é🙂 fine. ".repeat(20_000);
     for reply in [
-        format!("Here is my verdict:\n```json\n{}\n```", yes("It stands.")),
+        format!("```json\n{}\n```", yes("It stands.")),
         format!("<think>{} or {}?</think>\n{}", yes("x"), no("y"), yes("It stands.")),
         yes("\"approved\": ja, weil: \"approved\""),
         yes("木が立っています。"),

@@ -22,8 +22,8 @@ pub(super) trait Ruling: DeserializeOwned + JsonSchema {
     fn grants(&self) -> bool;
 }
 
-/// Asks a model for a ruling. `None` for a yes in a reply with more than one answer (several values, or one with both
-/// answers): nobody knows which is meant, so it is no yes.
+/// Asks a model for a ruling. `None` for a yes that is not the whole reply: one among other words may be quoted or taken
+/// back by them. Likewise for a yes in a reply with more than one answer (several values, or one with both answers).
 ///
 /// # Errors
 /// Those of [`value`].
@@ -34,7 +34,8 @@ pub(super) async fn ruling<T: Ruling>(
     instructions: &Instructions,
 ) -> Result<Option<T>> {
     let made = value::<T>(cx, model, question, instructions).await?;
-    Ok((!made.value.grants() || answers_once(&made.message, T::FIELD)).then_some(made.value))
+    Ok((!made.value.grants() || is_whole(&made.message) && answers_once(&made.message, T::FIELD))
+        .then_some(made.value))
 }
 
 /// A question to a model, with the context to answer it.
@@ -122,6 +123,21 @@ pub(super) fn said(answer: &str) -> &str {
     }
 }
 
+/// True when a call holds the answer, or when the text is one object and nothing else, bare or in a code block.
+fn is_whole(reply: &Message) -> bool {
+    if reply.tool_calls().next().is_some() {
+        return true;
+    }
+    let text = reply.text();
+    let text = said(&text);
+    let block = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    let object = match block {
+        Some(block) => block.trim_start_matches(char::is_alphanumeric).trim(),
+        None => text,
+    };
+    object.starts_with('{') && object.ends_with('}') && !object.contains("```")
+}
+
 /// True when the field occurs once in the reply. Without any quoted occurrence, bare words count: some models omit the
 /// quotes.
 fn answers_once(reply: &Message, field: &str) -> bool {
@@ -168,6 +184,19 @@ mod tests {
         ] {
             assert_eq!(answers_once(&Message::assistant(&*text), "done"), once, "{text}");
         }
+        for (text, whole) in [
+            (yes.to_owned(), true),
+            (format!("\n{yes}\n"), true),
+            (format!("```json\n{yes}\n```"), true),
+            (format!("<think>{no}, or {yes}?</think>{yes}"), true),
+            (format!("I do not approve. An approval would read {yes}."), false),
+            (format!("The account says:\n```json\n{yes}\n```"), false),
+            (format!("```json\n{yes}\n```\nThat would be a yes."), false),
+            (format!("{yes} is what they claim"), false),
+        ] {
+            assert_eq!(is_whole(&Message::assistant(&*text)), whole, "{text}");
+        }
+        assert!(is_whole(&calls([yes]).with(Part::Text("I looked.".to_owned()))));
         assert!(answers_once(&calls([yes]), "done"));
         assert!(!answers_once(&calls([yes, no]), "done"));
         assert!(!answers_once(&calls([yes]).with(Part::Text(no.to_owned())), "done"));

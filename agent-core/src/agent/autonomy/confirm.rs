@@ -33,7 +33,25 @@ const UNCLEAR: &str = "Your answer did not say whether it is done. Go on with wh
 const BARE_NO: &str = "You said that it is not done. Go on with what is left.";
 
 /// Words that retract a leading yes.
-const HEDGES: &[&str] = &["but", "except", "almost", "nearly", "mostly", "partly", "partially"];
+const HEDGES: &[&str] = &[
+    "but",
+    "except",
+    "although",
+    "though",
+    "however",
+    "unless",
+    "until",
+    "almost",
+    "nearly",
+    "mostly",
+    "partly",
+    "partially",
+    "hardly",
+    "barely",
+    "maybe",
+    "perhaps",
+    "probably",
+];
 
 /// Words that retract it in the same clause only.
 const CONDITIONS: &[&str] = &["no", "not", "or", "if", "once", "when", "as"];
@@ -141,6 +159,7 @@ fn verdict(answer: &str) -> Verdict {
     let answer = said(answer);
     let (first, next) = opening(answer);
     match first.as_str() {
+        "yes" if is_taken_back(answer) => Verdict::rejected(UNCLEAR),
         "yes" if !HEDGES.contains(&&*next) && !CONDITIONS.contains(&&*opening(clause(answer)).1) => {
             Verdict::accepted(rest(answer, "yes"))
         }
@@ -150,6 +169,18 @@ fn verdict(answer: &str) -> Verdict {
         },
         _ => Verdict::rejected(UNCLEAR),
     }
+}
+
+/// True when a question mark follows the leading yes, or a later sentence is a bare no.
+fn is_taken_back(answer: &str) -> bool {
+    let first =
+        answer.find(|c: char| !c.is_alphanumeric() && !matches!(c, '*' | '"' | '_' | '`' | ' ' | '\n'));
+    let asks = first.and_then(|at| answer.get(at..)).is_some_and(|rest| rest.starts_with('?'));
+    let bare = |clause: &str| {
+        let word = clause.trim_matches(|c: char| !c.is_alphanumeric());
+        word.eq_ignore_ascii_case("no") || word.eq_ignore_ascii_case("not")
+    };
+    asks || answer.split(CLAUSE_ENDS).skip(1).any(bare)
 }
 
 /// Returns the first two words of a text, in lower case; an `and` between them is skipped.
@@ -204,6 +235,11 @@ mod tests {
             ("Yes/no: I am not sure.", false, UNCLEAR),
             ("yes, once the tests pass", false, UNCLEAR),
             ("Yes, if you ask me", false, UNCLEAR),
+            ("Yes. No.", false, UNCLEAR),
+            ("Yes? Hardly.", false, UNCLEAR),
+            ("**Yes**? Who knows.", false, UNCLEAR),
+            ("Yes — although nothing works", false, UNCLEAR),
+            ("Yes. Is anything left? Nothing.", true, "Is anything left? Nothing."),
             ("Yes, almost.", false, UNCLEAR),
             ("Yesterday it was.", false, UNCLEAR),
             ("Nothing is left: yes.", false, UNCLEAR),

@@ -1,8 +1,8 @@
 //! Request bodies, assembled by hand from bytes.
 //!
 //! A wire serializes each message once, keeps the bytes in the message ([`entourage_core::message::Message::encoded`])
-//! and joins them here. So the messages of a request are a byte prefix of the next one's, which is what prompt caches
-//! need, and a long conversation costs a copy of its bytes per call. Nothing here may know a wire's keys.
+//! and joins them here. So the messages of a request are a byte prefix of the next one's, as prompt caches need, and a
+//! long conversation costs a copy of its bytes per call. Nothing here may know a wire's keys.
 
 use std::{
     borrow::Cow,
@@ -13,19 +13,19 @@ use entourage_core::{message::Message, tool::ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Appends JSON. Writing strings, numbers and trees of them into memory cannot fail.
+/// Appends `value` as JSON. Writing strings, numbers and trees of them into memory cannot fail.
 pub(crate) fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     if serde_json::to_writer(&mut *out, value).is_err() {
         out.extend_from_slice(b"null");
     }
 }
 
-/// `number`, unless JSON has no way to write it.
+/// Returns `number`, unless JSON cannot represent it.
 pub(crate) fn finite(number: Option<f64>) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
 
-/// The JSON of each item, joined by commas: what [`Body::array`] takes.
+/// The JSON of each item, joined by commas, as [`Body::array`] takes it.
 pub(crate) fn items(items: impl IntoIterator<Item = impl Serialize>) -> Vec<u8> {
     let mut out = Vec::new();
     for item in items {
@@ -37,8 +37,8 @@ pub(crate) fn items(items: impl IntoIterator<Item = impl Serialize>) -> Vec<u8> 
     out
 }
 
-/// Our tools and, after them, those that the caller's `extra` has: that is how a service's own tools are offered. Items
-/// joined by commas. A null in `extra` takes ours out.
+/// Our tools, followed by those in the caller's `extra`, which offers the service's own tools in this way. The items
+/// are joined by commas. A null in `extra` removes ours.
 pub(crate) fn all_tools<'a>(ours: &'a [u8], extra: Option<&Value>) -> Cow<'a, [u8]> {
     match extra.and_then(|extra| extra.get("tools")) {
         Some(Value::Null) => Cow::Borrowed(b""),
@@ -51,8 +51,8 @@ pub(crate) fn all_tools<'a>(ours: &'a [u8], extra: Option<&Value>) -> Cow<'a, [u
     }
 }
 
-/// The bytes of each message, and how long they are together with a comma after each, which is the room to make before
-/// they are copied.
+/// The bytes of each message, and their total length with a comma after each: the capacity to reserve before they are
+/// copied.
 pub(crate) fn gather<'a>(
     messages: impl Iterator<Item = &'a Arc<Message>>,
     bytes_of: impl Fn(&'a Message) -> Cow<'a, [u8]>,
@@ -68,11 +68,11 @@ pub(crate) fn gather<'a>(
     (all, length)
 }
 
-/// A JSON object on its way into bytes, field by field.
+/// A JSON object that is written into bytes, field by field.
 ///
-/// The caller's `extra` goes before the wire's own fields: a key of it replaces ours, and a null takes ours out. The
-/// keys in `fixed` are kept from it: without them there is no call, or no stream. For a nested object of settings,
-/// make a body of its own with that part of `extra`, and put its key among the fixed ones here.
+/// The caller's `extra` takes precedence over the wire's own fields: its keys replace ours, and a null removes ours.
+/// The keys in `fixed` are exempt: without them there is no call, or no stream. For a nested object of settings, make
+/// a separate body with that part of `extra`, and put its key among the fixed ones here.
 #[derive(Debug)]
 pub(crate) struct Body<'a> {
     out: Vec<u8>,
@@ -95,14 +95,14 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The same, if there is a value.
+    /// Writes the field if there is a value, unless `extra` has its own.
     pub(crate) fn optional(&mut self, key: &str, value: Option<impl Serialize>) {
         if let Some(value) = value {
             self.field(key, &value);
         }
     }
 
-    /// The same, for a value that is JSON already.
+    /// Writes a field whose value is already JSON, unless `extra` has its own.
     pub(crate) fn raw(&mut self, key: &str, json: &[u8]) {
         if self.is_ours(key) {
             self.key(key);
@@ -120,8 +120,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Writes an array of items that are JSON already: each of one item, of several joined by commas, or empty, which
-    /// is left out. `extra` cannot replace it.
+    /// Writes an array of items that are already JSON. Each element of `items` may be one item, several joined by
+    /// commas, or empty, which is left out. `extra` cannot replace it.
     pub(crate) fn array<I: AsRef<[u8]>>(&mut self, key: &str, items: impl IntoIterator<Item = I>) {
         self.array_with(key, |out| {
             items.into_iter().for_each(|item| {
@@ -134,7 +134,7 @@ impl<'a> Body<'a> {
         });
     }
 
-    /// Writes an array whose items, joined by commas, are what `write` appends.
+    /// Writes an array whose items, joined by commas, are appended by `write`.
     pub(crate) fn array_with(&mut self, key: &str, write: impl FnOnce(&mut Vec<u8>)) {
         self.key(key);
         self.out.push(b'[');
@@ -142,7 +142,7 @@ impl<'a> Body<'a> {
         self.out.extend_from_slice(b"],");
     }
 
-    /// Whether nothing was written.
+    /// True if nothing was written.
     pub(crate) fn is_empty(&self) -> bool {
         self.out.len() <= 1
     }
@@ -170,7 +170,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// The bytes of the last call's tools: the next call most likely offers the same.
+/// The encoded tools of the last call: the next call most likely offers the same.
 #[derive(Debug, Default)]
 pub(crate) struct KeptTools(Mutex<Option<Kept>>);
 
@@ -182,8 +182,8 @@ struct Kept {
 }
 
 impl KeptTools {
-    /// What `encode` makes of `tools`, which runs only when the last call had other tools or another `strict`. Without
-    /// tools, nothing.
+    /// The encoding of `tools`; empty without tools. Runs `encode` only if the last call had other tools or another
+    /// `strict`.
     pub(crate) fn get(
         &self,
         tools: &Arc<[ToolSpec]>,

@@ -1,6 +1,6 @@
-//! Where services that speak chat completions differ, as data.
+//! Differences between services that speak chat completions, as data.
 
-/// What a service does differently from the wire's common form. The vendor table holds the known ones.
+/// Deviations of a service from the wire's common form. The vendor table holds the known ones.
 ///
 /// ```
 /// # #[cfg(feature = "openai-chat")] {
@@ -22,49 +22,49 @@ pub struct Dialect {
     pub top_k: bool,
     /// `presence_penalty` and `frequency_penalty` are understood.
     pub penalties: bool,
-    /// What the seed is called; `None` when there is none.
+    /// Name of the seed parameter; `None` without one.
     pub seed: Option<&'static str>,
     /// Usage in a stream must be asked for with `stream_options`.
     pub stream_options: bool,
-    /// What a call cost is reported when it is asked for with `usage`.
+    /// The cost of a call is reported if requested with `usage`.
     pub reports_cost: bool,
     /// `parallel_tool_calls` is understood.
     pub parallel_tool_calls: bool,
     /// Schemas of tools can be enforced.
     pub strict_tools: bool,
-    /// How replies are made to follow a schema.
+    /// The way in which replies are made to follow a schema.
     pub schema: SchemaSupport,
-    /// How reasoning is asked for.
+    /// The form in which reasoning is requested.
     pub reasoning: ReasoningStyle,
-    /// Reasoning is sent back with the messages that it led to, under the name under which it came.
+    /// Reasoning is sent back with its messages, under the field name under which it came.
     pub replays_reasoning: bool,
-    /// How the prompt cache is steered.
+    /// The way in which the prompt cache is controlled.
     pub cache: CacheStyle,
     /// `metadata` is understood.
     pub metadata: bool,
 }
 
-/// How a service makes replies follow a schema.
+/// The way in which a service makes replies follow a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SchemaSupport {
-    /// It enforces a schema of the strict kind: every object closed, every property required.
+    /// Enforces a schema of the strict kind: every object closed, every property required.
     Strict,
-    /// It enforces any schema, if the model at hand can follow one.
+    /// Enforces any schema, if the model can follow one.
     Any,
-    /// It enforces any schema with every model: the sampler itself is held to it.
+    /// Enforces any schema with every model, in the sampler itself.
     Always,
-    /// It can only promise JSON; the schema goes into the instructions.
+    /// Guarantees JSON only; the schema goes into the instructions.
     JsonOnly,
 }
 
-/// How a service is asked to reason.
+/// The form in which a service takes a request for reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningStyle {
     /// `reasoning_effort`: `low`, `medium`, `high`. No budget in tokens.
     Effort,
-    /// The same, with `none`, `minimal` and `xhigh` besides.
+    /// `reasoning_effort` with `none`, `minimal` and `xhigh` in addition.
     WideEffort,
     /// `reasoning: {effort | max_tokens, exclude}`.
     Object,
@@ -72,20 +72,20 @@ pub enum ReasoningStyle {
     Switch,
 }
 
-/// How a service's prompt cache is steered.
+/// The way in which a service's prompt cache is controlled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheStyle {
-    /// It caches by itself, or not at all.
+    /// Caches by itself, or not at all.
     Automatic,
-    /// By itself, and it takes `prompt_cache_key` and `prompt_cache_retention`.
+    /// Caches by itself, and takes `prompt_cache_key` and `prompt_cache_retention`.
     Key,
-    /// It passes `cache_control` marks on to the models that want them.
+    /// Passes `cache_control` marks on to models that support them.
     Marks,
 }
 
 impl Dialect {
-    /// What most services and local servers understand.
+    /// The form that most services and local servers understand.
     pub const COMMON: Self = Self {
         stop_means_tool_calls: true,
         max_completion_tokens: false,
@@ -118,7 +118,7 @@ impl Dialect {
     };
     /// OpenAI's models in an Azure resource.
     pub const AZURE: Self = Self::OPENAI;
-    /// OpenRouter.
+    /// Dialect of OpenRouter.
     pub const OPENROUTER: Self = Self {
         reports_cost: true,
         strict_tools: true,
@@ -127,7 +127,7 @@ impl Dialect {
         cache: CacheStyle::Marks,
         ..Self::COMMON
     };
-    /// DeepSeek.
+    /// Dialect of DeepSeek.
     pub const DEEPSEEK: Self = Self {
         seed: None,
         parallel_tool_calls: false,
@@ -142,9 +142,9 @@ impl Dialect {
     pub const MISTRAL: Self = Self { stream_options: false, seed: Some("random_seed"), ..Self::NO_TOP_K };
     /// xAI. Its reasoning models refuse penalties.
     pub const XAI: Self = Self { penalties: false, schema: SchemaSupport::Strict, ..Self::NO_TOP_K };
-    /// Together.
+    /// Dialect of Together.
     pub const TOGETHER: Self = Self { parallel_tool_calls: false, ..Self::COMMON };
-    /// Fireworks.
+    /// Dialect of Fireworks.
     pub const FIREWORKS: Self = Self::COMMON;
     /// Perplexity. Its models call no tools.
     pub const PERPLEXITY: Self =
@@ -154,7 +154,7 @@ impl Dialect {
         Self { parallel_tool_calls: false, schema: SchemaSupport::Always, ..Self::COMMON };
     /// llama.cpp's server.
     pub const LLAMA_CPP: Self = Self { schema: SchemaSupport::Always, ..Self::COMMON };
-    /// vLLM.
+    /// Dialect of vLLM.
     pub const VLLM: Self = Self { schema: SchemaSupport::Always, ..Self::COMMON };
     /// Ollama's compatible endpoint.
     pub const OLLAMA: Self =

@@ -1,8 +1,8 @@
-//! The bytes of a reply, cut into frames: what a wire's decoder reads one JSON text at a time.
+//! Framing: cuts the bytes of a reply into frames, which a decoder reads one JSON text at a time.
 //!
-//! Services answer a request for a stream with event streams, JSON lines, one whole JSON body, or a web page; the first
+//! Services answer a streaming request with event streams, JSON lines, one whole JSON body, or a web page; the first
 //! bytes tell which. White space before them (some services keep a connection alive with it) and a byte order mark are
-//! passed over. The frames are the same wherever the bytes are cut. Nothing here reads the JSON or knows a wire.
+//! skipped. The frames are the same wherever the bytes are cut. Nothing here reads the JSON or knows a wire.
 
 use entourage_core::{Error, ErrorKind, Result};
 use memchr::memchr;
@@ -13,17 +13,17 @@ use crate::http::sse;
 /// Largest body that is not a stream, and largest line.
 const MAX_BODY: usize = 16 << 20;
 
-/// How gzip begins, and no text.
+/// First byte of gzip, which no text begins with.
 const GZIP: u8 = 0x1f;
 
-/// One piece of a reply that can be read on its own, valid while the framing holds its bytes.
+/// One part of a reply that can be read on its own, valid while the framing holds its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
-    /// The event's name; empty when there is none.
+    /// Name of the event; empty if it has none.
     pub(crate) name: &'a [u8],
-    /// What is usually one JSON text: without white space around it, and never empty.
+    /// The content, usually one JSON text; never empty, without white space around it.
     pub(crate) data: &'a [u8],
-    /// It is the whole reply, not a piece of a stream.
+    /// True if it is the whole reply, not a part of a stream.
     pub(crate) whole: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Frame<'a> {
 #[derive(Debug)]
 pub(crate) struct Framing {
     form: Form,
-    /// JSON that is no event stream comes in lines.
+    /// True if JSON that is not an event stream comes in lines.
     lines: bool,
     sse: sse::Parser,
     /// The body, or the start of a line.
@@ -42,31 +42,31 @@ pub(crate) struct Framing {
 enum Form {
     Unknown,
     Events,
-    /// The first line, which may be the first of a body that was printed over many lines.
+    /// The first line, which may also be the first of a body printed over many lines.
     FirstLine,
     Lines,
     Body,
-    /// Nothing more is read: it has ended, broke a bound, or is no reply at all.
+    /// Nothing more is read: the reply has ended, broke a bound, or is not a reply at all.
     Ended,
 }
 
 impl Framing {
-    /// For a wire that streams server-sent events, or answers with one JSON body.
+    /// Framing for a wire that streams server-sent events, or answers with one JSON body.
     pub(crate) fn events_or_body() -> Self {
         Self { form: Form::Unknown, lines: false, sse: sse::Parser::default(), kept: Vec::new() }
     }
 
-    /// For a wire that streams JSON lines: each is a frame. A body of one line is a frame like any other; one that was
-    /// printed over several lines comes whole.
+    /// Framing for a wire that streams JSON lines: each is a frame. A body of one line is a frame like any other; a
+    /// body printed over several lines is one frame.
     pub(crate) fn lines_or_body() -> Self {
         Self { lines: true, ..Self::events_or_body() }
     }
 
-    /// Takes in the next bytes, cut anywhere, and hands every frame that they complete to `on_frame`.
+    /// Takes in the next bytes, cut anywhere, and passes every completed frame to `on_frame`.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] when a frame outgrows 16 MiB, [`ErrorKind::Protocol`] for a web page. Nothing more is
-    /// read then. The error knows nothing of the call: see `Failing::sign`.
+    /// [`ErrorKind::TooLarge`] if a frame exceeds 16 MiB, [`ErrorKind::Protocol`] for a web page. Nothing more is read
+    /// after an error. The error lacks the details of the call: see `Failing::sign`.
     pub(crate) fn push(&mut self, bytes: &[u8], mut on_frame: impl FnMut(Frame<'_>)) -> Result<()> {
         let taken = self.take(bytes, &mut on_frame);
         if taken.is_err() {
@@ -75,15 +75,15 @@ impl Framing {
         taken
     }
 
-    /// The bytes have ended: hands out what nothing closed, except a piece of a stream that is only the start of a JSON
-    /// text. Later calls do nothing.
+    /// Ends the input: passes on the unterminated rest, except a part of a stream that is an incomplete JSON text.
+    /// Later calls do nothing.
     ///
     /// # Errors
     /// Those of [`Framing::push`].
     pub(crate) fn finish(&mut self, mut on_frame: impl FnMut(Frame<'_>)) -> Result<()> {
         let kept = std::mem::take(&mut self.kept);
         match std::mem::replace(&mut self.form, Form::Ended) {
-            // What nothing closed may have been cut: half of a JSON text is no frame.
+            // An unterminated rest may be cut: an incomplete JSON text is not a frame.
             Form::Events => {
                 let mut on_frame = |event: sse::Event<'_>| {
                     if !is_opened(event.data) {
@@ -157,7 +157,7 @@ impl Framing {
     }
 }
 
-/// Whether `line` opens JSON that it does not close.
+/// True if `line` opens JSON that it does not close.
 fn is_opened(line: &[u8]) -> bool {
     matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
         && serde_json::from_slice::<IgnoredAny>(line).is_err_and(|error| error.is_eof())
@@ -267,7 +267,7 @@ mod tests {
             let (all, error) = frames(Framing::lines_or_body(), [&body.as_bytes()[..end]]);
             assert_eq!((all.len(), error), (count, None));
         }
-        // Of a body that is no stream, nothing else would be left to say what went wrong.
+        // For a body that is not a stream, this is the only trace of the failure.
         assert_eq!(events("{\"a\":"), [whole("{\"a\":")]);
     }
 

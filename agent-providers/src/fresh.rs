@@ -1,7 +1,7 @@
 //! The messages that are new in a request: those after the model's last one.
 //!
-//! Warnings speak of them only. What came before was warned of when it was new; to say it again at every step would
-//! hide the rest and cost time with the length of the conversation.
+//! Warnings are about these only. Earlier messages were warned of when they were new; repeating that at every step
+//! would hide new warnings and cost time in proportion to the conversation.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use entourage_core::{
 
 use crate::media::describe;
 
-/// The new messages with their places, newest first.
+/// The new messages with their indices, newest first.
 pub(crate) fn messages(request: &Request) -> impl Iterator<Item = (usize, &Arc<Message>)> {
     let places = (0..request.messages.len()).rev();
     places
@@ -20,7 +20,7 @@ pub(crate) fn messages(request: &Request) -> impl Iterator<Item = (usize, &Arc<M
         .take_while(|(_, message)| message.role() != Role::Assistant)
 }
 
-/// Warns of each new file for which there is a note instead.
+/// Warns of each new file that is replaced by a note.
 pub(crate) fn warn_of_files(
     request: &Request,
     note: impl Fn(&Media) -> Option<String>,
@@ -35,7 +35,7 @@ pub(crate) fn warn_of_files(
     }
 }
 
-/// The files in a message, those in results of tools among them.
+/// The files in a message, including those in tool results.
 fn files(message: &Message) -> impl Iterator<Item = &Media> {
     let own = message.parts().iter().filter_map(|part| match part {
         Part::Media(file) => Some(file),
@@ -49,7 +49,7 @@ fn files(message: &Message) -> impl Iterator<Item = &Media> {
     own.chain(returned)
 }
 
-/// Whether only system messages come before the one at `place`. Meant for new messages of the system: there are few.
+/// True if only system messages come before the one at `place`. Meant for new system messages, of which there are few.
 pub(crate) fn leads(request: &Request, place: usize) -> bool {
     request.messages.iter().take(place).all(|message| message.role() == Role::System)
 }

@@ -1,6 +1,6 @@
-//! Frames on their way into a wire's reading, and its deltas on their way out: what holds for the replies of all wires.
+//! Intake: passes frames to a wire's reading, and applies the rules of all wires to its deltas.
 //!
-//! Half characters are joined here, absurd figures become unknown, and a reply that does not end is ended.
+//! Split characters are joined here, absurd figures become unknown, and an endless reply is ended.
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ use entourage_core::{
 
 use crate::{framing::Frame, json::Halves, stream::Reading};
 
-/// Most bytes of frames in a reply, and most frames one after the other that say nothing. The reader bounds what is
-/// said; these end a reply that says nothing for ever. Keep-alives are no frames: silence is bounded by time.
+/// Bounds of a reply: bytes of frames, and consecutive frames without a delta. The reader bounds the content; these
+/// end a reply that never has any. Keep-alives are not frames: silence is bounded by time.
 const MAX_REPLY: usize = 512 << 20;
 const MAX_EMPTY: u32 = 100_000;
 
@@ -21,14 +21,14 @@ const MAX_EMPTY: u32 = 100_000;
 pub(crate) struct Intake {
     halves: Halves,
     taken: usize,
-    /// Frames since the last one that said something.
+    /// Frames since the last one that gave a delta.
     empty: u32,
-    /// It was said that a figure is absurd.
+    /// True once the caller was warned of an absurd figure.
     doubted: bool,
 }
 
 impl Intake {
-    /// Hands a frame to the wire.
+    /// Passes a frame to the wire.
     pub(crate) fn frame(&mut self, frame: Frame<'_>, reply: &mut impl Reading) {
         if self.is_over() {
             return;
@@ -52,18 +52,18 @@ impl Intake {
         self.taken > MAX_REPLY || self.empty > MAX_EMPTY
     }
 
-    /// The frames cannot be read any further.
+    /// Ends the reply with the error of the framing.
     pub(crate) fn broken(&mut self, error: Error, reply: &mut impl Reading) {
         self.pass(reply, |reply| reply.broken(error));
     }
 
-    /// The bytes have ended.
+    /// Ends the reply after its last byte.
     pub(crate) fn end(&mut self, reply: &mut impl Reading) {
         self.pass(reply, Reading::end);
         self.halves.end(reply.out());
     }
 
-    /// Says whether anything came of it.
+    /// Runs `act` and checks its new deltas. Returns true if there are any.
     fn pass<R: Reading>(&mut self, reply: &mut R, act: impl FnOnce(&mut R)) -> bool {
         let new = reply.out().len();
         act(reply);
@@ -73,7 +73,7 @@ impl Intake {
         any
     }
 
-    /// Absurd figures become unknown, and the caller is told once.
+    /// Makes absurd figures unknown, and warns the caller once.
     fn figures(&mut self, out: &mut VecDeque<Result<Delta>>, new: usize) {
         let mut absurd = false;
         for item in out.iter_mut().skip(new) {
@@ -95,7 +95,7 @@ impl Intake {
     }
 }
 
-/// Takes out what no call can have used; says whether there was such a figure.
+/// Removes figures that no call can have. Returns true if there was one.
 fn doubt(usage: &mut Usage) -> bool {
     let plausible = usage.plausible();
     std::mem::replace(usage, plausible) != plausible

@@ -10,15 +10,15 @@
 //! | `ollama` | Ollama's own chat: models on this machine |
 //! | `vendor` | the known services, as data |
 //! | `env` | finding a model from environment variables and local servers |
-//! | `catalog` | what is known about models before they are asked: windows, abilities, prices |
-//! | `http` | what the wires share: connections, event streams, limits, refusals turned into errors |
-//! | `body` | what the wires share: request bodies, assembled from bytes |
-//! | `framing`, `json` | what the wires share: replies cut into frames, and JSON that forgives wrong types |
-//! | `service`, `stream` | what the wires share: a wire on a connection, and the connection's bytes through a decoder |
-//! | `fresh` | what the wires share: which messages warnings speak of |
-//! | `schema` | what the wires share: JSON Schema in the dialects of the services |
-//! | `dialect`, `models` | how services that speak chat completions differ, and which models a server has |
-//! | `media` | what the wires share: files that can be passed on, and notes for the others |
+//! | `catalog` | facts about models: windows, abilities, prices |
+//! | `http` | shared by the wires: connections, event streams, limits, refusals turned into errors |
+//! | `body` | shared by the wires: request bodies, assembled from bytes |
+//! | `framing`, `json` | shared by the wires: replies cut into frames, and JSON that tolerates wrong types |
+//! | `service`, `stream` | shared by the wires: a wire on a connection, and the connection's bytes through a decoder |
+//! | `fresh` | shared by the wires: the messages that warnings are about |
+//! | `schema` | shared by the wires: JSON Schema in the dialects of the services |
+//! | `dialect`, `models` | differences between services that speak chat completions, and the models of a server |
+//! | `media` | shared by the wires: files that can be passed on, and notes for the others |
 //!
 //! A wire is three things: `encode` (a request to bytes, pure), `decode` (bytes to deltas, pure, cut anywhere) and a
 //! provider that puts both on a connection. This crate never imports tools or stores, and decides nothing

@@ -1,11 +1,11 @@
-//! Files on their way to a model: which can be passed on at all, and the notes that stand for the others.
+//! Files on their way to a model: those that can be passed on, and the notes that replace the others.
 //!
-//! A file that cannot be shown never ends a run: the model is told in its place. Which media types a service takes, and
-//! in what form, is its wire's business.
+//! A file that cannot be shown never ends a run: the model gets a note instead. The media types that a service takes,
+//! and their form, are the business of its wire.
 
 use entourage_core::message::{Content, Media, MediaSource, ToolResult};
 
-/// Where a file's content is, checked.
+/// Source of a file's content, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source<'a> {
     /// Padded base64.
@@ -14,7 +14,7 @@ pub(crate) enum Source<'a> {
     Url(&'a str),
 }
 
-/// The content of `media`, or the note that stands for it when no service could be given it.
+/// The content of `media`, or the note that replaces it if no service could take it.
 pub(crate) fn source(media: &Media) -> Result<Source<'_>, String> {
     match &media.source {
         MediaSource::Base64(data) if is_base64(data) => Ok(Source::Inline(data)),
@@ -27,7 +27,7 @@ pub(crate) fn source(media: &Media) -> Result<Source<'_>, String> {
     }
 }
 
-/// The note for a file that this wire has no form for.
+/// The note for a file that this wire cannot represent.
 pub(crate) fn not_shown(media: &Media) -> String {
     left_out(media, "this service cannot be shown such a file")
 }
@@ -45,13 +45,13 @@ pub(crate) fn describe(media: &Media) -> String {
     }
 }
 
-/// Says where a file of a tool's result is from.
+/// A line with the origin of a file in a tool result.
 pub(crate) fn origin(file: &Media, result: &ToolResult) -> String {
     format!("{} returned by the tool `{}`", describe(file), result.name)
 }
 
-/// CM19: the text of a result, for wires whose results hold only text. Each file is handed to `show`, which puts it into
-/// the message of the user that follows, or gives the note that stands for it.
+/// The text of a result, for wires whose results hold only text. Each file is passed to `show`, which puts it into the
+/// user message that follows, or returns the note that replaces it.
 pub(crate) fn result_text<'a>(
     result: &'a ToolResult,
     mut show: impl FnMut(&'a Media) -> Result<(), String>,
@@ -67,7 +67,7 @@ pub(crate) fn result_text<'a>(
     pieces.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether the text is padded base64; services answer broken text with an error that ends the run.
+/// True if the text is padded base64. Services answer broken text with an error that ends the run.
 pub(crate) fn is_base64(text: &str) -> bool {
     let body = text.trim_end_matches('=');
     let padding = text.len().saturating_sub(body.len());

@@ -1,4 +1,4 @@
-//! Which model a server has: asked once, by who named none.
+//! The default model of a server, asked for once when the program names none.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use tokio::sync::OnceCell;
 
 use crate::http::{Endpoint, Target};
 
-/// Largest list of models that is read; the largest catalogues have some thousand entries of a few hundred bytes.
+/// Largest list of models that is read. The largest catalogues have some thousand entries of a few hundred bytes.
 const MAX_LIST: usize = 8 << 20;
 
-/// A model name that stands for whatever the server has: it is asked once for its list, and a model of that very
-/// name, else the first one, is taken. An empty name does the same.
+/// Model name for the server's own choice. The server is asked once for its list; a model of exactly this name, else
+/// the first one, is taken. An empty name has the same effect.
 #[allow(unreachable_pub, reason = "the wires that can ask for a list show it")]
 pub const DEFAULT_MODEL: &str = "default";
 
@@ -20,7 +20,7 @@ pub const DEFAULT_MODEL: &str = "default";
 pub(crate) struct DefaultModel(OnceCell<Arc<str>>);
 
 impl DefaultModel {
-    /// The server's model. Asked again at the next call when the server could not say.
+    /// The server's model. If the server could not tell, the next call asks again.
     pub(crate) async fn resolve(
         &self,
         endpoint: &Endpoint,
@@ -41,7 +41,7 @@ impl DefaultModel {
     }
 }
 
-/// The model to take from the answer to `GET /models`.
+/// Chooses a model from the answer to `GET /models`.
 pub(crate) fn choose(body: &[u8]) -> Option<Arc<str>> {
     let list: Value = serde_json::from_slice(body).ok()?;
     let models = list.get("data").or_else(|| list.get("models")).unwrap_or(&list).as_array()?;

@@ -1,7 +1,7 @@
-//! A wire on a connection: what every provider of this crate is made of.
+//! A wire on a connection: the base of every provider in this crate.
 //!
-//! A wire encodes requests and decodes replies, both without I/O; the service here sends the one and reads the other.
-//! Nothing here knows a wire's JSON.
+//! A wire encodes requests and decodes replies, both without I/O; the service here sends the requests and reads the
+//! replies. Nothing here knows a wire's JSON.
 
 use std::{fmt, sync::Arc};
 
@@ -21,37 +21,38 @@ use crate::{
 
 use crate::models::DEFAULT_MODEL;
 
-/// A wire protocol, with what is particular to one service that speaks it.
+/// A wire protocol, with the particulars of one service that speaks it.
 pub(crate) trait Wire: fmt::Debug + Send + Sync + Sized + 'static {
-    /// Its name: in opaque parts, in signatures and in recordings.
+    /// The wire's name: in opaque parts, in signatures and in recordings.
     const NAME: &'static str;
 
-    /// Whether its services leave cached tokens out of the prompt's, and reasoning out of the reply's.
+    /// True, each for itself, if prompt tokens exclude cached ones, and if reply tokens exclude reasoning.
     const COUNTS_APART: (bool, bool) = (false, false);
 
-    /// Reads one reply.
+    /// The decoder of one reply.
     type Decoder: Decode + Send + Unpin + 'static;
 
-    /// The path of the service's list of models, where it has one that can be asked for a model to take.
+    /// Path of the service's list of models, if a default model can be chosen from it.
     const MODELS: Option<&'static [&'static str]>;
 
-    /// Where a request goes.
+    /// The address of a request.
     fn address(&self, request: &Request) -> Address;
 
     /// The tools as JSON items joined by commas. They seldom change between calls, so their bytes are kept.
     fn encode_tools(&self, tools: &[ToolSpec], strict: bool) -> Vec<u8>;
 
-    /// The whole body, with what cannot be said in it. `tools` is what [`Wire::encode_tools`] gave; empty for none.
+    /// The whole body, with warnings about settings that it cannot express. `tools` comes from [`Wire::encode_tools`];
+    /// empty for none.
     fn encode(&self, request: &Request, tools: &[u8], vendor: &str) -> Encoded;
 
     /// A decoder for the reply to `request`.
     fn decoder(&self, request: &Request, failing: Failing) -> Self::Decoder;
 
-    /// What is known of a model beyond the catalogue, from the wire alone.
+    /// Facts about a model beyond the catalogue, from the wire alone.
     fn profile(&self, model: &str) -> Profile;
 }
 
-/// Where a request goes: below the base address of its service.
+/// The address of a request, below the base address of its service.
 #[derive(Debug, Default)]
 pub(crate) struct Address {
     pub(crate) path: Vec<String>,
@@ -65,7 +66,7 @@ impl Address {
     }
 }
 
-/// A request on its way into bytes.
+/// An encoded request.
 #[derive(Debug, Default)]
 pub(crate) struct Encoded {
     pub(crate) body: Vec<u8>,
@@ -81,7 +82,7 @@ pub(crate) struct Service<W> {
 }
 
 impl<W: Wire> Service<W> {
-    /// Checks the settings; connects to nothing.
+    /// Checks the settings without connecting.
     pub(crate) fn new(settings: Settings, wire: W) -> Result<Self> {
         let (cache_apart, reasoning_apart) = W::COUNTS_APART;
         let protocol = Protocol { name: W::NAME, cache_apart, reasoning_apart };
@@ -98,19 +99,19 @@ impl<W: Wire> Service<W> {
         &self.wire
     }
 
-    /// The service's name.
+    /// Name of the service.
     pub(crate) fn vendor(&self) -> &str {
         self.endpoint.vendor()
     }
 
-    /// The address below which calls go, without query.
+    /// The base address of calls, without query.
     pub(crate) fn base_url(&self) -> String {
         let mut base = self.endpoint.base().clone();
         base.set_query(None);
         base.to_string()
     }
 
-    /// What is known about the model called `name`: the catalogue first, then the wire.
+    /// Facts about the model called `name`: from the catalogue first, then from the wire.
     pub(crate) fn profile(&self, name: &str) -> Profile {
         let known = crate::catalog::Catalog::builtin().profile(self.vendor(), name).unwrap_or_default();
         let mut profile = known.or(&self.wire.profile(name));
@@ -129,7 +130,7 @@ impl<W: Wire> Service<W> {
         let tools = self.tools.get(&request.tools, strict, |tools| self.wire.encode_tools(tools, strict));
         let Encoded { body, warnings } = self.wire.encode(&request, &tools, self.vendor());
         let address = self.wire.address(&request);
-        // The history may be large and shared; nobody needs this snapshot while the reply comes.
+        // The history may be large and shared; this snapshot is not needed while the reply comes.
         request.messages = History::default();
         let reply = self.post(&address, body, cx).await?;
         let decoder = self.wire.decoder(&request, reply.failing.clone());
@@ -155,7 +156,7 @@ impl<W: fmt::Debug> fmt::Debug for Service<W> {
     }
 }
 
-/// A model of `provider` with what is known about it.
+/// A model of `provider` with the known facts about it.
 pub(crate) fn model<W: Wire>(
     provider: Arc<dyn entourage_core::provider::Provider>,
     service: &Service<W>,
@@ -174,18 +175,18 @@ macro_rules! provider {
         pub struct $name(std::sync::Arc<$crate::service::Service<$wire>>);
 
         impl $name {
-            /// Settings for a service; the address of the wire's own service unless another is given.
+            /// Settings for a service. Its address is that of the wire's own service unless another is given.
             pub fn builder() -> Builder {
                 Builder::default()
             }
 
-            /// A handle on the model that the service knows as `name`, with what the catalogue knows about it.
+            /// A handle on the model that the service knows as `name`, with the catalogue's facts about it.
             #[must_use]
             pub fn model(&self, name: impl Into<std::sync::Arc<str>>) -> entourage_core::provider::Model {
                 $crate::service::model(std::sync::Arc::new(self.clone()), &self.0, name.into())
             }
 
-            /// The address below which calls go, without query.
+            /// The base address of calls, without query.
             #[must_use]
             pub fn base_url(&self) -> String {
                 self.0.base_url()
@@ -215,46 +216,47 @@ macro_rules! provider {
     };
 }
 
-/// The settings that every wire's `Builder` has, which keeps them in a field `settings`, and its `Debug` without
+/// Declares the settings of every wire's `Builder`, which keeps them in a field `settings`, and its `Debug` without
 /// secrets.
 #[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! settings {
     ($builder:ident, $($field:ident),*) => {
         impl $builder {
-            /// The address below which the wire's paths are found, such as `http://127.0.0.1:8080/v1`. A query is kept,
-            /// and its values, `alt` and `api-version` aside, are treated as secrets.
+            /// Sets the base address of the wire's paths, such as `http://127.0.0.1:8080/v1`. A query is kept, and its
+            /// values, except those of `alt` and `api-version`, are treated as secrets.
             pub fn base_url(mut self, url: impl Into<String>) -> Self {
                 self.settings.base_url = url.into();
                 self
             }
 
-            /// The key. It appears in no error, log or `Debug` output.
+            /// Sets the key. It appears in no error, log or `Debug` output.
             pub fn api_key(mut self, key: impl Into<String>) -> Self {
                 self.settings.key = Some(secrecy::SecretString::from(key.into()));
                 self
             }
 
-            /// A header for every call; it replaces one of ours of the same name. The value is treated as a secret: what
-            /// a service repeats of it beside its reply is replaced by `[key]`, if it has 6 signs or more.
+            /// Adds a header to every call, replacing one of ours of the same name. The value is treated as a secret:
+            /// where a service repeats it outside its reply, it is replaced by `[key]`, if it has at least 6
+            /// characters.
             pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
                 self.settings.headers.push((name.into(), secrecy::SecretString::from(value.into())));
                 self
             }
 
-            /// The service's name, as stored with each call. Without it: that of a known service at this host, else the
-            /// host.
+            /// Sets the service's name, as stored with each call. Default: that of a known service at this host, else
+            /// the host.
             pub fn vendor_name(mut self, name: impl Into<String>) -> Self {
                 self.settings.vendor = name.into();
                 self
             }
 
-            /// Sends the key as `Authorization: Bearer …`, also where the wire has a header of its own for it.
+            /// Sends the key as `Authorization: Bearer …`, even if the wire has a header of its own for it.
             pub fn bearer(mut self) -> Self {
                 self.settings.auth = $crate::http::Auth::Bearer;
                 self
             }
 
-            /// Sends the bare key in this header, for gateways that want it so.
+            /// Sends the bare key in this header, for gateways that require it.
             pub fn key_header(mut self, name: &'static str) -> Self {
                 self.settings.auth = $crate::http::Auth::Header(name);
                 self

@@ -1,6 +1,7 @@
-//! A reply on its way: the connection's bytes through a wire's decoder.
+//! A reply in progress: the connection's bytes through a wire's decoder.
 //!
-//! Which bytes mean what is the decoder's business; here is only when to read, when to stop, and what a break means.
+//! The decoder knows the meaning of the bytes. This module decides only when to read, when to stop, and what a broken
+//! connection means.
 
 use std::{
     collections::VecDeque,
@@ -16,25 +17,25 @@ use crate::{
     http::{Redactor, Reply},
 };
 
-/// Bytes of one reply in, deltas out. It must give the same deltas wherever the bytes are cut.
+/// Turns the bytes of one reply into deltas. The deltas must be the same wherever the bytes are cut.
 pub(crate) trait Decode {
     /// Takes in the next bytes, cut anywhere.
     fn push(&mut self, bytes: &[u8]);
 
-    /// The bytes have ended. A reply that was cut off gets no finish.
+    /// Ends the input. A reply that was cut off gets no finish.
     fn finish(&mut self);
 
     /// The next delta, or the next error; `None` until more bytes come.
     fn pop(&mut self) -> Option<Result<Delta>>;
 
-    /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
+    /// True once the reply has given its finish reason, so that a connection that breaks now loses nothing.
     fn has_finish(&self) -> bool;
 
-    /// Whether the reply is complete; what comes after is not read.
+    /// True once the reply is complete; later bytes are not read.
     fn is_done(&self) -> bool;
 }
 
-/// Ends after the first error, or after the finish. Dropping it closes the connection.
+/// A stream of deltas that ends after the first error, or after the finish. Dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Deltas<D> {
     /// `None` once nothing more is read.
@@ -46,7 +47,7 @@ pub(crate) struct Deltas<D> {
 }
 
 impl<D> Deltas<D> {
-    /// `first` is handed out before anything of the reply: warnings, and what the headers said.
+    /// Yields `first`, such as warnings and facts from the headers, before anything of the reply.
     pub(crate) fn new(reply: Reply, decoder: D, first: impl IntoIterator<Item = Delta>) -> Self {
         let (redactor, first) = (reply.failing.redactor.clone(), first.into_iter().collect());
         Self { reply: Some(reply), decoder, redactor, first, failed: false }
@@ -79,7 +80,7 @@ impl<D: Decode + Unpin> Stream for Deltas<D> {
             let Some(reply) = &mut this.reply else { return Poll::Ready(None) };
             let polled = Pin::new(reply).poll_next(cx);
             if this.decoder.is_done() {
-                // One look for the end of the body lets the connection be used again; more is not waited for.
+                // One poll for the end of the body lets the connection be used again; more is not waited for.
                 this.reply = None;
                 return Poll::Ready(None);
             }
@@ -96,21 +97,21 @@ impl<D: Decode + Unpin> Stream for Deltas<D> {
     }
 }
 
-/// What a wire makes of the frames of one reply. With it, [`decoder!`] makes the wire's decoder.
+/// A wire's reading of the frames of one reply. [`decoder!`] turns it into the wire's decoder.
 pub(crate) trait Reading {
-    /// How the replies of this wire are framed.
+    /// The framing of this wire's replies.
     fn framing() -> Framing;
 
-    /// Takes in a frame.
+    /// Takes in the next frame.
     fn frame(&mut self, frame: Frame<'_>);
 
-    /// The frames cannot be read any further.
+    /// Ends the reply with an error of the framing.
     fn broken(&mut self, error: Error);
 
-    /// The bytes have ended. Without the wire's own sign of the end, no [`Delta::Finish`] is made up.
+    /// Ends the input. Without the wire's own end mark, no [`Delta::Finish`] is made up.
     fn end(&mut self);
 
-    /// What was made and not yet taken.
+    /// Deltas that were made and not yet taken.
     fn out(&mut self) -> &mut VecDeque<Result<Delta>>;
 
     /// As in [`Decode`].
@@ -120,8 +121,8 @@ pub(crate) trait Reading {
     fn is_done(&self) -> bool;
 }
 
-/// Makes the public `Decoder` of a wire out of its [`Reading`]. With `new`, a reading that begins with nothing but a
-/// `Failing` gets the constructors too; otherwise they are the wire's own.
+/// Makes the public `Decoder` of a wire from its [`Reading`]. With `new`, a reading that starts from nothing but a
+/// `Failing` gets the constructors too; otherwise the wire provides them.
 #[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! decoder {
     ($(#[$doc:meta])* Decoder($reply:ty), new) => {
@@ -168,7 +169,7 @@ macro_rules! decoder {
                 }
             }
 
-            /// The bytes have ended. Without the wire's own sign of the end, no
+            /// Ends the input. Without the wire's own end mark, no
             /// [`Delta::Finish`](entourage_core::provider::Delta::Finish) is made up: the reply was cut off.
             pub fn finish(&mut self) {
                 let Self { framing, intake, reply } = self;
@@ -184,20 +185,20 @@ macro_rules! decoder {
                 self.reply.out().pop_front()
             }
 
-            /// The error for a request that was refused with an HTTP `status` and `body`: what the provider reports,
-            /// without what only the connection knows.
+            /// The error for a request that was refused with an HTTP `status` and `body`: that of the provider,
+            /// without the details that only the connection knows.
             #[must_use]
             pub fn refusal(status: u16, body: &[u8]) -> entourage_core::Error {
                 $crate::http::Failing::default().refused(&$crate::http::Failure::from_body(body), Some(status))
             }
 
-            /// Whether the reply has said why it ends, so that a connection that breaks now loses nothing.
+            /// True once the reply has given its finish reason, so that a connection that breaks now loses nothing.
             #[must_use]
             pub fn has_finish(&self) -> bool {
                 $crate::stream::Reading::has_finish(&self.reply)
             }
 
-            /// Whether the reply is complete; what comes after is not read.
+            /// True once the reply is complete; later bytes are not read.
             #[must_use]
             pub fn is_done(&self) -> bool {
                 $crate::stream::Reading::is_done(&self.reply)

@@ -1,4 +1,4 @@
-//! Services that are known by name, as data. What is here is an address and habits, never a price or a promise.
+//! Services that are known by name, as data: addresses and habits, never a price or a promise.
 
 use crate::dialect::Dialect;
 
@@ -8,13 +8,13 @@ use crate::dialect::Dialect;
 pub struct Vendor {
     /// The name in `vendor:model`, and in the catalogue.
     pub name: &'static str,
-    /// The address below which its calls go; empty where every customer has their own.
+    /// The base address of its calls; empty if every customer has their own.
     pub base_url: &'static str,
-    /// The environment variable with its key; `None` for servers on this machine, which want none.
+    /// The environment variable with its key; `None` for servers on this machine, which need none.
     pub key_variable: Option<&'static str>,
-    /// A model to take when none is named.
+    /// The model to use when none is named.
     pub default_model: Option<&'static str>,
-    /// What it speaks.
+    /// The wire that it speaks.
     pub wire: Speaks,
 }
 
@@ -22,13 +22,13 @@ pub struct Vendor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaks {
-    /// Chat completions.
+    /// The chat completions wire.
     OpenAiChat(Dialect),
-    /// Responses.
+    /// The responses wire.
     OpenAiResponses,
-    /// Messages.
+    /// The messages wire.
     AnthropicMessages,
-    /// generateContent.
+    /// The generateContent wire.
     Gemini,
     /// Ollama's own chat.
     Ollama,
@@ -43,7 +43,7 @@ pub const OPENAI: Vendor = Vendor {
     wire: Speaks::OpenAiChat(Dialect::OPENAI),
 };
 
-/// Anthropic.
+/// The Anthropic service.
 pub const ANTHROPIC: Vendor = Vendor {
     name: "anthropic",
     base_url: "https://api.anthropic.com/v1",
@@ -61,8 +61,8 @@ pub const GEMINI: Vendor = Vendor {
     wire: Speaks::Gemini,
 };
 
-/// OpenAI models in an Azure resource: the address is `https://<resource>.openai.azure.com/openai/v1`, and the model is
-/// the name of a deployment.
+/// OpenAI models in an Azure resource. The address is `https://<resource>.openai.azure.com/openai/v1`, and the model
+/// is the name of a deployment.
 pub const AZURE: Vendor = Vendor {
     name: "azure",
     base_url: "",
@@ -71,7 +71,7 @@ pub const AZURE: Vendor = Vendor {
     wire: Speaks::OpenAiChat(Dialect::AZURE),
 };
 
-/// The known services, in the order in which the environment is searched for their keys, and then the local servers.
+/// The known services, in the order in which their keys are looked up in the environment, and then the local servers.
 pub const VENDORS: &[Vendor] = &[
     OPENAI,
     ANTHROPIC,
@@ -123,7 +123,7 @@ pub const VENDORS: &[Vendor] = &[
     local("vllm", "http://127.0.0.1:8000/v1", Speaks::OpenAiChat(Dialect::VLLM)),
 ];
 
-/// Hosts that belong to [`AZURE`], as the ends of names.
+/// Suffixes of host names that belong to [`AZURE`].
 const AZURE_HOSTS: [&str; 3] =
     [".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"];
 
@@ -143,7 +143,7 @@ const fn local(name: &'static str, base_url: &'static str, wire: Speaks) -> Vend
 }
 
 impl Vendor {
-    /// What it does differently in chat completions, if it speaks them.
+    /// Its dialect of chat completions, if it speaks them.
     #[must_use]
     pub fn dialect(&self) -> Option<Dialect> {
         match self.wire {
@@ -159,7 +159,7 @@ pub fn named(name: &str) -> Option<&'static Vendor> {
     VENDORS.iter().find(|vendor| vendor.name == name)
 }
 
-/// The known service whose address `url` is, or lies below.
+/// The known service whose address is `url` or a prefix of it.
 pub(crate) fn at_address(url: &str) -> Option<&'static Vendor> {
     let below = |rest: &str| rest.is_empty() || rest.starts_with(['/', '?', '#']);
     let known = VENDORS.iter().find(|vendor| url.strip_prefix(vendor.base_url).is_some_and(below));

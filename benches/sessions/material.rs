@@ -83,7 +83,7 @@ pub(crate) fn reader(steps: u64) -> ReactAgent {
     agent(steps, 1, Some(WINDOW), None)
 }
 
-/// An agent like [`reader`] without compaction, with `fan` pages at once. With a `turn`, the parts finish in order.
+/// An agent like `reader` without compaction, with `fan` pages at once. With a `turn`, the parts finish in order.
 pub(crate) fn fan_reader(steps: u64, fan: u32, turn: Option<watch::Receiver<usize>>) -> ReactAgent {
     agent(steps, fan, None, turn)
 }

@@ -169,7 +169,7 @@ pub(crate) fn model(play: impl Fn(&Request) -> Reply + Send + Sync + 'static) ->
     (metered(&meter, play), meter)
 }
 
-/// A model like [`model`], counted together with others.
+/// A model like `model`, counted together with others.
 pub(crate) fn metered(meter: &Arc<Meter>, play: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Model {
     let provider = Simulated { play: Box::new(play), meter: Arc::clone(meter) };
     let mut profile = Profile::default();

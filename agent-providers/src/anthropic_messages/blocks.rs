@@ -1,7 +1,7 @@
 //! The blocks of a reply: text, thinking, calls, and those that only the service understands.
 //!
-//! A block begins, is extended and stops; a whole body holds blocks that begin with all that they have. What must be
-//! replayed as it came is kept until its block stops, within bounds.
+//! A block begins, is extended and stops; in a whole body each block begins with its full content. Content that must
+//! be replayed unchanged is kept until its block stops, within bounds.
 
 use entourage_core::{
     Error, ErrorKind, Result,
@@ -19,10 +19,10 @@ use crate::json::{Maybe, Raw};
 /// More calls than this in one reply is an attack, not a plan; the core keeps far fewer.
 const MAX_CALLS: u32 = 10_000;
 
-/// Blocks that are open at once. The service closes each before it opens the next.
+/// Most blocks that are open at once. The service closes each before it opens the next.
 const MAX_OPEN: usize = 1_000;
 
-/// Bytes of one reply that are kept to be replayed as they came. The core counts only what it can read.
+/// Most bytes of one reply that are kept to be replayed unchanged. The core counts only what it can read.
 const MAX_KEPT: usize = 64 << 20;
 
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(super) struct Blocks {
 #[derive(Debug)]
 enum Block {
     Text {
-        /// What it said so far, in case that citations come.
+        /// The text so far, in case citations follow.
         said: String,
         citations: Vec<Value>,
     },
@@ -45,7 +45,7 @@ enum Block {
     Redacted,
     Call {
         index: u32,
-        /// The arguments that came with its beginning, until pieces come.
+        /// The arguments of the block's start, used unless pieces follow.
         input: Option<Box<str>>,
     },
     Opaque {
@@ -55,12 +55,12 @@ enum Block {
 }
 
 impl Blocks {
-    /// Whether the reply holds a call for us.
+    /// True if the reply holds a call of one of our tools.
     pub(super) fn called(&self) -> bool {
         self.calls > 0
     }
 
-    /// A block begins. One that is still open under its index stops.
+    /// Begins a block. An open block under the same index stops.
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] beyond the bounds of a reply.
@@ -119,7 +119,7 @@ impl Blocks {
         }
         let index = self.calls;
         self.calls = self.calls.saturating_add(1);
-        // A call that code of the service made, not the model itself, must say so when it is replayed.
+        // A call made by code of the service, not by the model itself, must say so when it is replayed.
         let caller =
             block.caller.value().filter(|caller| caller.get("type").is_some_and(|kind| kind != "direct"));
         if let Some(caller) = caller {
@@ -131,7 +131,7 @@ impl Blocks {
         Ok(Block::Call { index, input: input.map(Into::into) })
     }
 
-    /// More of a block; `false` when it is of a kind that is not known.
+    /// Extends a block. Returns false if the kind of the piece is unknown.
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] beyond the bounds of a reply.
@@ -171,7 +171,7 @@ impl Blocks {
         Ok(true)
     }
 
-    /// The block under `index` is complete, if there is one.
+    /// Stops the block under `index`, if there is one.
     pub(super) fn stop(&mut self, index: Option<u64>, emit: &mut impl FnMut(Delta)) {
         if let Some(at) = self.open.iter().rposition(|(open, _)| *open == index) {
             let (_, block) = self.open.remove(at);
@@ -179,7 +179,7 @@ impl Blocks {
         }
     }
 
-    /// The reply is complete, and so are its blocks.
+    /// Stops all blocks at the end of the reply.
     pub(super) fn stop_all(&mut self, emit: &mut impl FnMut(Delta)) {
         for (_, block) in std::mem::take(&mut self.open) {
             block.complete(emit);
@@ -196,7 +196,7 @@ impl Blocks {
 }
 
 impl Block {
-    /// Takes in more; says by how many bytes it grew, or nothing when that is no piece of such a block.
+    /// Extends the block. Returns its growth in bytes, or `None` if the piece does not belong to such a block.
     fn extend(&mut self, delta: WireDelta<'_>, emit: &mut impl FnMut(Delta)) -> Option<usize> {
         match (delta.kind.as_str(), self) {
             ("signature_delta", Self::Thinking { signature }) => {

@@ -18,7 +18,7 @@ pub struct Builder {
 }
 
 impl Default for Builder {
-    /// The key goes into the wire's own header, `x-api-key`; [`Builder::bearer`] changes that.
+    /// Sends the key in the wire's own header, `x-api-key`; [`Builder::bearer`] changes that.
     fn default() -> Self {
         Self { settings: Settings { auth: Auth::Header("x-api-key"), ..Settings::default() } }
     }

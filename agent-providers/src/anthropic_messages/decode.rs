@@ -1,7 +1,7 @@
-//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//! Decodes the bytes of a reply into deltas: a pure machine without a connection.
 //!
-//! It reads event streams and whole JSON bodies. It must give the same deltas wherever the bytes are cut. What the blocks
-//! of a reply mean is the business of `blocks`.
+//! It reads event streams and whole JSON bodies. The deltas must be the same wherever the bytes are cut. The content
+//! of blocks is the business of `blocks`.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -25,9 +25,9 @@ use crate::{
 decoder! {
     /// Decodes one reply.
     ///
-    /// Memory: the event being read (at most 16 MiB), blocks that must be kept whole (at most 64 MiB in a reply), and the
-    /// deltas not yet taken. After an error, what else comes is still decoded, so that a reader who wants the usage or the
-    /// reason of a failed reply finds it.
+    /// Memory: the event being read (at most 16 MiB), blocks that must be kept whole (at most 64 MiB in a reply), and
+    /// the deltas not yet taken. Decoding continues after an error, so that a reader can still get the usage or the
+    /// reason of a failed reply.
     ///
     /// ```
     /// use entourage_core::provider::Delta;
@@ -41,7 +41,7 @@ decoder! {
     Decoder(Reply), new
 }
 
-/// What is known of the reply so far.
+/// State of the reply so far.
 #[derive(Debug)]
 struct Reply {
     failing: Failing,
@@ -50,7 +50,7 @@ struct Reply {
     tally: Tally,
     raw_finish: Option<Box<str>>,
     ended: bool,
-    /// Pieces of blocks came that nobody understands, and it was said.
+    /// True once the caller was warned of unknown pieces of blocks.
     puzzled: bool,
 }
 
@@ -68,7 +68,7 @@ impl Reading for Reply {
         } else if frame.name == b"error" {
             self.failed(&Failure::from_body(frame.data));
         } else if frame.data == b"[DONE]" {
-            // Not of this wire, but some gateways append it to every stream.
+            // Not part of this wire, but some gateways append it to every stream.
             self.close(false);
         } else {
             let mut mended = String::new();
@@ -168,7 +168,7 @@ impl Reply {
                 if let Some(failure) = error.and_then(Failure::reported) {
                     self.failed(&failure);
                 }
-                // Pings, and kinds of events that may come to exist.
+                // Pings, and kinds of events that may be added later.
                 Ok(true)
             }
         };
@@ -229,7 +229,8 @@ impl Reply {
         self.out.push_back(Err(self.failing.refused(failure, None)));
     }
 
-    /// The end of the reply. `marked` says that the service itself marked it, with its last event or the end of a body.
+    /// Ends the reply. `marked` is true if the service itself marked the end, with its last event or the end of a
+    /// body.
     fn close(&mut self, marked: bool) {
         if self.ended || !(marked || self.raw_finish.is_some()) {
             return;

@@ -1,7 +1,8 @@
-//! A request as this wire's JSON: each message's blocks, made once and kept in the message, joined into turns.
+//! Encodes a request as this wire's JSON: the blocks of each message, made once and kept in the message, joined into
+//! turns.
 //!
-//! Messages of one side that follow each other become one turn, since not every service joins them itself. Apart from
-//! cache marks and the brackets that close it, a request is a byte prefix of the next one.
+//! Consecutive messages of one side become one turn, since not every service joins them itself. Apart from cache marks
+//! and closing brackets, a request is a byte prefix of the next one.
 
 use entourage_core::{
     message::{Message, Role},
@@ -25,9 +26,9 @@ const FIXED: [&str; 4] = ["messages", "stream", "tools", "output_config"];
 
 /// The body of a call.
 ///
-/// [`Params::extra`](entourage_core::provider::Params::extra) is merged last: its keys replace ours, and a null takes a
-/// key out. Excepted are `messages` and `stream`, which stay; `tools`, whose entries are added to the request's; and
-/// `output_config`, which is merged key by key.
+/// [`Params::extra`](entourage_core::provider::Params::extra) is merged last: its keys replace ours, and a null
+/// removes a key. Exceptions: `messages` and `stream` stay; entries of `tools` are added to the request's;
+/// `output_config` is merged key by key.
 #[must_use]
 pub fn encode(request: &Request) -> Vec<u8> {
     let tools = tools::encode(&request.tools, request.params.strict_tools == Some(true));
@@ -113,11 +114,11 @@ fn output_config(body: &mut Body<'_>, request: &Request, effort: Option<&str>, w
     }
 }
 
-/// The conversation on its way into bytes.
+/// The conversation, written into bytes.
 struct Turns<'a> {
     bytes: &'a mut Vec<u8>,
     role: Option<&'static str>,
-    /// Where the last two turns of the user end, the last one last.
+    /// End positions of the last two user turns, the last one last.
     ends: [Option<usize>; 2],
 }
 
@@ -151,7 +152,7 @@ impl<'a> Turns<'a> {
     }
 
     fn finish(self, cache: Option<PromptCache>) {
-        // The later mark first, so that the earlier one's place stays true.
+        // The later mark first, so that the position of the earlier one stays valid.
         if let Some(cache) = cache {
             for end in self.ends.iter().rev().flatten() {
                 let tail = self.bytes.split_off(*end);
@@ -176,8 +177,8 @@ fn mark(json: &mut Vec<u8>, cache: PromptCache) {
     }
 }
 
-/// Warns of what is left out of the messages that are new since the last reply, and of the tools' schemas before the
-/// first one.
+/// Warns of content that is left out of the messages since the last reply, and, before the first reply, of the tools'
+/// schemas.
 fn news(request: &Request, leading: usize, sight: Sight, warnings: &mut Vec<Warning>) {
     let new = fresh::messages(request).count();
     let late = fresh::messages(request)

@@ -1,4 +1,4 @@
-//! Files as this wire shows them to a model: images and documents, the same in messages and in results of tools.
+//! Files as this wire represents them: images and documents, the same in messages and in tool results.
 
 use entourage_core::{message::Media, provider::Profile};
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::NAME;
 use crate::media::{Source, left_out, not_shown, source};
 
-/// Images that may come inline.
+/// Image types that may be sent inline.
 const IMAGES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 
-/// What the model is known not to see.
+/// Types of files that the model is known not to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sight {
     images: bool,
@@ -21,7 +21,7 @@ impl Sight {
         Self { images: profile.vision != Some(false), documents: profile.documents != Some(false) }
     }
 
-    /// The name under which messages keep the bytes that they have for this sight.
+    /// The key under which messages keep their bytes for this sight.
     pub(super) fn key(self) -> &'static str {
         match (self.images, self.documents) {
             (true, true) => NAME,
@@ -32,7 +32,7 @@ impl Sight {
     }
 }
 
-/// The block for `media`, or the note that stands for it where there is none.
+/// The block for `media`, or the note that replaces it.
 pub(super) fn block(media: &Media, sight: Sight) -> Result<Value, String> {
     let source = source(media)?;
     let mime = media.mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -92,7 +92,7 @@ fn secure<'a>(media: &Media, url: &'a str) -> Result<&'a str, String> {
     Err(left_out(media, "this service fetches https addresses only"))
 }
 
-/// The bytes of padded base64; `None` when it is none.
+/// The bytes of padded base64; `None` if it is invalid.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (mut held, mut bits) = (0_u32, 0_u32);

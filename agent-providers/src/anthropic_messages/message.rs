@@ -1,6 +1,6 @@
-//! One message as the content blocks of this wire, joined by commas: what a message keeps of itself.
+//! Encodes one message as content blocks of this wire, joined by commas, which the message keeps.
 //!
-//! Roles, turns and cache marks are put around the blocks by `encode`, so that these bytes never change. A blank text is
+//! `encode` puts roles, turns and cache marks around the blocks, so that these bytes never change. A blank text is
 //! left out everywhere: the service refuses it.
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use crate::{
     media::{describe, not_shown, origin},
 };
 
-/// The blocks of `message`; empty when nothing of it can be said.
+/// The blocks of `message`; empty if the wire can express nothing of it.
 pub(super) fn blocks(message: &Message, sight: Sight) -> Vec<u8> {
     let mut out = Blocks::default();
     match message.role() {
@@ -43,7 +43,7 @@ pub(super) fn system_text(message: &Message) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The text of a block of this wire that cites its sources: it says again what the text before it said.
+/// The text of a block that cites its sources. It repeats the text before it.
 fn cited(part: &Part) -> Option<&str> {
     match part {
         Part::Opaque(opaque) if opaque.wire == NAME && opaque.data.get("type")? == "text" => {
@@ -116,7 +116,7 @@ fn assistant(out: &mut Blocks, message: &Message) {
     }
 }
 
-/// Only what this wire signed is replayed: the service refuses thinking without its own signature.
+/// Adds thinking that this wire signed: the service refuses thinking without its own signature.
 fn thinking<'a>(out: &mut Blocks, reasoning: &'a Reasoning, caller: &mut Option<&'a Value>) {
     let Some(signature) = reasoning.signature.as_deref().filter(|signature| signature.wire == NAME) else {
         return;
@@ -147,7 +147,8 @@ fn tool_use(out: &mut Blocks, call: &ToolCall, caller: Option<&Value>) {
     out.push(b'}');
 }
 
-/// A cited text goes out only after the text that it is part of, which may have been edited since.
+/// Replays an opaque part. A cited text is sent only after the text that it is part of, which may have been edited
+/// since.
 fn replay(out: &mut Blocks, part: &Part, opaque: &Opaque, before: Option<&Part>) {
     let stands = match cited(part) {
         None => true,
@@ -160,7 +161,7 @@ fn replay(out: &mut Blocks, part: &Part, opaque: &Opaque, before: Option<&Part>)
     }
 }
 
-/// Results come first in a turn. Files are shown in them, but not in those of a call that failed: such a result may hold
+/// Adds results, which come first in a turn. Files are shown in them, except for a failed call: its result may hold
 /// text only, so its files follow after all results.
 fn results(out: &mut Blocks, message: &Message, sight: Sight) {
     let mut after: Vec<Value> = Vec::new();
@@ -206,8 +207,8 @@ fn content(result: &ToolResult, sight: Sight, after: &mut Vec<Value>) -> Value {
     Value::Array(pieces.collect())
 }
 
-/// Ids of other services may hold what this one refuses. A changed id gets a hash of the old one, so that two do not
-/// become one.
+/// The id in this wire's alphabet. Ids of other services may contain characters that it refuses; a changed id gets a
+/// hash of the old one, so that two ids stay different.
 fn id(id: &str) -> Cow<'_, str> {
     let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !id.is_empty() && id.chars().all(fine) {

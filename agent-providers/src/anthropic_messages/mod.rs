@@ -1,20 +1,20 @@
-//! The messages wire: what Anthropic defined, and what llama.cpp and several gateways speak too.
+//! The messages wire, defined by Anthropic and spoken by llama.cpp and several gateways too.
 //!
 //! [`encode()`] and [`Decoder`] are pure; [`AnthropicMessages`] puts them on a connection. There is only streaming.
 //!
-//! What this wire does in its own way:
+//! Particulars of this wire:
 //! - **Limit.** It demands an output limit: that of the parameters, else the model's largest, else [`DEFAULT_MAX_OUTPUT`].
-//! - **Reasoning.** Models named Claude of version 4.6 or later think as they see fit (`adaptive`), guided by an effort;
-//!   earlier ones, and models of other names, are given a budget of tokens. What is asked in the other form is
-//!   translated: minimal and low are 1,024 and 2,048 tokens, medium 8,192, high 16,384, the most 32,768 (at most half of
-//!   the output limit). Whoever knows better puts `thinking` into `Params::extra`, which goes before all that.
+//! - **Reasoning.** Models named Claude of version 4.6 or later think as they see fit (`adaptive`), guided by an
+//!   effort; earlier ones, and models of other names, get a budget of tokens. A request in the other form is
+//!   translated: minimal and low are 1,024 and 2,048 tokens, medium 8,192, high 16,384, the most 32,768 (at most half
+//!   of the output limit). `thinking` in `Params::extra` takes precedence over all that.
 //! - **System messages** at the start become part of the system prompt; later ones are shown as text of the user.
-//! - **Citations** come as an opaque part that holds the cited text block, after the text itself; blocks of the service's
-//!   own tools, and summaries that it made of the conversation, come as opaque parts too. All are replayed.
-//! - **Tools of the service** are declared in `Params::extra` under `tools`: they are added to the agent's. Features that
-//!   are in trial want a header `anthropic-beta` ([`Builder::header`]).
-//! - **`pause_turn`**: the service paused a long turn of its own tools. It ends as `FinishReason::Other` with that word;
-//!   calling again with the reply in the history goes on with the turn.
+//! - **Citations** come as an opaque part that holds the cited text block, after the text itself; blocks of the
+//!   service's own tools, and its summaries of the conversation, come as opaque parts too. All are replayed.
+//! - **Tools of the service** are declared in `Params::extra` under `tools`: they are added to the agent's. Beta
+//!   features need a header `anthropic-beta` ([`Builder::header`]).
+//! - **`pause_turn`**: the service paused a long turn of its own tools. It ends as `FinishReason::Other` with that
+//!   word; calling again with the reply in the history continues the turn.
 
 mod blocks;
 mod builder;
@@ -52,11 +52,11 @@ use crate::{
 /// The wire's name: in opaque parts, in signatures and in recordings.
 pub const NAME: &str = "anthropic-messages";
 
-/// The version of the protocol that is spoken here; the service changes nothing under a version's name.
+/// The protocol version that is spoken here; the service never changes a named version.
 const VERSION: &str = "2023-06-01";
 
 provider! {
-    /// A service that speaks messages. Cloning shares its connections.
+    /// A service that speaks messages. Clones share its connections.
     ///
     /// ```no_run
     /// use entourage_providers::anthropic_messages::AnthropicMessages;

@@ -1,4 +1,4 @@
-//! Sampling, limits and what else a request sets, with a warning for what this wire cannot say.
+//! Sampling, limits and other settings of a request, with warnings for those that this wire cannot express.
 
 use entourage_core::provider::{Params, Request, Warning, WarningKind};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::profile::Claude;
 use crate::body::{Body, finite};
 
-/// The output limit of a request that sets none, to a model of which nothing is known. The wire demands one.
+/// The output limit of a request that sets none, for an unknown model. The wire demands one.
 pub const DEFAULT_MAX_OUTPUT: u64 = 8_192;
 
 /// Collects warnings about settings.
@@ -18,7 +18,7 @@ impl Warn<'_> {
     }
 }
 
-/// The output limit: at most what the model is known to give.
+/// The output limit: at most the known limit of the model.
 pub(super) fn max_tokens(request: &Request, warnings: &mut Vec<Warning>) -> u64 {
     let extra = request.params.extra.as_ref().and_then(|extra| extra.get("max_tokens")?.as_u64());
     if let Some(own) = extra {
@@ -38,7 +38,7 @@ pub(super) fn max_tokens(request: &Request, warnings: &mut Vec<Warning>) -> u64 
     }
 }
 
-/// Writes the fields for sampling, and for what else is a plain setting.
+/// Writes the fields for sampling and other plain settings.
 pub(super) fn write(
     body: &mut Body<'_>,
     request: &Request,
@@ -80,7 +80,7 @@ fn sampling(
         } else {
             "the service refuses it while the model thinks"
         };
-        // 1 is what the service takes without being told.
+        // The service's default is 1.
         if temperature.take().is_some_and(|asked| (asked - 1.0).abs() > f64::EPSILON) {
             warn.about("temperature", format!("{why}; it was left out"));
         }

@@ -1,15 +1,15 @@
-//! What a model's name says about it, where nothing better is known.
+//! Facts from a model's name, used where nothing better is known.
 //!
-//! Only names of Claude models with a version in them say anything; of other models nothing is known. What a model of a
-//! later version than these rules knows can do is taken to be what the last one could.
+//! Only names of Claude models with a version carry facts; of other models nothing is known. A model of a later
+//! version than these rules cover is treated like the last known one.
 
 use entourage_core::provider::Profile;
 
-/// What the name of a Claude model says.
+/// Facts from the name of a Claude model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claude {
     version: (u32, u32),
-    /// Of a family whose thinking cannot be turned off.
+    /// True for a family whose thinking cannot be turned off.
     always_thinks: bool,
 }
 
@@ -27,24 +27,24 @@ impl Claude {
         let minor = words.peek().copied().and_then(number).unwrap_or(0);
         let version = match major {
             Some(major) => (major, minor),
-            // The preview of this family bears no number.
+            // The preview of this family has no number.
             None if always_thinks => (5, 0),
             None => return None,
         };
         Some(Self { version, always_thinks })
     }
 
-    /// Whether it can think at all.
+    /// True if it can think at all.
     pub(super) fn thinks(self) -> bool {
         self.version >= (3, 7)
     }
 
-    /// Whether it can be left to think as it sees fit.
+    /// True if it can think adaptively.
     pub(super) fn adapts(self) -> bool {
         self.version >= (4, 6)
     }
 
-    /// Whether it refuses to be given a budget for its thinking.
+    /// True if it refuses a budget for its thinking.
     pub(super) fn refuses_budget(self) -> bool {
         self.version >= (4, 7)
     }
@@ -53,7 +53,7 @@ impl Claude {
         self.always_thinks
     }
 
-    /// Whether it refuses `temperature` and `top_p` together.
+    /// True if it refuses `temperature` and `top_p` together.
     pub(super) fn samples_one_way(self) -> bool {
         self.version >= (4, 1)
     }

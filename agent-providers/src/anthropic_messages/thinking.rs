@@ -1,25 +1,25 @@
-//! How much the model thinks: the caller's words turned into the form that the model takes.
+//! The amount of thinking: the caller's settings translated into the form that the model takes.
 
 use entourage_core::provider::{Effort, ReasoningParams, Request, Warning, WarningKind};
 use serde_json::{Value, json};
 
 use super::profile::Claude;
 
-/// The least that the service takes as a budget.
+/// The smallest budget that the service takes.
 const LEAST: u64 = 1_024;
 
-/// What goes into a request.
+/// Fields of a request about thinking.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Thinking {
     /// The field `thinking`.
     pub(super) field: Option<Value>,
     /// The `effort` within `output_config`.
     pub(super) effort: Option<&'static str>,
-    /// Whether the model thinks because it is asked to: then the service refuses some other settings.
+    /// True if the model thinks because of this request: then the service refuses some other settings.
     pub(super) on: bool,
 }
 
-/// What to ask of the model. `limit` is the request's output limit, of which thinking is a part.
+/// Plans the thinking of a request. `limit` is its output limit, which includes thinking.
 pub(super) fn plan(
     request: &Request,
     claude: Option<Claude>,

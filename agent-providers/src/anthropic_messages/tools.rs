@@ -1,6 +1,6 @@
-//! Tools, the choice among them, and the form of the reply.
+//! Tools, tool choice, and the form of the reply.
 //!
-//! The service enforces schemas in its strict dialect only, and only so much of it in one request.
+//! The service enforces schemas in its strict dialect only, and only a limited number in one request.
 
 use entourage_core::{
     provider::{Output, Request, ToolChoice, Warning, WarningKind},
@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 
 use crate::{body::items, schema};
 
-/// What the service enforces in one request: tools, and properties that may be of several types.
+/// Limits of enforcement in one request: tools, and properties that may be of several types.
 const MAX_STRICT: usize = 20;
 const MAX_UNIONS: usize = 16;
 
-/// How a tool's schema goes out.
+/// The schema of a tool as it is sent.
 struct Plan {
     schema: Value,
     strict: bool,
-    /// For people; empty when nothing is lost.
+    /// Description of the loss, for people; empty if there is none.
     lost: String,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn encode(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
     }))
 }
 
-/// What of the tools' schemas the service does not enforce or is not told.
+/// Warns of parts of the tools' schemas that the service does not enforce or does not get.
 pub(super) fn warnings(tools: &[ToolSpec], strict: bool, warnings: &mut Vec<Warning>) {
     for (tool, plan) in tools.iter().zip(plans(tools, strict)) {
         if !plan.lost.is_empty() {
@@ -71,7 +71,7 @@ fn plans(tools: &[ToolSpec], strict: bool) -> impl Iterator<Item = Plan> {
     })
 }
 
-/// A schema that is not enforced. The service wants an object at its root, and no choice beside it.
+/// A schema that is not enforced. The service requires an object at its root, without a choice.
 fn plain(schema: &Value, lost: String) -> Plan {
     let mut object = schema::object(schema);
     if let Some(fields) = object.as_object_mut()
@@ -85,8 +85,8 @@ fn plain(schema: &Value, lost: String) -> Plan {
     Plan { schema: object, strict: false, lost }
 }
 
-/// Makes one object of the choices at the root of a schema: it has the properties of all, and requires only what the
-/// root itself requires or a lone reference does. The tool checks its arguments against the schema as it was.
+/// Flattens the choices at the root of a schema into one object. It has the properties of all, and requires only those
+/// that the root itself or a lone reference requires. The tool checks its arguments against the original schema.
 fn flatten(fields: &mut Map<String, Value>) {
     let root = Value::Object(fields.clone());
     let target = |schema: &Value| {
@@ -153,7 +153,7 @@ pub(super) fn choice(request: &Request, thinks: bool, warnings: &mut Vec<Warning
     (choice != json!({"type": "auto"})).then_some(choice)
 }
 
-/// The `format` of the reply, where the service can be asked for it.
+/// The `format` of the reply, if the service can enforce it.
 pub(super) fn format(request: &Request, warnings: &mut Vec<Warning>) -> Option<Value> {
     let mut warn = |text: String| warnings.push(Warning::new(WarningKind::Schema, "output", text));
     let output = match &request.output {

@@ -1,11 +1,11 @@
-//! Token counts, brought from the wire's fields to the meaning they have in the core.
+//! Token counts, converted from the wire's fields to their meaning in the core.
 
 use entourage_core::{Money, Usage};
 
 use super::wire::WireUsage;
 
-/// The wire's own figures so far. A later one replaces an earlier one, each for itself: the last event of a stream often
-/// has the output only, and sometimes revises the input.
+/// The wire's own figures so far. Each later figure replaces the earlier one: the last event of a stream often has the
+/// output only, and sometimes revises the input.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tally {
     uncached: Option<u64>,
@@ -27,7 +27,8 @@ impl Tally {
         self.cost = wire.cost.0.or(self.cost);
     }
 
-    /// The wire's input excludes what the cache read and wrote; its output counts reasoning.
+    /// Converts to a usage. The wire's input excludes tokens that the cache read and wrote; its output includes
+    /// reasoning.
     pub(super) fn usage(&self) -> Usage {
         let cached = self.read.unwrap_or(0).saturating_add(self.written.unwrap_or(0));
         let mut usage = Usage::default();

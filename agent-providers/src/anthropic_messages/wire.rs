@@ -1,7 +1,7 @@
-//! The JSON of replies, borrowed from the bytes where it can be.
+//! The JSON of replies, borrowed from the bytes if possible.
 //!
-//! The structs take every field as optional, in the lenient types of `json`. They must not decide what anything
-//! means; `decode` and `blocks` do.
+//! The structs take every field as optional, in the lenient types of `json`. They must not interpret anything;
+//! `decode` and `blocks` do.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ pub(super) struct Event<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// A whole reply, or what is known of one at its start.
+/// A whole reply, or the known facts at its start.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Message<'a> {
@@ -47,7 +47,7 @@ pub(super) struct Message<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// What a block is when it begins, or all of it.
+/// A block at its start, or all of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Block<'a> {
@@ -73,7 +73,7 @@ pub(super) struct Block<'a> {
     pub(super) caller: Raw<'a>,
 }
 
-/// More of a block, or of the message.
+/// A piece of a block, or of the message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireDelta<'a> {
@@ -114,7 +114,7 @@ pub(super) struct WireUsage {
     pub(super) cache_creation_input_tokens: Count,
     pub(super) output_tokens: Count,
     pub(super) output_tokens_details: Maybe<OutputDetails>,
-    /// In dollars; gateways report it, Anthropic itself does not.
+    /// Cost in dollars. Gateways report it, Anthropic itself does not.
     pub(super) cost: Dollars,
 }
 

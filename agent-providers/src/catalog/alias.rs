@@ -1,8 +1,8 @@
-//! The names under which a model may also be listed. A rule belongs here only if it cannot lead to a model of another
-//! price: `catalog/generate.py` lists each known exception under its full name, which goes first.
+//! Alternative names of a model. A rule belongs here only if it cannot lead to a model with another price:
+//! `catalog/generate.py` lists each known exception under its full name, which goes first.
 
-/// The names to look for, most exact first. `known_until` is the day of the table; without one nothing is cut off a name's
-/// end, since nothing says that the exceptions are listed.
+/// The names to look for, most exact first. `known_until` is the date of the table. Without one, no suffix is cut off,
+/// since the exceptions may not be listed.
 pub(super) fn candidates<'a>(
     vendor: &str,
     model: &'a str,
@@ -21,7 +21,7 @@ fn without_prefix<'a>(vendor: &str, model: &'a str) -> Option<&'a str> {
     model.strip_prefix("models/").or_else(own).filter(|name| !name.is_empty())
 }
 
-/// `name` without the date at its end; `None` when there is none, or one after `known_until`.
+/// `name` without the date at its end; `None` if there is none, or one after `known_until`.
 fn without_date<'a>(name: &'a str, known_until: &str) -> Option<&'a str> {
     ["2025-09-29".len(), "20250929".len()].into_iter().find_map(|length| {
         let (front, day) = name.split_at_checked(name.len().checked_sub(length)?)?;

@@ -1,5 +1,5 @@
-//! Reads a program's own file. Every field is checked, and what is refused is named with its way through the file: a typing
-//! error must not become an unknown price.
+//! Reads a program's own file. Every field is checked, and an error names the path of the field: a typing error must
+//! not become an unknown price.
 
 use entourage_core::{
     Error, ErrorKind, PriceTier, Prices, Result,
@@ -7,10 +7,10 @@ use entourage_core::{
 };
 use serde_json::{Map, Value};
 
-/// Service, model and facts, as they stand in the file.
+/// Service, model and facts, as written in the file.
 pub(super) type Entry = (String, String, Profile);
 
-/// A value and the way to it.
+/// A value and its path in the file.
 struct At<'a> {
     path: String,
     value: &'a Value,
@@ -139,7 +139,7 @@ impl<'a> At<'a> {
         self.optional(name)?.ok_or_else(|| self.refused(&format!("needs {name:?}")))
     }
 
-    /// The members of a list; one refusal where this is none.
+    /// The elements of a list; one error if it is not a list.
     fn elements(&self) -> Vec<Result<At<'a>>> {
         match self.value.as_array() {
             Some(list) => {

@@ -1,8 +1,9 @@
-//! What is known about models before they are asked: windows, abilities and prices, as data.
+//! Facts about models, known without asking a service: windows, abilities and prices, as data.
 //!
-//! The built-in table is generated from public data by `catalog/generate.py`, with sources and date in its head. It is as
-//! old as that date and promises nothing: a program's own figures go before it. What is not listed is unknown: no name is
-//! guessed at, and no price is ever zero for want of one. Nothing is fetched, and nothing global can be changed.
+//! The built-in table is generated from public data by `catalog/generate.py`, with sources and date in its head. It is
+//! as old as that date and promises nothing: a program's own figures take precedence. Unlisted models are unknown: no
+//! name is guessed at, and no price is ever zero for want of one. Nothing is fetched, and nothing global can be
+//! changed.
 
 mod alias;
 mod json;
@@ -24,9 +25,9 @@ use entourage_core::{
 static BUILTIN: LazyLock<Catalog> =
     LazyLock::new(|| table::read(include_str!("../../catalog/models.tsv")).catalog);
 
-/// Profiles of models by service and name. Cloning it is a reference count.
+/// Profiles of models by service and name. A clone costs a reference count.
 ///
-/// A service is named as in `vendor:model`, a model as the service names it; letters' case counts in both.
+/// A service is named as in `vendor:model`, a model as the service names it; both are case-sensitive.
 ///
 /// ```
 /// use entourage_core::provider::Profile;
@@ -47,7 +48,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The table that comes with this crate; see [`Self::date`]. It is read at the first call.
+    /// The built-in table of this crate; see [`Self::date`]. It is parsed at the first call.
     #[must_use]
     pub fn builtin() -> Self {
         BUILTIN.clone()
@@ -59,7 +60,7 @@ impl Catalog {
         Self::default()
     }
 
-    /// A program's own file alone, without the built-in table; [`Self::merge_json`] has the form.
+    /// A catalogue of a program's own file alone, without the built-in table; [`Self::merge_json`] has the form.
     ///
     /// # Errors
     /// Those of [`Self::merge_json`].
@@ -67,9 +68,9 @@ impl Catalog {
         Self::empty().merge_json(text)
     }
 
-    /// This catalogue with the models of a program's own file, each as [`Self::with`] does it. Services map to models, and
-    /// those to facts, all optional and none others; `prices` are whole micro-dollars per million tokens (3 USD are
-    /// `3000000`), as in [`Prices`](entourage_core::Prices):
+    /// Adds the models of a program's own file, each as in [`Self::with`]. Services map to models, and those to facts.
+    /// All facts are optional, and unknown ones are errors; `prices` are whole micro-dollars per million tokens (3 USD
+    /// are `3000000`), as in [`Prices`](entourage_core::Prices):
     ///
     /// ```
     /// use entourage_providers::catalog::Catalog;
@@ -96,14 +97,14 @@ impl Catalog {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config), naming the line or the field; nothing is taken over then.
+    /// [`ErrorKind::Config`](entourage_core::ErrorKind::Config), naming the line or the field; then nothing is added.
     pub fn merge_json(self, text: &str) -> Result<Self> {
         let entries = json::read(text)?;
         Ok(entries.into_iter().fold(self, |catalog, (vendor, model, own)| catalog.with(vendor, model, own)))
     }
 
-    /// This catalogue with `own` facts about a model, which go before those that it has under this very name; what `own`
-    /// leaves open stays as it was. Prices count as one fact. A model that costs nothing per call has
+    /// Adds facts about a model. They take precedence over those known under exactly this name; facts that `own`
+    /// leaves open stay unchanged. Prices count as one fact. For a model that costs nothing per call, use
     /// [`Prices::flat_rate`](entourage_core::Prices::flat_rate).
     #[must_use]
     pub fn with(mut self, vendor: impl Into<String>, model: impl Into<String>, own: Profile) -> Self {
@@ -117,9 +118,9 @@ impl Catalog {
         self
     }
 
-    /// What is known about a model; `None` when it is not listed.
+    /// The profile of a model; `None` if it is not listed.
     ///
-    /// Asked for in this order, and nothing else is tried:
+    /// Names are tried in this order, and no others:
     /// 1. the name as it stands;
     /// 2. without `models/` or the service's own name and a slash before it;
     /// 3. either of them without a snapshot's date at its end (`-20250929`, `@20250929` or `-2025-09-29`) that is not
@@ -139,20 +140,20 @@ impl Catalog {
         })
     }
 
-    /// How many models there are.
+    /// Number of models.
     #[must_use]
     pub fn len(&self) -> usize {
         self.models.values().map(BTreeMap::len).sum()
     }
 
-    /// Whether there is no model.
+    /// True if there is no model.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.models.is_empty()
     }
 
-    /// The day of the built-in table, as `2026-11-22`; `None` for a catalogue that does not stem from it. Prices may have
-    /// changed since.
+    /// The date of the built-in table, as `2026-11-22`; `None` for a catalogue that is not based on it. Prices may
+    /// have changed since.
     #[must_use]
     pub fn date(&self) -> Option<&str> {
         self.date

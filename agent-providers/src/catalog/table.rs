@@ -1,5 +1,5 @@
-//! Reads the generated table: one model a line, cells between tabs, `-` for unknown. It reads lines, and does not judge
-//! figures; a line that cannot be read is left out and reported, which the tests turn into a failure.
+//! Reads the generated table: one model per line, cells between tabs, `-` for unknown. It does not judge figures; an
+//! unreadable line is left out and reported, which the tests turn into a failure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,7 +10,7 @@ use entourage_core::{
 
 use super::Catalog;
 
-/// What a table holds, and what is wrong with it.
+/// The content of a table, and its problems.
 pub(super) struct Table {
     pub(super) catalog: Catalog,
     #[cfg_attr(not(test), allow(dead_code, reason = "the table is checked by the tests of this crate"))]

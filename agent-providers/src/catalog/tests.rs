@@ -1,5 +1,5 @@
-//! The table as it is shipped, and what a program does with it. Figures here were read from the sources that the table's
-//! head names, not from the table.
+//! The table as shipped, and its use by a program. Figures here were read from the sources that the table's head
+//! names, not from the table.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ fn every_line_is_read_and_the_head_says_what_it_is() {
 
 #[test]
 fn no_listed_figure_is_absurd() {
-    // 1000 USD per million tokens, which no model costs: a slip of some powers of ten would be seen.
+    // 1000 USD per million tokens, which no model costs: an error by powers of ten would be seen.
     const DEAREST: u64 = 1_000_000_000;
     for (vendor, model, profile) in Catalog::builtin().iter() {
         let name = format!("{vendor} {model}");
@@ -157,7 +157,7 @@ fn other_names_of_a_listed_model_lead_to_it() {
         assert!(found.is_some(), "{other}");
         assert_eq!(found, catalog.profile(vendor, listed), "{other}");
     }
-    // A snapshot of other prices than the undated name: it is listed although it is retired.
+    // A snapshot with other prices than the undated name: it is listed although it is retired.
     assert_eq!(prices("openai", "gpt-4o-2024-05-13").input, 5_000_000);
     assert_eq!(prices("openai", "gpt-4o").input, 2_500_000);
 }
@@ -212,7 +212,7 @@ fn an_own_file_is_merged_whole_or_not_at_all() {
         [("house", "m"), ("openai", "gpt-5.4")]
     );
     assert_eq!(alone.profile("openai", "gpt-5.4").unwrap().tools, None);
-    // Nothing says that all exceptions are in a program's own file.
+    // A program's own file may not list all exceptions.
     assert_eq!(alone.profile("openai", "gpt-5.4-2026-03-05"), None);
 
     let bad = r#"{"house": {"m": {"tools": true}, "n": {"tools": 1}}}"#;
@@ -236,7 +236,7 @@ fn cc01_cost_is_exact_for_each_kind_of_token() {
         ),
         (tiered(), usage(100_000, 1, 0, 0), 100_000 * 100_000 + 500_000),
         (tiered(), usage(100_001, 1, 0, 0), 100_001 * 500_000 + 2_500_000),
-        // The whole prompt decides for the tier, what is cached of it included.
+        // The whole prompt selects the tier, including its cached part.
         (tiered(), usage(100_001, 0, 100_000, 1), 100_000 * 50_000 + 625_000),
         (inclusive(), usage(199_999, 1, 0, 0), 199_999 * 2_000_000 + 6_000_000),
         (inclusive(), usage(200_000, 1, 0, 0), 200_000 * 4_000_000 + 12_000_000),

@@ -1,4 +1,4 @@
-//! From a wire, an address and a key to a model, as far as the wire is compiled in.
+//! Makes a model from a wire, an address and a key, if the wire is compiled in.
 
 use entourage_core::Result;
 
@@ -31,7 +31,7 @@ macro_rules! if_compiled {
     }};
 }
 
-/// Whether the wire's feature is on.
+/// True if the wire's feature is enabled.
 pub(super) fn is_compiled(wire: Speaks) -> bool {
     match wire {
         Speaks::OpenAiChat(_) => cfg!(feature = "openai-chat"),

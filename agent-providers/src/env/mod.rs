@@ -1,4 +1,4 @@
-//! Finding a model where the program was given none: environment variables first, then servers on this machine.
+//! Finds a model when the program names none: environment variables first, then servers on this machine.
 //!
 //! The order, first hit wins:
 //! 1. `ENTOURAGE_MODEL`, in the form that [`model`] takes;
@@ -23,7 +23,7 @@ use crate::{
     vendor::{self, Speaks, VENDORS, Vendor},
 };
 
-/// A model, and where it was found. A failed call is tried again as [`Retry`](entourage_core::layers::Retry) does by
+/// A model, and where it was found. A failed call is retried as [`Retry`](entourage_core::layers::Retry) does by
 /// default; a model made from its provider is not.
 ///
 /// `Display` is a line for people: `gpt-5-mini at https://api.openai.com/v1 (OPENAI_API_KEY)`.
@@ -34,7 +34,7 @@ pub struct Found {
     pub model: Model,
     /// The address of its service.
     pub address: String,
-    /// What led to it: a variable's name, or a server on this machine.
+    /// Its origin: the name of a variable, or a server on this machine.
     pub origin: String,
 }
 
@@ -44,9 +44,9 @@ impl fmt::Display for Found {
     }
 }
 
-/// Gives [`Model`] a constructor that looks around.
+/// Adds a constructor to [`Model`] that searches the environment.
 pub trait ModelFromEnv: Sized {
-    /// The model that [`from_env`] finds.
+    /// Returns the model that [`from_env`] finds.
     ///
     /// # Errors
     /// Those of [`from_env`].
@@ -59,14 +59,14 @@ impl ModelFromEnv for Model {
     }
 }
 
-/// Finds a model in the process's environment or on this machine, in the order that this module's page gives.
+/// Finds a model in the process's environment or on this machine, in the order given in the module documentation.
 ///
-/// Blocks for at most about a second, and only when no variable is set: each of three local ports is asked for
-/// its models, with 200 ms to connect. A server that is open but no model server is passed over.
+/// Blocks for at most about a second, and only if no variable is set: each of three local ports is asked for its
+/// models, with 200 ms to connect. An open port without a model server is skipped.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`] when nothing was found (it lists what was tried), [`ErrorKind::Config`] when a variable
-/// cannot be used, [`ErrorKind::Authentication`] when a named service's key is not set.
+/// [`ErrorKind::NotFound`] if nothing was found (it lists the attempts), [`ErrorKind::Config`] if a variable cannot be
+/// used, [`ErrorKind::Authentication`] if the key of a named service is not set.
 pub fn from_env() -> Result<Found> {
     let local: Vec<_> =
         LOCAL.iter().map(|(name, port)| (*name, SocketAddr::from(([127, 0, 0, 1], *port)))).collect();
@@ -79,7 +79,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// [`from_env`] with its own variables and local servers (a name to show, and where to ask). Blank variables count as
+/// [`from_env`] with other variables and local servers (a name to show, and an address). Blank variables count as
 /// unset.
 ///
 /// # Errors
@@ -93,7 +93,7 @@ pub fn find_with(variable: impl Fn(&str) -> Option<String>, local: &[(&str, Sock
     }
     if let Some(url) = variable("OPENAI_BASE_URL") {
         let name = variable("OPENAI_MODEL").unwrap_or_else(|| DEFAULT_MODEL.to_owned());
-        // Whoever sets this variable means chat completions, at any address.
+        // This variable selects chat completions, at any address.
         let dialect = vendor::at_address(&url).and_then(Vendor::dialect).unwrap_or_default();
         let key = variable("OPENAI_API_KEY");
         return connect::connect(Speaks::OpenAiChat(dialect), &url, key, &name, "OPENAI_BASE_URL");
@@ -132,9 +132,9 @@ fn with_key(
     connect::connect(vendor.wire, vendor.base_url, Some(key), &model, name)
 }
 
-/// The model that `text` names: `vendor:model` such as `openrouter:meta/llama` or `ollama:qwen3`, or the address of
-/// any server with the model behind `#`, such as `http://host:8000/v1#model`. Keys come from the vendor's variable, for
-/// an address from `OPENAI_API_KEY` if that is set. Connects to nothing.
+/// The model named by `text`: `vendor:model` such as `openrouter:meta/llama` or `ollama:qwen3`, or the address of any
+/// server with the model after `#`, such as `http://host:8000/v1#model`. Keys come from the vendor's variable; for an
+/// address from `OPENAI_API_KEY`, if set. Connects to nothing.
 ///
 /// ```
 /// # #[cfg(feature = "openai-chat")] {
@@ -150,7 +150,7 @@ pub fn model(text: &str) -> Result<Model> {
     model_with(text, variable).map(|found| found.model)
 }
 
-/// [`model`] with its own variables.
+/// [`model`] with other variables.
 ///
 /// # Errors
 /// Those of [`model`].

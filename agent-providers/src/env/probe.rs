@@ -1,4 +1,4 @@
-//! Whether a model server listens on this machine: one small blocking request, for loopback only.
+//! Looks for a model server on this machine: one small blocking request, for loopback only.
 //!
 //! The async client cannot serve a synchronous constructor, and a blocking one would start a runtime of its own.
 
@@ -13,18 +13,18 @@ use crate::models::choose;
 
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Most of an answer that is read.
+/// Most bytes of an answer that are read.
 const MAX_ANSWER: u64 = 1 << 20;
 
-/// A model server answered.
+/// The answer of a model server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// A model that it has, if it named one.
+    /// One of its models, if it named any.
     pub(super) model: Option<Arc<str>>,
 }
 
-/// Asks `address` for its models; `None` when nobody listens, or what listens is no model server. Takes at most
-/// 200 ms to connect and about 400 ms to read.
+/// Asks `address` for its models; `None` if nothing listens there, or no model server does. Takes at most 200 ms to
+/// connect and about 400 ms to read.
 pub(super) fn ask(address: SocketAddr) -> Option<Answer> {
     if !address.ip().is_loopback() {
         return None;
@@ -39,7 +39,7 @@ pub(super) fn ask(address: SocketAddr) -> Option<Answer> {
     read_answer(&read_all(&mut stream))
 }
 
-/// What comes until the end, the bound or the deadline.
+/// Reads until the end, the bound or the deadline.
 fn read_all(stream: &mut TcpStream) -> Vec<u8> {
     let end = Instant::now() + 2 * WAIT;
     let mut answer = Vec::new();
@@ -62,7 +62,7 @@ fn read_answer(answer: &[u8]) -> Option<Answer> {
     if !http || status.next()? != "200" {
         return None;
     }
-    // Between the outer braces: a server may frame the body in chunks although it was not asked to.
+    // Between the outer braces: a server may chunk the body without being asked to.
     let (_, rest) = body.split_once('{')?;
     let (inner, _) = rest.rsplit_once('}')?;
     let list = format!("{{{inner}}}");

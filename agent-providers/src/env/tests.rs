@@ -1,4 +1,4 @@
-//! The search order, and errors that name the fix. No test reads the process's environment.
+//! The search order, and errors that name the remedy. No test reads the process's environment.
 
 use std::{
     io::{Read, Write},

@@ -11,14 +11,15 @@ use crate::{
     vendor,
 };
 
-/// Hosts of Google's cloud, which speaks this wire below an address of the customer's project.
+/// Host of Google's cloud, which speaks this wire below an address of the customer's project.
 const CLOUD: &str = "aiplatform.googleapis.com";
 
 /// Settings of a [`Gemini`]. `Debug` shows no secrets.
 ///
-/// The key travels in `x-goog-api-key`. Google's cloud wants an access token instead, and an address that names the
-/// project: `https://us-central1-aiplatform.googleapis.com/v1/projects/PROJECT/locations/us-central1/publishers/google`
-/// with [`Builder::bearer`]. Access tokens live for an hour; whoever has one that lives longer, or renews it, passes it on.
+/// The key is sent in `x-goog-api-key`. Google's cloud requires an access token instead, and an address that names the
+/// project:
+/// `https://us-central1-aiplatform.googleapis.com/v1/projects/PROJECT/locations/us-central1/publishers/google` with
+/// [`Builder::bearer`]. Access tokens live for an hour; renewing them is up to the program.
 #[must_use]
 pub struct Builder {
     settings: Settings,
@@ -46,7 +47,7 @@ impl Builder {
         if self.settings.vendor.is_empty() {
             match vendor::at_address(&self.settings.base_url) {
                 Some(known) => known.name.clone_into(&mut self.settings.vendor),
-                // The same models at the same prices: the catalogue has them under this name.
+                // The catalogue has the same models at the same prices under this name.
                 None if cloud => vendor::GEMINI.name.clone_into(&mut self.settings.vendor),
                 None => {}
             }

@@ -1,6 +1,6 @@
-//! One of our messages as this wire's contents: what is kept in the message.
+//! Encodes one message as this wire's contents, which the message keeps.
 //!
-//! It must not look at other messages, or the bytes kept would not fit the next request.
+//! It must not look at other messages, or the kept bytes would not fit the next request.
 
 use entourage_core::{
     message::{Media, Message, Part, Reasoning, Role, Signature, ToolCall},
@@ -14,17 +14,17 @@ use crate::{
     media::{origin, result_text},
 };
 
-/// What the service takes in place of a signature that it never gave: base64 of `skip_thought_signature_validator`.
+/// The stand-in that the service accepts for a signature it never gave: base64 of `skip_thought_signature_validator`.
 const NO_SIGNATURE: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
-/// What the encoding of a message depends on besides the message.
+/// Settings that the encoding of a message depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mode {
-    /// Images are shown.
+    /// True to show images.
     pub(super) vision: bool,
-    /// PDF documents are shown.
+    /// True to show PDF documents.
     pub(super) documents: bool,
-    /// The model refuses calls without a signature: those of other services get a stand-in.
+    /// True if the model refuses calls without a signature: calls of other services get a stand-in.
     pub(super) signed_calls: bool,
 }
 
@@ -37,7 +37,7 @@ impl Mode {
         }
     }
 
-    /// The name under which messages keep their bytes in this mode.
+    /// The key under which messages keep their bytes in this mode.
     pub(super) fn key(self) -> &'static str {
         match (self.signed_calls, self.vision, self.documents) {
             (false, true, true) => WIRE,
@@ -52,17 +52,17 @@ impl Mode {
     }
 }
 
-/// The contents for one message, joined by commas; empty when nothing of it can be said on this wire.
+/// The contents for one message, joined by commas; empty if the wire can express nothing of it.
 pub(super) fn encode_message(message: &Message, mode: Mode) -> Vec<u8> {
     match message.role() {
-        // The wire has system text before the contents only; among them the user says it.
+        // The wire has system text before the contents only; later on it becomes user text.
         Role::System | Role::User => user(message, mode),
         Role::Assistant => model(message, mode),
         Role::Tool => results(message, mode),
     }
 }
 
-/// A content on its way into bytes.
+/// A content, written into bytes.
 struct Parts {
     out: Vec<u8>,
     empty: usize,
@@ -74,7 +74,7 @@ impl Parts {
         Self { empty: out.len(), out }
     }
 
-    /// Adds a part. `fields` is an object's inside; a signature is a field beside them.
+    /// Adds a part. `fields` writes the inside of an object; a signature becomes a field beside them.
     fn add(&mut self, fields: impl FnOnce(&mut Vec<u8>), signature: Option<&str>) {
         if self.out.len() > self.empty {
             self.out.push(b',');
@@ -133,7 +133,8 @@ fn user(message: &Message, mode: Mode) -> Vec<u8> {
     parts.finish()
 }
 
-/// Thoughts stay behind, as the service asks of its clients; their signatures come back where they were.
+/// Encodes a message of the model. Thoughts are left out, as the service requires; their signatures are sent back in
+/// place.
 fn model(message: &Message, mode: Mode) -> Vec<u8> {
     let mut parts = Parts::new("model");
     // The signature of the part that follows.
@@ -167,7 +168,8 @@ fn model(message: &Message, mode: Mode) -> Vec<u8> {
     parts.finish()
 }
 
-/// The part that a signature says it was on, if that is not the one that follows; else the signature waits for it.
+/// Adds the part that a signature belonged to, if that is not the next one; else returns the signature for the next
+/// part.
 fn own_part<'a>(parts: &mut Parts, reasoning: &Reasoning, signature: &'a Signature) -> Option<&'a str> {
     let data = Some(signature.data.as_str()).filter(|data| !data.is_empty());
     match &signature.item {
@@ -185,7 +187,7 @@ fn own_part<'a>(parts: &mut Parts, reasoning: &Reasoning, signature: &'a Signatu
     None
 }
 
-/// Ids that we made up say nothing to the service.
+/// Writes the id of a call. Ids that we made up mean nothing to the service.
 fn put_id(out: &mut Vec<u8>, id: &str) {
     if !id.is_empty() && !id.starts_with(MADE_ID) {
         out.extend_from_slice(b"\"id\":");
@@ -204,8 +206,8 @@ fn put_call(out: &mut Vec<u8>, call: &ToolCall) {
     out.push(b'}');
 }
 
-/// CM19: the newest models take files in a result, the others do not; all take them in a content of the user that
-/// follows. It follows after all results of the step, because the service wants those together.
+/// Encodes tool results. The newest models take files in a result, the others do not; all take them in the user
+/// content that follows. It follows after all results of the step, because the service requires those together.
 fn results(message: &Message, mode: Mode) -> Vec<u8> {
     let mut answers = Parts::new("user");
     let mut shown = Parts::new("user");
@@ -239,7 +241,7 @@ fn results(message: &Message, mode: Mode) -> Vec<u8> {
     out
 }
 
-/// The system texts before the conversation: instructions, then the messages that the conversation begins with.
+/// The system texts before the conversation: the instructions, then the leading system messages.
 pub(super) fn system(request: &Request) -> Option<Value> {
     let leading = request.messages.iter().take_while(|message| message.role() == Role::System);
     let texts = leading.flat_map(|message| message.parts()).filter_map(|part| match part {

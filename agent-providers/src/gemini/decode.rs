@@ -1,7 +1,7 @@
-//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//! Decodes the bytes of a reply into deltas: a pure machine without a connection.
 //!
-//! It reads event streams, the array of chunks that the service sends when nobody asks for events, and the one body of
-//! a reply that is not streamed. It must give the same deltas wherever the bytes are cut.
+//! It reads event streams, the array of chunks that the service sends if events are not requested, and the single body
+//! of a reply that is not streamed. The deltas must be the same wherever the bytes are cut.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ use crate::{
 decoder! {
     /// Decodes one reply.
     ///
-    /// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
-    /// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+    /// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. Decoding continues after an error,
+    /// so that a reader can still get the usage or the reason of a failed reply.
     ///
     /// ```
     /// use entourage_core::provider::Delta;
@@ -39,19 +39,20 @@ decoder! {
     Decoder(Reply), new
 }
 
-/// What is known of the reply so far.
+/// State of the reply so far.
 #[derive(Debug)]
 struct Reply {
     failing: Failing,
     out: VecDeque<Result<Delta>>,
     parts: Parts,
-    /// The last word on tokens: each one stands for itself, and what it leaves out is not known from the one before.
+    /// The latest token counts. Each report stands for itself: a figure that it leaves out is not taken from the one
+    /// before.
     counted: WireUsage,
     input: Option<u64>,
     id: Option<Box<str>>,
     model: Option<Box<str>>,
     raw_finish: Option<Box<str>>,
-    /// The prompt was refused, so there are no candidates.
+    /// True if the prompt was refused, so there are no candidates.
     blocked: bool,
     ended: bool,
 }
@@ -68,7 +69,7 @@ impl Reading for Reply {
         if frame.whole {
             self.whole(frame.data);
         } else if frame.data == b"[DONE]" {
-            // Gateways that speak other wires too append their mark.
+            // Gateways that also speak other wires append their mark.
             self.close(true);
         } else {
             let mut mended = String::new();
@@ -118,7 +119,7 @@ impl Reply {
         }
     }
 
-    /// One JSON body: a chunk, or an array of them.
+    /// Takes in one JSON body: a chunk, or an array of them.
     fn whole(&mut self, body: &[u8]) {
         let before = self.out.len();
         let mut mended = String::new();
@@ -146,7 +147,7 @@ impl Reply {
         }
     }
 
-    /// Takes in one chunk; says whether there was an answer in it.
+    /// Takes in one chunk. Returns true if it held an answer.
     fn chunk(&mut self, chunk: Chunk<'_>, data: &[u8]) -> bool {
         self.identify(chunk.response_id, chunk.model_version);
         if let Some(usage) = chunk.usage_metadata.0 {
@@ -183,7 +184,7 @@ impl Reply {
         }
     }
 
-    /// Says whether the prompt was refused.
+    /// Handles feedback on the prompt. Returns true if the prompt was refused.
     fn feedback(&mut self, feedback: Feedback<'_>) -> bool {
         let Some(reason) = feedback.block_reason.filled() else { return false };
         let why = feedback.block_reason_message.filled().unwrap_or_default();
@@ -209,8 +210,8 @@ impl Reply {
         }
     }
 
-    /// The prompt's tokens are told at once. The others are told at the end: a later word may take them back, and
-    /// readers add up what they are told.
+    /// Reports the prompt's tokens at once and the others at the end: a later report may revise them, and readers add
+    /// up all reports.
     fn count(&mut self, wire: WireUsage) {
         let counts = [wire.prompt_token_count, wire.candidates_token_count, wire.thoughts_token_count];
         if counts.iter().all(|count| count.0.is_none()) {
@@ -236,7 +237,7 @@ impl Reply {
         self.out.push_back(Err(self.failing.refused(failure, None)));
     }
 
-    /// The end of the reply. `marked` says that it was complete: a whole body, or one with a mark at its end.
+    /// Ends the reply. `marked` is true if it was complete: a whole body, or one with an end mark.
     fn close(&mut self, marked: bool) {
         if self.ended {
             return;
@@ -255,7 +256,7 @@ impl Reply {
     }
 }
 
-/// Candidates are counted without thoughts here. Without a count of candidates, the output is unknown.
+/// Converts the counts. The wire's candidates exclude thoughts. Without a count of candidates, the output is unknown.
 fn usage(wire: &WireUsage) -> Usage {
     let mut usage = Usage::default();
     usage.input = wire.prompt_token_count.0;
@@ -268,7 +269,7 @@ fn usage(wire: &WireUsage) -> Usage {
 
 fn reason(raw: &str, called: bool) -> FinishReason {
     match raw {
-        // The service says so of calls too; and a call of a tool that does not exist gets its answer like any other.
+        // The service also uses this for calls; and a call of an unknown tool gets its answer like any other.
         "STOP" | "UNEXPECTED_TOOL_CALL" if called => FinishReason::ToolCalls,
         "STOP" => FinishReason::Stop,
         "MAX_TOKENS" => FinishReason::Length,

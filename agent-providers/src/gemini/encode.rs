@@ -1,4 +1,5 @@
-//! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
+//! Encodes a request as this wire's JSON: the bytes of each message, made once and kept in the message, joined in a
+//! body.
 
 use entourage_core::{
     message::Role,
@@ -26,8 +27,8 @@ const FIXED: [&str; 4] = ["contents", "generationConfig", "toolConfig", "tools"]
 
 /// The body of a call.
 ///
-/// [`entourage_core::provider::Params::extra`] is merged last: its keys replace ours (`contents` excepted), and a null
-/// takes a key out. Its `generationConfig` and `toolConfig` are merged into ours in the same way, and its `tools`, such
+/// [`entourage_core::provider::Params::extra`] is merged last: its keys replace ours (except `contents`), and a null
+/// removes a key. Its `generationConfig` and `toolConfig` are merged into ours in the same way, and its `tools`, such
 /// as `{"googleSearch": {}}`, follow ours.
 #[must_use]
 pub fn encode(request: &Request) -> Vec<u8> {
@@ -57,7 +58,7 @@ pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
     items((!declarations.is_empty()).then(|| json!({"functionDeclarations": declarations})))
 }
 
-/// The schema of the arguments; none where there are none, because the service refuses objects without properties.
+/// The schema of the arguments; `None` without arguments, because the service refuses objects without properties.
 fn parameters(tool: &ToolSpec) -> Option<Value> {
     let mut schema = gemini(tool.schema()).schema;
     let fields = schema.as_object_mut()?;
@@ -70,7 +71,8 @@ fn parameters(tool: &ToolSpec) -> Option<Value> {
     (!empty || open).then_some(schema)
 }
 
-/// The body with what cannot be said in it. `cloud` says that the service is Google's cloud, which keeps labels.
+/// The body, with warnings about settings that it cannot express. `cloud` is true for Google's cloud, which keeps
+/// labels.
 pub(super) fn encode_with_tools(request: &Request, tools: &[u8], cloud: bool) -> Encoded {
     let mode = Mode::of(request);
     let mut warnings = Vec::new();
@@ -110,7 +112,7 @@ fn tool_config(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warnin
             ToolChoice::None => Some(json!({"mode": "NONE"})),
             ToolChoice::Required => Some(json!({"mode": "ANY"})),
             ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
-            // Calls that do not fit their schemas are prevented in this mode; it is the model's choice all the same.
+            // This mode prevents calls that do not fit their schemas; the model still chooses.
             _ => strict.then(|| json!({"mode": "VALIDATED"})),
         };
         config.optional("functionCallingConfig", calling);
@@ -138,7 +140,7 @@ fn not_enforced(tools: &[ToolSpec], warnings: &mut Vec<Warning>) {
     }
 }
 
-/// What of the new messages was left out or said otherwise.
+/// Warns of content in the new messages that was left out or changed.
 fn about_messages(request: &Request, mode: Mode, warnings: &mut Vec<Warning>) {
     fresh::warn_of_files(request, |file| media::part(file, mode).err(), warnings);
     let late_system = fresh::messages(request)

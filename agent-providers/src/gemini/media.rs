@@ -1,4 +1,4 @@
-//! Files as this wire shows them to a model: images, sound, video, PDF and plain documents.
+//! Files as this wire represents them: images, sound, video, PDF and plain documents.
 
 use entourage_core::message::Media;
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::content::Mode;
 use crate::media::{Source, left_out, not_shown, source};
 
-/// The image types that the service documents; it answers others with an error that ends the run.
+/// The documented image types; the service answers others with an error that ends the run.
 const IMAGES: [&str; 6] = ["image/png", "image/jpeg", "image/jpg", "image/webp", "image/heic", "image/heif"];
 
-/// The content part for `media`, or the note that stands for it.
+/// The content part for `media`, or the note that replaces it.
 pub(super) fn part(media: &Media, mode: Mode) -> Result<Value, String> {
     let mime = media.mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let image = IMAGES.contains(&mime.as_str());

@@ -1,7 +1,7 @@
 //! The generateContent wire: Google's Gemini API, and the same models in Google's cloud.
 //!
-//! [`encode()`] and [`Decoder`] are pure; [`Gemini`] puts them on a connection. There is only streaming. What Google's
-//! own tools did (code, searches) stays in the messages as opaque parts; what it says about its sources does not.
+//! [`encode()`] and [`Decoder`] are pure; [`Gemini`] puts them on a connection. There is only streaming. Results of
+//! Google's own tools (code, searches) stay in the messages as opaque parts; reports about its sources do not.
 
 mod builder;
 mod content;
@@ -30,16 +30,16 @@ use crate::{
     service::{Address, Encoded, Wire, provider},
 };
 
-/// The wire's name: in opaque parts, in signatures, and where messages keep their bytes.
+/// The wire's name: in opaque parts, in signatures, and as a key of the bytes that messages keep.
 const WIRE: &str = "gemini";
 
-/// How the ids begin that we give to calls that come without one.
+/// Prefix of the ids that we give to calls that come without one.
 const MADE_ID: &str = "gemini-call-";
 
 provider! {
-    /// A service that speaks generateContent. Cloning shares its connections.
+    /// A service that speaks generateContent. Clones share its connections.
     ///
-    /// A model's name may be a path of its own, such as `tunedModels/mine`; a bare name stands for `models/name`.
+    /// A model's name may be a path, such as `tunedModels/mine`; a bare name stands for `models/name`.
     ///
     /// ```no_run
     /// use entourage_providers::gemini::Gemini;
@@ -60,7 +60,7 @@ struct Generate {
 
 impl Wire for Generate {
     const NAME: &'static str = WIRE;
-    // Its list begins with whatever is oldest, and holds models that do not chat.
+    // Its list begins with the oldest models, and holds models that do not chat.
     const COUNTS_APART: (bool, bool) = (false, true);
     const MODELS: Option<&'static [&'static str]> = None;
     type Decoder = Decoder;

@@ -1,6 +1,6 @@
-//! The settings of a call: sampling, limits, the form of the reply, and thinking.
+//! Settings of a call: sampling, limits, the form of the reply, and thinking.
 //!
-//! What the service or the model does not take is left out with a warning; nothing here fails.
+//! A setting that the service or the model does not take is left out with a warning; nothing here fails.
 
 use entourage_core::provider::{Effort, Output, Params, ReasoningParams, Request, Warning, WarningKind};
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ use crate::{
     schema::gemini,
 };
 
-/// The service takes so many stop sequences.
+/// Most stop sequences that the service takes.
 const MAX_STOPS: usize = 5;
 
-/// `generationConfig`; `None` when there is nothing to say. A `generationConfig` in [`Params::extra`] is merged into it.
+/// The `generationConfig`; `None` if it would be empty. A `generationConfig` in [`Params::extra`] is merged into it.
 pub(super) fn generation(request: &Request, warnings: &mut Vec<Warning>) -> Option<Vec<u8>> {
     let params = &*request.params;
     let extra = params.extra.as_ref().and_then(|extra| extra.get("generationConfig"));
@@ -86,7 +86,8 @@ fn output(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warning>) {
     }
 }
 
-/// Effort and budget are both taken; the service wants one of them, in the form that the model's generation knows:
+/// Writes the settings for thinking. Effort and budget are both accepted; the service takes one of them, in the form
+/// that the model's generation knows:
 ///
 /// | effort | budget (2.5) | level (3 and later) |
 /// |---|---|---|
@@ -97,8 +98,9 @@ fn output(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warning>) {
 /// | high | 24,576 | `high` |
 /// | max | the most | `high` |
 ///
-/// A budget goes before an effort where budgets are known, and is held to the model's bounds. Where levels are known,
-/// an effort goes before a budget; a budget of at most 512, 4,096 or 16,384 tokens counts as minimal, low or medium.
+/// A budget takes precedence over an effort where budgets are known, and is limited to the model's bounds. Where
+/// levels are known, an effort takes precedence over a budget; a budget of at most 512, 4,096 or 16,384 tokens counts
+/// as minimal, low or medium.
 fn thinking(body: &mut Body<'_>, request: &Request, wanted: ReasoningParams, warnings: &mut Vec<Warning>) {
     let mut config = serde_json::Map::new();
     match Name::read(&request.model).thinking(&request.profile) {
@@ -172,7 +174,7 @@ fn level(effort: Effort, minimal: bool, medium: bool) -> &'static str {
     }
 }
 
-/// Labels for a bill, which only Google's cloud keeps, and only in its own alphabet.
+/// Labels for billing, which only Google's cloud keeps, and only in its own alphabet.
 pub(super) fn labels(params: &Params, cloud: bool, warnings: &mut Vec<Warning>) -> Option<Value> {
     if params.metadata.is_empty() {
         return None;

@@ -1,7 +1,8 @@
-//! Parts of a reply → deltas, so that signatures come back at the part that they were on.
+//! Turns parts of a reply into deltas, so that signatures come back at the part that they were on.
 //!
-//! Core has signatures on reasoning only, and one without text signs the part that follows. So a signature goes before
-//! its part; one on a thought, or on an empty text, says so in its block, because that part has no delta of its own.
+//! The core has signatures on reasoning only, and one without text signs the next part. So a signature goes before its
+//! part; a signature on a thought, or on an empty text, says so in its block, because that part has no delta of its
+//! own.
 
 use std::collections::VecDeque;
 
@@ -30,7 +31,7 @@ pub(super) struct Parts {
     calls: u32,
     said: bool,
     opaque: usize,
-    /// The last delta was of a text with a signature, which must not run into an unsigned one.
+    /// True if the last delta was signed text, which must not be joined with unsigned text.
     after_signed_text: bool,
 }
 
@@ -127,7 +128,7 @@ fn too_large(text: &'static str) -> Error {
     Error::new(ErrorKind::TooLarge, text).during("model.stream")
 }
 
-/// About how many bytes a value takes. Its depth is bounded by the parser.
+/// Approximate size of a value in bytes. Its depth is bounded by the parser.
 fn size(value: &Value) -> usize {
     let own = 16_usize;
     match value {

@@ -1,36 +1,36 @@
-//! What a model's name tells: its generation, and what every model of that generation can do.
+//! Facts from a model's name: its generation, and the abilities of all models of that generation.
 //!
-//! Names are all there is: the service's list of models does not say how thinking is asked for. A name that is not
-//! known is taken for a new one, since old ones do not change.
+//! Names are the only source: the service's list of models does not say how to request thinking. An unknown name
+//! counts as a new model, since old ones do not change.
 
 use entourage_core::provider::Profile;
 
-/// What a name says.
+/// Facts from a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name {
-    /// `None` for a name without one, such as `gemini-flash-latest`: the newest.
+    /// The version; `None` for a name without one, such as `gemini-flash-latest`: the newest.
     version: Option<(u32, u32)>,
     own: bool,
     pro: bool,
     flash: bool,
     lite: bool,
-    /// It makes pictures, speech or vectors.
+    /// True if it makes pictures, speech or vectors.
     special: bool,
 }
 
-/// How a model is asked to think.
+/// The form in which a model takes requests for thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Thinking {
-    /// Not at all: the service refuses the setting.
+    /// Not supported: the service refuses the setting.
     Unknown,
-    /// With a number of tokens; with 0 too, if it can be turned off.
+    /// A number of tokens; `off` is true if 0 turns thinking off.
     Budget { least: u64, most: u64, off: bool },
-    /// In words: low and high always.
+    /// A level in words: low and high always exist.
     Level { minimal: bool, medium: bool },
 }
 
 impl Name {
-    /// Reads `models/gemini-2.5-flash`, `gemini-3-pro-preview` and the like.
+    /// Parses `models/gemini-2.5-flash`, `gemini-3-pro-preview` and the like.
     pub(super) fn read(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
         let after = name.strip_prefix("gemini-");
@@ -45,13 +45,13 @@ impl Name {
         }
     }
 
-    /// The third generation and what came after it: it thinks in levels, wants its signatures back, and gives typed
+    /// True for the third generation and later: it thinks in levels, requires its signatures back, and gives typed
     /// replies beside tools.
     pub(super) fn is_recent(self) -> bool {
         self.own && self.version.is_none_or(|version| version >= (3, 0))
     }
 
-    /// Whether a reply can be typed while tools are offered. The first generations refuse the call.
+    /// True if a reply can be typed while tools are offered. The first generations refuse the call.
     pub(super) fn types_beside_tools(self) -> bool {
         !self.own || self.is_recent()
     }
@@ -89,7 +89,7 @@ impl Name {
     }
 }
 
-/// `2.5` or `3`.
+/// Parses a version such as `2.5` or `3`.
 fn version(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -1,7 +1,7 @@
-//! The JSON of replies, borrowed from the bytes where it can be.
+//! The JSON of replies, borrowed from the bytes if possible.
 //!
-//! The structs take every field as optional, in the lenient types of `json`. They must not decide what anything
-//! means; `decode` does.
+//! The structs take every field as optional, in the lenient types of `json`. They must not interpret anything;
+//! `decode` does.
 
 use serde::{
     Deserialize, Deserializer,
@@ -47,7 +47,7 @@ pub(super) struct Content<'a> {
     pub(super) parts: List<Part<'a>>,
 }
 
-/// Why a prompt was not answered at all.
+/// The reason why a prompt was not answered at all.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Feedback<'a> {
@@ -77,7 +77,7 @@ pub(super) struct FunctionCall<'a> {
     pub(super) args: Raw<'a>,
 }
 
-/// One part of a content: what it says is told by which field it has.
+/// One part of a content. Its kind follows from its fields.
 #[derive(Debug, Default)]
 pub(super) struct Part<'a> {
     pub(super) text: Text<'a>,

@@ -2,7 +2,7 @@
 
 const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// In the standard alphabet, without padding.
+/// Encodes in the standard alphabet, without padding.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3).saturating_mul(4));
     for group in bytes.chunks(3) {
@@ -16,7 +16,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// From either alphabet, with or without padding.
+/// Decodes either alphabet, with or without padding.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let (mut bits, mut count) = (0_u32, 0_u32);

@@ -1,7 +1,7 @@
-//! One service's address: requests out, accepted replies in, everything else an error.
+//! The client of one service: sends requests and returns accepted replies; everything else is an error.
 //!
-//! Redirects are never followed: a POST would turn into a GET, and keys would travel. There is no total timeout;
-//! whoever reads a reply bounds its silence.
+//! Redirects are never followed: a POST would turn into a GET, and keys would leave. There is no total timeout; the
+//! reader of a reply bounds its silence.
 
 use std::{
     fmt,
@@ -33,26 +33,26 @@ use super::{
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most of a refusal's body that is read.
+/// Most bytes of a refusal's body that are read.
 const MAX_REFUSAL: usize = 64 << 10;
 
-/// What a service is reached by.
+/// Address, key and headers of a service.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) base_url: String,
     pub(crate) vendor: String,
     pub(crate) key: Option<SecretString>,
     pub(crate) auth: Auth,
-    /// Headers of the caller's choice; each replaces one of ours of the same name.
+    /// Headers set by the caller; each replaces one of ours of the same name.
     pub(crate) headers: Vec<(String, SecretString)>,
     pub(crate) allow_insecure: bool,
     pub(crate) protocol: Protocol,
-    /// Speaks HTTP/2 without TLS, and no other.
+    /// True to speak HTTP/2 without TLS only.
     #[cfg(all(test, feature = "http2"))]
     pub(crate) h2: bool,
 }
 
-/// How a key is sent.
+/// The header that carries a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Auth {
     /// `Authorization: Bearer …`.
@@ -62,14 +62,14 @@ pub(crate) enum Auth {
     Header(&'static str),
 }
 
-/// What is asked of a service: a path below its base address, and what goes with it.
+/// A request's path below the base address, with its query and headers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Target<'a> {
-    /// Path segments. Each is escaped, so a name with a slash in it must be split by who knows what the slash means.
+    /// Path segments. Each is escaped, so a name that contains a slash as a separator must be split by the caller.
     pub(crate) path: &'a [&'a str],
-    /// Added to the query of the base address, which may have its own value of a name and then keeps it.
+    /// Added to the query of the base address. A name that the base address has already keeps its value.
     pub(crate) query: &'a [(&'a str, &'a str)],
-    /// Headers of the wire. Those of [`Settings::headers`] with the same name go before them.
+    /// Headers of the wire. [`Settings::headers`] of the same name take precedence.
     pub(crate) headers: &'a [(&'static str, &'a str)],
 }
 
@@ -79,7 +79,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// A checked address with its headers and connections. Cloning shares the connections.
+/// A checked address with its headers and connections. Clones share the connections.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     connections: Connections,
@@ -91,7 +91,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Checks the settings; connects to nothing.
+    /// Checks the settings without connecting.
     pub(crate) fn new(settings: Settings) -> Result<Self> {
         let base = check_base(&settings.base_url)?;
         let host = base.host_str().unwrap_or_default();
@@ -114,7 +114,7 @@ impl Endpoint {
             client = client.http2_prior_knowledge();
         }
         if local {
-            // A proxy is another machine: it could neither reach this one nor be what a loopback-only run allows.
+            // A proxy is another machine: it could neither reach this one nor satisfy a loopback-only run.
             client = client.no_proxy();
         }
         let client =
@@ -238,7 +238,7 @@ impl Endpoint {
         failing.error(ErrorKind::Transport, text).caused_by(error)
     }
 
-    /// Scheme, host and port: no path or query, which may hold what is nobody's business.
+    /// Scheme, host and port, without path and query, which may be confidential.
     fn address(&self) -> String {
         self.base.origin().ascii_serialization()
     }
@@ -267,10 +267,10 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Query fields whose values are no secrets, but what a refusal is about.
+/// Query fields whose values are not secret, and may be the subject of a refusal.
 const PLAIN_FIELDS: [&str; 3] = ["alt", "api-version", "api_version"];
 
-/// All that the caller set may be a secret: the key, headers, and the query of the address.
+/// The redactor of all values that may be secret: the key, headers, and the query of the address.
 fn redactor(base: &Url, key: Option<&SecretString>, headers: &[(String, SecretString)]) -> Redactor {
     let fields: Vec<_> = base
         .query_pairs()
@@ -380,7 +380,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// What the headers said about the call: its id, and what is left of the account's limits.
+    /// Facts about the call from the headers: its id, and the rest of the account's limits.
     pub(crate) fn info(&self) -> Option<Delta> {
         let mut info = ResponseInfo::default();
         info.request = self.failing.request_id.as_deref().map(Into::into);

@@ -1,8 +1,8 @@
-//! Sending over connections that are kept for the next request.
+//! Sends requests over connections that are kept for the next one.
 //!
-//! A server may close a connection while the next request is on its way there: it saw nothing of the request, and the
-//! caller only sees the end. llama.cpp does so after every second streamed reply. Such a request is sent once more,
-//! here; whatever else fails is for layers to try again.
+//! A server may close a connection while the next request is in flight: it never sees the request, and the caller only
+//! sees the end. llama.cpp does so after every second streamed reply. Such a request is sent once more here; any other
+//! failure is left to retry layers.
 
 use std::{
     error::Error as _,
@@ -17,14 +17,14 @@ use std::{
 use reqwest::{Client, IntoUrl, Method, RequestBuilder, Response};
 use tokio::time::Instant;
 
-/// A connection that was closed before says so at once. Later than this, the server may have worked on the request.
+/// Time within which a connection that was already closed fails. Later, the server may have worked on the request.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Connections to one service. Cloning shares them.
+/// Connections to one service. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Connections {
     client: Client,
-    /// There was an answer, so a connection may have been kept.
+    /// True once there was an answer, so a connection may have been kept.
     answered: Arc<AtomicBool>,
 }
 
@@ -37,10 +37,10 @@ impl Connections {
         self.client.request(method, url)
     }
 
-    /// Sends the request; a second time when it met a kept connection that was already closed.
+    /// Sends the request; a second time if it met a kept connection that was already closed.
     pub(super) async fn send(&self, request: RequestBuilder) -> reqwest::Result<Response> {
         let request = request.build()?;
-        // Shares the body's bytes. Over a connection that is new, nothing is ever sent twice.
+        // Shares the body's bytes. On a new connection, nothing is ever sent twice.
         let again = self.answered.load(Ordering::Relaxed).then(|| request.try_clone()).flatten();
         let begun = Instant::now();
         let mut answer = self.client.execute(request).await;
@@ -57,7 +57,7 @@ impl Connections {
     }
 }
 
-/// Whether the connection ended instead of an answer.
+/// True if the connection ended without an answer.
 fn was_closed(error: &reqwest::Error) -> bool {
     if error.is_timeout() || error.is_connect() {
         return false;

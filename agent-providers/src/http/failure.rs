@@ -1,6 +1,6 @@
-//! What a service said about its failure, out of any of the shapes that services use.
+//! A service's report of a failure, read from any of the shapes that services use.
 //!
-//! It only reads; `refusal` decides what the words mean.
+//! It only reads; `refusal` interprets the words.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use serde_json::{Map, Value, value::RawValue};
 use super::limits;
 use crate::json;
 
-/// What a service said about its failure. Absent parts are empty.
+/// A service's report of a failure. Absent parts are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) code: String,
     pub(crate) kind: String,
-    /// A finer word than `kind`, from the details.
+    /// A more precise word than `kind`, from the details.
     pub(crate) reason: String,
     /// The service's id of the request.
     pub(crate) request: String,
-    /// How long the service asks to wait.
+    /// The time that the service asks to wait.
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl Failure {
-    /// From the body of a refusal: JSON in one of many shapes, plain text, or a web page.
+    /// Reads the body of a refusal: JSON in one of many shapes, plain text, or a web page.
     pub(crate) fn from_body(body: &[u8]) -> Self {
         let body = json::mend(body);
         let text = String::from_utf8_lossy(&body);
@@ -36,14 +36,14 @@ impl Failure {
         }
     }
 
-    /// From a field called `error`, if it reports one; several services always send it, as null or empty.
+    /// Reads a field called `error`, if it reports one; several services always send it, as null or empty.
     pub(crate) fn reported(error: &RawValue) -> Option<Self> {
         let value = serde_json::from_str(error.get()).ok()?;
         says_something(&value).then(|| Self::from_json(&value))
     }
 
-    /// From `{"error": {…}}`, `{"error": "…"}`, `{"response": {"error": {…}}}`, `{"message": …}`, `{"detail": …}`, or
-    /// what is inside `error`.
+    /// Reads `{"error": {…}}`, `{"error": "…"}`, `{"response": {"error": {…}}}`, `{"message": …}`, `{"detail": …}`, or
+    /// the content of `error`.
     pub(crate) fn from_json(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::of(text),
@@ -92,14 +92,14 @@ impl Failure {
         self.code.parse().ok().filter(|status| (400..600).contains(status))
     }
 
-    /// The most telling of the service's own words for the failure; empty when there is none.
+    /// The most specific of the service's words for the failure; empty if there is none.
     pub(super) fn word(&self) -> &str {
         let words = [&self.code, &self.kind, &self.reason];
         let word = words.iter().find(|word| !word.is_empty() && !is_number(word));
         word.unwrap_or(&&self.code)
     }
 
-    /// Whether one of its codes is one of `words`.
+    /// True if one of its codes is one of `words`.
     pub(super) fn is(&self, words: &[&str]) -> bool {
         [&self.code, &self.kind, &self.reason].iter().any(|word| words.contains(&word.as_str()))
     }

@@ -1,5 +1,5 @@
-//! HTTP/2 as a service breaks it off: a stream that is reset, a connection that goes away. The frames are written by
-//! hand on a loopback listener. A caller's client speaks HTTP/2 over TLS only; here it does without.
+//! HTTP/2 streams that a service resets, and connections that go away. The frames are written by hand on a loopback
+//! listener. A caller's client speaks HTTP/2 over TLS only; here it does without.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 
-/// `END_STREAM`, and `ACK` of settings.
+/// The flag `END_STREAM`, and `ACK` of settings.
 const LAST: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -32,17 +32,17 @@ const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// What the server does once a request is there.
+/// An action of the server once it has a request.
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    /// Status 200.
+    /// Sends status 200.
     Head,
     Say(&'static str),
-    /// The same, as the last of the body.
+    /// Sends the last piece of the body.
     Last(&'static str),
     AwaitText,
     Reset(u32),
-    /// The last stream that is still served, and why.
+    /// Announces the last stream that is still served, and the reason.
     GoAway(u32, u32),
     Close,
 }
@@ -88,7 +88,7 @@ async fn serve(listener: TcpListener, answers: Vec<Vec<Act>>, text: Arc<Notify>)
     }
 }
 
-/// Says whether the connection stays.
+/// Performs the actions. Returns true if the connection stays open.
 async fn perform(stream: &mut TcpStream, id: u32, acts: Vec<Act>, text: &Notify) -> bool {
     for act in acts {
         let bytes = match act {
@@ -114,7 +114,7 @@ const HELLO: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"}}]}\n
 const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-/// The text that came, and how the reply ended.
+/// The text received, and the end of the reply.
 async fn call(answers: &[&[Act]]) -> (String, Result<Assembled>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -161,7 +161,7 @@ async fn a_stream_that_is_reset_before_its_answer_may_be_tried_again() {
     }
 }
 
-/// The service says that it did nothing with the request.
+/// The service reports that it did not process the request.
 #[tokio::test]
 async fn a_request_that_was_refused_unseen_is_sent_again() {
     let good: &[Act] = &[Head, Say(HELLO), Say(STOP), Last(DONE)];
@@ -176,7 +176,7 @@ async fn a_reset_in_the_middle_of_a_reply_may_be_tried_again() {
     for end in [
         &[Reset(INTERNAL_ERROR)][..],
         &[Reset(ENHANCE_YOUR_CALM)],
-        // These two end the body without a word; that the reply has no end tells.
+        // These two end the body silently; only the missing end of the reply shows it.
         &[Reset(CANCEL)],
         &[Reset(NO_ERROR)],
         &[GoAway(0, INTERNAL_ERROR), Close],
@@ -194,7 +194,7 @@ async fn a_reset_in_the_middle_of_a_reply_may_be_tried_again() {
 
 #[tokio::test]
 async fn a_service_that_goes_away_may_finish_the_reply_first() {
-    // It keeps reading: a connection that is closed over unread bytes is reset.
+    // The server keeps reading: a connection that is closed over unread bytes is reset.
     let acts = [Head, Say(HELLO), AwaitText, GoAway(1, NO_ERROR), Say(STOP), Last(DONE)];
     let (text, ended) = call(&[&acts]).await;
     assert_eq!((text.as_str(), ended.is_ok()), ("Hello", true), "{ended:?}");

@@ -1,4 +1,4 @@
-//! What response headers say about the request and about a refusal.
+//! Response headers about the request and about a refusal.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use reqwest::header::{CONTENT_ENCODING, HeaderMap, RETRY_AFTER};
 
 use super::limits;
 
-/// How long the service asks to wait: `retry-after-ms`, else `retry-after` in seconds or as a date.
+/// The time that the service asks to wait: `retry-after-ms`, else `retry-after` in seconds or as a date.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     asked(headers, now).and_then(limits::plausible)
 }
@@ -31,18 +31,18 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<String> {
         .map(|id| id.chars().take(200).collect())
 }
 
-/// What `x-should-retry` says.
+/// The value of `x-should-retry`.
 pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
     text(headers, "x-should-retry")?.parse().ok()
 }
 
-/// How the body is compressed, if it is. Nobody asked for it, so nobody can read it.
+/// The compression of the body, if any. It was not requested, so it cannot be read.
 pub(crate) fn compression(headers: &HeaderMap) -> Option<&str> {
     let coding = text(headers, CONTENT_ENCODING.as_str())?;
     (!coding.is_empty() && !coding.eq_ignore_ascii_case("identity")).then_some(coding)
 }
 
-/// The header's text; `None` when it is absent or no text.
+/// The header's text; `None` if it is absent or not text.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     Some(headers.get(name)?.to_str().ok()?.trim())
 }

@@ -1,4 +1,4 @@
-//! What response headers say about the account's limits, in the spellings that services use.
+//! Response headers about the account's limits, in the spellings that services use.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use reqwest::header::HeaderMap;
 
 use super::headers::text;
 
-/// Header names of one limit: how many are allowed, how many are left, when it is full again.
+/// Header names of one limit: the allowed number, the remaining number, the time of the reset.
 type Names = [&'static str; 3];
 
 const REQUESTS: &[Names] = &[
@@ -57,7 +57,7 @@ pub(crate) fn limits(headers: &HeaderMap, now: SystemTime) -> Option<RateLimits>
     (limits != RateLimits::default()).then_some(limits)
 }
 
-/// The first spelling of which anything can be read; two are never mixed.
+/// The first spelling with a readable value; spellings are never mixed.
 fn window(headers: &HeaderMap, spellings: &[Names], now: SystemTime) -> RateWindow {
     let read = |[limit, remaining, reset]: &Names| {
         let count = |name| text(headers, name)?.parse().ok().filter(|count| *count <= MOST);
@@ -70,19 +70,20 @@ fn window(headers: &HeaderMap, spellings: &[Names], now: SystemTime) -> RateWind
     spellings.iter().find_map(read).unwrap_or_default()
 }
 
-/// More than any account has in a window; what says more is no limit.
+/// More than any account has in a window; larger figures are ignored.
 const MOST: u64 = 1_000_000_000_000;
 
-/// A wait that a service may ask for: at most 100 years. More is unknown, not a time to wait.
+/// Returns a wait of at most 100 years. A longer one counts as unknown.
 pub(super) fn plausible(wait: Duration) -> Option<Duration> {
     Some(wait).filter(|wait| *wait <= Duration::from_secs(100 * 366 * 86_400))
 }
 
-/// Some services count milliseconds or seconds since 1970; no limit takes 30 years to be full again.
+/// Numbers above these are seconds or milliseconds since 1970, as some services send them; no limit takes 30 years to
+/// reset.
 const EPOCH_SECONDS: f64 = 1e9;
 const EPOCH_MILLIS: f64 = 1e12;
 
-/// How long until what `text` says: a span (`6m0s`, `20ms`, `1.5`) or a point in time.
+/// Time until `text`: a span (`6m0s`, `20ms`, `1.5`) or a point in time.
 fn until(text: &str, now: SystemTime) -> Option<Duration> {
     let since_1970 = |time: Duration| {
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -96,7 +97,7 @@ fn until(text: &str, now: SystemTime) -> Option<Duration> {
     span(text).or_else(|| rfc3339(text).map(since_1970))
 }
 
-/// A span such as `1m30.5s`, `20ms`, `1h0m2s`; a number alone is seconds.
+/// Parses a span such as `1m30.5s`, `20ms`, `1h0m2s`; a number alone is seconds.
 pub(crate) fn span(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     if rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
@@ -125,7 +126,7 @@ pub(crate) fn span(text: &str) -> Option<Duration> {
     Some(total)
 }
 
-/// An RFC 3339 time from 1970 to 9999 as its distance from 1970, such as `2026-01-23T03:04:28Z` or
+/// Parses an RFC 3339 time from 1970 to 9999 into its distance from 1970, such as `2026-01-23T03:04:28Z` or
 /// `2026-01-23T04:04:28.5+01:00`.
 fn rfc3339(text: &str) -> Option<Duration> {
     let (date, rest) = text.split_at_checked(10)?;
@@ -154,7 +155,7 @@ fn rfc3339(text: &str) -> Option<Duration> {
     Duration::from_secs(seconds).checked_add(Duration::try_from_secs_f64(fraction).ok()?)
 }
 
-/// Exactly `N` numbers of these widths between separators.
+/// Parses exactly `N` numbers of these widths between separators.
 fn numbers<const N: usize>(text: &str, separator: char, widths: [usize; N]) -> Option<[u64; N]> {
     let mut pieces = text.split(separator);
     let mut all = [0; N];

@@ -1,4 +1,4 @@
-//! What the wires share: the connection, event streams, limits, and refusals turned into errors.
+//! Shared parts of the wires: the connection, event streams, limits, and refusals turned into errors.
 //!
 //! Nothing here knows what a wire's JSON means beyond the shapes in which services report failures.
 

@@ -1,6 +1,6 @@
-//! A service's refusal turned into a core error.
+//! Turns a service's refusal into a core error.
 //!
-//! Statuses, codes and the service's own words decide the kind here, once, so that nobody above reads messages.
+//! Statuses, codes and the service's own words decide the kind here, once, so that no caller reads messages.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::json;
 /// Longest quotation of a service's message, in characters.
 const QUOTE: usize = 1_000;
 
-/// Makes the errors of one call: knows the service's name, its keys and the id of the request.
+/// Makes the errors of one call, with the service's name, its keys and the id of the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Failing {
     pub(crate) vendor: Arc<str>,
@@ -54,15 +54,15 @@ impl Failing {
         if word.is_empty() { error } else { error.with("code", self.quote(word)) }
     }
 
-    /// An error of our own about this call.
+    /// An error of this crate about the call.
     pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Error {
         self.sign(Error::new(kind, message))
     }
 
-    /// The error for `data` that should have been JSON. Half of a JSON text may be whole the next time.
+    /// The error for `data` that should have been JSON. An incomplete JSON text may be complete at a retry.
     pub(crate) fn unreadable(&self, data: &[u8], error: &serde_json::Error) -> Error {
         let start: String = self.quote(&String::from_utf8_lossy(data)).chars().take(200).collect();
-        // The parser's own text quotes what it read.
+        // The parser's own text quotes its input.
         let told = self.quote(&error.to_string());
         if told.starts_with(json::TOO_MANY) {
             let text = format!("{} sent a reply that is too large to be read ({told})", self.vendor);
@@ -77,7 +77,7 @@ impl Failing {
 
     /// `text` without secrets, in one line of at most 1,000 characters.
     pub(crate) fn quote(&self, text: &str) -> String {
-        // More than is shown, so that what is taken out leaves enough.
+        // Longer than the quote, so that enough is left after redaction.
         let start = text.trim();
         let start =
             start.char_indices().nth(8 * QUOTE).map_or(start, |(end, _)| start.get(..end).unwrap_or(start));
@@ -91,7 +91,7 @@ impl Failing {
         quote
     }
 
-    /// An error from somewhere that knows nothing of the call, with what is known of it.
+    /// Adds the known details of the call to an error from elsewhere.
     pub(crate) fn sign(&self, error: Error) -> Error {
         let error = error.during("model.stream");
         match &self.request_id {
@@ -101,12 +101,12 @@ impl Failing {
     }
 }
 
-/// The kind of a failure, and whether to retry where that differs from the kind's habit.
+/// The kind of a failure, and its retry advice if that differs from the kind's default.
 fn classify(status: Option<u16>, failure: &Failure) -> (ErrorKind, Option<Retry>) {
     let message = failure.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     let named = NAMES.iter().find(|(names, _)| failure.is(names)).map(|(_, kind)| *kind);
-    // These keep to themselves what a general status or code hides. A named limit may speak of tokens too.
+    // These are hidden behind a general status or code. A named limit may speak of tokens too.
     if matches!(status, None | Some(400 | 413 | 422 | 500)) && !matches!(named, Some(ErrorKind::RateLimited))
     {
         if failure.is(OVERFLOW_CODES) || says(OVERFLOW_WORDS) {
@@ -144,7 +144,7 @@ fn classify(status: Option<u16>, failure: &Failure) -> (ErrorKind, Option<Retry>
     (kind, spent.then_some(Retry::Permanent))
 }
 
-/// What services call their failures: the only clue inside a stream, where there is no status.
+/// The services' names for failures: the only clue inside a stream, which has no status.
 const NAMES: &[(&[&str], ErrorKind)] = &[
     (
         &[
@@ -237,7 +237,7 @@ const FILTER_CODES: &[&str] = &[
 
 const FILTER_WORDS: &[&str] = &["content management policy", "content filtering policy"];
 
-/// What happened, and the reader's next step.
+/// An explanation, and the reader's next step.
 fn explain(kind: ErrorKind) -> (&'static str, &'static str) {
     match kind {
         ErrorKind::Authentication => ("the key was refused or is missing", "check the API key"),

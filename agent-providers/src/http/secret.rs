@@ -1,4 +1,4 @@
-//! Keeps keys out of what people read: services like to quote the key that they refuse.
+//! Keeps keys out of text for people: services tend to quote the key that they refuse.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{
 /// Shorter secrets are placeholders such as `none`; removing them would only garble messages.
 pub(super) const SHORTEST: usize = 6;
 
-/// Signs of a piece of a header, such as a cookie's value, that is a secret of its own.
+/// Shortest piece of a header, such as a cookie's value, that counts as a secret of its own, in characters.
 const SHORTEST_PIECE: usize = 8;
 
 /// Headers that hold no secret, whatever their value.
@@ -28,38 +28,37 @@ const PLAIN_HEADERS: [&str; 8] = [
     "x-title",
 ];
 
-/// Signs from which on a value of a header of any other name is taken for a secret, even if it is all letters or digits.
+/// Length from which on the value of any other header counts as a secret, even if it is all letters or digits.
 const LONGEST_PLAIN: usize = 16;
 
-/// What a credential may follow in a header of any name.
+/// Words before a credential, in a header of any name.
 const SCHEMES: [&str; 6] = ["bearer", "basic", "token", "apikey", "api-key", "key"];
 
-/// What stands for a secret.
+/// The replacement of a secret.
 const SHOWN: &str = "[key]";
 
-/// Removes known secrets from text, in every spelling in which a service may echo them: as they were sent, without
-/// `Bearer` or `Basic`, in base64 or out of it, in any case, and escaped for JSON, HTML or an address. Cloning shares
-/// them.
+/// Removes known secrets from text, in every spelling in which a service may echo them: as sent, without `Bearer` or
+/// `Basic`, in base64 or out of it, in any case, and escaped for JSON, HTML or an address. Clones share the secrets.
 #[derive(Clone, Default)]
 pub(crate) struct Redactor(Arc<Secrets>);
 
 #[derive(Default)]
 struct Secrets {
-    /// The longest first: one may be part of another.
+    /// The secrets, longest first, since one may be part of another.
     all: Vec<SecretString>,
-    /// The bytes that a spelling of a secret can begin with.
+    /// The bytes with which a spelling of a secret can begin.
     begins: Vec<u8>,
 }
 
 impl Redactor {
-    /// Of whole values, such as keys.
+    /// A redactor of whole values, such as keys.
     pub(crate) fn new(values: impl IntoIterator<Item = SecretString>) -> Self {
         let mut secrets = Collected::default();
         values.into_iter().for_each(|value| secrets.value(value.expose_secret()));
         secrets.finish()
     }
 
-    /// Of keys and values, and of headers, which may hold several secrets if their name says that they hold one.
+    /// A redactor of keys and values, and of headers, which may hold several secrets if their name indicates one.
     pub(super) fn with_headers<'a>(
         values: impl IntoIterator<Item = &'a str>,
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -79,12 +78,13 @@ impl Redactor {
         secrets.finish()
     }
 
-    /// Whether there is nothing to remove.
+    /// True if there is nothing to remove.
     pub(super) fn is_empty(&self) -> bool {
         self.0.all.is_empty()
     }
 
-    /// `text` with each secret replaced by `[key]`, and the start of one at its end: it may have been cut there.
+    /// `text` with each secret replaced by `[key]`. That includes an incomplete secret at its end, where the text may
+    /// have been cut.
     pub(crate) fn clean(&self, text: &str) -> String {
         if self.is_empty() {
             return text.to_owned();
@@ -95,8 +95,8 @@ impl Redactor {
         String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
-    /// Appends `bytes` without secrets to `out`, up to where a secret may begin that goes on in what follows; says
-    /// where that is.
+    /// Appends `bytes` without secrets to `out`, up to a possible secret that may continue in the next bytes. Returns
+    /// the position of that.
     pub(super) fn pass(&self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
         let mut at = 0_usize;
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -121,7 +121,7 @@ impl Redactor {
         at
     }
 
-    /// The same for what [`Redactor::pass`] left, when nothing follows.
+    /// Appends the rest that [`Redactor::pass`] left, when no more bytes follow.
     pub(super) fn close(&self, bytes: &[u8], out: &mut Vec<u8>) {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -139,15 +139,15 @@ impl Redactor {
         }
     }
 
-    /// The secret that `bytes` begin with, the longest first: where the bytes end in one, a shorter one is no match as
-    /// long as more may come.
+    /// The longest secret that `bytes` begin with. While more bytes may come, a shorter one does not match if a longer
+    /// one may be incomplete.
     fn at(&self, bytes: &[u8], more: bool) -> Match {
         let mut cut = Match::None;
         for secret in &self.0.all {
             let secret = secret.expose_secret().as_bytes();
             let found = spelling::find(bytes, secret);
             match (found, cut) {
-                // Its last sign may be the start of an escape that is not there yet.
+                // Its last character may be the start of an incomplete escape.
                 (Match::Whole(length), _) if more && spelling::is_open(bytes, length, secret) => {
                     cut = Match::Cut(secret.len());
                 }
@@ -161,8 +161,8 @@ impl Redactor {
         cut
     }
 
-    /// A delta without secrets in what a service says beside the reply. The reply itself is the model's, and what goes
-    /// back to the service must stay as it came.
+    /// A delta without secrets in the service's own words. The reply itself is the model's, and content that goes back
+    /// to the service must stay unchanged.
     pub(crate) fn delta(&self, mut delta: Delta) -> Delta {
         if self.is_empty() {
             return delta;
@@ -187,13 +187,13 @@ impl fmt::Debug for Redactor {
     }
 }
 
-/// Whether a piece of a header may be a secret of its own, and not a word such as `Signature`.
+/// True if a piece of a header may be a secret of its own, and not a word such as `Signature`.
 fn is_opaque(piece: &str) -> bool {
     piece.len() >= SHORTEST_PIECE && piece.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a header whose name tells of no secret holds an ordinary value, which would spoil what is shown if it were
-/// removed: a media type, a version, a name, a number.
+/// True if a header without a telling name holds an ordinary value, whose removal would spoil the output: a media
+/// type, a version, a name, a number.
 fn is_plain(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let (letters, digits) = (|byte: u8| byte.is_ascii_alphabetic(), |byte: u8| byte.is_ascii_digit());
@@ -203,12 +203,12 @@ fn is_plain(name: &str, value: &str) -> bool {
         || (value.len() < LONGEST_PLAIN && !mixed && !value.contains(' '))
 }
 
-/// Secrets with what else they may be recognised by.
+/// Secrets, with the other forms in which they may appear.
 #[derive(Default)]
 struct Collected(Vec<SecretString>);
 
 impl Collected {
-    /// A value, and what it says behind the name of a scheme.
+    /// Adds a value, and the part after the name of a scheme.
     fn value(&mut self, value: &str) {
         let value = value.trim();
         self.add(value);
@@ -236,7 +236,7 @@ impl Collected {
             return;
         }
         self.0.push(secret.to_owned().into());
-        // What follows in the same text changes the last sign of its base64.
+        // The text that follows changes the last character of its base64.
         let groups = secret.len() / 3 * 3;
         let signs = base64::encode(secret.as_bytes().get(..groups).unwrap_or_default());
         if signs.len() >= SHORTEST_PIECE {

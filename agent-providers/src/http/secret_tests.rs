@@ -56,7 +56,7 @@ fn a_header_is_known_by_what_follows_its_scheme() {
 #[test]
 fn attack_46_a_long_run_of_backslashes_is_read_once() {
     let redactor = Redactor::new(["sk-live-0123456789".to_owned().into()]);
-    // Counted anew at each of its bytes, this would take hours.
+    // Counted again at each of its bytes, this would take hours.
     let run = "\\".repeat(2 << 20);
     assert_eq!(redactor.clean(&run), run);
 }
@@ -131,11 +131,11 @@ proptest! {
         let spelled = spell(&secret, how);
         let text = format!("{before} {spelled} {after}");
         let clean = redactor.clean(&text);
-        // Base64 is known by its whole groups.
+        // Base64 is recognised by its whole groups.
         let known = if how == 7 { spelled.get(..secret.len() / 3 * 4).unwrap() } else { &spelled };
         prop_assert!(!clean.contains(known) && clean.contains(SHOWN), "{} -> {}", text, clean);
 
-        // In pieces it comes to the same.
+        // In pieces the result is the same.
         let (mut out, mut held, mut rest) = (Vec::new(), Vec::new(), text.as_bytes());
         for length in pieces.into_iter().cycle() {
             let (piece, tail) = rest.split_at(length.min(rest.len()));

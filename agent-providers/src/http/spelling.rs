@@ -1,36 +1,37 @@
-//! Spellings of one text: as it is, in any case, and escaped for JSON, HTML or an address, sign by sign.
+//! Spellings of one text: as it is, in any case, and escaped for JSON, HTML or an address, character by character.
 
-/// What the escapes begin with.
+/// First bytes of escapes.
 pub(super) const ESCAPES: [u8; 3] = [b'\\', b'%', b'&'];
 
-/// The longest escape of one byte that is looked for at the end of a text.
+/// The longest escape of one byte that is recognised at the end of a text.
 const LONGEST: usize = 16;
 
-/// Escapes of escapes that are looked into.
+/// Levels of nested escapes that are followed.
 const MAX_DEPTH: usize = 4;
 
-/// Bounds what is tried where a text can mean many things.
+/// Most steps of a search where a text is ambiguous.
 const MAX_STEPS: usize = 4_096;
-/// Backslashes before one sign: four layers of JSON within JSON write fewer.
+/// Most backslashes before one character: four layers of JSON within JSON write fewer.
 const MAX_SLASHES: usize = 32;
 
-/// How far a text begins with a secret.
+/// The extent to which a text begins with a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Match {
-    /// With the whole of it, in so many bytes.
+    /// The whole secret, in this many bytes.
     Whole(usize),
-    /// The text ended after so many bytes of the secret.
+    /// The text ended after this many bytes of the secret.
     Cut(usize),
     None,
 }
 
-/// How far `text` begins with a spelling of `secret`.
+/// Checks if `text` begins with a spelling of `secret`.
 pub(super) fn find(text: &[u8], secret: &[u8]) -> Match {
     let mut steps = MAX_STEPS;
     follow(text, secret, 0, &mut steps)
 }
 
-/// Whether `text`, which begins with `length` bytes of `secret`, may go on so that more of it belongs to the secret.
+/// True if `text`, which begins with `length` bytes of `secret`, may continue so that more of it belongs to the
+/// secret.
 pub(super) fn is_open(text: &[u8], length: usize, secret: &[u8]) -> bool {
     secret.last().is_some_and(|last| ESCAPES.contains(last)) && text.len() < length.saturating_add(LONGEST)
 }
@@ -58,8 +59,8 @@ fn follow(text: &[u8], secret: &[u8], known: usize, steps: &mut usize) -> Match 
     Match::Whole(at)
 }
 
-/// The same where `text` begins with what may be an escape: all that it can mean is tried, since a secret may itself
-/// hold what looks like one.
+/// Follows the secret through a possible escape: all its meanings are tried, since a secret may itself contain
+/// something like an escape.
 fn escaped(text: &[u8], wanted: u8, secret: &[u8], known: usize, steps: &mut usize) -> Match {
     let mut cut = Match::None;
     for (byte, length) in meanings(text) {
@@ -78,7 +79,7 @@ fn escaped(text: &[u8], wanted: u8, secret: &[u8], known: usize, steps: &mut usi
     cut
 }
 
-/// The bytes that the start of `text` can stand for, and how much of it each one takes.
+/// The bytes that the start of `text` can stand for, each with its length in the text.
 fn meanings(text: &[u8]) -> Vec<(u8, usize)> {
     let mut all = Vec::new();
     match text.first() {
@@ -91,9 +92,9 @@ fn meanings(text: &[u8]) -> Vec<(u8, usize)> {
     all
 }
 
-/// `\u0041`, `\"`, `\/`, `\\`; of JSON inside JSON too, with more backslashes.
+/// Meanings of JSON escapes: `\u0041`, `\"`, `\/`, `\\`; also of JSON inside JSON, with more backslashes.
 fn json(text: &[u8], all: &mut Vec<(u8, usize)>) {
-    // A longer run escapes nothing that a service writes; counting it again at each of its bytes would be quadratic.
+    // A service never writes a longer run; counting it again at each of its bytes would be quadratic.
     let slashes = text.iter().take(MAX_SLASHES + 1).take_while(|byte| **byte == b'\\').count();
     if slashes > MAX_SLASHES {
         return;
@@ -109,7 +110,7 @@ fn json(text: &[u8], all: &mut Vec<(u8, usize)>) {
     all.extend([8, 4, 2].into_iter().filter(|few| *few <= slashes).map(|few| (b'\\', few)));
 }
 
-/// `%41`; of an address inside an address too, as `%2541`.
+/// Meanings of `%41`; also of an address inside an address, as `%2541`.
 fn percent(text: &[u8], all: &mut Vec<(u8, usize)>) {
     let mut from = 1_usize;
     while let Some(byte) = text.get(from..from.saturating_add(2)).and_then(hex) {
@@ -121,7 +122,7 @@ fn percent(text: &[u8], all: &mut Vec<(u8, usize)>) {
     }
 }
 
-/// `&#65;`, `&#x41;`, `&amp;`; of HTML inside HTML too, as `&amp;quot;`.
+/// Meanings of `&#65;`, `&#x41;`, `&amp;`; also of HTML inside HTML, as `&amp;quot;`.
 fn html(text: &[u8], all: &mut Vec<(u8, usize)>) {
     const NAMES: [(&[u8], u8); 8] = [
         (b"quot;", b'"'),
@@ -148,7 +149,7 @@ fn html(text: &[u8], all: &mut Vec<(u8, usize)>) {
     }
 }
 
-/// `#65;` or `#x41;`.
+/// Parses `#65;` or `#x41;`.
 fn numbered(text: &[u8]) -> Option<(u8, usize)> {
     let number = text.strip_prefix(b"#")?;
     let end = number.iter().take(8).position(|byte| *byte == b';')?;

@@ -1,9 +1,9 @@
 //! Server-sent events: bytes in, events out, at any cut.
 //!
-//! Why our own and not the `sse-stream` crate: its parser is private behind a `Stream`, so it cannot be driven by
+//! The parser of the `sse-stream` crate does not fit: it is private behind a `Stream`, so it cannot be driven by
 //! pushing bytes; it buffers an event of any size, drops an event that the end of the stream cuts before its blank
 //! line, refuses a whole stream for one broken UTF-8 sequence, and allocates strings for each event. This parser
-//! follows the specification's line and field rules otherwise. It must not know what the data means.
+//! follows the specification's line and field rules otherwise. It must not interpret the data.
 
 use entourage_core::{Error, ErrorKind, Result};
 use memchr::memchr2;
@@ -16,31 +16,31 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 /// One event, valid while its bytes are in the parser's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event<'a> {
-    /// The `event` field; empty when there was none.
+    /// The `event` field; empty if there was none.
     pub(crate) name: &'a [u8],
     /// The `data` lines, joined by line feeds.
     pub(crate) data: &'a [u8],
 }
 
-/// The state between two pieces of a stream. Memory: the event being read, at most 16 MiB.
+/// The parser's state between two pieces of a stream. Memory: the event being read, at most 16 MiB.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
-    /// The start of a line whose end has not come.
+    /// The start of an incomplete line.
     line: Vec<u8>,
     data: Vec<u8>,
     name: Vec<u8>,
     has_data: bool,
-    /// The last byte was a CR, so an LF that follows belongs to it.
+    /// True if the last byte was a CR, so that a following LF belongs to it.
     after_cr: bool,
-    /// The first line has been read, so no byte order mark can come.
+    /// True once the first line has been read, so that no byte order mark can come.
     begun: bool,
 }
 
 impl Parser {
-    /// Takes in `bytes` and hands every event that they complete to `on_event`.
+    /// Takes in `bytes` and passes every completed event to `on_event`.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] when an event outgrows 16 MiB; nothing useful follows.
+    /// [`ErrorKind::TooLarge`] if an event exceeds 16 MiB; nothing useful follows.
     pub(crate) fn push(&mut self, bytes: &[u8], mut on_event: impl FnMut(Event<'_>)) -> Result<()> {
         let mut rest = bytes;
         if std::mem::take(&mut self.after_cr) {
@@ -75,7 +75,7 @@ impl Parser {
         self.check_size(self.line.len())
     }
 
-    /// The stream has ended: hands out an event that no blank line closed.
+    /// Ends the stream: passes on an event that no blank line terminated.
     ///
     /// # Errors
     /// Those of [`Parser::push`].
@@ -115,7 +115,7 @@ impl Parser {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // Comments have an empty field name; `id` and `retry` serve reconnecting, which no model call does.
+            // Comments have an empty field name; `id` and `retry` serve reconnects, which model calls do not use.
             _ => {}
         }
         Ok(())

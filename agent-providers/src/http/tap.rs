@@ -1,28 +1,28 @@
-//! Shows a call to whoever taps the wire: all that is no credential.
+//! Shows a call to an observer of the wire, without credentials.
 
 use entourage_core::provider::{CallContext, Exchange, WireRequest};
 use reqwest::{Url, header::HeaderMap};
 
 use super::Redactor;
 
-/// How a wire is named, and how its services count.
+/// Name of a wire, and the way in which its services count.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Protocol {
     pub(crate) name: &'static str,
-    /// Prompt tokens leave cached ones out.
+    /// True if prompt tokens exclude cached ones.
     pub(crate) cache_apart: bool,
-    /// Reply tokens leave reasoning out.
+    /// True if reply tokens exclude reasoning.
     pub(crate) reasoning_apart: bool,
 }
 
-/// What is known when a call is shown.
+/// Context for showing a call.
 pub(super) struct Tapped<'a> {
     pub(super) protocol: Protocol,
     pub(super) redactor: &'a Redactor,
 }
 
 impl Tapped<'_> {
-    /// Shows the request, if anybody listens.
+    /// Shows the request, if there is an observer.
     pub(super) fn request(
         &self,
         cx: &CallContext,
@@ -46,11 +46,11 @@ impl Tapped<'_> {
     }
 }
 
-/// An exchange that is shown without what the service repeats of secrets.
+/// An exchange that is shown without the secrets that the service repeats.
 pub(super) struct Shown {
     exchange: Box<dyn Exchange>,
     redactor: Redactor,
-    /// The end of what came, if a secret may begin there.
+    /// The end of the bytes so far, if a secret may begin there.
     held: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ impl Shown {
     }
 }
 
-/// The body has ended, or nobody reads on.
+/// Flushes the rest when the body has ended, or is no longer read.
 impl Drop for Shown {
     fn drop(&mut self) {
         let mut clean = Vec::new();
@@ -97,7 +97,7 @@ pub(super) fn body(exchange: &mut Option<Shown>, piece: &[u8]) {
     }
 }
 
-/// Whether a header or query field of this name usually carries a secret.
+/// True if a header or query field of this name usually carries a secret.
 pub(super) fn carries_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["auth", "key", "token", "secret", "cookie", "sig"].iter().any(|word| name.contains(word))
@@ -105,7 +105,7 @@ pub(super) fn carries_secret(name: &str) -> bool {
 
 fn shown(headers: &HeaderMap, redactor: &Redactor) -> Vec<(String, String)> {
     let harmless = headers.iter().filter(|(name, value)| {
-        // Counts of tokens are no tokens.
+        // Token counts are not secret tokens.
         !value.is_sensitive() && (!carries_secret(name.as_str()) || name.as_str().contains("ratelimit"))
     });
     harmless

@@ -1,4 +1,4 @@
-//! TLS with the system's roots. The cryptography is named here: no default of the process is read or installed.
+//! TLS with the system's roots. The cryptography is named here: no process default is read or installed.
 
 use std::{error::Error as _, fmt, io, sync::Arc};
 
@@ -6,7 +6,7 @@ use entourage_core::{Error, ErrorKind, Result};
 use rustls::{ClientConfig, crypto};
 use rustls_platform_verifier::BuilderVerifierExt;
 
-/// A configuration that trusts what the system trusts and offers the versions of HTTP that are built in.
+/// A configuration that trusts the system's roots and offers the compiled-in versions of HTTP.
 pub(super) fn config() -> Result<ClientConfig> {
     #[cfg(feature = "aws-lc")]
     let provider = crypto::aws_lc_rs::default_provider();
@@ -24,10 +24,10 @@ pub(super) fn config() -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// A handshake that did not come about.
+/// A handshake that failed.
 pub(super) struct Failure<'a> {
     error: &'a rustls::Error,
-    /// The server's certificate was refused: another try gives the same.
+    /// True if the server's certificate was refused: a retry gives the same result.
     pub(super) is_refused: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn failure(error: &reqwest::Error) -> Option<Failure<'_>> {
                 is_refused: matches!(error, rustls::Error::InvalidCertificate(_)),
             });
         }
-        // An I/O error leaves out of its causes the error that it holds.
+        // An I/O error does not list the error that it holds among its causes.
         let held = one.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         cause = match held {
             Some(held) => Some(held),

@@ -1,9 +1,9 @@
-//! Characters that a service cut into two halves.
+//! Characters that a service splits into two halves.
 //!
 //! JSON may write a character beyond U+FFFF as two `\u` escapes. A service that cuts its text by UTF-16 units sends
 //! the first one at the end of a delta and the second one at the start of the next. A parser refuses each of them.
 //! [`mend`] replaces a lone half by a stand-in that any parser takes, and [`Halves`] finds the stand-ins again in the
-//! deltas: two halves that meet become the character, one that stays alone becomes U+FFFD.
+//! deltas: two halves that meet become the character, a lone one becomes U+FFFD.
 
 use std::{
     borrow::Cow,
@@ -14,14 +14,14 @@ use entourage_core::{Result, provider::Delta};
 use memchr::memchr;
 use serde_json::Value;
 
-/// Begins a stand-in, and three [`DIGITS`] follow. They are noncharacters: Unicode reserves them for use inside a
+/// Start of a stand-in; three [`DIGITS`] follow. They are noncharacters: Unicode reserves them for use inside a
 /// program, so a service does not send them.
 const MARK: char = '\u{fdd0}';
 
 /// The noncharacter for the digit 0 of 16.
 const DIGITS: u32 = 0xfde0;
 
-/// `json` with a stand-in for each escape of half a character; borrowed when there is none.
+/// `json` with a stand-in for each escaped half of a character; borrowed if there is none.
 pub(crate) fn mend(json: &[u8]) -> Cow<'_, [u8]> {
     let mut mended = Vec::new();
     let mut rest = json;
@@ -50,7 +50,7 @@ pub(crate) fn mend(json: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(mended)
 }
 
-/// The half that a `\u` escape at the start of `json` writes.
+/// The half that a `\u` escape at the start of `json` encodes.
 fn escaped(json: &[u8]) -> Option<u16> {
     let digits = json.strip_prefix(b"\\u")?.get(..4)?;
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
@@ -62,7 +62,7 @@ fn stand_in(half: u16) -> String {
     [Some(MARK), digit(8), digit(4), digit(0)].into_iter().flatten().collect()
 }
 
-/// The half that `text` begins with a stand-in of, and what follows.
+/// The half whose stand-in `text` begins with, and the rest of the text.
 fn half(text: &str) -> Option<(u16, &str)> {
     let mut chars = text.strip_prefix(MARK)?.chars();
     let mut unit = 0xd_u16;
@@ -73,7 +73,7 @@ fn half(text: &str) -> Option<(u16, &str)> {
     matches!(unit, 0xd800..=0xdfff).then(|| (unit, chars.as_str()))
 }
 
-/// `text` without stand-ins: for what is shown or kept outside of deltas.
+/// `text` without stand-ins, for uses outside of deltas.
 pub(crate) fn whole(text: &str) -> Cow<'_, str> {
     if !text.contains(MARK) {
         return Cow::Borrowed(text);
@@ -84,7 +84,7 @@ pub(crate) fn whole(text: &str) -> Cow<'_, str> {
     Cow::Owned(joined)
 }
 
-/// `text` with its halves joined. `held` is the half before it, and then the one at its end.
+/// `text` with its halves joined. `held` is the half before the text, and afterwards the one at its end.
 fn join(text: &str, held: &mut Option<u16>) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut rest = text;
@@ -117,7 +117,7 @@ fn join(text: &str, held: &mut Option<u16>) -> String {
 
 const LONE: char = char::REPLACEMENT_CHARACTER;
 
-/// Appends what stands for a half that stayed alone, and `text`.
+/// Appends the replacement of a lone half, and `text`.
 fn put(joined: &mut String, text: &str, alone: Option<u16>) {
     joined.extend(alone.map(|_| LONE));
     joined.push_str(text);
@@ -154,12 +154,12 @@ impl Place {
     }
 }
 
-/// Joins the halves of one reply. Costs nothing until there is one.
+/// Joins the halves of one reply. Costs nothing until one occurs.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
-    /// A stand-in was written.
+    /// True once a stand-in was written.
     met: bool,
-    /// First halves whose second ones have not come.
+    /// First halves whose second halves have not come.
     held: BTreeMap<Place, u16>,
 }
 
@@ -187,7 +187,7 @@ impl Halves {
         }
     }
 
-    /// The reply has ended: what is held stays alone.
+    /// Ends the reply: held halves stay alone.
     pub(crate) fn end(&mut self, out: &mut VecDeque<Result<Delta>>) {
         self.give_up(out, |_| true);
     }
@@ -204,7 +204,7 @@ impl Halves {
             return;
         }
         match delta {
-            // These say nothing of where a text ends.
+            // These do not end a text.
             Delta::Usage(_) | Delta::Response(_) | Delta::Warning(_) => {}
             Delta::Finish(_) | Delta::Restart(_) => self.end(out),
             _ => self.give_up(out, |held| !matches!(held, Place::Arguments(_))),
@@ -223,7 +223,7 @@ impl Halves {
     }
 }
 
-/// A delta that is no piece of a text, without stand-ins in any of its texts.
+/// A delta that is not a piece of a text, without stand-ins in any of its texts.
 fn cleaned(delta: Delta) -> Delta {
     let Ok(mut value) = serde_json::to_value(&delta) else { return delta };
     if !clean(&mut value) {
@@ -232,7 +232,7 @@ fn cleaned(delta: Delta) -> Delta {
     serde_json::from_value(value).unwrap_or(delta)
 }
 
-/// Says whether there was a stand-in.
+/// Removes stand-ins. Returns true if there was one.
 fn clean(value: &mut Value) -> bool {
     match value {
         Value::String(text) => match whole(text) {

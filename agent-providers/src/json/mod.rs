@@ -1,7 +1,7 @@
-//! What wires read JSON with: types that forgive a service its wrong types.
+//! Lenient JSON for wires: types that tolerate fields of the wrong type.
 //!
-//! A field of an unexpected type counts as absent here, it never fails the whole; only what is no JSON fails. Texts are
-//! borrowed from the bytes where they can be. Nothing here may know a wire or decide what a field means.
+//! A field of an unexpected type counts as absent here and never fails the whole; only invalid JSON fails. Texts are
+//! borrowed from the bytes if possible. Nothing here may know a wire or interpret a field.
 //!
 //! A wire's structs derive `Deserialize` with `#[serde(default)]`, mark borrowing fields with `#[serde(borrow)]`, and
 //! are built of these types only. Where chunks are small and many, they are declared with [`object!`] instead.
@@ -23,11 +23,11 @@ use serde::{
     de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess},
 };
 
-/// Reads one JSON text, and says which bytes it was read from: `data`, or `data` with broken UTF-8 replaced, for which
-/// `mended` gives the room. Broken UTF-8 costs a replacement character, not the reply.
+/// Reads one JSON text. Returns it with the bytes it was read from: `data`, or `data` with broken UTF-8 replaced, for
+/// which `mended` is the buffer. Broken UTF-8 costs a replacement character, not the reply.
 ///
 /// # Errors
-/// The parser's own, for what is no JSON.
+/// The parser's own, for invalid JSON.
 pub(crate) fn read<'a, T: Deserialize<'a>>(
     data: &'a [u8],
     mended: &'a mut String,
@@ -36,10 +36,10 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(
     Ok((serde_json::from_str(text)?, text.as_bytes()))
 }
 
-/// The same for a whole that is an [`Object`], read into `place`. After an error, some fields may have been read.
+/// Reads an [`Object`] into `place`, otherwise like `read`. After an error, some fields may have been read.
 ///
 /// # Errors
-/// The parser's own, for what is no JSON, and for JSON that is neither an object nor an array.
+/// The parser's own, for invalid JSON, and for JSON that is neither an object nor an array.
 pub(crate) fn read_into<'a, T: Object<'a>>(
     data: &'a [u8],
     mended: &'a mut String,
@@ -52,7 +52,7 @@ pub(crate) fn read_into<'a, T: Object<'a>>(
     Ok(text.as_bytes())
 }
 
-/// Checked once here; a parser of bytes would check each string on its own.
+/// The data as text, checked once here; a parser of bytes would check each string on its own.
 fn text<'a>(data: &'a [u8], mended: &'a mut String) -> &'a str {
     if let Ok(text) = std::str::from_utf8(data) {
         return text;
@@ -61,8 +61,8 @@ fn text<'a>(data: &'a [u8], mended: &'a mut String) -> &'a str {
     mended
 }
 
-/// The rest of a lenient [`serde::de::Visitor`]: each of the types named counts as absent, as null does. A visitor says
-/// itself what it does with the others, so that none is forgotten.
+/// Writes the rest of a lenient [`serde::de::Visitor`]: each of the named types counts as absent, as null does. A
+/// visitor handles the others itself, so that none is forgotten.
 macro_rules! otherwise {
     ($($method:ident($type:ty))*) => {
         fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
@@ -78,16 +78,16 @@ macro_rules! otherwise {
 }
 pub(crate) use otherwise;
 
-/// The start of the error for a list of more than [`MAX_ITEMS`].
+/// Start of the error for a list of more than [`MAX_ITEMS`].
 pub(crate) const TOO_MANY: &str = "a list is too long";
 
-/// Most items of a list that is read. They are far larger in memory than on the wire, where `{},` is an item.
+/// Most items of a list that are read. They are far larger in memory than on the wire, where `{},` is an item.
 pub(crate) const MAX_ITEMS: usize = 20_000;
 
 /// Reads the items of an array.
 ///
 /// # Errors
-/// [`TOO_MANY`], for more than `most` of them.
+/// [`TOO_MANY`], for more than `most` items.
 pub(crate) fn items<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
     mut seq: A,
     most: usize,
@@ -102,13 +102,13 @@ pub(crate) fn items<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
     Ok(all)
 }
 
-/// Reads past an array that counts as absent.
+/// Skips an array that counts as absent.
 pub(crate) fn skip_seq<'de, A: SeqAccess<'de>, T: Default>(mut seq: A) -> Result<T, A::Error> {
     while seq.next_element::<IgnoredAny>()?.is_some() {}
     Ok(T::default())
 }
 
-/// Reads past an object that counts as absent.
+/// Skips an object that counts as absent.
 pub(crate) fn skip_map<'de, A: MapAccess<'de>, T: Default>(mut map: A) -> Result<T, A::Error> {
     while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
     Ok(T::default())

@@ -1,4 +1,4 @@
-//! What a service says that a call cost, kept exact.
+//! The cost of a call as a service reports it, kept exact.
 
 use entourage_core::Money;
 use serde::{Deserialize, Deserializer};
@@ -8,8 +8,8 @@ use super::Raw;
 /// Decimals of a dollar in a pico-dollar.
 const PICO: i64 = 12;
 
-/// An amount in dollars: a number, or a text with one. Read from its decimal digits, never through a float; digits
-/// beyond a pico-dollar are dropped. What is negative or too large counts as absent.
+/// An amount in dollars: a number, or a text with one. It is parsed from its decimal digits, never through a float;
+/// digits beyond a pico-dollar are dropped. A negative or too large amount counts as absent.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Dollars(pub(crate) Option<Money>);
 

@@ -1,8 +1,8 @@
-//! Objects with known fields, read into a place that is there already.
+//! Objects with known fields, read into an existing place.
 //!
-//! A chunk of a stream is a large struct of mostly empty fields; handed up by value through every layer of a parser it
-//! is copied many times, which costs as much as the parsing. So a wire whose replies are many small chunks declares its
-//! structs with [`object!`]. A key that comes twice counts as it came last.
+//! A chunk of a stream is a large struct of mostly empty fields; passed by value through every layer of a parser it is
+//! copied many times, which costs as much as the parsing. So a wire whose replies are many small chunks declares its
+//! structs with [`object!`]. Of a repeated key the last value counts.
 
 use serde::{
     Deserializer,
@@ -31,9 +31,9 @@ impl<'de, T: Object<'de>> Object<'de> for Box<T> {
     }
 }
 
-/// What takes in a value of any type where it is.
+/// A value that can be read in place, from JSON of any type.
 pub(crate) trait Fill<'de> {
-    /// Forgets what was there and reads a value.
+    /// Resets the value and reads a new one.
     fn fill<D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error>;
 }
 
@@ -55,7 +55,7 @@ impl<'de, T: Object<'de>> Fill<'de> for Maybe<T> {
     }
 }
 
-/// Fills what it points at.
+/// A seed that fills the value it points at.
 pub(crate) struct InPlace<'p, T>(pub(crate) &'p mut T);
 
 impl<'de, T: Fill<'de>> DeserializeSeed<'de> for InPlace<'_, T> {
@@ -65,8 +65,8 @@ impl<'de, T: Fill<'de>> DeserializeSeed<'de> for InPlace<'_, T> {
     }
 }
 
-/// An object that must be one; an array counts as an object without fields, since some services wrap their errors in
-/// one, and who reads those looks at the bytes.
+/// A required object. An array counts as an object without fields, since some services wrap their errors in one, and
+/// their reader looks at the bytes.
 pub(crate) struct Whole<'p, T>(pub(crate) &'p mut T);
 
 impl<'de, T: Object<'de>> DeserializeSeed<'de> for Whole<'_, T> {
@@ -89,8 +89,8 @@ impl<'de, T: Object<'de>> Visitor<'de> for Whole<'_, T> {
     }
 }
 
-/// Declares a struct whose fields have the names of their keys and the types of this module. A field that is a large
-/// object, or holds one, is marked `#[in_place]`: its type must be [`Fill`].
+/// Declares a struct whose fields have the names of their keys and the types of this module. Mark a field that is a
+/// large object, or holds one, with `#[in_place]`: its type must be [`Fill`].
 #[allow(unused_macros, reason = "it serves all wires, and some do without")]
 macro_rules! object {
     (

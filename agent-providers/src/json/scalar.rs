@@ -50,8 +50,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// A call's arguments as JSON text: a string on the wire, an object at servers that know no better. Where an object is
-/// the wire's own form, [`super::Raw`] keeps its text as it came.
+/// A call's arguments as JSON text: a string on the wire, an object from some servers. Where an object is the wire's
+/// own form, [`super::Raw`] keeps its text unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments<'a>(pub(crate) Cow<'a, str>);
 
@@ -79,7 +79,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Arguments<'a> {
     }
 }
 
-/// A number of tokens or an index: a whole number that is not negative.
+/// A number of tokens or an index: a non-negative whole number.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
@@ -110,12 +110,12 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// True or false.
+/// A boolean flag.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Flag(pub(crate) Option<bool>);
 
 impl Flag {
-    /// Whether the field is there and true.
+    /// True if the field is present and true.
     pub(crate) fn is_true(self) -> bool {
         self.0 == Some(true)
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{MAX_ITEMS, items, otherwise, skip_seq};
 
-/// An object, or nothing when there is something else.
+/// An object, or `None` for a value of another type.
 #[derive(Debug)]
 pub(crate) struct Maybe<T>(pub(crate) Option<T>);
 
@@ -66,8 +66,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-/// Any JSON, kept as its own text: for blocks that only their service understands, for what must be replayed byte for
-/// byte, and for what is read once its kind is known.
+/// Any JSON, kept as its own text: for blocks that only their service understands, for content that must be replayed
+/// byte for byte, and for values that are read once their kind is known.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Raw<'a>(Option<&'a RawValue>);
 
@@ -77,20 +77,20 @@ impl<'a> Raw<'a> {
         self.0.map(RawValue::get)
     }
 
-    /// The value read as `T`, unless it is absent or no `T`.
+    /// The value read as `T`, unless it is absent or not a `T`.
     pub(crate) fn read<T: Deserialize<'a>>(self) -> Option<T> {
         serde_json::from_str(self.get()?).ok()
     }
 
-    /// The value as a tree of its own, unless it is out of the bounds of what can be kept.
+    /// The value as a tree of its own, unless it exceeds the bounds of values that can be kept.
     pub(crate) fn value(self) -> Option<Value> {
         parse_value(self.get()?).ok()
     }
 
-    /// The same for what the reply cannot do without.
+    /// The value as a tree of its own, for content that the reply cannot do without.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] or [`ErrorKind::Protocol`] for what is out of the bounds.
+    /// [`ErrorKind::TooLarge`] or [`ErrorKind::Protocol`] if it exceeds the bounds.
     pub(crate) fn block(self) -> Result<Option<Value>> {
         let parsed = self.get().map(parse_value).transpose();
         parsed.map_err(|error| {
@@ -135,7 +135,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawList<'a> {
     }
 }
 
-/// More than in [`MAX_ITEMS`], since a reply that is not streamed may be an array of its chunks.
+/// Most raw items: more than [`MAX_ITEMS`], since a reply that is not streamed may be an array of its chunks.
 const MAX_RAW_ITEMS: usize = 1_000_000;
 
 struct RawItems<'a>(Vec<&'a RawValue>);

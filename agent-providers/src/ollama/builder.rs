@@ -10,10 +10,10 @@ use crate::{
     service::{Service, settings},
 };
 
-/// Where a server listens unless it is told otherwise.
+/// Default address of a server.
 const LOCAL: &str = "http://127.0.0.1:11434";
 
-/// Settings of an [`Ollama`]. `Debug` shows no secrets. A server on this machine wants no key.
+/// Settings of an [`Ollama`]. `Debug` shows no secrets. A server on this machine needs no key.
 #[must_use]
 #[derive(Default)]
 pub struct Builder {

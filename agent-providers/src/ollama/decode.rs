@@ -1,7 +1,7 @@
-//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//! Decodes the bytes of a reply into deltas: a pure machine without a connection.
 //!
-//! It reads JSON lines, and one body that was not streamed, which is a line that is its own end. It must give the same
-//! deltas wherever the bytes are cut.
+//! It reads JSON lines, and the single body of a reply that was not streamed, which is a line that ends itself. The
+//! deltas must be the same wherever the bytes are cut.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -27,8 +27,8 @@ const MAX_CALLS: u32 = 10_000;
 decoder! {
     /// Decodes one reply.
     ///
-    /// Memory: the line being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
-    /// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+    /// Memory: the line being read (at most 16 MiB) and the deltas not yet taken. Decoding continues after an error,
+    /// so that a reader can still get the usage or the reason of a failed reply.
     ///
     /// ```
     /// use entourage_core::provider::Delta;
@@ -42,7 +42,7 @@ decoder! {
     Decoder(Reply), new
 }
 
-/// What is known of the reply so far.
+/// State of the reply so far.
 #[derive(Debug)]
 struct Reply {
     failing: Failing,
@@ -50,7 +50,7 @@ struct Reply {
     usage: Usage,
     model: Option<Box<str>>,
     calls: u32,
-    /// Something came, and whether any of it was this wire's.
+    /// True once any JSON was read; `answered` once any of it was this wire's.
     read: bool,
     answered: bool,
     ended: bool,
@@ -81,7 +81,7 @@ impl Reading for Reply {
         self.out.push_back(Err(self.failing.sign(error)));
     }
 
-    /// JSON that is not this wire's is no reply that was cut off.
+    /// Ends the input. JSON of another wire is not a reply that was cut off.
     fn end(&mut self) {
         if self.read && !self.answered {
             self.answered = true;
@@ -156,7 +156,7 @@ impl Reply {
         }
     }
 
-    /// Calls come whole; their `index` says nothing, some servers count it from 0 in every line.
+    /// Takes in a call, which is always whole. Its `index` means nothing: some servers count it from 0 in every line.
     fn call(&mut self, call: WireCall<'_>) {
         let function = call.function.0.unwrap_or_default();
         let index = self.calls;
@@ -188,7 +188,7 @@ impl Reply {
         let called = self.calls > 0;
         let finish = match reason {
             Some(raw) => Finish::from_wire(finish_reason(&raw, called), raw),
-            // Servers of 2024 say only that they are done.
+            // Servers of 2024 report only that they are done.
             None if called => Finish::new(FinishReason::ToolCalls),
             None => Finish::new(FinishReason::Stop),
         };

@@ -1,4 +1,5 @@
-//! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
+//! Encodes a request as this wire's JSON: the bytes of each message, made once and kept in the message, joined in a
+//! body.
 
 use entourage_core::{
     provider::{Request, ToolChoice},
@@ -17,18 +18,18 @@ use crate::{
     service::Encoded,
 };
 
-/// Keys of a body that `extra` does not replace: it is merged into the last two, and without the others there is no call,
-/// or no stream.
+/// Keys of a body that `extra` does not replace: it is merged into the last two, and without the others there is no
+/// call, or no stream.
 const FIXED: [&str; 4] = ["messages", "stream", "options", "tools"];
 
 /// The body of a call.
 ///
-/// [`entourage_core::provider::Params::extra`] is merged last: its keys replace ours (`messages` and `stream`
-/// excepted), such as `keep_alive`, and a null takes a key out. Its `options`, such as `num_ctx`, are merged into ours in
-/// the same way.
+/// [`entourage_core::provider::Params::extra`] is merged last: its keys replace ours (except `messages` and `stream`),
+/// such as `keep_alive`, and a null removes a key. Its `options`, such as `num_ctx`, are merged into ours in the same
+/// way.
 ///
-/// A prompt that is larger than the context is refused, with `truncate: false`: the server would otherwise drop the
-/// oldest messages and say nothing.
+/// A prompt that exceeds the context is refused, with `truncate: false`: otherwise the server would silently drop the
+/// oldest messages.
 #[must_use]
 pub fn encode(request: &Request) -> Vec<u8> {
     encode_with_tools(request, &encode_tools(&request.tools)).body
@@ -57,7 +58,7 @@ pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
     }))
 }
 
-/// The body with what cannot be said in it.
+/// The body, with warnings about settings that it cannot express.
 pub(super) fn encode_with_tools(request: &Request, tools: &[u8]) -> Encoded {
     let vision = request.profile.vision != Some(false);
     let mut warnings = Vec::new();
@@ -67,7 +68,7 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8]) -> Encoded {
     let mut instructions = Vec::new();
     put_message(&mut instructions, "system", &request.instructions, &[]);
     let room = size.saturating_add(tools.len()).saturating_add(instructions.len()).saturating_add(1_024);
-    // There is no way to say that an offered tool must not be called.
+    // The wire cannot forbid calls of an offered tool.
     let offers_tools = !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
     let mut body = Body::new(room, request.params.extra.as_ref(), &FIXED);
     body.field("model", &*request.model);

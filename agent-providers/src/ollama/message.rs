@@ -1,6 +1,6 @@
-//! One of our messages as this wire's messages: what is kept in the message.
+//! Encodes one message as this wire's messages, which the message keeps.
 //!
-//! It must not look at other messages, or the bytes kept would not fit the next request.
+//! It must not look at other messages, or the kept bytes would not fit the next request.
 
 use entourage_core::message::{Media, Message, Part, Role, ToolCall};
 
@@ -10,12 +10,12 @@ use crate::{
     media::{Source, left_out, not_shown, origin, result_text, source},
 };
 
-/// The name under which messages keep their bytes.
+/// The key under which messages keep their bytes.
 pub(super) fn key(vision: bool) -> &'static str {
     if vision { WIRE } else { "ollama-blind" }
 }
 
-/// The wire's messages for one of ours, joined by commas; empty when nothing of it can be said on this wire.
+/// The wire's messages for one of ours, joined by commas; empty if the wire can express nothing of it.
 pub(super) fn encode_message(message: &Message, vision: bool) -> Vec<u8> {
     let mut out = Vec::new();
     match message.role() {
@@ -58,7 +58,7 @@ fn texts(message: &Message) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The base64 text of an image that can be shown, or the note that stands for the file: the wire has images only, and
+/// The base64 text of an image that can be shown, or the note that replaces the file: the wire has images only, and
 /// does not fetch them.
 pub(super) fn image(file: &Media, vision: bool) -> Result<&str, String> {
     if !file.mime.to_ascii_lowercase().starts_with("image/") {
@@ -89,8 +89,8 @@ fn user(out: &mut Vec<u8>, message: &Message, vision: bool) {
     put_message(out, "user", &texts.join("\n"), &images);
 }
 
-/// Reasoning comes back where it is plain text: models want it between their calls, and the server drops it where a
-/// model's template does not.
+/// Encodes a message of the model. Plain-text reasoning is sent back: models need it between their calls, and the
+/// server drops it where a model's template does not use it.
 fn assistant(out: &mut Vec<u8>, message: &Message) {
     let (mut said, mut thought) = (String::new(), String::new());
     for part in message.parts() {
@@ -136,13 +136,13 @@ fn put_call(out: &mut Vec<u8>, call: &ToolCall) {
     out.extend_from_slice(b"}}");
 }
 
-/// Ids that we made up say nothing to the server.
+/// The id of a call, if the server gave it. Ids that we made up mean nothing to it.
 fn own_id(id: &str) -> Option<&str> {
     Some(id).filter(|id| !id.is_empty() && !id.starts_with(MADE_ID))
 }
 
-/// CM19: models look at images of the user, so what a tool returned as media follows in a message of the user, after
-/// all results of the step.
+/// Encodes tool results. Models look at images of the user, so media in a result follow in a user message, after all
+/// results of the step.
 fn results(out: &mut Vec<u8>, message: &Message, vision: bool) {
     let (mut origins, mut images) = (Vec::new(), Vec::new());
     for result in message.tool_results() {

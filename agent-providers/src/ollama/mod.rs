@@ -1,7 +1,7 @@
-//! Ollama's own chat: models on this machine, or behind a server that speaks as it does.
+//! The wire of Ollama's own chat: models on this machine, or behind a compatible server.
 //!
 //! [`encode()`] and [`Decoder`] are pure; [`Ollama`] puts them on a connection. There is only streaming. The server's
-//! other interface, chat completions, hides options of the model: the size of its context (`num_ctx`) above all.
+//! other interface, chat completions, hides options of the model, above all the size of its context (`num_ctx`).
 
 mod builder;
 mod decode;
@@ -30,16 +30,16 @@ use crate::{
     service::{Address, Encoded, Wire, provider},
 };
 
-/// The wire's name: in opaque parts, in signatures, and where messages keep their bytes.
+/// The wire's name: in opaque parts, in signatures, and as a key of the bytes that messages keep.
 const WIRE: &str = "ollama";
 
-/// How the ids begin that we give to calls that come without one.
+/// Prefix of the ids that we give to calls that come without one.
 const MADE_ID: &str = "ollama-call-";
 
 provider! {
-    /// A server that speaks Ollama's own chat. Cloning shares its connections.
+    /// A server that speaks Ollama's own chat. Clones share its connections.
     ///
-    /// The server's default context is small; `options` in the request's extra parameters make it larger, as in
+    /// The server's default context is small; `options` in the request's extra parameters enlarge it, as in
     /// `{"options": {"num_ctx": 32768}}`. A prompt that does not fit is refused, never cut.
     ///
     /// ```no_run
@@ -53,7 +53,7 @@ provider! {
     Ollama(Chat)
 }
 
-/// The wire.
+/// The wire itself; it has no settings.
 #[derive(Debug)]
 struct Chat;
 

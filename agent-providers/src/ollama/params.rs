@@ -1,6 +1,6 @@
-//! The settings of a call: sampling, limits, the form of the reply, and thinking.
+//! Settings of a call: sampling, limits, the form of the reply, and thinking.
 //!
-//! What the server does not take is left out with a warning; nothing here fails.
+//! A setting that the server does not take is left out with a warning; nothing here fails.
 
 use entourage_core::provider::{
     Effort, Output, Params, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::profile::thinks_in_degrees;
 use crate::body::{Body, finite};
 
-/// `options`; `None` when there is nothing to say. The `options` in [`Params::extra`] are merged into them.
+/// The `options`; `None` if they would be empty. The `options` in [`Params::extra`] are merged into them.
 pub(super) fn options(request: &Request, warnings: &mut Vec<Warning>) -> Option<Vec<u8>> {
     let params = &*request.params;
     let extra = params.extra.as_ref().and_then(|extra| extra.get("options"));
@@ -41,8 +41,8 @@ pub(super) fn options(request: &Request, warnings: &mut Vec<Warning>) -> Option<
     (!body.is_empty()).then(|| body.finish())
 }
 
-/// `format`. The server makes the whole reply follow it, so that no tool could be called: while tools are offered, it is
-/// left out.
+/// The `format`. The server makes the whole reply follow it, so that no tool could be called: while tools are offered,
+/// it is left out.
 pub(super) fn format(request: &Request, offers_tools: bool, warnings: &mut Vec<Warning>) -> Option<Value> {
     let format = match &request.output {
         Output::Json => json!("json"),
@@ -64,7 +64,7 @@ pub(super) fn format(request: &Request, offers_tools: bool, warnings: &mut Vec<W
     Some(format)
 }
 
-/// `think`: a degree in words for the models that know degrees, else yes or no.
+/// The field `think`: a degree in words for the models that know degrees, else yes or no.
 ///
 /// | effort | in degrees | else |
 /// |---|---|---|
@@ -115,7 +115,8 @@ fn from_budget(budget: u64) -> Effort {
     }
 }
 
-/// What has no field on this wire. A key for the prompt cache is none of it: the server keeps the last prompt anyway.
+/// Warns of settings without a field on this wire. A key for the prompt cache is not among them: the server keeps the
+/// last prompt anyway.
 pub(super) fn not_taken(request: &Request, offers_tools: bool, warnings: &mut Vec<Warning>) {
     let params: &Params = &request.params;
     if !params.metadata.is_empty() {

@@ -28,7 +28,7 @@ fn deltas<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta, E
     all
 }
 
-/// What an agent makes of a reply: the same wherever it is cut.
+/// The assembled reply. Checks that it is the same wherever the body is cut.
 fn reply(body: &str) -> Assembled {
     let whole = format!("{:?}", deltas([body.as_bytes()]));
     for at in 0..body.len() {

@@ -1,7 +1,7 @@
-//! The JSON of replies, borrowed from the bytes where it can be.
+//! The JSON of replies, borrowed from the bytes if possible.
 //!
-//! The structs take every field as optional, in the lenient types of `json`. They must not decide what anything
-//! means; `decode` does.
+//! The structs take every field as optional, in the lenient types of `json`. They must not interpret anything;
+//! `decode` does.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -16,7 +16,7 @@ pub(super) struct Line<'a> {
     pub(super) model: Text<'a>,
     #[serde(borrow)]
     pub(super) message: Maybe<Said<'a>>,
-    /// What a completion (`api/generate`) says in place of a message, with `thinking` beside it.
+    /// Text of a completion (`api/generate`), which takes the place of a message, with `thinking` beside it.
     #[serde(borrow)]
     pub(super) response: Text<'a>,
     #[serde(borrow)]

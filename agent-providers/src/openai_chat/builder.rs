@@ -22,7 +22,7 @@ pub struct Builder {
 settings!(Builder, dialect);
 
 impl Builder {
-    /// How the service differs from the common form. Without it: what is known of the service at this host.
+    /// Sets the service's deviations from the common form. Default: the known ones of the service at this host.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = Some(dialect);
         self

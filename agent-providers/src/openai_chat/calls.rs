@@ -1,7 +1,7 @@
-//! Tool calls out of deltas: which piece belongs to which call.
+//! Assembles tool calls from deltas: assigns each piece to its call.
 //!
-//! The wire says `index`; services leave it out, send 0 for every call, or repeat names. Here that is sorted out.
-//! Whether arguments are good JSON is for the core to say.
+//! The wire has `index`; services leave it out, send 0 for every call, or repeat names. That is sorted out here. The
+//! core judges if arguments are valid JSON.
 
 use entourage_core::{Error, ErrorKind, Result, provider::Delta};
 use serde::de::IgnoredAny;
@@ -11,7 +11,7 @@ use super::wire::{Function, WireCall};
 /// More calls than this in one reply is an attack, not a plan; the core keeps far fewer.
 const MAX_CALLS: usize = 10_000;
 
-/// Most bytes of arguments kept for calls whose name has not come.
+/// Most bytes of arguments kept for calls without a name yet.
 const MAX_WAITING: usize = 8 << 20;
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ struct Call {
     id: String,
     /// Arguments that came before the name; `None` once the name came.
     unnamed: Option<String>,
-    /// The first piece held the whole of the arguments, so another named piece is another call.
+    /// True if the first piece held the whole arguments, so that another named piece is another call.
     whole: bool,
 }
 
@@ -42,14 +42,14 @@ impl Calls {
     pub(super) fn push(&mut self, call: WireCall<'_>, emit: &mut impl FnMut(Delta)) -> Result<()> {
         let mut function = call.function.0.unwrap_or_default();
         if let Some(input) = call.custom.0.and_then(|custom| custom.input.filled()) {
-            // A kind of tool that is never offered: its input is no JSON, so the call is refused as malformed.
+            // A kind of tool that is never offered: its input is not JSON, so the call is refused as malformed.
             function.arguments.0 = input;
         }
         let id = call.id.filled().filter(|id| id != "null").unwrap_or_default();
         self.piece(call.index.0, &id, function, emit)
     }
 
-    /// Takes in a `function_call`, which this wire had before it had `tool_calls`.
+    /// Takes in a `function_call`, the predecessor of `tool_calls` on this wire.
     ///
     /// # Errors
     /// As for [`Calls::push`].
@@ -108,7 +108,7 @@ impl Calls {
         Ok(())
     }
 
-    /// The call that a piece continues, if it continues one.
+    /// The call that a piece continues, if any.
     fn find(&self, wire_index: Option<u64>, id: &str, named: bool) -> Option<usize> {
         let last = |fits: &dyn Fn(&Call) -> bool| self.all.iter().rposition(fits);
         let at = match wire_index {

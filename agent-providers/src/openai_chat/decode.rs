@@ -1,7 +1,7 @@
-//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//! Decodes the bytes of a reply into deltas: a pure machine without a connection.
 //!
-//! It reads event streams and whole JSON bodies, since some services answer a request for a stream with one. It must
-//! give the same deltas wherever the bytes are cut.
+//! It reads event streams and whole JSON bodies, since some services answer a streaming request with one. The deltas
+//! must be the same wherever the bytes are cut.
 
 use std::{borrow::Cow, collections::VecDeque, mem::take};
 
@@ -26,8 +26,8 @@ use crate::{
 decoder! {
     /// Decodes one reply.
     ///
-    /// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. After an error, what else comes is
-    /// still decoded, so that a reader who wants the usage or the reason of a failed reply finds it.
+    /// Memory: the event being read (at most 16 MiB) and the deltas not yet taken. Decoding continues after an error,
+    /// so that a reader can still get the usage or the reason of a failed reply.
     ///
     /// ```
     /// use entourage_core::provider::Delta;
@@ -53,7 +53,7 @@ impl Decoder {
     }
 }
 
-/// What is known of the reply so far.
+/// State of the reply so far.
 #[derive(Debug)]
 struct Reply {
     dialect: Dialect,
@@ -65,7 +65,7 @@ struct Reply {
     id: Option<Box<str>>,
     model: Option<Box<str>>,
     raw_finish: Option<Box<str>>,
-    /// Text, reasoning or a refusal came.
+    /// True once text, reasoning or a refusal came.
     has_content: bool,
     ended: bool,
 }
@@ -139,7 +139,7 @@ impl Reply {
         }
     }
 
-    /// Reads one JSON text; says whether there was a choice in it.
+    /// Takes in one JSON text. Returns true if it held a choice.
     fn json(&mut self, data: &[u8], streamed: bool) -> bool {
         let mut mended = String::new();
         let mut chunk = Chunk::default();
@@ -170,7 +170,7 @@ impl Reply {
         match failure {
             Some(failure) => self.failed(&failure),
             None if !found && !streamed => {
-                // A refusal with status 200 in the shapes that have no `error`.
+                // A refusal with status 200, in the shapes without `error`.
                 let failure = Failure::from_body(data);
                 if !failure.message.is_empty() {
                     self.failed(&failure);

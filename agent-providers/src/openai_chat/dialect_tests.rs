@@ -1,4 +1,4 @@
-//! What each dialect makes of a request, and reasoning on its way back.
+//! Requests in each dialect, and reasoning on its way back.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ fn cm19_a_model_without_eyes_gets_a_note() {
     let (body, warned) = encoded(&request, Dialect::COMMON);
     assert_eq!(body["messages"][0]["content"][1]["text"], "[image/png: left out, this model sees no images]");
     assert_eq!(warned, ["image/png"]);
-    // The same message for a model that sees: nothing of the note is kept.
+    // The same message for a model with vision: nothing of the note is kept.
     let (body, warned) = encoded(&request.with_profile(Profile::default()), Dialect::COMMON);
     assert_eq!((&body["messages"][0]["content"][1]["type"], warned.len()), (&json!("image_url"), 0));
 }

@@ -1,4 +1,5 @@
-//! A request as this wire's JSON: each message's bytes, made once and kept in the message, joined in a body.
+//! Encodes a request as this wire's JSON: the bytes of each message, made once and kept in the message, joined in a
+//! body.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ use crate::{
     service::Encoded,
 };
 
-/// The wire's name: in signatures, opaque parts, and before the names under which messages keep their bytes.
+/// The wire's name: in signatures, in opaque parts, and as a prefix of the keys of the bytes that messages keep.
 pub(super) const WIRE: &str = "openai-chat";
 
 /// Keys of a body that `extra` does not replace: without the first two there is no call, or no stream; tools are added
@@ -26,8 +27,8 @@ const FIXED: [&str; 3] = ["messages", "stream", "tools"];
 
 /// The body of a call.
 ///
-/// [`extra`](entourage_core::provider::Params::extra) is merged last: its keys replace ours (`messages` and `stream`
-/// excepted), and a null takes a key out. Its `tools` follow ours.
+/// [`extra`](entourage_core::provider::Params::extra) is merged last: its keys replace ours (except `messages` and
+/// `stream`), and a null removes a key. Its `tools` follow ours.
 #[must_use]
 pub fn encode(request: &Request, dialect: Dialect) -> Vec<u8> {
     let strict = dialect.strict_tools && request.params.strict_tools == Some(true);
@@ -90,7 +91,7 @@ pub(super) fn encode_with_tools(request: &Request, dialect: Dialect, tools: &[u8
     Encoded { body: body.finish(), warnings }
 }
 
-/// The instructions, with the schema in them where the service cannot enforce one.
+/// The instructions, including the schema if the service cannot enforce one.
 fn instructions_of(request: &Request, dialect: Dialect) -> String {
     let mut text = request.instructions.to_string();
     if let (Output::Schema(output), SchemaSupport::JsonOnly) = (&request.output, dialect.schema) {
@@ -174,8 +175,8 @@ struct Format<'a> {
     schema: &'a Value,
 }
 
-/// Marks the instructions and the newest two messages of the user, for services that pass marks on. The kept bytes
-/// stay as they are.
+/// Marks the instructions and the newest two user messages, for services that pass marks on. The kept bytes do not
+/// change.
 fn mark_for_cache(
     request: &Request,
     dialect: Dialect,
@@ -203,8 +204,8 @@ fn mark_for_cache(
     }
 }
 
-/// Warns of what is left out of the messages that are new since the last reply, and of the tools' schemas before the
-/// first one.
+/// Warns of content that is left out of the messages since the last reply, and, before the first reply, of the tools'
+/// schemas.
 fn news(request: &Request, dialect: Dialect, sight: Sight, warnings: &mut Vec<Warning>, vendor: &str) {
     fresh::warn_of_files(request, |file| sight.part(file).err(), warnings);
     let strict = request.params.strict_tools == Some(true) && !request.tools.is_empty();

@@ -1,11 +1,11 @@
-//! Files as this wire shows them to a model: images, sound, PDF documents.
+//! Files as this wire represents them: images, sound, PDF documents.
 
 use entourage_core::{message::Media, provider::Profile};
 use serde_json::{Value, json};
 
 use crate::media::{Source, left_out, not_shown, source};
 
-/// What the model can be shown, as far as it is known.
+/// Types of files that the model sees, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sight {
     pub(super) images: bool,
@@ -17,7 +17,7 @@ impl Sight {
         Self { images: profile.vision != Some(false), documents: profile.documents != Some(false) }
     }
 
-    /// The content part for `media`, or the note that stands for it.
+    /// The content part for `media`, or the note that replaces it.
     pub(super) fn part(self, media: &Media) -> Result<Value, String> {
         if media.mime.starts_with("image/") && !self.images {
             return Err(left_out(media, "this model sees no images"));

@@ -1,4 +1,4 @@
-//! One message of ours as this wire's messages.
+//! Encodes one message as this wire's messages.
 
 use entourage_core::{
     message::{Message, Part, Role},
@@ -12,7 +12,7 @@ use crate::{
     media::{origin, result_text},
 };
 
-/// The name under which a message keeps its bytes: one for each way in which it can be said.
+/// The key under which a message keeps its bytes, one for each way to encode it.
 pub(super) fn key(replays_reasoning: bool, sight: Sight) -> &'static str {
     match (replays_reasoning, sight.images, sight.documents) {
         (true, true, true) => "openai-chat",
@@ -26,7 +26,7 @@ pub(super) fn key(replays_reasoning: bool, sight: Sight) -> &'static str {
     }
 }
 
-/// The wire's messages for one of ours, joined by commas; empty when nothing of it can be said on this wire.
+/// The wire's messages for one of ours, joined by commas; empty if the wire can express nothing of it.
 pub(super) fn encode(message: &Message, replays_reasoning: bool, sight: Sight) -> Vec<u8> {
     let mut out = Vec::new();
     match message.role() {
@@ -48,7 +48,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, role: &str, text: &str) {
     }
 }
 
-/// Adds a cache mark to the content of the one message in `json`, which becomes a list of parts for that.
+/// Adds a cache mark to the content of the single message in `json`, which becomes a list of parts.
 pub(super) fn mark(json: &mut Vec<u8>, cache: PromptCache) {
     let Ok(Value::Object(mut message)) = serde_json::from_slice(json) else { return };
     let mark = match cache {
@@ -108,7 +108,7 @@ fn assistant(out: &mut Vec<u8>, message: &Message, replays_reasoning: bool) {
         reasoning::put_fields(&mut fields, message);
     }
     let calls = message.tool_calls().next().is_some();
-    // Reasoning alone is no message that services take.
+    // Services do not accept a message of reasoning alone.
     if said.is_empty() && !calls {
         return;
     }
@@ -144,8 +144,8 @@ fn put_calls(out: &mut Vec<u8>, message: &Message) {
     }
 }
 
-/// CM19: a tool message holds only text here, so what a tool returned as media follows in a message of the user.
-/// It follows after all results of the step, because services want those together.
+/// Encodes tool results. A tool message holds only text here, so media in a result follow in a user message. That
+/// comes after all results of the step, because services require those together.
 fn results(out: &mut Vec<u8>, message: &Message, sight: Sight) {
     let mut shown: Vec<Value> = Vec::new();
     for result in message.tool_results() {

@@ -1,4 +1,4 @@
-//! The chat-completions wire: what OpenAI defined and most services and local servers speak.
+//! The chat-completions wire, defined by OpenAI and spoken by most services and local servers.
 //!
 //! [`encode()`] and [`Decoder`] are pure; [`OpenAiChat`] puts them on a connection. There is only streaming.
 
@@ -37,7 +37,7 @@ use crate::{
 };
 
 provider! {
-    /// A service that speaks chat completions. Cloning shares its connections.
+    /// A service that speaks chat completions. Clones share its connections.
     ///
     /// ```no_run
     /// use entourage_providers::openai_chat::OpenAiChat;
@@ -78,7 +78,7 @@ impl Wire for Chat {
     fn profile(&self, _model: &str) -> Profile {
         let mut profile = Profile::default();
         profile.structured_output = match self.0.schema {
-            // A promise of JSON is not one of a schema.
+            // A guarantee of JSON is not a guarantee of a schema.
             SchemaSupport::JsonOnly => Some(false),
             SchemaSupport::Always => Some(true),
             SchemaSupport::Strict | SchemaSupport::Any => None,

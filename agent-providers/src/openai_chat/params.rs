@@ -1,4 +1,4 @@
-//! Sampling, limits and reasoning as each service of this wire wants them.
+//! Sampling, limits and reasoning in the form of each service of this wire.
 
 use entourage_core::provider::{Effort, Params, PromptCache, ReasoningParams, Request, Warning, WarningKind};
 use serde_json::json;
@@ -72,8 +72,8 @@ fn sampling(
     }
 }
 
-/// Where a service knows only words, a budget becomes one: below 2,048 tokens `low`, below 8,192 `medium`, else `high`.
-/// These bounds are ours; services publish none.
+/// The effort for a request. Where a service knows only words, a budget becomes one: below 2,048 tokens `low`, below
+/// 8,192 `medium`, else `high`. These bounds are ours; services publish none.
 fn effort(reasoning: ReasoningParams) -> Option<Effort> {
     let of_budget = |budget| match budget {
         0 => Effort::None,

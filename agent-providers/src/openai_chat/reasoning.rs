@@ -1,8 +1,8 @@
 //! Reasoning as services of this wire show it, and send it back.
 //!
-//! Some give plain text in a field of their own choice, some a list of details with signatures or sealed content. What
-//! came is noted in the signature that ends each piece of reasoning, so that it goes back under the name under which it
-//! came, and to no other wire.
+//! Some give plain text in a field of their own choice, some a list of details with signatures or sealed content. The
+//! form is noted in the signature that ends each piece of reasoning, so that it is sent back under its original name,
+//! and to no other wire.
 
 use std::collections::VecDeque;
 
@@ -16,33 +16,33 @@ use serde_json::{Map, Value, json};
 use super::encode::WIRE;
 use crate::{body::put, json::Raw};
 
-/// In which field plain reasoning came.
+/// Key of the note that names the field of plain reasoning.
 const FIELD: &str = "field";
 
-/// Keys of a detail with reasoning that a reader sees, and with what only the service can read.
+/// Keys of a detail with readable reasoning, and with content that only the service can read.
 const SHOWN: [&str; 2] = ["text", "summary"];
 const SEALED: [&str; 2] = ["signature", "data"];
 
-/// Bytes of such reasoning that are kept of one detail; what comes beyond is left out.
+/// Most bytes of such reasoning that are kept of one detail; the rest is left out.
 const MAX_SHOWN: usize = 8 << 20;
 
 /// Reasoning that has begun and not ended.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     field: Option<&'static str>,
-    /// The detail that is being streamed, without what it says.
+    /// The detail that is being streamed, without its content.
     detail: Option<Map<String, Value>>,
-    /// What its pieces show that came in no field of its own: no reader sees it, but it goes back with the seal.
+    /// Readable content of its pieces outside the known fields: no reader sees it, but it is sent back with the seal.
     shown: [String; 2],
 }
 
 impl Open {
-    /// Text of reasoning came in `field`.
+    /// Records text of reasoning in `field`.
     pub(super) fn text(&mut self, field: &'static str) {
         self.field.get_or_insert(field);
     }
 
-    /// A detail came, or a piece of one.
+    /// Takes in a detail, or a piece of one.
     pub(super) fn detail(&mut self, detail: &Raw<'_>, out: &mut VecDeque<Result<Delta>>) {
         let Some(Value::Object(mut detail)) = detail.value() else { return };
         let shown = SHOWN.map(|key| detail.remove(key));
@@ -73,11 +73,11 @@ impl Open {
         }
     }
 
-    /// Something else begins, or the reply ends: the reasoning so far gets its note.
+    /// Ends the reasoning so far with its note, because other content begins or the reply ends.
     pub(super) fn close(&mut self, out: &mut VecDeque<Result<Delta>>) {
         let Self { field, detail, shown } = std::mem::take(self);
         let item = match (detail, field) {
-            // A detail that said nothing.
+            // A detail without content.
             (Some(_), None) if shown.iter().all(String::is_empty) => return,
             (Some(mut detail), _) => {
                 put_shown(&mut detail, shown);
@@ -100,7 +100,7 @@ fn signed(data: String, item: Value) -> Delta {
     Delta::signature(Signature::new(WIRE, data).with_item(item))
 }
 
-/// Whether two pieces belong to one detail. A piece may leave out what an earlier one said.
+/// True if two pieces belong to one detail. A later piece may leave out keys of an earlier one.
 fn same(one: &Map<String, Value>, two: &Map<String, Value>) -> bool {
     ["index", "type", "id"].iter().all(|key| match (one.get(*key), two.get(*key)) {
         (Some(one), Some(two)) => one == two || one.is_null() || two.is_null(),
@@ -108,8 +108,8 @@ fn same(one: &Map<String, Value>, two: &Map<String, Value>) -> bool {
     })
 }
 
-/// Appends the fields in which the reasoning of `message` goes back: each begins with a comma. What another wire
-/// reasoned is left out.
+/// Appends the fields in which the reasoning of `message` is sent back: each begins with a comma. Reasoning of another
+/// wire is left out.
 pub(super) fn put_fields(out: &mut Vec<u8>, message: &Message) {
     let mut details: Vec<Value> = Vec::new();
     let mut plain: Vec<(String, String)> = Vec::new();
@@ -138,10 +138,10 @@ pub(super) fn put_fields(out: &mut Vec<u8>, message: &Message) {
     }
 }
 
-/// Thinking that is a piece of the content.
+/// Name of thinking that is a piece of the content.
 pub(super) const THINKING: &str = "content";
 
-/// The thinking of `message` that goes back as a piece of the content.
+/// The thinking of `message` that is sent back as a piece of the content.
 pub(super) fn thinking(message: &Message) -> String {
     let texts = message.parts().iter().filter_map(|part| match part {
         Part::Reasoning(reasoning) => {
@@ -154,7 +154,7 @@ pub(super) fn thinking(message: &Message) -> String {
     texts.collect()
 }
 
-/// A detail with what it says put back.
+/// A detail with its content put back.
 fn whole(item: &Map<String, Value>, text: &str, data: &str) -> Value {
     let mut detail = item.clone();
     let kind = item.get("type").and_then(Value::as_str).unwrap_or_default();

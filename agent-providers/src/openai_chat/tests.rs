@@ -1,4 +1,4 @@
-//! What goes out: bodies as services must get them, and bytes that are made once.
+//! Encoded requests: bodies as services must get them, and bytes that are made once.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Token counts, brought from each service's fields to one meaning.
+//! Token counts, converted from each service's fields to one meaning.
 
 use entourage_core::Usage;
 
 use super::wire::WireUsage;
 
-/// Input counts cached tokens and output counts reasoning, wherever the service puts them.
+/// Converts to a usage. Input includes cached tokens and output includes reasoning, wherever the service counts them.
 pub(super) fn usage(wire: &WireUsage) -> Usage {
     let prompt = wire.prompt_tokens_details.0.as_ref();
     let completion = wire.completion_tokens_details.0.as_ref();
@@ -21,7 +21,7 @@ pub(super) fn usage(wire: &WireUsage) -> Usage {
         .or(wire.cached_tokens.0);
     usage.cache_write =
         prompt.and_then(|details| details.cache_write_tokens.0).or(wire.cache_creation_input_tokens.0);
-    // Some services count reasoning beside the completion; only their total shows it.
+    // Some services count reasoning in addition to the completion; only their total shows it.
     if let (Some(input), Some(output), Some(thought), Some(total)) =
         (usage.input, usage.output, reasoning, wire.total_tokens.0)
         && thought > 0

@@ -1,7 +1,7 @@
-//! The JSON of replies, borrowed from the bytes where it can be.
+//! The JSON of replies, borrowed from the bytes if possible.
 //!
-//! The structs take every field as optional, in the lenient types of `json`. What is large and rare is boxed: most
-//! chunks are a few letters of text. They must not decide what anything means; `decode` does.
+//! The structs take every field as optional, in the lenient types of `json`. Large and rare fields are boxed: most
+//! chunks are a few letters of text. They must not interpret anything; `decode` does.
 
 use std::borrow::Cow;
 
@@ -159,7 +159,7 @@ object! {
 }
 
 impl<'a> Content<'a> {
-    /// All text below, for thinking that may be a string or pieces again.
+    /// All text of the content, for thinking that may be a string or pieces again.
     pub(crate) fn into_text(self) -> Cow<'a, str> {
         match self {
             Self::Absent => Cow::Borrowed(""),

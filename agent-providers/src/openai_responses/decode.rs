@@ -1,7 +1,7 @@
-//! Bytes of a reply in, deltas out: a pure machine that knows no connection.
+//! Decodes the bytes of a reply into deltas: a pure machine without a connection.
 //!
-//! It reads event streams and whole JSON bodies, since some services answer a request for a stream with one. It must
-//! give the same deltas wherever the bytes are cut. What the frames mean is said in `reply`.
+//! It reads event streams and whole JSON bodies, since some services answer a streaming request with one. The deltas
+//! must be the same wherever the bytes are cut. `reply` interprets the frames.
 
 use super::reply::Reply;
 use crate::stream::decoder;
@@ -9,9 +9,9 @@ use crate::stream::decoder;
 decoder! {
     /// Decodes one reply.
     ///
-    /// Memory: the event being read (at most 16 MiB), the deltas not yet taken, and a few words for each item of the reply
-    /// (at most 10,000). After an error, what else comes is still decoded, so that a reader who wants the usage of a failed
-    /// reply finds it.
+    /// Memory: the event being read (at most 16 MiB), the deltas not yet taken, and a few words for each item of the
+    /// reply (at most 10,000). Decoding continues after an error, so that a reader can still get the usage of a failed
+    /// reply.
     ///
     /// ```
     /// use entourage_core::provider::Delta;

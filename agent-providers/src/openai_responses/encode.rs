@@ -1,4 +1,4 @@
-//! A request as this wire's JSON: settings, tools, instructions, and then the items that its messages kept.
+//! Encodes a request as this wire's JSON: settings, tools, instructions, and then the items that its messages kept.
 
 use entourage_core::{
     provider::{Request, Warning, WarningKind},
@@ -19,9 +19,9 @@ const FIXED: [&str; 5] = ["input", "stream", "tools", "text", "reasoning"];
 /// The body of a call.
 ///
 /// `store` is false unless [`extra`](entourage_core::provider::Params::extra) says otherwise; models that are known to
-/// reason are asked for their encrypted reasoning. `extra` is merged last: its keys replace ours (`input` and `stream`
-/// excepted), and a null takes a key out. Its `text` and `reasoning` are merged with ours key by key, and its `tools`
-/// follow ours: that is how a service's own tools are offered.
+/// reason are asked for their encrypted reasoning. `extra` is merged last: its keys replace ours (except `input` and
+/// `stream`), and a null removes a key. Its `text` and `reasoning` are merged with ours key by key, and its `tools`
+/// follow ours, which offers the service's own tools in this way.
 ///
 /// A reasoning budget becomes an effort here: none for 0 tokens, minimal up to 1,024, low up to 4,096, medium up to
 /// 16,384, else high.
@@ -36,7 +36,7 @@ pub(super) fn encode_tools(tools: &[ToolSpec], strict: bool) -> Vec<u8> {
     let tools = tools.iter().map(|tool| {
         let translated = strict.then(|| schema::strict(tool.schema()));
         let enforced = translated.as_ref().is_some_and(|translated| translated.strict);
-        // Unlike other wires, this one enforces schemas unless it is told not to.
+        // Unlike other wires, this one enforces schemas by default.
         json!({
             "type": "function",
             "name": tool.name(),

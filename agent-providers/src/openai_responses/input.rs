@@ -1,4 +1,4 @@
-//! Messages as this wire's items: each message's bytes, made once and kept in the message.
+//! Encodes messages as this wire's items: the bytes of each message, made once and kept in the message.
 
 use entourage_core::{
     message::{Content, Message, Part, Reasoning, Role, Signature, ToolCall, ToolResult},
@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use super::{NAME, media::Shows};
 use crate::body::put;
 
-/// On what the bytes of a message depend besides the message.
+/// Settings that the encoding of a message depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Variant {
     pub(super) shows: Shows,
-    /// The service keeps its replies, so their reasoning can be named by its id.
+    /// True if the service keeps its replies, so that their reasoning can be named by its id.
     pub(super) stored: bool,
 }
 
@@ -24,7 +24,7 @@ impl Variant {
         Self { shows: Shows::of(&request.profile), stored }
     }
 
-    /// The name under which messages keep their bytes.
+    /// The key under which messages keep their bytes.
     fn key(self) -> &'static str {
         match (self.stored, self.shows.images, self.shows.documents) {
             (false, true, true) => NAME,
@@ -38,7 +38,7 @@ impl Variant {
         }
     }
 
-    /// The items for one message, joined by commas; empty when nothing of it can be said on this wire.
+    /// The items for one message, joined by commas; empty if the wire can express nothing of it.
     pub(super) fn items(self, message: &Message) -> std::borrow::Cow<'_, [u8]> {
         message.encoded(self.key(), |message| {
             let mut items = List::default();
@@ -86,8 +86,8 @@ impl List {
         }
     }
 
-    /// Ids are left out, save those of reasoning and of the service's own blocks: with an id an item is checked against
-    /// what else the service remembers of its reply, and refused when part of that is missing.
+    /// Adds a message of the model. Ids are left out, except those of reasoning and of the service's own blocks: an
+    /// item with an id is checked against the service's memory of its reply, and refused if part of that is missing.
     fn assistant(&mut self, message: &Message, stored: bool) {
         let mut kept: Option<&Map<String, Value>> = None;
         for part in message.parts() {
@@ -132,7 +132,7 @@ impl List {
         self.push(&item);
     }
 
-    /// Sends reasoning of this wire again, or gives what its signature keeps for the part that follows.
+    /// Sends reasoning of this wire again, or returns the words that its signature keeps for the next part.
     fn reasoning<'a>(&mut self, reasoning: &'a Reasoning, stored: bool) -> Option<&'a Map<String, Value>> {
         let signature = reasoning.signature.as_deref().filter(|signature| signature.wire == NAME)?;
         let block = signature.item.as_ref().and_then(Value::as_object);
@@ -162,15 +162,15 @@ impl List {
     }
 }
 
-/// The reasoning item as it came, with its encrypted content back in place. Without encrypted content or open text it
-/// has nothing but an id, which means something only where replies are stored.
+/// The reasoning item as it came, with its encrypted content back in place. Without encrypted content or open text
+/// only its id is left, which is useful only if replies are stored.
 fn sent_again(
     signature: &Signature,
     block: Option<&Map<String, Value>>,
     stored: bool,
 ) -> Option<Map<String, Value>> {
     let mut item = block.cloned().unwrap_or_default();
-    // What is null or only reports is refused in a request.
+    // Null values and mere reports are refused in a request.
     item.retain(|key, value| !value.is_null() && key != "status");
     let open = item.get("content").and_then(Value::as_array).is_some_and(|content| !content.is_empty());
     if signature.data.is_empty() && !open && !(stored && item.contains_key("id")) {

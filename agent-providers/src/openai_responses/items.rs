@@ -1,7 +1,8 @@
-//! The items of a reply: which piece belongs to which, what was said already, and what must be kept to be sent again.
+//! The items of a reply: assigns pieces to items, avoids repetitions, and keeps content that must be sent again.
 //!
-//! An item is announced, said in pieces, and repeated whole when it is done; a service may leave out any two of these.
-//! Each is said once here. Ids differ between the events of some services, so an item is known by its index.
+//! An item is announced, sent in pieces, and repeated whole when it is done; a service may leave out any two of these.
+//! Each content is reported once here. Ids differ between the events of some services, so an item is identified by its
+//! index.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +28,7 @@ const MAX_OPAQUE: usize = 64 << 20;
 
 type Out = VecDeque<Result<Delta>>;
 
-/// Where a piece belongs.
+/// Position of a piece: item and part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At<'a> {
     pub(super) output: Option<u64>,
@@ -35,7 +36,7 @@ pub(super) struct At<'a> {
     pub(super) part: u64,
 }
 
-/// What a piece is.
+/// Kind of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Text,
@@ -55,7 +56,7 @@ pub(super) struct Items {
     last: Option<u64>,
 }
 
-/// What is known of an item.
+/// State of an item.
 #[derive(Debug, Default)]
 struct Known {
     id: String,
@@ -83,7 +84,7 @@ impl Items {
         self.refused
     }
 
-    /// A piece of text, of a refusal or of reasoning.
+    /// Takes in a piece of text, of a refusal or of reasoning.
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] beyond 10,000 items.
@@ -101,7 +102,7 @@ impl Items {
         Ok(())
     }
 
-    /// A part is complete: it is said now if no piece of it was.
+    /// Completes a part: its text is reported now if no piece of it was.
     ///
     /// # Errors
     /// Those of [`Items::say`].
@@ -112,7 +113,7 @@ impl Items {
         if known { Ok(()) } else { self.say(said, at, text, out) }
     }
 
-    /// More of a call's arguments.
+    /// Takes in more of a call's arguments.
     ///
     /// # Errors
     /// [`ErrorKind::TooLarge`] beyond 10,000 items, and beyond 8 MiB for calls that have no name yet.
@@ -135,7 +136,7 @@ impl Items {
         Ok(())
     }
 
-    /// A call's arguments are complete: they are said now if no piece of them was.
+    /// Completes a call's arguments: they are reported now if no piece of them was.
     ///
     /// # Errors
     /// Those of [`Items::arguments`].
@@ -145,7 +146,7 @@ impl Items {
         if known { Ok(()) } else { self.arguments(at, text, out) }
     }
 
-    /// An item is announced.
+    /// Announces an item.
     ///
     /// # Errors
     /// Those of [`Items::say`].
@@ -159,7 +160,7 @@ impl Items {
         Ok(())
     }
 
-    /// An item is complete.
+    /// Completes an item.
     ///
     /// # Errors
     /// Those of [`Items::say`] and [`Items::arguments`], and for more than 64 MiB of blocks.
@@ -181,8 +182,8 @@ impl Items {
         Ok(())
     }
 
-    /// An item of the final output, at this place in it: it counts when the stream did not say it to its end. Some
-    /// services put the final output in another order.
+    /// Takes in the item at this index of the final output. It counts if the stream did not complete it. Some services
+    /// order the final output differently.
     ///
     /// # Errors
     /// Those of [`Items::done`].
@@ -209,7 +210,7 @@ impl Items {
         self.all.iter().rev().find(|(_, item)| item.id == id).map(|(at, _)| *at)
     }
 
-    /// The item that a piece belongs to; one that was never announced begins with it.
+    /// Finds the item of a piece. An item that was never announced begins with it.
     fn find(&mut self, at: &At<'_>) -> Result<u64> {
         let index = at.output.or_else(|| self.find_id(at.item));
         let last = || self.all.keys().next_back().copied().filter(|_| at.item.is_empty());
@@ -248,7 +249,8 @@ impl Items {
         }));
     }
 
-    /// What must be known of an item before its first piece: the name of a call, and what has to be sent again with it.
+    /// Reports the facts that must precede an item's first piece: the name of a call, and words that have to be sent
+    /// again with it.
     fn open(&mut self, index: u64, item: &Item<'_>, out: &mut Out) {
         match item.kind.as_str() {
             "message" => self.keep(index, "message", "phase", item.phase.as_str(), out),
@@ -260,7 +262,7 @@ impl Items {
         }
     }
 
-    /// A word that belongs to the part that follows, kept as the signature of a reasoning without text.
+    /// Keeps a word that belongs to the next part, as the signature of a reasoning without text.
     fn keep(&mut self, index: u64, kind: &str, name: &str, word: &str, out: &mut Out) {
         let opened = self.all.get_mut(&index).is_some_and(|item| std::mem::replace(&mut item.opened, true));
         if !opened && !word.is_empty() {
@@ -303,7 +305,8 @@ impl Items {
                 );
             }
             "custom_tool_call" => {
-                // A kind of tool that is never offered: its input is no object, so the call is refused as malformed.
+                // A kind of tool that is never offered: its input is not an object, so the call is refused as
+                // malformed.
                 self.start(index, item.call_id.as_str(), item.name.as_str(), out);
                 let input = Value::from(item.input.as_str()).to_string();
                 return self.all_arguments(&At { output: Some(index), item: "", part: 0 }, &input, out);
@@ -318,7 +321,7 @@ impl Items {
             self.emit(index, Said::Reasoning, piece.text.as_str(), out);
         }
         let sealed = item.encrypted_content.as_str();
-        // Reasoning that ends after what it led to can no longer be signed in its place; without a seal nothing is lost.
+        // Reasoning that ends after its result can no longer be signed in place; without a seal nothing is lost.
         if sealed.is_empty() && self.last.is_some_and(|last| last != index) && !silent {
             return;
         }

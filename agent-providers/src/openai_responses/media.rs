@@ -1,11 +1,11 @@
-//! Files as this wire shows them to a model: images and PDF documents.
+//! Files as this wire represents them: images and PDF documents.
 
 use entourage_core::{message::Media, provider::Profile};
 use serde_json::{Value, json};
 
 use crate::media::{Source, left_out, not_shown, source};
 
-/// What the model can be shown.
+/// Types of files that the model can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shows {
     pub(super) images: bool,
@@ -13,12 +13,12 @@ pub(super) struct Shows {
 }
 
 impl Shows {
-    /// What is unknown is tried.
+    /// The types in a profile. Unknown ones are tried.
     pub(super) fn of(profile: &Profile) -> Self {
         Self { images: profile.vision != Some(false), documents: profile.documents != Some(false) }
     }
 
-    /// The content part for `media`, or the note that stands for it.
+    /// The content part for `media`, or the note that replaces it.
     pub(super) fn part(self, media: &Media) -> Result<Value, String> {
         let source = self.checked(media)?;
         let url = match source {
@@ -35,7 +35,7 @@ impl Shows {
         })
     }
 
-    /// Where the content of `media` is, or the note that stands for it.
+    /// Source of the content of `media`, or the note that replaces it.
     pub(super) fn checked(self, media: &Media) -> Result<Source<'_>, String> {
         match media.mime.as_str() {
             mime if mime.starts_with("image/") && !self.images => {

@@ -1,4 +1,4 @@
-//! The responses wire: what OpenAI defined for its newer models and several services speak.
+//! The responses wire, defined by OpenAI for its newer models and spoken by several services.
 //!
 //! A conversation is a list of items here: messages, reasoning, calls and their outputs, blocks of the service's own
 //! tools. [`encode()`] and [`Decoder`] are pure; [`OpenAiResponses`] puts them on a connection.
@@ -32,14 +32,14 @@ use crate::{
     service::{Address, Encoded, Wire, provider},
 };
 
-/// The wire's name.
+/// The wire's name: in opaque parts and in signatures.
 const NAME: &str = "openai-responses";
 
 provider! {
-    /// A service that speaks responses. Cloning shares its connections.
+    /// A service that speaks responses. Clones share its connections.
     ///
     /// Nothing is stored at the service (`store` is false): reasoning comes back encrypted and is sent again with the
-    /// conversation. `extra` of the parameters can ask for storing; then reasoning is sent again by its id.
+    /// conversation. `extra` of the parameters can request storing; then reasoning is sent again by its id.
     ///
     /// ```no_run
     /// use entourage_providers::openai_responses::OpenAiResponses;

@@ -1,4 +1,4 @@
-//! Settings of a call in this wire's words, and the warnings for those that it has no word for.
+//! Settings of a call in this wire's terms, and warnings for those that it does not know.
 
 use entourage_core::provider::{
     Effort, Output, Params, PromptCache, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
@@ -11,13 +11,13 @@ use crate::{
     schema,
 };
 
-/// Longest key of a prompt cache, in characters, and most pairs of metadata with the longest key and value of each.
+/// Longest key of a prompt cache, in characters, and most pairs of metadata, with the longest key and value.
 const MAX_CACHE_KEY: usize = 64;
 const MAX_METADATA: usize = 16;
 const MAX_NAME: usize = 64;
 const MAX_VALUE: usize = 512;
 
-/// A request's settings on their way into a body.
+/// A request's settings, to be written into a body.
 pub(super) struct Settings<'a> {
     pub(super) request: &'a Request,
     pub(super) vendor: &'a str,
@@ -66,7 +66,7 @@ impl Settings<'_> {
 
     fn reasoning(&mut self, body: &mut Body<'_>) {
         let reasons = self.request.profile.reasoning;
-        // Other models refuse to be asked for it.
+        // Other models refuse this request.
         if reasons == Some(true) {
             body.raw("include", br#"["reasoning.encrypted_content"]"#);
         }
@@ -138,7 +138,7 @@ impl Settings<'_> {
             }
             body.field("prompt_cache_key", &short);
         }
-        // Prompts are cached for some minutes without being asked.
+        // Prompts are cached for some minutes by default.
         if params.cache == Some(PromptCache::Long) {
             if matches!(self.vendor, "openai" | "azure" | "openai-responses") {
                 body.field("prompt_cache_retention", "24h");
@@ -186,7 +186,7 @@ impl Settings<'_> {
         body.optional("parallel_tool_calls", self.request.params.parallel_tool_calls);
     }
 
-    /// Writes a nested object, unless the caller's `extra` takes it out with a null.
+    /// Writes a nested object, unless the caller's `extra` removes it with a null.
     fn nested(&self, key: &str, own: Body<'_>, body: &mut Body<'_>) {
         let taken_out = extra(self.request, key).is_some_and(Value::is_null);
         if !own.is_empty() && !taken_out {

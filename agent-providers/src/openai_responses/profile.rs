@@ -1,20 +1,19 @@
-//! What the wire alone knows of its models: which of OpenAI's reason, and in which words.
+//! Facts from the wire alone: which of OpenAI's models reason, and with which efforts.
 
 use entourage_core::provider::{Effort, Profile};
 
-/// Abilities that a model's name tells. Nothing is known of a name that is not OpenAI's.
+/// Abilities that follow from a model's name. Nothing is known of names that are not OpenAI's.
 pub(super) fn of(model: &str) -> Profile {
     let mut profile = Profile::default();
     if let Some(words) = efforts(model) {
         profile.reasoning = Some(true);
-        // From the generation on that can go without reasoning, sampling can be set.
+        // Sampling can be set from the generation on that can work without reasoning.
         profile.sampling = Some(words.contains(&Effort::None)).filter(|can| !can);
     }
     profile
 }
 
-/// The words that a model knows for the effort of its reasoning, the least first; `None` for models that do not
-/// reason and for those that are not known.
+/// The efforts that a model knows, the least first; `None` for models that do not reason and for unknown ones.
 fn efforts(model: &str) -> Option<&'static [Effort]> {
     use Effort::{High, Low, Max, Medium, Minimal, None as Nothing};
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -38,8 +37,8 @@ fn efforts(model: &str) -> Option<&'static [Effort]> {
     }
 }
 
-/// The wire's word for `effort` at `model`, and whether it says just that. A model that does not know the word gets the
-/// next stronger one that it knows, or else its strongest.
+/// The wire's word for `effort` at `model`, and true if it means exactly that. A model that does not know the word
+/// gets the next stronger one that it knows, or else its strongest.
 pub(super) fn effort(model: &str, effort: Effort) -> (&'static str, bool) {
     let known =
         efforts(model).unwrap_or(&[Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High]);
@@ -55,7 +54,7 @@ pub(super) fn effort(model: &str, effort: Effort) -> (&'static str, bool) {
     (word, nearest == effort || (effort == Effort::Max && efforts(model).is_none()))
 }
 
-/// The effort that stands for a budget of reasoning tokens, which this wire does not know.
+/// The effort that replaces a budget of reasoning tokens, which this wire does not know.
 pub(super) fn effort_for(budget: u64) -> Effort {
     match budget {
         0 => Effort::None,

@@ -1,6 +1,6 @@
-//! What the frames of a reply mean: events and whole bodies, identity, usage, failures and the end.
+//! Interprets the frames of a reply: events and whole bodies, identity, usage, failures and the end.
 //!
-//! What the items of a reply say is told apart in `items`.
+//! `items` interprets the items of a reply.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -20,7 +20,7 @@ use crate::{
     stream::Reading,
 };
 
-/// What is known of the reply so far.
+/// State of the reply so far.
 #[derive(Debug)]
 pub(super) struct Reply {
     failing: Failing,
@@ -44,7 +44,7 @@ impl Reading for Reply {
         if frame.whole {
             self.whole(frame.data);
         } else if frame.data == b"[DONE]" {
-            // Only some services send it, and after the event that ends the reply; alone it still marks an end.
+            // Only some services send it, after the event that ends the reply; alone it still marks an end.
             self.marked();
         } else if frame.name == b"error" {
             self.failed(&Failure::from_body(frame.data));
@@ -57,7 +57,7 @@ impl Reading for Reply {
         self.out.push_back(Err(self.failing.sign(error)));
     }
 
-    /// The bytes ended before the reply did: what waits for its name is handed out.
+    /// Ends the input before the end of the reply: reports calls that still wait for a name.
     fn end(&mut self) {
         if !self.ended {
             self.items.give_up(&mut self.out);
@@ -150,7 +150,7 @@ impl Reply {
         Ok(())
     }
 
-    /// A piece of an item, or a part of it that is complete. Other events only report progress.
+    /// Takes in a piece of an item, or a complete part of it. Other events only report progress.
     fn piece(&mut self, event: Event<'_>) -> Result<()> {
         let kind = event.kind.as_str().strip_prefix("response.").unwrap_or(event.kind.as_str());
         let Some((what, how)) = kind.rsplit_once('.') else { return Ok(()) };
@@ -177,7 +177,7 @@ impl Reply {
         }
     }
 
-    /// The response as a whole: at the end of a stream, where most of it was said before, or instead of one.
+    /// Takes in the response as a whole: at the end of a stream, where most of it is known, or instead of one.
     fn response(&mut self, response: Response<'_>, event: &str) {
         self.identify(response.id.filled(), response.model.filled());
         if let Some(usage) = response.usage.0 {
@@ -197,7 +197,7 @@ impl Reply {
         self.close(&status, reason.reason.as_str());
     }
 
-    /// Takes from the final output what the stream did not say.
+    /// Takes from the final output the content that the stream did not have.
     fn output(&mut self, output: &[Raw<'_>]) -> Result<()> {
         let all_is_new = self.items.is_empty();
         for (at, item) in output.iter().enumerate() {

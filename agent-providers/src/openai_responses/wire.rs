@@ -1,7 +1,7 @@
-//! The JSON of replies, borrowed from the bytes where it can be.
+//! The JSON of replies, borrowed from the bytes if possible.
 //!
-//! The structs take every field as optional, in the lenient types of `json`. They must not decide what anything
-//! means; `decode` and `items` do.
+//! The structs take every field as optional, in the lenient types of `json`. They must not interpret anything;
+//! `decode` and `items` do.
 
 use entourage_core::{Money, Usage};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::json::{Arguments, Count, Dollars, List, Maybe, Raw, RawList, Text};
 
-/// One event of a stream. The fields of all kinds of events are here; most are absent in each.
+/// One event of a stream, with the fields of all kinds of events; most are absent in each.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Event<'a> {
@@ -108,9 +108,9 @@ pub(crate) struct WireUsage {
     output_tokens: Count,
     input_tokens_details: Maybe<InputDetails>,
     output_tokens_details: Maybe<OutputDetails>,
-    /// In dollars.
+    /// Cost in dollars.
     cost: Dollars,
-    /// In ten-thousand-millionths of a dollar.
+    /// Cost in units of 1e-10 dollars.
     cost_in_usd_ticks: Count,
 }
 
@@ -128,7 +128,7 @@ struct OutputDetails {
 }
 
 impl WireUsage {
-    /// In our terms: on this wire input counts cached tokens, and output counts reasoning.
+    /// Converts to a usage. On this wire input includes cached tokens, and output includes reasoning.
     pub(crate) fn usage(&self) -> Usage {
         let input = self.input_tokens_details.0.as_ref();
         let mut usage = Usage::default();

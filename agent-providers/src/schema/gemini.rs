@@ -1,6 +1,6 @@
-//! The dialect that Gemini's service documents for JSON Schema: most of draft 2020-12, without constraints on texts.
+//! The dialect of JSON Schema that Gemini's service documents: most of draft 2020-12, without constraints on texts.
 //!
-//! What it does not know moves into descriptions, where the model reads it: a schema that is refused costs the run, a
+//! Unknown constraints move into descriptions, where the model reads them: a refused schema costs the run, a
 //! constraint that is not enforced costs little, since tools and typed replies are checked anyway. It must not decide
 //! whether a schema is sent at all.
 
@@ -11,21 +11,21 @@ use std::mem;
 
 use serde_json::{Map, Value, json};
 
-/// Deepest nesting that is followed, and most schemas that one translation may make: references are written out.
+/// Deepest nesting that is followed, and most schemas of one translation, since references are expanded.
 const MAX_DEPTH: usize = 48;
 const MAX_SCHEMAS: usize = 4_000;
 
-/// What a description is to say besides its text, for as long as schemas may yet be joined.
+/// Key of notes for a description, until schemas can no longer be joined.
 const NOTES: &str = "$notes";
 
-/// Longest list of what was lost, and longest quotation of a constraint in a description, in characters.
+/// Longest list of losses, and longest quotation of a constraint in a description, in characters.
 const MAX_LOST: usize = 32;
 const MAX_QUOTE: usize = 200;
 
-/// Keys that are passed on as they are.
+/// Keys that are passed on unchanged.
 const KEPT: &[&str] = &["title", "minItems", "maxItems", "minimum", "maximum", "propertyOrdering"];
 
-/// What a description can say to the model.
+/// Constraints that a description can express.
 const TOLD: &[&str] = &[
     "minLength",
     "maxLength",
@@ -41,7 +41,7 @@ const TOLD: &[&str] = &[
     "contentMediaType",
 ];
 
-/// What says nothing about values, or is read together with another key.
+/// Keys that say nothing about values, or are read together with another key.
 const SILENT: &[&str] = &[
     "$anchor",
     "$comment",
@@ -64,21 +64,21 @@ const SILENT: &[&str] = &[
     "writeOnly",
 ];
 
-/// Formats that the service takes: of texts, and of numbers.
+/// Formats that the service takes, of texts and of numbers.
 const FORMATS: &[&str] = &["date-time", "date", "time", "duration", "int32", "int64", "float", "double"];
 
-/// Formats of numbers that say nothing to a model.
+/// Formats of numbers that mean nothing to a model.
 const SIZES: &[&str] = &["int8", "int16", "uint", "uint8", "uint16", "uint32", "uint64", "int128", "uint128"];
 
 /// A schema in the service's dialect.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Dialected {
     pub(crate) schema: Value,
-    /// What the service does not enforce, for people. At most 32 entries.
+    /// Constraints that the service does not enforce, for people. At most 32 entries.
     pub(crate) lost: Vec<String>,
 }
 
-/// Translates a schema. The translation of a translation is the same: in it a reference has no company, leads to a
+/// Translates a schema. A second translation changes nothing: after the first, a reference stands alone, leads to a
 /// definition, and is neither the root nor the whole of a definition.
 pub(crate) fn gemini(schema: &Value) -> Dialected {
     let mut walk = Walk { root: schema, ..Walk::default() };
@@ -101,9 +101,9 @@ struct Walk<'a> {
     path: Vec<String>,
     lost: Vec<String>,
     schemas: usize,
-    /// Definitions that are being written out, to notice those that refer to themselves.
+    /// Definitions that are being expanded, to notice recursion.
     open: Vec<String>,
-    /// How many of them were open when the walk came to the schema it is in: the others are parts of this same schema.
+    /// Number of those that were open when the walk entered the current schema; the others are parts of that schema.
     above: usize,
 }
 
@@ -121,7 +121,7 @@ impl Default for Walk<'_> {
 }
 
 impl<'a> Walk<'a> {
-    /// A schema within another.
+    /// Translates a schema within another.
     fn schema(&mut self, schema: &'a Value, depth: usize) -> Value {
         let above = mem::replace(&mut self.above, self.open.len());
         let out = self.joined(schema, depth);
@@ -129,10 +129,11 @@ impl<'a> Walk<'a> {
         Value::Object(out)
     }
 
-    /// What a schema says, with all that must hold beside it. It is not finished: it may yet be joined with others.
+    /// Translates a schema together with all schemas that must hold beside it. The result is not finished: it may be
+    /// joined with others.
     fn joined(&mut self, schema: &'a Value, depth: usize) -> Fields {
         self.schemas = self.schemas.saturating_add(1);
-        // `true` is any value, and what is no schema at all says nothing either.
+        // `true` allows any value, and an invalid schema has no constraint either.
         let Value::Object(fields) = schema else { return Fields::new() };
         if depth > MAX_DEPTH || self.schemas > MAX_SCHEMAS {
             self.lose("its depth");
@@ -151,7 +152,7 @@ impl<'a> Walk<'a> {
         out
     }
 
-    /// What the keys of one schema say.
+    /// Translates the keys of one schema.
     fn fields(&mut self, fields: &'a Fields, depth: usize) -> Fields {
         let mut out = Fields::new();
         let mut told = Vec::new();
@@ -203,7 +204,7 @@ impl<'a> Walk<'a> {
         out
     }
 
-    /// Formats, constants and lists of values: the service knows lists of texts or numbers.
+    /// Translates formats, constants and enumerations: the service knows lists of texts or numbers.
     fn values(&mut self, fields: &Fields, out: &mut Fields, told: &mut Vec<Value>) {
         match fields.get("format").and_then(Value::as_str) {
             Some(format) if FORMATS.contains(&format) => {
@@ -240,7 +241,7 @@ impl<'a> Walk<'a> {
         out.insert("enum".to_owned(), Value::Array(known));
     }
 
-    /// A reference to a definition stays a name as long as nothing joins it; others are written out.
+    /// Translates a reference. To a definition it stays a name as long as it is not joined; others are expanded.
     fn reference(&mut self, name: &'a str, depth: usize) -> Fields {
         let Some(target) = resolve(self.root, name) else {
             self.lose("$ref");
@@ -260,7 +261,7 @@ impl<'a> Walk<'a> {
         written
     }
 
-    /// The definitions that are referred to by name. Writing them may name more.
+    /// Translates the definitions that are referred to by name. That may name more.
     fn definitions(&mut self, mut named: Vec<String>) -> Fields {
         let mut all = Fields::new();
         let mut at = 0;
@@ -279,7 +280,7 @@ impl<'a> Walk<'a> {
         ["$defs", "definitions"].iter().find_map(|group| self.root.get(*group)?.get(name))
     }
 
-    /// Puts what two keys of a schema say in one place, where only the later has room.
+    /// Puts the values of two keys of a schema into one place, which has room for the later one only.
     fn only(&mut self, key: &str, value: Value, out: &mut Fields) {
         if out.insert(key.to_owned(), value).is_some() {
             self.lose(key);

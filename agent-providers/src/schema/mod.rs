@@ -1,8 +1,8 @@
 //! JSON Schema in the dialects of the services.
 //!
-//! Tools and typed replies describe themselves in JSON Schema, draft 2020-12; services enforce less than that, each its
-//! own part. The translations are pure, bounded in depth and size, and change nothing when applied again. Whether a
-//! service is asked to enforce a schema at all is its wire's business.
+//! Tools and typed replies describe themselves in JSON Schema, draft 2020-12; each service enforces a different part
+//! of it. The translations are pure, bounded in depth and size, and idempotent. The wire decides if a service is asked
+//! to enforce a schema at all.
 
 mod gemini;
 mod strict;
@@ -16,8 +16,8 @@ pub(crate) use strict::{Translated, strict};
 
 use serde_json::{Value, json};
 
-/// The schema of a tool's arguments as every service takes it when it does not enforce it: an object at the root, with
-/// properties, though there be none. What cannot be the schema of an object is replaced by that of any object.
+/// The schema of a tool's arguments for services that do not enforce it: an object at the root, with properties,
+/// possibly none. A schema that cannot describe an object is replaced by that of any object.
 pub(crate) fn object(schema: &Value) -> Value {
     let Value::Object(fields) = schema else {
         return json!({"type": "object", "properties": {}, "additionalProperties": true});

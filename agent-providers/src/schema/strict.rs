@@ -1,8 +1,8 @@
 //! The dialect of strict modes: closed objects, every property required, no constraint beyond types and enums.
 //!
-//! What one service's strict mode takes and another's refuses (`pattern`, `minimum`, formats) is left out for all: a
-//! schema that is refused costs the run, a constraint that is not enforced costs little, since the tool checks its
-//! arguments anyway. The model still reads it: constraints move into the descriptions.
+//! Constraints that some strict modes take and others refuse (`pattern`, `minimum`, formats) are left out for all: a
+//! refused schema costs the run, a constraint that is not enforced costs little, since the tool checks its arguments
+//! anyway. The model still reads it: constraints move into the descriptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,32 +17,33 @@ use super::{
 const MAX_DEPTH: usize = 64;
 const MAX_OBJECTS: usize = 10;
 
-/// What services accept of one schema: properties, enum values, and characters in names and values together.
+/// Limits of services for one schema: properties, enum values, and characters in names and values together.
 const MAX_PROPERTIES: usize = 5_000;
 const MAX_VALUES: usize = 1_000;
 const MAX_CHARS: usize = 120_000;
 
-/// Longest list of what was lost.
+/// Longest list of losses.
 const MAX_LOST: usize = 32;
 
 /// A schema in the strict dialect.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Translated {
-    /// In the strict dialect when `strict`; else the schema as it was, with an object at its root.
+    /// The schema in the strict dialect if `strict`; else the original schema, with an object at its root.
     pub(crate) schema: Value,
-    /// Whether a service can be asked to enforce it.
+    /// True if a service can be asked to enforce it.
     pub(crate) strict: bool,
-    /// Whether a definition refers to itself, which some services do not enforce.
+    /// True if a definition refers to itself, which some services do not enforce.
     pub(crate) recursive: bool,
-    /// What is not enforced, for people; when not `strict`, the reason. At most 32 entries.
+    /// Constraints that are not enforced, for people; if not `strict`, the reason. At most 32 entries.
     pub(crate) lost: Vec<String>,
 }
 
-/// Translates a schema for services whose strict mode wants closed objects with nothing optional.
+/// Translates a schema for services whose strict mode requires closed objects without optional properties.
 ///
-/// An optional property becomes required and may be null, unless it has a default that is not null: then the model must
-/// give a value, and reads the default in the description. So a reply fits a type whose optional fields are `Option` or
-/// `#[serde(default)]`. Objects with free keys, tuples, values of any type and a root that is no object cannot be said.
+/// An optional property becomes required and may be null, unless it has a default that is not null: then the model
+/// must give a value, and reads the default in the description. So a reply fits a type whose optional fields are
+/// `Option` or `#[serde(default)]`. Objects with free keys, tuples, values of any type and a root that is not an
+/// object cannot be expressed.
 pub(crate) fn strict(schema: &Value) -> Translated {
     let mut walk = Walk { root: schema, ..Walk::default() };
     match walk.whole() {
@@ -58,7 +59,7 @@ pub(crate) fn strict(schema: &Value) -> Translated {
     }
 }
 
-/// Why a schema has no form in this dialect.
+/// The reason why a schema has no form in this dialect.
 struct Unable(String);
 
 type Fields = Map<String, Value>;
@@ -67,7 +68,7 @@ struct Walk<'a> {
     root: &'a Value,
     path: Vec<String>,
     lost: Vec<String>,
-    /// What each definition, or the root (an empty name), refers to.
+    /// References of each definition, or of the root (an empty name).
     refers: BTreeMap<String, BTreeSet<String>>,
     within: String,
     objects: usize,
@@ -121,7 +122,7 @@ impl<'a> Walk<'a> {
         Ok(out)
     }
 
-    /// The schema that `schema` is, behind any references.
+    /// The schema behind any references.
     fn target(&self, schema: &'a Value) -> Result<&'a Fields, Unable> {
         let mut at = schema;
         for _ in 0..MAX_DEPTH {
@@ -180,7 +181,7 @@ impl<'a> Walk<'a> {
         Ok(out)
     }
 
-    /// A lone `allOf` is how generators put a description beside a reference.
+    /// The schema in a lone `allOf`, with which generators put a description beside a reference.
     fn single_all_of(&self, from: &Fields) -> Result<Option<Value>, Unable> {
         let inner = match from.get("allOf") {
             None => return Ok(None),
@@ -217,7 +218,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A reference stands alone in this dialect; what is said beside it goes around it.
+    /// Translates a reference. It stands alone in this dialect; keys beside it go around it.
     fn reference(&mut self, name: &Value, out: &mut Fields) -> Result<(), Unable> {
         self.target(self.definition(name)?)?;
         let name = name.as_str().unwrap_or_default();
@@ -361,12 +362,12 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Whether references lead from a definition back to itself.
+    /// True if references lead from a definition back to itself.
     fn recursive(&self) -> bool {
         let mut open: BTreeSet<&str> = BTreeSet::new();
         let mut closed: BTreeSet<&str> = BTreeSet::new();
         for start in self.refers.keys() {
-            // A name comes twice: when its references are entered, and when they have all been followed.
+            // A name comes twice: when its references are entered, and when all were followed.
             let mut stack = vec![(start.as_str(), false)];
             while let Some((name, left)) = stack.pop() {
                 if left {

@@ -245,7 +245,7 @@ fn any_schema() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Whether every object is closed with all properties required, and no reference has company.
+/// True if every object is closed with all properties required, and every reference stands alone.
 fn is_strict(schema: &Value) -> bool {
     let Value::Object(fields) = schema else { return true };
     let reference = !fields.contains_key("$ref") || fields.len() == 1;

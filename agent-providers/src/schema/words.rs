@@ -1,11 +1,11 @@
-//! The words of JSON Schema: which a description can say, which have a place of their own, and what null is.
+//! The keys of JSON Schema: constraints for descriptions, keys with a place of their own, and null.
 
 use serde_json::{Map, Value, json};
 
 /// Longest quotation of a constraint in a description, in characters.
 const MAX_QUOTE: usize = 200;
 
-/// Constraints that a description can say.
+/// Constraints that a description can express.
 const TOLD: &[&str] = &[
     "minLength",
     "maxLength",
@@ -38,7 +38,7 @@ const FORMATS: &[&str] = &[
     "regex",
 ];
 
-/// What has a place of its own in the translation, or says nothing about values.
+/// Keys with a place of their own in the translation, or that say nothing about values.
 const KNOWN: &[&str] = &[
     "$anchor",
     "$comment",
@@ -69,7 +69,7 @@ const KNOWN: &[&str] = &[
     "writeOnly",
 ];
 
-/// A constraint, default or format as a description says it.
+/// A constraint, default or format as text for a description.
 pub(super) fn told(key: &str, value: &Value) -> Option<String> {
     let tells = match key {
         "default" => !value.is_null(),
@@ -83,7 +83,7 @@ pub(super) fn told(key: &str, value: &Value) -> Option<String> {
     tells.then(|| format!("{key}: {}", text.chars().take(MAX_QUOTE).collect::<String>()))
 }
 
-/// Whether a service that reads the translation does not enforce what `key` asks for.
+/// True if a service that reads the translation does not enforce the constraint `key`.
 pub(super) fn is_lost(key: &str) -> bool {
     key == "format" || !KNOWN.contains(&key)
 }
@@ -101,7 +101,7 @@ pub(super) fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Lets a translated schema be null as well.
+/// Allows null in a translated schema.
 pub(super) fn make_nullable(schema: &mut Map<String, Value>) {
     if let Some(name) = schema.remove("$ref") {
         schema.insert("anyOf".to_owned(), json!([{"$ref": name}, {"type": "null"}]));

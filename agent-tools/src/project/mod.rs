@@ -31,7 +31,7 @@ pub const DEFAULT_CONTEXT_PATHS: [&str; 2] = ["AGENTS.md", ".agents/memory"];
 /// Returns the value of an environment variable.
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// Settings for [`ProjectFacts::gather`].
+/// Settings for `ProjectFacts::gather`.
 ///
 /// # Paths of context files
 /// - `~` and `~/` at the start stand for the home directory, `$NAME` and `${NAME}` for variables. A path with an unset

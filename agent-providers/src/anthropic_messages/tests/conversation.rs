@@ -1,4 +1,4 @@
-//! Turns, cache marks, and what stays the same from one request to the next.
+//! Turns, cache marks, and the bytes that stay the same from one request to the next.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Events and bodies, and the deltas that they come to.
+//! Events and bodies, and their deltas.
 
 use entourage_core::{
     ErrorKind, Money, Result, Usage,
@@ -216,7 +216,7 @@ fn a_stream_without_its_end_gets_no_finish() {
     for n in 0..all.len() {
         assert_eq!(finished(&all[..n]), n + 1 == all.len(), "{n} events");
     }
-    // The end mark without a reason is an end all the same.
+    // The end mark without a reason still is an end.
     assert!(finished(&[json!({"type": "message_stop"})]));
 }
 
@@ -297,7 +297,7 @@ fn attack_46_replies_without_bounds_end_in_an_error() {
     let all = decode([stream(&calls).as_bytes()]);
     assert_eq!(all.iter().filter_map(|item| item.as_ref().err()).count(), 1);
 
-    // Arguments of a call are not kept here at all, only handed on.
+    // Arguments of a call are not kept here, only passed on.
     let deep = "[".repeat(100_000);
     let all = good(&[
         start(0, json!({"type": "tool_use", "id": "t", "name": "f", "input": {}})),
@@ -330,7 +330,7 @@ fn attack_17_18_a_block_that_cannot_be_kept_ends_the_reply_and_takes_no_memory()
         let error = all.iter().find_map(|item| item.as_ref().err());
         assert_eq!(error.map(entourage_core::Error::kind), kind, "{content:.40}");
     }
-    // What a model writes for a tool of the service is left out alone.
+    // A model's broken input for a tool of the service is left out by itself.
     let input = format!("{{\"a\":{}}}", nested(110));
     let all = good(&[
         start(0, json!({"type": "mcp_tool_use", "input": {}})),

@@ -1,4 +1,4 @@
-//! Tables of what goes out and what comes in, without a connection.
+//! Tables of requests and replies, without a connection.
 
 mod conversation;
 mod decode;
@@ -30,7 +30,7 @@ fn encoded(request: &Request) -> (Value, Vec<Warning>) {
     (serde_json::from_slice(&encoded.body).unwrap(), encoded.warnings)
 }
 
-/// The body, and what the warnings are about.
+/// The body, and the subjects of the warnings.
 fn body(request: &Request) -> (Value, Vec<String>) {
     let (body, warnings) = encoded(request);
     (body, warnings.into_iter().map(|warning| warning.subject.into()).collect())

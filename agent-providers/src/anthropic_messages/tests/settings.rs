@@ -1,4 +1,4 @@
-//! What a request sets, and the provider's own settings.
+//! Settings of a request and of the provider.
 
 use entourage_core::{
     message::History,
@@ -86,7 +86,7 @@ fn the_output_limit_comes_from_the_first_who_knows_it() {
     assert_eq!(limit(asked("m", |params| params.extra = Some(json!({"max_tokens": 3})))), (json!(3), 0));
 }
 
-/// `thinking`, the effort, and how many warnings there were.
+/// `thinking`, the effort, and the number of warnings.
 fn thinks(
     model: &str,
     effort: Option<Effort>,
@@ -160,7 +160,7 @@ fn thinking_takes_away_what_the_service_refuses_beside_it() {
         (params.reasoning, params.max_output) = (Some(Effort::Low.into()), Some(1_024));
     }));
     assert_eq!((found.get("thinking"), warnings.len()), (None, 1));
-    // The caller's own words go first, and count.
+    // The caller's own field goes first, and counts.
     let request = asked("m", |params| {
         params.reasoning = Some(Effort::Low.into());
         params.temperature = Some(0.2);

@@ -1,4 +1,4 @@
-//! One call over a connection: where it goes, and with which key.
+//! One call over a connection: its address and its key.
 
 use entourage_core::{
     message::Message,
@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{super::Gemini, parts, stream};
 
-/// Answers one request with a reply that says "ok"; gives what was asked.
+/// Answers one request with a reply that says "ok". Returns the request.
 async fn answer(listener: TcpListener) -> String {
     let (mut connection, _) = listener.accept().await.unwrap();
     let mut asked = Vec::new();

@@ -1,4 +1,4 @@
-//! What the wire says for each thing that a request can say, and what it makes of replies.
+//! Tables of requests as this wire encodes them, and of decoded replies.
 
 mod call;
 mod decode;
@@ -25,7 +25,7 @@ fn deltas<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta, E
     all
 }
 
-/// What an agent makes of a reply: the same wherever it is cut.
+/// The assembled reply. Checks that it is the same wherever the body is cut.
 fn reply(body: &str) -> (Assembled, Vec<String>) {
     let whole = format!("{:?}", deltas([body.as_bytes()]));
     for at in 0..body.len() {

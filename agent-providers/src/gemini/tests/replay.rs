@@ -15,7 +15,7 @@ fn contents(model: &str, messages: impl IntoIterator<Item = Message>) -> Value {
     serde_json::from_slice::<Value>(&encode(&request)).unwrap()["contents"].take()
 }
 
-/// What the model's parts look like when a reply made of `chunks` is sent back.
+/// The model's parts in the request that sends back a reply of `chunks`.
 fn again(chunks: &[&str]) -> Value {
     let mut all: Vec<_> = chunks.iter().map(|chunk| parts(chunk)).collect();
     all.push(r#""finishReason":"STOP""#.to_owned());

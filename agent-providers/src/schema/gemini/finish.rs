@@ -1,13 +1,13 @@
-//! What can be said of a translated schema only when nothing will join it any more.
+//! The last steps of a translation, when a schema will not be joined any more.
 //!
-//! Descriptions take up what the service does not know, and names that no property bears are no longer required. It must
-//! not look at the schema that was translated.
+//! Descriptions take up constraints that the service does not know, and names without a property are no longer
+//! required. It must not look at the schema that was translated.
 
 use serde_json::Value;
 
 use super::{Fields, NOTES, name_of};
 
-/// Finishes a schema and all within it; notes each definition that is named, once.
+/// Finishes a schema and all within it; collects each named definition once.
 pub(super) fn finish(schema: &mut Fields, named: &mut Vec<String>) {
     if let Some(name) = name_of(schema) {
         if !named.contains(&name) {
@@ -42,7 +42,7 @@ fn describe(schema: &mut Fields) {
     }
 }
 
-/// Names that are not among the properties would be refused.
+/// Removes required names that are not among the properties: the service would refuse them.
 fn require(schema: &mut Fields) {
     let Some(Value::Array(mut names)) = schema.remove("required") else { return };
     let known = schema.get("properties").and_then(Value::as_object);

@@ -1,7 +1,7 @@
-//! Two translated schemas that must both hold, as one.
+//! Joins two translated schemas that must both hold.
 //!
-//! The service refuses a reference in company, so one that meets others is written out before they are joined, at
-//! whatever depth they meet. It must not leave a reference beside other keys.
+//! The service refuses a reference with keys beside it, so a reference that meets others is expanded before they are
+//! joined, at whatever depth they meet. It must not leave a reference beside other keys.
 
 use std::mem;
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::{Fields, NOTES, Walk, name_of};
 
-/// What two parts may say differently without allowing other values.
+/// Keys whose values may differ without changing the allowed values.
 const WORDS: &[&str] = &["description", "title", NOTES];
 
 impl Walk<'_> {
-    /// Both must hold, which is said by having the keys of both; of two different values the later is taken. Within
-    /// itself a definition can only be named, so there its name is taken, and nothing that stands beside it.
+    /// Joins schemas that must both hold: the result has the keys of both, and the later of two different values.
+    /// Within itself a definition can only be named; then its name is taken, and the keys beside it are lost.
     pub(super) fn join(&mut self, into: &mut Fields, mut more: Fields, depth: usize) {
         if into.is_empty() {
             *into = more;
@@ -35,22 +35,22 @@ impl Walk<'_> {
         self.open.truncate(opened);
     }
 
-    /// A schema that is more than a name, where a name will not do: at the root, and as a definition.
+    /// Expands a schema that is only a name, where a name is not allowed: at the root, and as a definition.
     pub(super) fn written_out(&mut self, mut schema: Fields, depth: usize) -> Fields {
         let opened = self.open.len();
-        // Above such a schema nothing is open, so no name has to stay.
+        // Nothing is open above such a schema, so no name has to stay.
         self.write_out(&mut schema, depth);
         self.open.truncate(opened);
         schema
     }
 
-    /// Writes out the definition that is named, and leaves it open. Whether the name had to stay, because the schema is
+    /// Expands the named definition, and leaves it open. Returns true if the name had to stay, because the schema is
     /// within that definition.
     fn write_out(&mut self, schema: &mut Fields, depth: usize) -> bool {
         while let Some(name) = name_of(schema) {
             match self.open.iter().position(|open| *open == name) {
                 Some(at) if at < self.above => return true,
-                // A schema that refers to itself, with nothing in between, says nothing by that.
+                // A schema that refers directly to itself has no content.
                 Some(_) => schema.clear(),
                 None => {
                     self.open.push(name.clone());
@@ -103,7 +103,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Joins what two schemas say of the same place within them.
+    /// Joins two schemas of the same place within them.
     fn join_within(&mut self, key: &str, old: &mut Value, new: Value, depth: usize) {
         let (Value::Object(old), Value::Object(new)) = (old, new) else { return };
         let above = mem::replace(&mut self.above, self.open.len());

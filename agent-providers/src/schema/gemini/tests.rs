@@ -193,7 +193,7 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
-/// References anywhere in a translation, each with its company.
+/// References anywhere in a translation, each with the number of keys beside it.
 fn references<'a>(value: &'a Value, found: &mut Vec<(&'a str, usize)>) {
     match value {
         Value::Object(fields) => {
@@ -207,7 +207,7 @@ fn references<'a>(value: &'a Value, found: &mut Vec<(&'a str, usize)>) {
     }
 }
 
-/// A translation changes nothing when applied again, and its references are as the service takes them.
+/// Checks that a second translation changes nothing, and that the service takes the references.
 fn is_settled(once: &Value) {
     same(once);
     assert!(once.get("$ref").is_none(), "{once}");
@@ -232,7 +232,7 @@ fn schemas_are_joined_at_any_depth_without_company_for_a_reference() {
             "items that are a definition in one part, and something else in another",
             json!({"allOf": [{"allOf": [to_d]}, list]}),
             json!({"type": "array", "items": told}),
-            // Its first part writes the definition out, so within it the definition is only named.
+            // The first part expands the definition, so within it the definition is only named.
             json!({"properties": {"root": list}, "$defs": {"D": {"type": "array", "items": email}}}),
             "format of root.items, maxLength of root.items, allOf of root.items, format of items, maxLength of items",
         ),

@@ -11,13 +11,13 @@ use entourage_core::{
     permission::Policy,
     provider::{Delta, FinishReason, Warning, WarningKind},
     run::{Limits, Status},
-    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    session::{Batch, ReadRange, Row, SessionFilter, SharedStore},
     testkit::{FakeTool, Script, ScriptedProvider},
     tool::ToolOutput,
 };
 use serde_json::{Value, json};
 
-use crate::common::{act, agent, memory};
+use crate::common::{Meddles, Through, act, agent, memory};
 
 fn deep(levels: usize) -> Value {
     (0..levels).fold(json!(1), |inner, _| json!([inner]))
@@ -211,29 +211,17 @@ struct Narrow {
 }
 
 #[async_trait]
-impl SessionStore for Narrow {
+impl Meddles for Narrow {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         let bytes: usize = batch.rows.iter().map(|row| row.body().unwrap().len()).sum();
         if bytes > self.most {
             return Err(Error::new(ErrorKind::TooLarge, format!("{bytes} bytes are too many")));
         }
         self.inner.append(session, expected, batch).await
-    }
-
-    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
-        self.inner.read(session, range).await
-    }
-
-    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.inner.query(filter).await
-    }
-
-    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
-        self.inner.lease(session, lease).await
-    }
-
-    async fn delete(&self, session: &SessionId) -> Result<u64> {
-        self.inner.delete(session).await
     }
 
     fn largest_batch(&self) -> usize {
@@ -244,7 +232,7 @@ impl SessionStore for Narrow {
 /// Five results that are ready together are too much for one append, and the state soon for a checkpoint.
 #[tokio::test]
 async fn attack_23_a_checkpoint_over_a_stores_limit_is_left_out_and_a_batch_is_cut() {
-    let store: SharedStore = Arc::new(Narrow { inner: memory(), most: 200_000 });
+    let store: SharedStore = Arc::new(Through(Narrow { inner: memory(), most: 200_000 }));
     let open = || {
         Runtime::builder()
             .policy(Policy::allow_all())

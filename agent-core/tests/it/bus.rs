@@ -14,14 +14,14 @@ use entourage_core::{
     event::{Envelope, Event},
     provider::{Delta, FinishReason},
     run::{Status, Subscription},
-    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    session::{Batch, Lease, SessionFilter, SharedStore},
     testkit::{self, FakeTool, LiveProvider, Script, ScriptedProvider},
 };
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::common::{agent, count, drain, kinds, memory, open_runtime, stored};
+use crate::common::{Meddles, Through, agent, count, drain, kinds, memory, open_runtime, stored};
 
 /// What is there already.
 fn ready(events: &mut Subscription) -> Vec<Envelope> {
@@ -198,8 +198,9 @@ struct Counting {
 }
 
 impl Counting {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { inner: memory(), appends: AtomicUsize::new(0), leases: AtomicUsize::new(0) })
+    fn new() -> Arc<Through<Self>> {
+        let (appends, leases) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Through(Self { inner: memory(), appends, leases }))
     }
 
     fn writes(&self) -> (usize, usize) {
@@ -208,27 +209,19 @@ impl Counting {
 }
 
 #[async_trait]
-impl SessionStore for Counting {
+impl Meddles for Counting {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         self.appends.fetch_add(1, Ordering::SeqCst);
         self.inner.append(session, expected, batch).await
     }
 
-    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
-        self.inner.read(session, range).await
-    }
-
-    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.inner.query(filter).await
-    }
-
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
         self.leases.fetch_add(1, Ordering::SeqCst);
         self.inner.lease(session, lease).await
-    }
-
-    async fn delete(&self, session: &SessionId) -> Result<u64> {
-        self.inner.delete(session).await
     }
 }
 

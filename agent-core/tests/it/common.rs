@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -152,6 +153,14 @@ pub(crate) trait Meddles: Send + Sync + fmt::Debug {
 /// A store that goes through a double.
 #[derive(Debug)]
 pub(crate) struct Through<M>(pub(crate) M);
+
+impl<M> Deref for Through<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        &self.0
+    }
+}
 
 #[async_trait]
 impl<M: Meddles> SessionStore for Through<M> {

@@ -18,13 +18,13 @@ use entourage_core::{
     permission::Policy,
     provider::FinishReason,
     run::Status,
-    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    session::{Batch, Lease, SessionFilter, SessionStore, SharedStore},
     testkit::{self, Gate, LiveProvider, ScriptedProvider},
 };
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::common::{agent, count, drain, memory, stored};
+use crate::common::{Meddles, Through, agent, count, drain, memory, stored};
 
 /// A store with one lane for all writers, in which each write waits at a gate once it is told to.
 #[derive(Debug)]
@@ -36,13 +36,9 @@ struct OneLane {
 }
 
 impl OneLane {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            inner: memory(),
-            lane: Mutex::default(),
-            slow: AtomicBool::new(false),
-            gate: Gate::new(),
-        })
+    fn new() -> Arc<Through<Self>> {
+        let (inner, gate) = (memory(), Gate::new());
+        Arc::new(Through(Self { inner, lane: Mutex::default(), slow: AtomicBool::new(false), gate }))
     }
 
     fn slow_down(&self) {
@@ -57,29 +53,21 @@ impl OneLane {
 }
 
 #[async_trait]
-impl SessionStore for OneLane {
+impl Meddles for OneLane {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         let _lane = self.lane.lock().await;
         self.wait().await;
         self.inner.append(session, expected, batch).await
     }
 
-    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
-        self.inner.read(session, range).await
-    }
-
-    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.inner.query(filter).await
-    }
-
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
         let _lane = self.lane.lock().await;
         self.wait().await;
         self.inner.lease(session, lease).await
-    }
-
-    async fn delete(&self, session: &SessionId) -> Result<u64> {
-        self.inner.delete(session).await
     }
 }
 
@@ -97,7 +85,7 @@ async fn started(runtime: &Runtime) -> Session {
     session
 }
 
-fn on(store: &Arc<OneLane>) -> Runtime {
+fn on(store: &Arc<Through<OneLane>>) -> Runtime {
     testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(store) as _).build()
 }
 
@@ -199,33 +187,21 @@ struct Panicky {
 }
 
 #[async_trait]
-impl SessionStore for Panicky {
+impl Meddles for Panicky {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         assert_ne!(self.left.fetch_sub(1, Ordering::SeqCst), 1, "the store is out of order");
         self.inner.append(session, expected, batch).await
-    }
-
-    async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
-        self.inner.read(session, range).await
-    }
-
-    async fn query(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        self.inner.query(filter).await
-    }
-
-    async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
-        self.inner.lease(session, lease).await
-    }
-
-    async fn delete(&self, session: &SessionId) -> Result<u64> {
-        self.inner.delete(session).await
     }
 }
 
 #[tokio::test]
 async fn a_store_that_panics_fails_what_was_stored_and_nothing_hangs() {
     for at in 1..=3 {
-        let store = Arc::new(Panicky { inner: memory(), left: AtomicUsize::new(at) });
+        let store = Arc::new(Through(Panicky { inner: memory(), left: AtomicUsize::new(at) }));
         let runtime = testkit::runtime().shared_store(Arc::clone(&store) as _).build();
         let provider = ScriptedProvider::by_history().call("look", json!({})).text("Done.").text("More.");
         let agent = agent(provider.model()).tool(testkit::FakeTool::new("look")).build().unwrap();

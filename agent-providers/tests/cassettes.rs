@@ -1,7 +1,7 @@
 //! Replies that other projects recorded from the real services, through the wires that users get.
 //!
-//! What each reply came to, whole and cut in many places, is written for `compare_cassettes.py`, which judges it. Judged
-//! here are the contract of streams, and that a reply is sent back as the recorded client sent it.
+//! The decoded form of each reply, whole and cut in many places, is written for `compare_cassettes.py`, which judges
+//! it. This test judges the contract of streams, and that a reply is sent back as the recorded client sent it.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,16 +42,16 @@ use skips::SKIPS;
 use tolerances::{Case, TOLERANCES, Turn, reconcile};
 use wires::Reply;
 
-/// How many sequences there are when nobody names another directory; floors and lists are made for these.
+/// Number of sequences in the default directory; the bounds and lists below were made for these.
 const KNOWN: usize = 447;
 
-/// How many replies of those must have been compared with what the client sent back.
+/// Fewest replies of those that must be compared with the client's own repetition.
 const FEWEST_COMPARED: usize = 230;
 
-/// In other recordings clients may have habits that no rule names: one turn in so many may differ there.
+/// In other recordings, one turn in this many may differ, since clients may have unknown habits.
 const STRANGERS: usize = 20;
 
-/// What became of one interaction.
+/// The result of one interaction.
 struct Outcome {
     line: Value,
     failures: Vec<String>,

@@ -1,5 +1,5 @@
-//! The streaming suite on every wire: each spelled as its services spell it, byte for byte on a loopback listener,
-//! alone and behind layers.
+//! The streaming suite on every wire, spelled as its services spell it, byte for byte on a loopback listener, alone
+//! and behind layers.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic, in its helpers too")]
 
@@ -32,7 +32,7 @@ use entourage_core::{
 };
 use spelling::{Spelling, Wire};
 
-/// The suite passes, and these are the cases that the manifest excuses.
+/// Checks that the suite passes, with exactly these cases excused by the manifest.
 async fn passes(subject: &dyn Subject, skipped: &[&str]) {
     let report = conformance(subject).await;
     report.assert();
@@ -119,7 +119,7 @@ async fn ollamas_chat() {
 
 const MESSAGES_SKIPS: &[&str] = &["a_content_filter", "unreported_usage_is_unknown"];
 
-/// There is no other credential.
+/// A refresh hook without another credential.
 #[derive(Debug)]
 struct NoOther;
 

@@ -1,4 +1,4 @@
-//! Bodies with every oddity that services are known for: cut at every byte they decode the same, and to what is meant.
+//! Bodies with every oddity that services are known for: they decode the same at every cut, and to the right deltas.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic, in its helpers too")]
 
@@ -29,7 +29,7 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> 
     decode_as(Dialect::COMMON, pieces)
 }
 
-/// Errors by kind and text, so that lists of items can be compared.
+/// The items with errors as kind and text, so that they can be compared.
 fn comparable(items: Vec<Result<Delta>>) -> Vec<Result<Delta, (ErrorKind, String)>> {
     items.into_iter().map(|item| item.map_err(|error| (error.kind(), error.to_string()))).collect()
 }
@@ -38,7 +38,7 @@ fn sse(datas: &[&str]) -> String {
     datas.iter().map(|data| format!("data: {data}\n\n")).collect()
 }
 
-/// One choice with this delta.
+/// A chunk with one choice that has this delta.
 fn delta(fields: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{{{fields}}}}}]}}"#)
 }
@@ -47,7 +47,7 @@ fn finish(reason: &str) -> String {
     format!(r#"{{"choices":[{{"index":0,"delta":{{}},"finish_reason":"{reason}"}}]}}"#)
 }
 
-/// What a body comes to: text, reasoning, calls, reason, errors.
+/// The decoded form of a body: text, reasoning, calls, reason, errors.
 #[derive(Debug, Default, PartialEq)]
 struct Sum {
     text: String,
@@ -250,7 +250,7 @@ fn calls_are_told_apart_however_services_number_them() {
         ]),
         [call("", "f", "{}"), call("", "g", "{}")]
     );
-    // No index, no id on what continues.
+    // No index, no id on continuations.
     assert_eq!(
         calls(&[
             r#"{"id":"a","function":{"name":"f","arguments":"{\"x\""}}"#,
@@ -339,7 +339,7 @@ fn broken_utf8_costs_a_character_not_the_reply() {
     assert_eq!(sum(decode([&body[..]])).text, "a\u{fffd}b");
 }
 
-/// The rule of ATTACKS.md: bounded, no panic, typed error.
+/// Bounds, no panic, typed errors.
 #[test]
 fn attack_46_floods_and_nonsense_end_in_typed_errors() {
     let deep = format!(r#""content":{}1{}"#, r#"[{"thinking":"#.repeat(9_000), "}]".repeat(9_000));

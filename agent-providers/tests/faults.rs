@@ -1,6 +1,6 @@
-//! What servers do wrong on the connection, on every wire: each fault is scripted byte for byte on a raw loopback
-//! listener. Each says what kind of error it is and whether to try again, shows no secret, and leaves a provider that
-//! works. `-- --nocapture` shows the matrix.
+//! Faults of servers on the connection, on every wire: each is scripted byte for byte on a raw loopback listener. Each
+//! gives the right kind of error and retry advice, shows no secret, and leaves a working provider. `-- --nocapture`
+//! shows the matrix.
 
 #![allow(
     clippy::unwrap_used,

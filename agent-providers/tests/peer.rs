@@ -1,7 +1,7 @@
-//! Against a real llama.cpp server: `LLM_PEER_URL=http://127.0.0.1:PORT cargo test … --test peer -- --ignored`.
+//! Tests against a real llama.cpp server: `LLM_PEER_URL=http://127.0.0.1:PORT cargo test … --test peer -- --ignored`.
 //!
-//! Its model knows one byte a token and says gibberish, so nothing here depends on what is said: only on how. A user's
-//! turn with tools gives a call, a tool's result gives text, and grammars force arguments and schemas.
+//! Its model knows one byte per token and produces gibberish, so nothing here depends on its words, only on their
+//! form. A user's turn with tools gives a call, a tool's result gives text, and grammars force arguments and schemas.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,24 +34,24 @@ use entourage_providers::{
 use futures_util::StreamExt;
 use tokio::sync::RwLock;
 
-/// The key that goes to the server, which does not ask for one.
+/// The key sent to the server, which does not require one.
 const KEY: &str = "sk-peer-0123456789-secret";
 
-/// Bytes that the model may say: seconds, not minutes.
+/// Most bytes of a reply: seconds, not minutes.
 const MAX_OUTPUT: u64 = 1_500;
 
 /// A wire that the server speaks.
 struct Peer {
-    /// The wire's name, as recordings have it.
+    /// Name of the wire, as in recordings.
     wire: &'static str,
     path: &'static str,
-    /// Whether the wire itself can ask for a schema that the server obeys.
+    /// True if the wire itself can request a schema that the server enforces.
     native: bool,
     provider: Arc<dyn Provider>,
     model: Model,
 }
 
-/// Who looks at the whole server takes it alone.
+/// Lock of the server. A test that looks at the whole server holds it exclusively.
 static SERVER: RwLock<()> = RwLock::const_new(());
 
 fn server() -> String {
@@ -61,7 +61,7 @@ fn server() -> String {
 
 fn peers() -> [Peer; 3] {
     let url = format!("{}/v1", server());
-    // No name: the server is asked which model it has.
+    // Without a name, the server is asked for its model.
     let chat = OpenAiChat::builder().base_url(&url).api_key(KEY).build().unwrap();
     let responses = OpenAiResponses::builder().base_url(&url).api_key(KEY).build().unwrap();
     let messages = AnthropicMessages::builder().base_url(&url).bearer().api_key(KEY).build().unwrap();
@@ -100,10 +100,10 @@ fn request(text: &str) -> Request {
     Request::new("default", [Message::user(text)].into_iter().collect()).with_params(params())
 }
 
-/// What a streamed reply was made of.
+/// Facts about a streamed reply.
 #[derive(Debug, Default)]
 struct Streamed {
-    /// Pieces of text before the end.
+    /// Number of pieces of text.
     pieces: usize,
     text: String,
     usage: Option<Usage>,

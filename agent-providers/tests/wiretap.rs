@@ -1,4 +1,4 @@
-//! What a recorder sees of a call on the wire, and what it must not see.
+//! A recorder's view of a call on the wire, and the secrets that it must not contain.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic, in its helpers too")]
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const KEY: &str = "sk-live-0123456789abcdef";
 
-/// Answers one request with `answer` and gives what was asked.
+/// Answers one request with `answer`. Returns the address, and the request.
 fn serve(answer: String) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());

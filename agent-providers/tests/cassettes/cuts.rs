@@ -1,20 +1,21 @@
-//! Where recorded bodies are cut: the recordings do not say how the bytes came, so they may come in any pieces.
+//! Cuts of recorded bodies: the recordings do not hold the original pieces, so any are possible.
 
 use crate::wires::{Reply, Wire};
 
-/// Bodies up to this many bytes are cut at every place.
+/// Largest body that is cut at every position, in bytes.
 const SHORT: usize = 3_000;
 
-/// Longer ones at this many places that look random and are the same in every run, one place at a time.
+/// Number of pseudo-random positions at which longer bodies are cut, one at a time.
 const PLACES: usize = 500;
 
-/// Bytes that may be read again for one long body in all those attempts. Beyond, several places are cut at a time.
+/// Most bytes that are read again for one long body in all those attempts. Beyond that, several positions are cut at a
+/// time.
 const WORK: usize = 4_000_000;
 
-/// And so many times in random pieces.
+/// Number of additional attempts with random pieces.
 const SHREDS: usize = 8;
 
-/// Tries the cuts of `body`: how many there were, and the first that gave something else than `whole`.
+/// Tries the cuts of `body`. Returns their number, and the first result that differs from `whole`.
 pub(crate) fn try_all(wire: Wire, body: &[u8], whole: &Reply) -> (usize, Option<String>) {
     let mut seeded = Seeded(body.len() as u64);
     let mut cuts: Vec<Vec<&[u8]>> = vec![body.chunks(1).collect()];
@@ -50,7 +51,7 @@ fn at<'a>(mut body: &'a [u8], places: &mut [usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Seeded(u64);
 
 impl Seeded {
@@ -59,7 +60,7 @@ impl Seeded {
         usize::try_from(self.0 >> 33).unwrap() % bound.max(1)
     }
 
-    /// The body in pieces of very different sizes, as networks give them.
+    /// The body in pieces of very different sizes, as networks deliver them.
     fn pieces<'a>(&mut self, mut body: &'a [u8]) -> Vec<&'a [u8]> {
         let mut pieces = Vec::new();
         while !body.is_empty() {

@@ -1,9 +1,9 @@
-//! The comparison of a reply with what is known of it, as `compare_cassettes.py` does it. That program judges; this
-//! one only finds skips that are no longer needed.
+//! Compares a reply with its known form, as `compare_cassettes.py` does. That program judges; this one only finds
+//! skips that are no longer needed.
 
 use serde_json::{Value, json};
 
-/// What is wrong with `got`, a line without its id; nothing when it is as known.
+/// Differences of `got`, a line without its id, from the known form.
 pub(crate) fn differences(protocol: &str, expect: &Value, status: u16, got: &Value) -> Vec<String> {
     let mut bad = Vec::new();
     let (known, error) = (&expect["error"], &got["error"]);
@@ -59,7 +59,7 @@ fn calls(value: &Value) -> Vec<(&Value, &Value)> {
     list(value).iter().map(|call| (&call["name"], &call["arguments"])).collect()
 }
 
-/// The known numbers are the service's own; ours count cached tokens as input and reasoning as output.
+/// Compares usage. The known numbers are the service's own; ours count cached tokens as input and reasoning as output.
 fn usage(protocol: &str, known: &Value, got: &Value, bad: &mut Vec<String>) {
     let known = |name: &str| known[name].as_u64();
     let (mut input, output) = (known("input_tokens"), known("output_tokens"));

@@ -1,4 +1,4 @@
-//! The recordings: they lie outside the repository, in `CASSETTES_DIR`, else in `../shared/cassettes` beside it.
+//! The recordings, which are outside the repository: in `CASSETTES_DIR`, else in `../shared/cassettes` beside it.
 
 use std::{
     fs,
@@ -37,7 +37,7 @@ pub(crate) fn write_results(lines: &str) {
     fs::write(file, lines).unwrap();
 }
 
-/// All sequences below `folder`, in the order of their names; `None` when there is no such folder.
+/// All sequences below `folder`, in the order of their names; `None` if there is no such folder.
 pub(crate) fn read(folder: &Path) -> Option<Vec<Sequence>> {
     let mut files = Vec::new();
     collect(folder, &mut files)?;

@@ -1,4 +1,4 @@
-//! Whether our encoder, given our own decode of a reply, says what the recorded client sent back of it.
+//! Compares the encoding of a decoded reply with the recorded client's own repetition of it.
 
 use entourage_core::{
     message::{Arguments, Content, Media, MediaSource, Message, Part, ToolCall, ToolResult},
@@ -13,16 +13,16 @@ use crate::{
     wires::{Reply, Wire},
 };
 
-/// What became of the pairs of interactions.
+/// Results of the pairs of interactions.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) compared: usize,
     pub(crate) results: usize,
-    /// The client did not send the reply back: a new conversation, or one that the service keeps.
+    /// The client did not send the reply back: it began a new conversation, or the service keeps it.
     pub(crate) not_sent: usize,
-    /// One of the two was refused or failed, or they speak different wires.
+    /// One of the two was refused or failed, or they use different wires.
     pub(crate) not_comparable: usize,
-    /// How often each tolerance was needed.
+    /// Number of uses of each tolerance.
     pub(crate) tolerated: std::collections::BTreeMap<&'static str, usize>,
     pub(crate) failures: Vec<String>,
 }
@@ -42,7 +42,7 @@ impl Tally {
                 continue;
             };
             let ours = encoded(next, reply, &theirs);
-            // Reasoning alone is no message on some wires; the client made one up.
+            // On some wires, a message of reasoning alone is not allowed; the client made one up.
             if ours.reply.is_empty()
                 && reply.message.parts().iter().all(|part| matches!(part, Part::Reasoning(_)))
             {
@@ -71,7 +71,7 @@ impl Tally {
     }
 }
 
-/// The turn of `after` that corresponds to the reply: what follows all of `before`, else the turn with the reply's
+/// The turn of `after` that corresponds to the reply: the part after all of `before`, else the turn with the reply's
 /// calls, or its text.
 fn sent_back(before: &Said, after: &Said, reply: &Reply) -> Option<Turn> {
     let rest = if after.len() > before.len() && after[..before.len()] == before[..] {
@@ -95,7 +95,7 @@ fn belongs(item: &Item, reply: &Reply) -> bool {
     }
 }
 
-/// What the model said first in `said`, and the results that follow.
+/// The first turn of the model in `said`, and the results that follow.
 fn turn(said: &[(Who, Item)]) -> Turn {
     let mut rest = said.iter().peekable();
     let mut take = |who: Who| -> Vec<Item> {
@@ -107,14 +107,14 @@ fn turn(said: &[(Who, Item)]) -> Turn {
     Turn { reply, results, after: format!("{:?}", rest.collect::<Vec<_>>()) }
 }
 
-/// Where two texts begin to differ.
+/// Excerpts of two texts around the first difference.
 fn differing(one: &str, two: &str) -> (String, String) {
     let alike = one.chars().zip(two.chars()).take_while(|(one, two)| one == two).count();
     let part = |text: &str| text.chars().skip(alike.saturating_sub(60)).take(300).collect();
     (part(one), part(two))
 }
 
-/// The turn as our encoder says it.
+/// The turn as our encoder writes it.
 fn encoded(next: &Interaction, reply: &Reply, theirs: &Turn) -> Turn {
     let mut history = vec![Message::user("x"), reply.message.clone()];
     let results = results(&reply.message, theirs);
@@ -132,14 +132,14 @@ fn encoded(next: &Interaction, reply: &Reply, theirs: &Turn) -> Turn {
     turn(said.get(1..).unwrap_or_default())
 }
 
-/// The recorded results as results of our calls: those with the same id, or without ids the next of the name.
+/// The recorded results as results of our calls: those with the same id, or without ids the next with the same name.
 fn results(message: &Message, theirs: &Turn) -> Vec<ToolResult> {
     let mut open: Vec<&ToolCall> = message.tool_calls().collect();
     let mut results = Vec::new();
     for item in &theirs.results {
         let Item::Result { id, name, content, is_error } = item else { continue };
         let by_id = open.iter().position(|call| !id.is_empty() && *call.id == **id);
-        // An id of the client's own making: the call in the same place.
+        // An id made up by the client: takes the call in the same position.
         let place = theirs
             .reply
             .iter()

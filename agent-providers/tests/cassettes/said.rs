@@ -1,4 +1,4 @@
-//! What a request says, read from its JSON into one form for all wires, so that two ways to say a thing can be compared.
+//! The content of a request in one form for all wires, so that different encodings can be compared.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ pub(crate) enum Who {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
     Text(String),
-    /// `proof` is a signature, sealed content, or where there is neither the id under which a service keeps it.
+    /// Reasoning. `proof` is a signature, sealed content, or without either the id under which a service keeps it.
     Reasoning {
         text: String,
         proof: String,
@@ -32,14 +32,14 @@ pub(crate) enum Item {
     },
     /// A block of a tool of the service.
     Block(Value),
-    /// What an item has beside its content: its phase, its namespace, its caller.
+    /// A property of an item beside its content: its phase, its namespace, its caller.
     Note(Value),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Piece {
     Text(String),
-    /// Base64 data, or an address.
+    /// A file, as base64 data or an address.
     File {
         mime: String,
         data: String,
@@ -48,7 +48,7 @@ pub(crate) enum Piece {
 
 pub(crate) type Said = Vec<(Who, Item)>;
 
-/// All that `body` says but for system text.
+/// Reads everything in `body` except system text.
 pub(crate) fn read(wire: Wire, body: &Value) -> Said {
     match wire {
         Wire::Chat(_) => list(&body["messages"]).iter().flat_map(chat).collect(),
@@ -70,7 +70,7 @@ fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The first of these that is there.
+/// The first of these fields that is present.
 fn first<'a>(value: &'a Value, names: &[&str]) -> &'a Value {
     let found = names.iter().map(|name| &value[*name]).find(|value| !value.is_null());
     found.unwrap_or(&Value::Null)
@@ -80,7 +80,7 @@ fn user(content: &Value) -> Said {
     vec![(Who::User, Item::Text(plain(content).to_string()))]
 }
 
-/// Without cache marks and absent values.
+/// The value without cache marks and absent values.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Array(all) => all.iter().map(plain).collect(),
@@ -104,7 +104,7 @@ fn reasoning(items: &mut Vec<Item>, text: String, proof: String) {
     }
 }
 
-/// Arguments that come as text, or as an object.
+/// Arguments, given as text or as an object.
 fn arguments(value: &Value) -> Value {
     match value {
         Value::String(text) if text.trim().is_empty() => json!({}),
@@ -268,7 +268,7 @@ fn gemini(content: &Value) -> Said {
     said
 }
 
-/// A signature on a part that is no thought goes before it.
+/// Reads a part. A signature on a part that is not a thought goes before it.
 fn gemini_part(part: &Value) -> Vec<Item> {
     let mut items = Vec::new();
     let proof = word(first(part, &["thoughtSignature", "thought_signature"]));
@@ -295,7 +295,7 @@ fn gemini_part(part: &Value) -> Vec<Item> {
     items
 }
 
-/// The service gives names to results (`output`, `error`), and takes any object.
+/// Reads a result. The service gives names to results (`output`, `error`), and takes any object.
 fn gemini_result(answer: &Value) -> Item {
     let response = &answer["response"];
     let only =

@@ -1,6 +1,6 @@
-//! Sequences whose expectations are wrong, or say what no reader of a stream can know, each with the reason.
+//! Sequences whose expectations are wrong, or that no reader of a stream can meet, each with the reason.
 //!
-//! One that would pass fails the test, and so does one that is not among the recordings.
+//! A skip that would pass fails the test, and so does one without a recording.
 
 pub(crate) const SKIPS: &[(&str, &str)] = &[(
     "gpustack-chat-with-extended-thinking-gpustack-qwen3-streams-thinking-16e424",

@@ -1,7 +1,7 @@
-//! Where a recorded client may say a reply otherwise than we do: named rules, each with its reason.
+//! Permitted differences between a recorded client and our encoder: named rules, each with its reason.
 //!
-//! With each stands how many of the known recordings need it: a rule that is stale fails the test, and so does one that
-//! begins to hide what it hid not before.
+//! Each rule has the number of known recordings that need it: a stale rule fails the test, and so does one that begins
+//! to hide more.
 
 use serde_json::{Map, Value};
 
@@ -10,36 +10,36 @@ use crate::{
     wires::Wire,
 };
 
-/// What the model said, and the results of its calls.
+/// A reply of the model, and the results of its calls.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Turn {
     pub(crate) reply: Vec<Item>,
     pub(crate) results: Vec<Item>,
-    /// What the user says after them, as JSON.
+    /// The user's words after them, as JSON.
     pub(crate) after: String,
 }
 
-/// Whose reply it is.
+/// The wire and the body of a reply.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case<'a> {
     pub(crate) wire: Wire,
-    /// The reply as it came.
+    /// The body of the reply, as it came.
     pub(crate) body: &'a str,
 }
 
 impl Case<'_> {
-    /// Whether this came in the reply.
+    /// True if the text occurs in the reply.
     fn names(self, text: &str) -> bool {
         !text.is_empty() && self.body.contains(text)
     }
 }
 
-/// One thing in which clients differ. The doc comment of its function says why.
+/// One difference between clients. The doc comment of its function has the reason.
 pub(crate) struct Tolerance {
     pub(crate) name: &'static str,
-    /// How many turns of the known recordings need it.
+    /// Number of turns of the known recordings that need it.
     pub(crate) needed: usize,
-    /// Makes both sides alike in this one thing: ours, then theirs.
+    /// Removes this difference from both sides: ours, then theirs.
     forgive: fn(Case<'_>, &mut Turn, &mut Turn),
 }
 
@@ -47,7 +47,7 @@ const fn rule(name: &'static str, needed: usize, forgive: fn(Case<'_>, &mut Turn
     Tolerance { name, needed, forgive }
 }
 
-/// In the order in which they are applied.
+/// All tolerances, in the order in which they are applied.
 pub(crate) const TOLERANCES: &[Tolerance] = &[
     rule("thinking in tags", 3, thinking_in_tags),
     rule("reasoning left out", 8, reasoning_left_out),
@@ -73,8 +73,8 @@ pub(crate) const TOLERANCES: &[Tolerance] = &[
     rule("direct caller left out", 1, direct_caller),
 ];
 
-/// Older local models think in their text; some clients take that out of it and send it back as reasoning, and some put
-/// reasoning into tags themselves.
+/// Allows thinking in the text. Older local models think in their text; some clients extract that and send it back as
+/// reasoning, and some put reasoning into tags themselves.
 fn thinking_in_tags(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for turn in [ours, theirs] {
         let items = std::mem::take(&mut turn.reply);
@@ -102,21 +102,21 @@ fn is_reasoning(item: &Item) -> bool {
     matches!(item, Item::Reasoning { .. })
 }
 
-/// Many clients send no reasoning back. Services take the turn all the same.
+/// Allows turns without their reasoning. Many clients send none back, and services accept that.
 fn reasoning_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     if !theirs.reply.iter().any(is_reasoning) {
         ours.reply.retain(|item| !is_reasoning(item));
     }
 }
 
-/// Some send it to services that we know to take none back.
+/// Allows reasoning for services that are known to take none back. Some clients send it.
 fn reasoning_not_taken(case: Case<'_>, _: &mut Turn, theirs: &mut Turn) {
     if matches!(case.wire, Wire::Chat(dialect) if !dialect.replays_reasoning) {
         theirs.reply.retain(|item| !is_reasoning(item));
     }
 }
 
-/// Some keep the text of reasoning and lose its signature or sealed form.
+/// Allows text of reasoning without its signature or sealed form. Some clients lose that.
 fn sealed_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     if !theirs.reply.iter().any(|item| matches!(item, Item::Reasoning { proof, .. } if !proof.is_empty())) {
         ours.reply.iter_mut().for_each(|item| {
@@ -128,7 +128,7 @@ fn sealed_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some keep the sealed form and not the text.
+/// Allows the sealed form without the text. Some clients keep only that.
 fn shown_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     if !theirs.reply.iter().any(|item| matches!(item, Item::Reasoning { text, .. } if !text.is_empty())) {
         ours.reply.iter_mut().for_each(|item| {
@@ -140,7 +140,7 @@ fn shown_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some read signatures into bytes and write them in the other alphabet of base64. We keep them as they came.
+/// Allows signatures in the other alphabet of base64. Some clients decode and encode them; we keep them unchanged.
 fn other_base64(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for item in ours.reply.iter_mut().chain(&mut theirs.reply) {
         if let Item::Reasoning { proof, .. } = item {
@@ -149,7 +149,7 @@ fn other_base64(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some put a signature that came last, on an empty part, on the text before it. We send it back where it was.
+/// Allows a last signature, on an empty part, to move to the text before it. We send it back in place.
 fn last_signature(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for turn in [ours, theirs] {
         if let [.., text @ Item::Text(_), signature] = turn.reply.as_mut_slice()
@@ -160,7 +160,7 @@ fn last_signature(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some send a turn with calls back without what the model said to the user.
+/// Allows a turn with calls without its text for the user. Some clients drop that.
 fn text_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     let calls = theirs.reply.iter().any(|item| matches!(item, Item::Call { .. }));
     if calls && !theirs.reply.iter().any(|item| matches!(item, Item::Text(_))) {
@@ -168,7 +168,7 @@ fn text_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some keep only the first piece of a streamed text, or lose it.
+/// Allows the loss of pieces of a streamed text. Some clients keep only the first one, or none.
 fn pieces_lost(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     let lost = |ours: &mut Vec<Item>, at: usize, all: &str, kept: &str| {
         if !kept.trim_end().is_empty() && all.ends_with(kept) || !kept.is_empty() && all.starts_with(kept) {
@@ -189,8 +189,8 @@ fn pieces_lost(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some mend JSON that the model wrote into its text, and some recordings have plain quotation marks and dashes in one
-/// of two places.
+/// Allows other quotation marks. Some clients repair JSON that the model wrote into its text, and some recordings have
+/// plain quotation marks and dashes in one of two places.
 fn other_quotes(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     fn replace(value: &mut Value) {
         match value {
@@ -213,7 +213,7 @@ fn ascii(text: &str) -> String {
     text.replace(['‘', '’', '“', '”', '"'], "'").replace(['–', '—'], "-")
 }
 
-/// Some put calls into the model's mouth that it never made, with results, to show it what they looked up.
+/// Allows calls that the model never made, with results: some clients insert them to show it search results.
 fn calls_made_up(case: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     let made_up =
         |item: &Item| matches!(item, Item::Call { name, .. } if !case.names(&format!("\"{name}\"")));
@@ -222,7 +222,7 @@ fn calls_made_up(case: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
         if let Item::Call { id, .. } = theirs.reply.remove(at) {
             ids.push(id);
         }
-        // What stands for its signature.
+        // The stand-in for its signature.
         if at > 0 && is_reasoning(&theirs.reply[at - 1]) {
             theirs.reply.remove(at - 1);
         }
@@ -239,8 +239,8 @@ fn ids(turn: &mut Turn) -> impl Iterator<Item = &mut String> {
     })
 }
 
-/// Some wires do not need ids: results are in the order of the calls. Some clients leave out the ids that came, and some
-/// send ids where none came.
+/// Allows other ids. Some wires do not need them: results are in the order of the calls. Some clients leave out the
+/// ids that came, and some send ids where none came.
 fn no_ids(case: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     let optional = matches!(case.wire, Wire::Gemini | Wire::Ollama);
     if optional && !ids(theirs).any(|id| case.names(id)) {
@@ -248,8 +248,8 @@ fn no_ids(case: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some give calls ids of their own, of the response's id or of an item's. What matters is which result is whose: each
-/// id becomes the place of its call. Ours are those that came, if any came.
+/// Allows ids of the client's own, made from the response's id or an item's. Only the assignment of results matters:
+/// each id is replaced by the position of its call. Ours are the original ones, if any came.
 fn own_ids(case: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     if ids(ours).any(|id| !case.names(id)) && ids(theirs).any(|id| case.names(id)) {
         return;
@@ -268,7 +268,7 @@ fn own_ids(case: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some send a result in pieces on wires where ours are one text.
+/// Allows a result in pieces on wires where ours is one text.
 fn pieces_joined(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for item in ours.results.iter_mut().chain(&mut theirs.results) {
         let Item::Result { content, .. } = item else { continue };
@@ -283,7 +283,7 @@ fn pieces_joined(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some send files in a result; ours are in what the user says next, and a line in the result says so.
+/// Allows files in a result. Ours are in the next user message, and a line in the result says so.
 fn files_after(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for (ours_at, theirs_at) in ours.results.iter_mut().zip(&mut theirs.results) {
         let (Item::Result { content, .. }, Item::Result { content: theirs_at, .. }) = (ours_at, theirs_at)
@@ -307,7 +307,7 @@ fn files_after(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some do not know the phase of a message or the namespace of a call.
+/// Allows the loss of a message's phase or a call's namespace, which some clients do not know.
 fn words_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     if !theirs.reply.iter().any(|item| matches!(item, Item::Note(_))) {
         ours.reply.retain(|item| !matches!(item, Item::Note(_)));
@@ -321,7 +321,7 @@ fn kind(item: &Item) -> Option<&Value> {
     }
 }
 
-/// Some do not send back all kinds of blocks of the service's own tools.
+/// Allows the loss of some kinds of blocks of the service's own tools.
 fn blocks_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     let sent =
         |item: &Item| kind(item).is_none() || theirs.reply.iter().any(|other| kind(other) == kind(item));
@@ -336,21 +336,21 @@ fn blocks<'a>(ours: &'a mut Turn, theirs: &'a mut Turn, kind: &str) -> Vec<&'a m
     items.filter(|block| block.get("type").is_some_and(|own| own == kind)).collect()
 }
 
-/// Some read the service's search for tools into a form of their own and write it from that.
+/// Allows a converted search for tools: some clients read it into a form of their own and write it from that.
 fn own_search(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for block in blocks(ours, theirs, "tool_search_call") {
         block.retain(|key, _| ["id", "type"].contains(&key.as_str()));
     }
 }
 
-/// Some send the service's code back without its outputs.
+/// Allows the service's code without its outputs.
 fn outputs_left_out(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for block in blocks(ours, theirs, "code_interpreter_call") {
         block.remove("outputs");
     }
 }
 
-/// Some write blocks as a library spells them: names in snake case, and empty objects where nothing came.
+/// Allows blocks as a library spells them: names in snake case, and empty objects for absent values.
 fn other_spelling(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for item in ours.reply.iter_mut().chain(&mut theirs.reply) {
         if let Item::Block(block) = item {
@@ -359,7 +359,7 @@ fn other_spelling(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     }
 }
 
-/// Some put into the block of a search what the reply names as its sources.
+/// Allows a search block that was filled with the sources of the reply.
 fn filled_blocks(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for (ours, theirs) in ours.reply.iter().zip(&mut theirs.reply) {
         if let (Item::Block(ours), Item::Block(theirs)) = (ours, theirs)
@@ -384,7 +384,7 @@ fn spelled(value: &Value) -> Value {
     kept.map(|(key, value)| (snake(key), spelled(value))).collect::<Map<_, _>>().into()
 }
 
-/// Some leave out of a block that the model itself, no code, asked for it. That is what it means without it.
+/// Allows a block without the note that the model itself called it, which is the default.
 fn direct_caller(_: Case<'_>, ours: &mut Turn, theirs: &mut Turn) {
     for item in ours.reply.iter_mut().chain(&mut theirs.reply) {
         if let Item::Block(Value::Object(block)) = item
@@ -399,7 +399,7 @@ fn same(ours: &Turn, theirs: &Turn) -> bool {
     (&ours.reply, &ours.results) == (&theirs.reply, &theirs.results)
 }
 
-/// The tolerances without which the two differ, or the two as they differ even so.
+/// The tolerances that are needed to make the two equal, or the two if they differ all the same.
 pub(crate) fn reconcile(
     case: Case<'_>,
     ours: &Turn,

@@ -1,6 +1,6 @@
 //! The five wires as the test drives them: bytes → `Decoder` → `Assembler` → message, and a request → `encode` → JSON.
 //!
-//! Nothing here knows a recording by its name; a service is known by the name that the recording gives it.
+//! Nothing here knows a recording by its name; a service is known by the name in the recording.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ use entourage_providers::{anthropic_messages, gemini, ollama, openai_chat, opena
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::Value;
 
-/// One of the wires; chat completions with the habits of the service that was recorded.
+/// One of the wires; chat completions in the dialect of the recorded service.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Wire {
     Chat(openai_chat::Dialect),
@@ -29,7 +29,7 @@ pub(crate) enum Wire {
     Ollama,
 }
 
-/// What all decoders have in common.
+/// The common interface of all decoders.
 trait Decoding {
     fn push(&mut self, bytes: &[u8]);
     fn finish(&mut self);
@@ -59,7 +59,7 @@ macro_rules! decoding {
 decoding!(openai_chat, openai_responses, anthropic_messages, gemini, ollama);
 
 impl Wire {
-    /// The wire that a recording calls `protocol`, as the service called `provider` there speaks it.
+    /// The wire that a recording calls `protocol`, in the dialect of the service called `provider` there.
     pub(crate) fn named(protocol: &str, provider: &str) -> Self {
         match protocol {
             "openai-chat" => Self::Chat(dialect(provider)),
@@ -92,7 +92,7 @@ impl Wire {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// What the decoder gives when the bytes come in these pieces.
+    /// Decodes bytes that come in these pieces.
     fn deltas<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>, each: &mut impl FnMut(Result<Delta>)) {
         match self {
             Self::Chat(dialect) => drive(openai_chat::Decoder::new(dialect), pieces, each),
@@ -103,15 +103,16 @@ impl Wire {
         }
     }
 
-    /// The finished reply. After an error the decoder is read on: it promises what else is known of a failed reply.
+    /// The finished reply. Decoding continues after an error, as decoders promise: facts about a failed reply may
+    /// follow.
     pub(crate) fn decode<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Reply {
         let mut folding = Folding::default();
         self.deltas(pieces, &mut |item| folding.take(item));
         folding.end()
     }
 
-    /// What breaks the contract of streams, as the core's own check has it; nothing comes after an error, because no
-    /// connection is read further then.
+    /// The violation of the contract of streams, as the core's own check reports it. Nothing is read after an error,
+    /// as on a connection.
     pub(crate) fn broken<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<String> {
         let mut items = Vec::new();
         self.deltas(pieces, &mut |item| {
@@ -136,7 +137,7 @@ impl Wire {
     }
 }
 
-/// The habits of the recorded service, as users get them who name it.
+/// The dialect of the recorded service, as a user gets it by name.
 fn dialect(provider: &str) -> openai_chat::Dialect {
     let name = match provider {
         "azure-openai" => "azure",
@@ -145,7 +146,7 @@ fn dialect(provider: &str) -> openai_chat::Dialect {
     vendor::named(name).and_then(vendor::Vendor::dialect).unwrap_or(openai_chat::Dialect::COMMON)
 }
 
-/// As a connection does it: nothing is read after the end.
+/// Drives a decoder as a connection does: nothing is read after the end.
 fn drive<'a>(
     mut decoder: impl Decoding,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -162,7 +163,7 @@ fn drive<'a>(
     std::iter::from_fn(|| decoder.pop()).for_each(each);
 }
 
-/// A service that says what it is given, once.
+/// A provider that yields the given items, once.
 #[derive(Debug)]
 struct Given(Mutex<Vec<Result<Delta>>>);
 
@@ -187,9 +188,9 @@ pub(crate) struct Reply {
     pub(crate) info: ResponseInfo,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) error: Option<ErrorRecord>,
-    /// The HTTP status that the error names.
+    /// The HTTP status in the error.
     status: Option<u16>,
-    /// The calls as they came.
+    /// The calls, unmodified.
     calls: Vec<RawCall>,
 }
 
@@ -237,7 +238,7 @@ fn named_status(error: &Error) -> Option<u16> {
 }
 
 impl Reply {
-    /// A request that was refused.
+    /// The result of a refused request.
     pub(crate) fn refused(error: &Error) -> Self {
         Self { error: Some(error.record()), status: named_status(error), ..Folding::default().end() }
     }
@@ -246,7 +247,7 @@ impl Reply {
         self.message.parts().iter().filter_map(pick).collect()
     }
 
-    /// The reply as `compare_cassettes.py` wants it, without the line's id. An error that came in a stream has the
+    /// The reply in the form of `compare_cassettes.py`, without the line's id. An error inside a stream has the
     /// stream's status.
     pub(crate) fn line(&self, status: u16) -> Value {
         let text = self.message.text();
@@ -283,7 +284,8 @@ impl Reply {
     }
 }
 
-/// What came of a call that the message cannot say: no name, and arguments that are no object or were mended.
+/// A call, with properties that the message cannot express: an empty name, and arguments that are not an object or
+/// were repaired.
 fn call((raw, call): (&RawCall, &ToolCall)) -> Value {
     let mut arguments = serde_json::from_str(&raw.arguments).ok();
     if raw.arguments.trim().is_empty() || arguments.as_ref().is_some_and(Value::is_object) {

@@ -1,4 +1,4 @@
-//! Messages: blocks with indexes, which begin, grow and stop.
+//! The messages wire: blocks with indexes, which begin, grow and stop.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -54,9 +54,9 @@ impl Spelling for Messages {
 #[derive(Default)]
 struct Reply {
     events: Vec<String>,
-    /// How many blocks began.
+    /// Number of blocks that began.
     blocks: u64,
-    /// The kind of the open block, unless it is a call's.
+    /// The kind of the open block, unless it is a call.
     open: Option<&'static str>,
     calls: BTreeMap<u32, u64>,
     explanation: String,
@@ -103,7 +103,7 @@ impl Reply {
         }
     }
 
-    /// The index of an open block of this kind.
+    /// Index of the open block of this kind, which is opened if needed.
     fn opened(&mut self, kind: &'static str, block: &Value) -> u64 {
         if self.open != Some(kind) {
             self.close();
@@ -181,7 +181,7 @@ impl Reply {
     }
 }
 
-/// On this wire the input leaves out what a cache read or wrote.
+/// The start of a message. On this wire the input excludes tokens that a cache read or wrote.
 fn begun(usage: Option<&Usage>) -> Value {
     let (read, written) = cached(usage);
     let input = usage.map_or(12, |usage| usage.input.unwrap_or(0) - read - written);
@@ -199,7 +199,7 @@ fn ended(usage: Option<&Usage>) -> Value {
         ended["output_tokens_details"] = json!({ "thinking_tokens": thinking });
     }
     if let Some(cost) = usage.and_then(|usage| usage.cost) {
-        // Gateways that speak this wire say so.
+        // Gateways that speak this wire report it.
         ended["cost"] = dollars(cost).into();
     }
     ended
@@ -209,7 +209,8 @@ fn cached(usage: Option<&Usage>) -> (u64, u64) {
     usage.map_or((0, 0), |usage| (usage.cache_read.unwrap_or(0), usage.cache_write.unwrap_or(0)))
 }
 
-/// Only the words tell a prompt that is too long, or content that is refused, from another bad request.
+/// An error. Only the words distinguish a prompt that is too long, or content that is refused, from another bad
+/// request.
 fn error(failure: &Failure) -> Value {
     let said = failure.message;
     let (kind, message) = match failure.kind {

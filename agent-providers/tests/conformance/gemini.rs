@@ -1,4 +1,4 @@
-//! generateContent: each event is a piece of the reply with whole parts; calls come at once.
+//! The generateContent wire: each event is a piece of the reply with whole parts; calls come at once.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn event(data: &Value) -> String {
     format!("data: {data}\r\n\r\n")
 }
 
-/// What comes of a call whose connection breaks in the middle of it.
+/// A call whose connection breaks in the middle.
 fn cut_call(arguments: &str) -> String {
     format!(
         "data: {{\"candidates\": [{{\"content\": {{\"parts\": [{{\"functionCall\": {{\"name\": \"look\",\"args\": {arguments}"
@@ -131,7 +131,7 @@ fn part(say: &Say, says: &[Say]) -> Result<Option<Value>> {
     }))
 }
 
-/// The service says `STOP` of calls too.
+/// The wire's finish reason. The service says `STOP` for calls too.
 fn reason(reason: FinishReason) -> Result<&'static str> {
     Ok(match reason {
         FinishReason::Stop | FinishReason::ToolCalls => "STOP",
@@ -141,7 +141,7 @@ fn reason(reason: FinishReason) -> Result<&'static str> {
     })
 }
 
-/// Each chunk counts anew; candidates are counted without thoughts.
+/// The usage in the wire's form. Each chunk counts anew; candidates are counted without thoughts.
 fn counted(usage: &Usage, all: bool) -> Value {
     let input = usage.input.unwrap_or(0);
     let mut counted = json!({"promptTokenCount": input, "totalTokenCount": input});

@@ -1,4 +1,4 @@
-//! Ollama's own chat: a line of JSON for each piece, whole calls, and errors that are nothing but words.
+//! The wire of Ollama's own chat: a line of JSON for each piece, whole calls, and errors without a code.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl Spelling for Lines {
     }
 }
 
-/// What comes of a call whose connection breaks in the middle of it.
+/// A call whose connection breaks in the middle.
 fn cut_call(arguments: &str) -> String {
     format!(
         "{{\"model\":\"model-1\",\"message\":{{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{{\"function\":{{\"name\":\"look\",\"arguments\":{arguments}"
@@ -125,7 +125,7 @@ fn message(say: &Say, says: &[Say]) -> Result<Option<Value>> {
     }))
 }
 
-/// The server says `stop` of calls too.
+/// The wire's finish reason. The server says `stop` for calls too.
 fn reason(reason: FinishReason) -> Result<&'static str> {
     Ok(match reason {
         FinishReason::Stop | FinishReason::ToolCalls => "stop",

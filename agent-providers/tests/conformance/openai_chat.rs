@@ -1,4 +1,4 @@
-//! Chat completions: the common form, with reasoning in the two forms in which services show it.
+//! The chat completions wire: the common form, with reasoning in the two forms in which services show it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Responses: items that are announced, said in pieces, and repeated whole when they are done.
+//! The responses wire: items that are announced, sent in pieces, and repeated whole when they are done.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -54,7 +54,7 @@ impl Spelling for Responses {
     }
 }
 
-/// An item that is being said: a message of one part, or reasoning of one summary.
+/// An item in progress: a message of one part, or reasoning of one summary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -76,9 +76,9 @@ struct Call {
 struct Reply {
     facts: Facts,
     events: Vec<String>,
-    /// The final output, in which items that are not done are null.
+    /// The final output, in which unfinished items are null.
     output: Vec<Value>,
-    /// It is the last item.
+    /// The open item, which is the last one.
     open: Option<Open>,
     calls: BTreeMap<u32, Call>,
 }
@@ -103,7 +103,7 @@ impl Reply {
         self.events.push(event(kind, &fields));
     }
 
-    /// An event about a part of the open item.
+    /// Sends an event about a part of the open item.
     fn part_event(&mut self, kind: &str, part: &str, mut fields: Value) {
         let at = self.output.len() - 1;
         fields["output_index"] = at.into();
@@ -112,7 +112,7 @@ impl Reply {
         self.event(kind, fields);
     }
 
-    /// Announces an item; its place in the output.
+    /// Announces an item. Returns its index in the output.
     fn add(&mut self, mut item: Value) -> usize {
         let at = self.output.len();
         item["id"] = format!("item_{at}").into();
@@ -201,7 +201,7 @@ impl Reply {
         self.part_event(&format!("response.{}.delta", stem(kind)), part_of(kind).1, json!({"delta": text}));
     }
 
-    /// The open item is complete: its text is repeated by three events.
+    /// Completes the open item: three events repeat its text.
     fn close(&mut self) {
         let Some(Open { kind, text, sealed }) = self.open.take() else { return };
         let (name, part) = part_of(kind);
@@ -247,7 +247,7 @@ impl Reply {
         Ok(())
     }
 
-    /// Both ways in which the services report an error inside a stream.
+    /// Reports an error inside the stream, in one of the two ways of the services.
     fn fail(&mut self, failure: &Failure) {
         let (_, code) = words(failure.kind);
         if failure.kind == ErrorKind::RateLimited {
@@ -268,7 +268,7 @@ fn stem(kind: Kind) -> &'static str {
     }
 }
 
-/// What the parts of an item are called, and their index.
+/// Name of the parts of an item, and of their index.
 fn part_of(kind: Kind) -> (&'static str, &'static str) {
     match kind {
         Kind::Text | Kind::Refusal => ("content_part", "content_index"),
@@ -300,7 +300,7 @@ fn counted(usage: &Usage) -> Value {
     counted
 }
 
-/// Type and code.
+/// Type and code of an error.
 fn words(kind: ErrorKind) -> (&'static str, Option<&'static str>) {
     match kind {
         ErrorKind::Authentication => ("invalid_request_error", Some("invalid_api_key")),

@@ -1,7 +1,7 @@
 //! A service's connection: HTTP/1.1 on a loopback listener, which gives one answer after the other.
 //!
-//! It keeps connections open between calls and cases as services do, and tells who watches when a request came and when
-//! its caller went away. It knows no wire.
+//! It keeps connections open between calls and cases as services do, and notifies the watch of a request and of a
+//! caller that goes away. It knows no wire.
 
 use std::{
     collections::VecDeque,
@@ -16,34 +16,34 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// What the server does with one request.
+/// The server's answer to one request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A whole body.
+    /// Sends a whole body.
     Refusal { status: u16, headers: Vec<(&'static str, String)>, body: String },
-    /// Status 200 and a body in pieces, each in a chunk of its own and flushed.
+    /// Sends status 200 and a body in pieces, each in a chunk of its own and flushed.
     Stream { content_type: &'static str, pieces: Vec<Vec<u8>>, then: Then },
-    /// Nothing, until the caller goes away.
+    /// Sends nothing until the caller goes away.
     Silence,
 }
 
-/// What follows the last piece.
+/// The action after the last piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// The body ends, and the connection takes the next request.
+    /// Ends the body, and takes the next request on the connection.
     Ends,
-    /// The body ends, and the connection is closed.
+    /// Ends the body, and closes the connection.
     Closes,
-    /// The connection is closed in the middle of the body.
+    /// Closes the connection in the middle of the body.
     Breaks,
-    /// Nothing, until the caller goes away.
+    /// Sends nothing until the caller goes away.
     StaysOpen,
 }
 
-/// Runs until it is dropped.
+/// A server that runs until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Such as `http://127.0.0.1:40001`.
+    /// Its address, such as `http://127.0.0.1:40001`.
     pub(crate) address: String,
     calls: Arc<Calls>,
     task: JoinHandle<()>,
@@ -56,7 +56,8 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Refuses every request whose head does not have all of `wanted`, and what it has no answer for.
+    /// Starts a server that refuses every request whose head lacks any of `wanted`, and every request without an
+    /// answer.
     pub(crate) async fn start(wanted: &'static [&'static str]) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = format!("http://{}", listener.local_addr()?);
@@ -65,7 +66,7 @@ impl Server {
         Ok(Self { address, calls, task })
     }
 
-    /// Answers the next requests with `answers`, in order, and tells `watch` of them.
+    /// Answers the next requests with `answers`, in order, and notifies `watch` of them.
     pub(crate) fn play(&self, answers: Vec<Answer>, watch: &Watch) {
         *self.calls.play.lock().unwrap() = Play { answers: answers.into(), watch: watch.clone() };
     }
@@ -120,7 +121,7 @@ impl Calls {
     }
 }
 
-/// Reads a request to its end; its head, or nothing when the caller has gone away before.
+/// Reads a whole request. Returns its head, or `None` if the caller went away first.
 async fn read_request(connection: &mut TcpStream) -> Option<String> {
     let mut request = Vec::new();
     loop {
@@ -156,7 +157,7 @@ async fn give(connection: &mut TcpStream, answer: Answer) -> io::Result<Next> {
             Ok(Next::Request)
         }
         Answer::Stream { content_type, pieces, then } => {
-            // Without the word of it, the caller would race its next request against the end of the connection.
+            // Without this header, the caller would race its next request against the end of the connection.
             let close = if then == Then::Closes { "Connection: close\r\n" } else { "" };
             let head = format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{close}Transfer-Encoding: chunked\r\n\r\n"
@@ -185,7 +186,7 @@ async fn end(connection: &mut TcpStream, then: Then) -> io::Result<Next> {
     Ok(Next::End)
 }
 
-/// Waits until the caller has gone away.
+/// Waits until the caller goes away.
 async fn left(connection: &mut TcpStream) -> io::Result<Next> {
     while connection.read(&mut [0; 64]).await? > 0 {}
     Ok(Next::CallerLeft)

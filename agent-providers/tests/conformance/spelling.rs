@@ -1,4 +1,4 @@
-//! What it takes to play a service's part on a wire, and what the wires' spellings share.
+//! The requirements for playing a service on a wire, and the parts that the wires' spellings share.
 
 use std::{marker::PhantomData, sync::Arc};
 
@@ -13,15 +13,15 @@ use tokio::sync::OnceCell;
 
 use crate::server::{Answer, Server, Then};
 
-/// No part of it is in anything that a test expects.
+/// A key of which no part occurs in any expected value.
 pub(crate) const KEY: &str = "sk-4f0c9a71d2e8";
 
-/// How the services of a wire say what a scenario says.
+/// The spelling of scenarios by the services of a wire.
 pub(crate) trait Spelling: Send + Sync + 'static {
-    /// Of streams.
+    /// The content type of streams.
     const CONTENT_TYPE: &'static str = "text/event-stream";
 
-    /// Parts of each request's head: the line that asks, and the header with the key.
+    /// Required parts of each request's head: the request line, and the header with the key.
     const WANTED: &'static [&'static str];
 
     fn manifest() -> Manifest;
@@ -38,11 +38,11 @@ pub(crate) trait Spelling: Send + Sync + 'static {
         [("Content-Type", "application/json".to_owned())].into_iter().chain(wait).collect()
     }
 
-    /// A stream's events, as bytes. What is cut off or stays open has no end.
+    /// The events of a stream, as bytes. A stream that is cut off or stays open has no end.
     fn streamed(says: &[Say], ending: &Ending) -> Result<Vec<String>>;
 }
 
-/// A wire as a subject of the suite. All cases have the same provider: setting up its TLS takes longer than a case.
+/// A wire as a subject of the suite. All cases share one provider: setting up its TLS takes longer than a case.
 #[derive(Debug)]
 pub(crate) struct Wire<S> {
     spelling: PhantomData<S>,
@@ -56,7 +56,7 @@ impl<S: Spelling> Wire<S> {
         Self { spelling: PhantomData, cut: Then::Breaks, service: OnceCell::new() }
     }
 
-    /// A service behind a proxy: HTTP's body ends well when a reply is cut off.
+    /// A service behind a proxy: the HTTP body ends properly when a reply is cut off.
     pub(crate) fn behind_a_proxy() -> Self {
         Self { cut: Then::Closes, ..Self::new() }
     }
@@ -117,7 +117,7 @@ impl<S: Spelling> Subject for Wire<S> {
     }
 }
 
-/// What a reply says about itself and its cost.
+/// Facts of a reply about itself and its cost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     pub(crate) id: Option<&'static str>,
@@ -140,7 +140,7 @@ impl Facts {
     }
 }
 
-/// All that is said of a call's arguments.
+/// The complete arguments of a call.
 pub(crate) fn arguments(says: &[Say], call: u32) -> String {
     let pieces = says.iter().filter_map(|say| match say {
         Say::Arguments { index, json } if *index == call => Some(*json),
@@ -149,14 +149,14 @@ pub(crate) fn arguments(says: &[Say], call: u32) -> String {
     pieces.collect()
 }
 
-/// The same as the object that it is, for a wire whose calls come whole.
+/// The complete arguments as an object, for a wire whose calls come whole.
 pub(crate) fn object(says: &[Say], call: u32) -> Result<Value> {
     let text = arguments(says, call);
     let text = if text.is_empty() { "{}" } else { &text };
     serde_json::from_str(text).map_err(|_| unsupported("arguments are an object on this wire"))
 }
 
-/// The call that is complete with what is said at `at`: nothing more of it follows, but something does.
+/// The call that the content at `at` completes: nothing more of it follows, but something else does.
 pub(crate) fn completed(says: &[Say], at: usize, ending: &Ending) -> Option<u32> {
     let (Say::CallStart { index: call, .. } | Say::Arguments { index: call, .. }) = says.get(at)? else {
         return None;
@@ -175,7 +175,7 @@ pub(crate) fn event(name: &str, data: &Value) -> String {
     }
 }
 
-/// As JSON has it.
+/// The amount in dollars, as a JSON number.
 pub(crate) fn dollars(money: Money) -> Number {
     const PICO: u64 = 1_000_000_000_000;
     let text = format!("{}.{:012}", money.as_pico() / PICO, money.as_pico() % PICO);

@@ -1,4 +1,4 @@
-//! The connection itself: refused, reset, closed, silent, or carrying what is no HTTP.
+//! Faults of the connection itself: refused, reset, closed, silent, or carrying something other than HTTP.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     wires::{STREAM, WIRES, Wire},
 };
 
-/// Long enough to be told from none, short enough to wait for.
+/// A delay that is long enough to be noticed, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(40);
 
 fn hello(wire: Wire) -> String {
@@ -60,7 +60,7 @@ async fn a_connection_that_ends_before_the_answer_may_be_tried_again() {
     }
 }
 
-/// Servers close kept connections when they please, also while a request is on its way.
+/// A server that closes kept connections at any time, even while a request is in flight.
 #[tokio::test]
 async fn a_request_that_meets_a_closed_connection_is_sent_once_more() {
     for wire in WIRES {
@@ -187,7 +187,7 @@ async fn a_silent_server_is_left_in_time() {
     }
 }
 
-/// What is known already is worth more than that the rest did not come.
+/// The known part of a refusal is worth more than the error that the rest did not come.
 #[tokio::test]
 async fn a_refusal_that_is_not_finished_in_time_is_still_a_refusal() {
     let failing = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 99\r\n\r\n{\"error";

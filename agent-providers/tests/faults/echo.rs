@@ -1,4 +1,4 @@
-//! What a service echoes of the secrets that it was sent: in no error, warning or event.
+//! Services that echo the secrets of a request: none appears in an error, warning or event.
 
 use std::{error::Error as _, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     wires::{STREAM, WIRES, Wire},
 };
 
-/// A generator whose numbers a failed test prints as its seed.
+/// A generator whose state a failed test prints as its seed.
 struct Random(u64);
 
 impl Random {
@@ -27,14 +27,14 @@ impl Random {
         usize::try_from(self.0 >> 33).unwrap() % below
     }
 
-    /// A key, of signs that every escape writes in another way.
+    /// A key of characters that every escape writes differently.
     fn secret(&mut self) -> String {
         const SIGNS: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMN23456789-_+/=.&\"\\<>%~";
         (0..20 + self.next(20)).map(|_| char::from(SIGNS[self.next(SIGNS.len())])).collect()
     }
 }
 
-/// How a caller hands over a secret.
+/// The way in which a caller passes a secret.
 #[derive(Debug, Clone, Copy)]
 enum Given {
     Key,
@@ -99,7 +99,7 @@ fn answers(wire: Wire, secret: &str, random: &mut Random) -> Vec<String> {
         http("403 Forbidden", &format!("no access for {}", html(secret))),
         http("404 Not Found", &format!("no such page: /v1?key={}", percent(secret))),
         http("500 Oops", &format!("{{\"error\": {}", json!(format!("broken {secret}")))),
-        // Cut by who reads it, inside the secret.
+        // Cut by the reader, inside the secret.
         http("500 Oops", &format!("{}{secret}", " ".repeat((64 << 10) - 1 - random.next(secret.len() - 1)))),
         http(&format!("429 Slow\r\nx-request-id: {secret}"), "slow"),
         http(&format!("302 Found\r\nLocation: https://{secret}.example/"), ""),
@@ -113,7 +113,7 @@ fn answers(wire: Wire, secret: &str, random: &mut Random) -> Vec<String> {
     ]
 }
 
-/// All that an error shows, with what caused it.
+/// Everything that an error shows, with its causes.
 fn shown(error: &Error) -> String {
     let mut shown =
         format!("{error}\n{error:?}\n{error:#?}\n{}", serde_json::to_string(&error.record()).unwrap());
@@ -125,7 +125,7 @@ fn shown(error: &Error) -> String {
     shown
 }
 
-/// Neither the secret nor most of it, in any spelling.
+/// Checks that neither the secret nor most of it appears, in any spelling.
 fn check(shown: &str, secret: &str, what: &str) {
     let lower = shown.to_lowercase();
     let start: String = secret.chars().take(8).collect();
@@ -157,7 +157,7 @@ async fn attack_10_no_secret_that_a_service_echoes_is_in_an_error() {
                         while let Some(item) = stream.next().await {
                             match item {
                                 Err(error) => (seen, failed) = (seen + &shown(&error), true),
-                                // What the model says is its own.
+                                // The model's own words are not redacted.
                                 Ok(Delta::Text(_)) => {}
                                 Ok(delta) => seen += &format!("{delta:?}"),
                             }

@@ -1,4 +1,4 @@
-//! Figures that no call can have: unknown, and never zero.
+//! Figures that no call can have: they become unknown, never zero.
 
 use entourage_core::provider::{Assembler, Delta};
 
@@ -31,7 +31,7 @@ fn attack_05_absurd_figures_are_unknown_on_every_wire() {
                 [(figure, "2", (known, Some(2))), ("9", figure, (Some(9), known))]
             {
                 let body = wire.open() + &wire.say("Hello");
-                // The messages protocol tells the input at the start too, and a later figure is better.
+                // The messages protocol reports the input at the start too, and a later figure is better.
                 let body = body.replace(r#","usage":{"input_tokens":9}"#, "");
                 let body = body + &wire.close_having_used(input, output);
                 let deltas = decode(wire, &body);

@@ -1,4 +1,4 @@
-//! What goes right on the connection, on every wire: what is sent, what is shown, and when connections end.
+//! Success on the connection, on every wire: the request, the shown exchange, and the end of connections.
 
 use std::time::Duration;
 

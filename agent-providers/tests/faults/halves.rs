@@ -1,4 +1,4 @@
-//! Characters that a service cut into two escapes, in two deltas.
+//! Characters that a service splits into two escapes, in two deltas.
 
 use entourage_core::{
     Result,
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::wires::{WIRES, Wire};
 
-/// Where a text stands in a reply.
+/// The position of a text in a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Text,
@@ -18,7 +18,7 @@ enum Place {
 
 const PLACES: [Place; 3] = [Place::Text, Place::Reasoning, Place::Arguments];
 
-/// In place of a text that is written by hand.
+/// Placeholder for a text that is written by hand.
 const HERE: &str = "@@";
 
 fn piece(wire: Wire, place: Place) -> String {
@@ -41,12 +41,12 @@ fn escaped(units: &[u16]) -> String {
     units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
 }
 
-/// A reply that says these pieces.
+/// A reply with these pieces.
 fn reply(wire: Wire, place: Place, pieces: &[&[u16]]) -> String {
     let mut reply = wire.open();
     if place == Place::Arguments {
         if !wire.cuts_arguments() {
-            // The whole is JSON of the frame's own.
+            // The whole is JSON of the frame itself.
             let all: String = pieces.iter().map(|units| escaped(units)).collect();
             let call = wire.call(0, r#"{"x":"@@"}"#).replace(HERE, &all);
             return reply + &call + &wire.close();
@@ -137,7 +137,7 @@ fn attack_40_a_half_that_the_end_of_the_stream_leaves_alone_is_still_said() {
     }
 }
 
-/// UTF-16 in which halves of characters abound.
+/// UTF-16 with many halves of characters.
 fn units() -> impl Strategy<Value = Vec<u16>> {
     let unit = prop_oneof![
         0x20_u16..0x7f,

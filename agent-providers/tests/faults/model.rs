@@ -1,4 +1,4 @@
-//! Models out of control: too many calls, calls that break off, arguments and counts that make no sense.
+//! Models out of control: too many calls, incomplete calls, absurd arguments and counts.
 
 use entourage_core::{
     ErrorKind, Retry,
@@ -115,7 +115,7 @@ async fn attack_46_counts_that_make_no_sense_are_unknown() {
                     let sum = usage + usage;
                     assert!(sum.output.is_none_or(|tokens| tokens == u64::MAX || tokens == 0), "{sum:?}");
                 }
-                // A number that no computer holds is no JSON to every reader.
+                // A number beyond the range of floats is not JSON to every reader.
                 Err(error) => assert_eq!((error.kind(), output), (ErrorKind::Protocol, "1e400"), "{error}"),
             }
         }

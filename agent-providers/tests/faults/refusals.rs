@@ -1,4 +1,4 @@
-//! Answers that refuse: statuses, how long to wait, web pages, redirects.
+//! Answers that refuse: statuses, waits, web pages, redirects.
 
 use std::time::{Duration, SystemTime};
 
@@ -88,7 +88,7 @@ async fn attack_46_how_long_to_wait_is_read_in_every_form() {
     }
 }
 
-/// 30 years are not waited for: the layer's own delay is.
+/// A wait of 30 years is not obeyed: the layer's own delay is used.
 #[tokio::test]
 async fn attack_46_a_wait_of_thirty_years_is_not_obeyed() {
     for wire in WIRES {
@@ -184,8 +184,8 @@ async fn attack_36_no_redirect_is_followed_whatever_it_leads_to() {
     assert_eq!(first, mine.local_addr().unwrap());
 }
 
-/// A proxy of the environment is the user's own setting for services elsewhere. A service on this machine is never
-/// reached through one, so a run that may only talk to this machine does just that.
+/// A proxy from the environment is the user's own setting for services elsewhere. A service on this machine is never
+/// reached through one, so a run that may only talk to this machine does so.
 #[tokio::test]
 async fn attack_39_a_proxy_of_the_environment_sees_no_call_to_this_machine() {
     const CHILD: &str = "ENTOURAGE_TEST_BEHIND_A_PROXY";

@@ -1,4 +1,4 @@
-//! Accepted replies that are not what they should be: compressed, cut in odd places, failing half-way.
+//! Accepted replies with faults: compressed, cut in odd places, failing half-way.
 
 use entourage_core::{
     ErrorKind, Retry,
@@ -122,7 +122,7 @@ async fn a_reply_that_was_not_streamed_is_understood() {
         );
         server.task.await.unwrap();
 
-        // JSON, but of somebody else.
+        // JSON of another service.
         let fault =
             Fault::new(wire, "200 with somebody else's JSON", [send(format!("{head}{{\"ok\":true}}\n"))]);
         let (error, _) = fault.fail().await;

@@ -1,4 +1,4 @@
-//! A server on a raw listener that does what it is told, byte for byte, and what a provider made of it.
+//! A scripted server on a raw listener, byte for byte, and the resulting behaviour of a provider.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::wires::Wire;
 
-/// What the server does with a connection, once it has read the request. It closes it at the end.
+/// An action of the server on a connection, once it has read the request. It closes the connection at the end.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
     Send(Vec<u8>),
@@ -26,11 +26,11 @@ pub(crate) enum Act {
     Read,
     /// Waits until the caller has seen text.
     AwaitText,
-    /// Sends a piece again and again, so many bytes in all, or until the caller has gone.
+    /// Sends a piece again and again, up to this many bytes in all, or until the caller has gone.
     Flood(Vec<u8>, usize),
     /// Closes the connection with a reset.
     Reset,
-    /// Says nothing until the caller has gone.
+    /// Sends nothing until the caller has gone.
     Hold,
 }
 
@@ -38,15 +38,15 @@ pub(crate) fn send(text: impl Into<String>) -> Act {
     Act::Send(text.into().into_bytes())
 }
 
-/// What one connection came to.
+/// The server's view of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) request: String,
-    /// Requests after the first.
+    /// Number of requests after the first.
     pub(crate) more: usize,
-    /// Bytes that the connection took.
+    /// Number of bytes that the connection accepted.
     pub(crate) pushed: usize,
-    /// The caller closed it first.
+    /// True if the caller closed it first.
     pub(crate) closed: bool,
 }
 
@@ -101,7 +101,7 @@ async fn perform(mut stream: TcpStream, acts: Vec<Act>, gate: &Notify) -> Seen {
                 seen.closed |= matches!(stream.read(&mut [0; 16]).await, Ok(0) | Err(_));
             }
         }
-        // The reader gets its turn between two pieces.
+        // Yields to the reader between two pieces.
         tokio::task::yield_now().await;
     }
     stream.shutdown().await.ok();
@@ -142,7 +142,7 @@ async fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// The tasks that give a connection back are ready once a reply has ended; on these tests' runtime, yielding runs them.
+/// Yields so that the tasks which return a connection to the pool run. They are ready once a reply has ended.
 pub(crate) async fn give_back() {
     for _ in 0..16 {
         tokio::task::yield_now().await;
@@ -162,14 +162,14 @@ pub(crate) struct Fault {
     cx: CallContext,
 }
 
-/// What it came to.
+/// The result of a fault.
 pub(crate) struct Outcome {
     /// `wire: fault`, for messages of failed tests.
     pub(crate) name: String,
     pub(crate) result: Result<Assembled>,
     /// The text that came before the end.
     pub(crate) text: String,
-    /// The reply had begun when it failed.
+    /// True if the reply had begun when it failed.
     pub(crate) begun: bool,
     pub(crate) seen: Seen,
 }
@@ -210,7 +210,7 @@ impl Fault {
         Outcome { name, result, text, begun, seen }
     }
 
-    /// The same, when the call must fail.
+    /// Like `Fault::run`, for a call that must fail.
     pub(crate) async fn fail(self) -> (Error, Outcome) {
         let mut outcome = self.run().await;
         let ended = std::mem::replace(&mut outcome.result, Err(Error::cancelled()));
@@ -248,7 +248,7 @@ async fn collect(
     (assembler.finish(), text, true)
 }
 
-/// No error shows a secret, is endless, or holds what a terminal would obey.
+/// Checks that an error shows no secret, is of limited length, and has no control characters for a terminal.
 pub(crate) fn check_words(error: &Error, name: &str) {
     let record = serde_json::to_string(&error.record()).unwrap();
     let shown = format!("{error}\n{error:?}\n{record}");

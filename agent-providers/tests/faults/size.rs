@@ -1,4 +1,4 @@
-//! What never ends: the provider takes little of it, keeps less, and lets go of the connection.
+//! Endless input: the provider takes little of it, keeps less, and closes the connection.
 
 use entourage_core::{ErrorKind, Retry};
 use tokio::sync::Mutex;
@@ -8,15 +8,15 @@ use crate::{
     wires::{STREAM, WIRES, Wire},
 };
 
-/// What a server is ready to send.
+/// Bytes that a server is ready to send.
 const ENDLESS: usize = 200 << 20;
 
 const MIB: usize = 1 << 20;
 
-/// The peak is the process's: one test at a time measures it.
+/// Lock for measuring the peak, which is the process's: one test at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// How far memory grows at most while something runs, where the system tells.
+/// Growth of the memory peak, on systems that report it.
 struct Growth(Option<usize>);
 
 impl Growth {
@@ -62,7 +62,7 @@ async fn attack_38_streams_that_never_end_are_left_within_bounds() {
             assert_eq!((error.kind(), error.retry()), (kind, permanent), "{}: {error}", outcome.name);
             let seen = outcome.seen;
             assert!(seen.closed && seen.pushed < taken * MIB, "{}: took {}", outcome.name, seen.pushed);
-            // The reader keeps the text, and messages keep it once more, in case that it must be sent back as it came.
+            // The reader keeps the text, and messages keep it once more, in case it must be sent back unchanged.
             growth.check(192 * MIB, &outcome.name);
         }
     }
@@ -146,8 +146,7 @@ async fn attack_46_arguments_of_fifty_megabytes_are_refused() {
     }
 }
 
-/// Frames in which nothing is said, calls and parts without end, and lists that are small on the wire and large in
-/// memory.
+/// Frames without content, endless calls and parts, and lists that are small on the wire and large in memory.
 #[tokio::test]
 async fn attack_38_frames_that_say_nothing_or_too_much_are_left_within_bounds() {
     let _alone = ONE_AT_A_TIME.lock().await;
@@ -191,7 +190,7 @@ async fn attack_38_frames_that_say_nothing_or_too_much_are_left_within_bounds() 
                     "{}: {error}",
                     outcome.name
                 ),
-                // An item that cannot be read is no item.
+                // An unreadable item does not count.
                 Ok(_) => assert!(name.starts_with("a list"), "{}", outcome.name),
             }
             growth.check(96 * MIB, &outcome.name);

@@ -1,4 +1,4 @@
-//! What a well-behaved service says on each wire, piece by piece, so that faults can be put anywhere in it.
+//! The replies of a well-behaved service on each wire, piece by piece, so that faults can be put anywhere.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use entourage_providers::{
 };
 use serde_json::json;
 
-/// What every provider here holds and no error may show.
+/// Secrets that every provider here holds and no error may show.
 pub(crate) const KEY: &str = "sk-very-secret";
 pub(crate) const HEADER: &str = "team-very-secret";
 
@@ -41,7 +41,7 @@ macro_rules! build {
 }
 
 impl Wire {
-    /// What a stream comes to, cut where the pieces end.
+    /// Decodes a stream that is cut where the pieces end.
     pub(crate) fn decode<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> {
         macro_rules! all {
             ($decoder:expr) => {{
@@ -103,7 +103,7 @@ impl Wire {
         }
     }
 
-    /// The list of models that holds one called `qwen3`, where the wire has such a list.
+    /// The list of models that holds one called `qwen3`, if the wire has such a list.
     pub(crate) fn models(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Gemini => None,
@@ -112,7 +112,7 @@ impl Wire {
         }
     }
 
-    /// How a stream begins, before there is anything to show.
+    /// The start of a stream, without content.
     pub(crate) fn open(self) -> String {
         match self {
             Responses => {
@@ -143,8 +143,8 @@ impl Wire {
         })
     }
 
-    /// A tool call, number `index` of the reply, whose arguments are this text: of any form where the wire sends text,
-    /// JSON where it sends JSON.
+    /// Tool call number `index` of the reply, with this text as arguments: any text if the wire sends text, JSON if it
+    /// sends JSON.
     pub(crate) fn call(self, index: usize, arguments: &str) -> String {
         let text = json!(arguments);
         let at = index + 1;
@@ -169,7 +169,7 @@ impl Wire {
         }
     }
 
-    /// Whether arguments come in pieces.
+    /// True if arguments come in pieces.
     pub(crate) fn cuts_arguments(self) -> bool {
         matches!(self, Chat | Responses | Messages)
     }
@@ -191,7 +191,7 @@ impl Wire {
         }
     }
 
-    /// Why the reply ends, where the wire says so before the end.
+    /// The finish reason, on wires that send it before the end.
     pub(crate) fn reason(self) -> Option<String> {
         match self {
             Chat => Some(self.frame(r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#)),
@@ -201,12 +201,12 @@ impl Wire {
         }
     }
 
-    /// How a stream ends.
+    /// The end of a stream.
     pub(crate) fn close(self) -> String {
         self.close_having_used("9", "2")
     }
 
-    /// The same, with these numbers of tokens.
+    /// The end of a stream with these token counts.
     pub(crate) fn close_having_used(self, input: &str, output: &str) -> String {
         match self {
             Chat => {
@@ -269,7 +269,7 @@ impl Wire {
         }
     }
 
-    /// The same refusal inside a stream that had begun.
+    /// The same refusal inside a stream that has begun.
     pub(crate) fn failure(self, message: &str) -> String {
         let body = self.refusal(message);
         match self {
@@ -296,12 +296,12 @@ impl Wire {
         }
     }
 
-    /// How a frame begins that never ends.
+    /// The start of a frame that never ends.
     pub(crate) fn endless(self) -> &'static str {
         if self == Self::Ollama { r#"{"message":{"content":""# } else { "data: " }
     }
 
-    /// What a service may send to keep a connection alive, about 64 KiB of it.
+    /// About 64 KiB of data that a service may send to keep a connection alive.
     pub(crate) fn keep_alive(self) -> String {
         if self == Self::Ollama {
             format!("{}\n", " ".repeat(65_535))
@@ -310,7 +310,7 @@ impl Wire {
         }
     }
 
-    /// The same as [`Wire::good`], over a connection that stays open.
+    /// The reply of [`Wire::good`] over a connection that stays open.
     pub(crate) fn good_and_open(self) -> String {
         let body = [self.open(), self.say("Hello"), self.close()].concat();
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -323,6 +323,6 @@ impl Wire {
     }
 }
 
-/// The head of a stream that ends when the connection does.
+/// The head of a stream that ends with the connection.
 pub(crate) const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";

@@ -1,4 +1,4 @@
-//! Where a call ends early: a prompt that does not fit, and a caller that goes away.
+//! Calls that end early: a prompt that does not fit, and a caller that goes away.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ async fn a_prompt_beyond_the_window_is_told_apart() {
     }
 }
 
-/// Longer than this, and the server did not notice that nobody listens: it would go on for several times as long.
+/// Time within which the server must notice that its caller left; otherwise it would work several times as long.
 const NOTICED: Duration = Duration::from_secs(3);
 
 /// A tool whose arguments the grammar makes thousands of bytes long.
@@ -50,14 +50,14 @@ fn at_length() -> Request {
     request("Write.").with_tools([long()]).with_tool_choice(ToolChoice::Required).with_params(params)
 }
 
-/// How many calls the server works on.
+/// Number of calls that the server works on.
 async fn busy() -> usize {
     let slots = reqwest::get(format!("{}/slots", server())).await.unwrap().bytes().await.unwrap();
     let slots: Vec<Value> = serde_json::from_slice(&slots).unwrap();
     slots.iter().filter(|slot| slot["is_processing"] == true).count()
 }
 
-/// Waits until the server is idle; says how long that took.
+/// Waits until the server is idle. Returns the time that took.
 async fn idle(peer: &Peer) -> Duration {
     let since = Instant::now();
     while busy().await > 0 {

@@ -1,4 +1,4 @@
-//! Typed output, in each way that the server forces by its grammar.
+//! Typed output, in each way in which the server can force it by a grammar.
 
 use entourage_core::provider::{CallContext, Generate, ModelExt, Strategy};
 use schemars::JsonSchema;
@@ -61,7 +61,7 @@ async fn a_typed_value_comes_by_schema_or_by_forced_tool() {
     }
 }
 
-/// What is no object travels as the one field of one.
+/// A value that is not an object is sent as the only field of one.
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn a_list_is_a_value_too() {
@@ -75,7 +75,7 @@ async fn a_list_is_a_value_too() {
     }
 }
 
-/// The server does not know the wire's own way to ask for a schema here, only that of chat completions.
+/// The server does not know the wire's own request for a schema here, only that of chat completions.
 #[tokio::test]
 #[ignore = "needs LLM_PEER_URL, the address of a llama.cpp server"]
 async fn responses_take_the_schema_through_extra_parameters() {

@@ -1,4 +1,4 @@
-//! CP04 and approvals: who is asked, what an answer is good for, and that a pause outlives the process.
+//! Approvals: the approver that is asked, the validity of an answer, and pauses that outlive the process.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ fn runtime(store: &SharedStore) -> Runtime {
     testkit::runtime().shared_store(Arc::clone(store)).build()
 }
 
-/// Answers what a test wants and keeps what it was asked.
+/// An approver that gives the answer of the test and records its requests.
 #[derive(Debug, Clone)]
 struct Asked(Arc<Mutex<Vec<ApprovalRequest>>>, fn() -> Result<Decision>);
 
@@ -74,7 +74,7 @@ async fn cp04_an_allowance_is_for_one_call() {
     assert_eq!(allowed.iter().filter(|by| *by == "approver").count(), 2, "{allowed:?}");
 }
 
-/// A refusal, however it comes: the call is not run, the turn ends, and no further model call is made.
+/// Checks a refusal, however it comes: the call does not run, the turn ends, and no further model call is made.
 async fn refused(builder: entourage_core::RuntimeBuilder, by: &str) {
     let store = memory();
     let provider = ScriptedProvider::new().calls([("look", json!({})), ("write", json!({}))]).text("Later.");
@@ -135,7 +135,7 @@ async fn cp04_one_person_is_asked_one_thing_at_a_time() {
     assert_eq!((look.finished(), single.0.lock().unwrap().1), (4, 1));
 }
 
-/// A run that pauses for leave to write, in a process that then ends.
+/// Starts a run that pauses for approval of a write, in a process that then ends.
 async fn paused(
     store: &SharedStore,
     write: &FakeTool,
@@ -341,7 +341,7 @@ async fn cp04_after_a_refusal_no_later_call_of_the_step_begins_or_is_asked_about
     assert_valid(&history);
 }
 
-/// Says, when it runs, whether its own claim is in the store.
+/// A tool that reports, when it runs, if its own claim is in the store.
 struct Witness(SharedStore, ToolSpec);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! CM01, CM02, CM07, CM08: what is refused, when the loop goes on, and what its answer is.
+//! Refused input, the conditions for continuing the loop, and the answer of a run.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Sessions below others: whatever is tried with them directly, agents run in them through their root, with its scope and
+//! Child sessions: whatever is tried with them directly, their agents run through their root only, with its scope and
 //! within its budget.
 
 use std::{
@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::common::{agent, count, memory, process, stored};
 
-/// An agent of a tree: it asks those below it one after another, looks around, for which leave is asked, and writes.
+/// An agent of a tree: it calls those below it one after another, looks around, which needs approval, and writes.
 #[derive(Debug, Clone)]
 struct Node {
     below: Vec<Node>,
@@ -38,7 +38,7 @@ fn nodes() -> impl Strategy<Value = Node> {
     })
 }
 
-/// What the agents of a tree are made of.
+/// The environment of the agents of a tree.
 #[derive(Debug, Clone)]
 struct World {
     store: SharedStore,
@@ -86,7 +86,7 @@ impl World {
         events
     }
 
-    /// Tries whatever would run something in a session below another one, by `runtime` and by handles from before.
+    /// Tries everything that could run something in a child session, through `runtime` and through older handles.
     async fn attack(&self, runtime: &Runtime, kept: &[Session], root: &SessionId) {
         let before = (self.events().await, self.write.started(), self.look.started());
         let mut sessions: Vec<Session> = kept.to_vec();
@@ -126,7 +126,7 @@ async fn assert_refused(session: &Session, agent: &ReactAgent, root: &SessionId)
     assert!(!session.history().await.unwrap().is_empty() && never.count() == 0, "it can be read");
 }
 
-/// Lives of a tree, one a process, each until somebody is asked for leave; between them everything is tried.
+/// Runs a tree in several processes, each up to a request for approval; between them everything is tried.
 fn lives(node: &Node, writes: bool, budget: u64) {
     let world = World {
         store: memory(),

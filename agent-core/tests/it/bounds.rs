@@ -1,4 +1,4 @@
-//! What comes from outside has a bound, and whatever is accepted can be read again.
+//! Bounds on input from outside: everything that is accepted can be read again.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn reread(store: &SharedStore, session: &SessionId) -> Vec<Event> {
     rows.into_iter().map(read).collect()
 }
 
-/// The session goes on in a new process.
+/// Continues the session in a new process.
 async fn goes_on(store: &SharedStore, session: &SessionId) -> Vec<Event> {
     let provider = ScriptedProvider::new().text("Still here.");
     let session = runtime(store).open(session).await.unwrap();
@@ -203,7 +203,7 @@ async fn attack_18_a_node_whose_value_no_reader_takes_fails() {
     );
 }
 
-/// A store that takes little at once.
+/// A store with a small limit for one append.
 #[derive(Debug)]
 struct Narrow {
     inner: SharedStore,
@@ -229,7 +229,7 @@ impl Meddles for Narrow {
     }
 }
 
-/// Five results that are ready together are too much for one append, and the state soon for a checkpoint.
+/// Five results that are ready together exceed one append, and the state soon exceeds a checkpoint.
 #[tokio::test]
 async fn attack_23_a_checkpoint_over_a_stores_limit_is_left_out_and_a_batch_is_cut() {
     let store: SharedStore = Arc::new(Through(Narrow { inner: memory(), most: 200_000 }));

@@ -1,4 +1,4 @@
-//! CD02, CD03: subscribers who are slow, gone, or never read; what is stored while nothing new happens.
+//! Subscribers that are slow, gone, or never read; and writes to the store while nothing new happens.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::common::{Meddles, Through, agent, count, drain, kinds, memory, open_runtime, stored};
 
-/// What is there already.
+/// The events that are ready now.
 fn ready(events: &mut Subscription) -> Vec<Envelope> {
     let mut seen = Vec::new();
     while let Some(Some(event)) = events.next().now_or_never() {
@@ -58,7 +58,7 @@ async fn cd03_a_subscriber_sees_what_every_handle_sees_after_it_was_stored() {
     assert!(events.next().await.is_none(), "it ends with the runtime");
 }
 
-/// A run of `deltas` pieces.
+/// A provider of one reply with `deltas` pieces.
 fn talker(deltas: usize) -> ScriptedProvider {
     let script = (0..deltas).fold(Script::new(), |script, n| script.text(format!("{n} ")));
     ScriptedProvider::by_history().step(script.finish(FinishReason::Stop))
@@ -189,7 +189,7 @@ async fn cd03_a_subscription_is_a_stream_and_begins_when_it_is_made() {
     assert!(matches!(&seen[0].event, Event::RunStarted(run) if run.prompt.text() == "Two?"));
 }
 
-/// Counts what is written, and when leases are.
+/// A store that counts its writes, and the times of leases.
 #[derive(Debug)]
 struct Counting {
     inner: SharedStore,

@@ -1,4 +1,4 @@
-//! CM13, CM14: a cancel at each phase, what it leaves behind, and that nothing of the run is alive afterwards.
+//! A cancel at each phase of a run: the state that it leaves, and that nothing of the run is alive afterwards.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,8 @@ fn last_reply(events: &[Envelope]) -> (FinishReason, String) {
     reply.unwrap()
 }
 
-/// Cancels a run and returns its remaining events. Its outcome says so, and the next run sends a valid history.
+/// Cancels a run and returns its remaining events. Checks that its outcome is the cancel, and that the next run sends
+/// a valid history.
 async fn cancelled(mut run: RunHandle, store: &SharedStore) -> Vec<Envelope> {
     let id = run.session().clone();
     run.cancel();

@@ -1,5 +1,5 @@
-//! An agent written by hand: it calls a model, starts children, waits, sleeps, takes notes, calls tools and waits
-//! for a signal. And a world in which its life can be cut short anywhere.
+//! A hand-written agent: it calls a model, starts children, waits, sleeps, takes notes, calls tools and waits for a
+//! signal. And a world in which its life can be cut short anywhere.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::common::{LaterClock, agent, count, stored};
 
-/// The captain. What it does follows from what it observes, nothing else.
+/// The captain. Its actions follow from its observations alone.
 #[derive(Clone)]
 pub(crate) struct Captain {
     model: Model,
@@ -66,7 +66,7 @@ impl Agent for Captain {
     }
 }
 
-/// The captain with everything that it talks to, counted, as one process has it.
+/// The captain with everything that it talks to, counted, for one process.
 pub(crate) struct World {
     pub(crate) captain: Captain,
     pub(crate) planner: ScriptedProvider,
@@ -107,8 +107,8 @@ pub(crate) fn runtime(store: &SharedStore, later: Duration) -> Runtime {
     testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(store)).clock(clock).build()
 }
 
-/// Does what is to be done next about the voyage: start it, send the signal that it waits for, resume it. `None`
-/// when it is over.
+/// Does the next part of the voyage: starts it, sends the signal that it waits for, or resumes it. `None` if it is
+/// over.
 pub(crate) async fn advance(runtime: &Runtime, captain: &Captain) -> Option<Result<()>> {
     let session = runtime.session_with_id(session_id());
     let head = session.head().await.unwrap();
@@ -126,7 +126,7 @@ async fn signalled(runtime: &Runtime) -> bool {
     count(&stored(runtime.store(), &session_id()).await, "signal_received") > 0
 }
 
-/// The whole voyage, undisturbed. Returns its outcome.
+/// Runs the whole voyage undisturbed. Returns its outcome.
 pub(crate) async fn one_life(store: &SharedStore) -> Outcome {
     for _ in 0..4 {
         let world = World::new();
@@ -138,7 +138,7 @@ pub(crate) async fn one_life(store: &SharedStore) -> Outcome {
     outcome(store).await
 }
 
-/// What the voyage ended with.
+/// The outcome at the end of the voyage.
 pub(crate) async fn outcome(store: &SharedStore) -> Outcome {
     match &stored(store, &session_id()).await.last().unwrap().event {
         Event::RunFinished(end) => end.outcome.clone(),

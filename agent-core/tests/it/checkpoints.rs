@@ -1,5 +1,5 @@
-//! DESIGN 3: checkpoints. Each is the fold of the events before it, reading begins at the newest one, one that is damaged
-//! costs time alone, and a run that spans some goes on after any death as if there were none.
+//! Checkpoints: each is the fold of the events before it, reading begins at the newest one, a damaged one costs time
+//! alone, and a run that spans some continues after any death as if there were none.
 
 use std::{
     sync::{
@@ -48,14 +48,14 @@ fn runtime(store: &SharedStore, every: u64) -> Runtime {
     builder(store, every).build()
 }
 
-/// The stored form without what only says where the newest checkpoint is.
+/// The stored form without the position of the newest checkpoint.
 fn figures(state: &SessionState) -> Value {
     let mut form = serde_json::to_value(state).unwrap();
     form["head"]["checkpoint"] = Value::Null;
     form
 }
 
-/// Derives each checkpoint anew, from the other events alone, and returns how many there are.
+/// Derives each checkpoint again, from the other events alone, and returns their number.
 fn check_checkpoints(events: &[Envelope]) -> usize {
     let (mut with, mut without, mut found) = (SessionState::default(), SessionState::default(), 0);
     for event in events {
@@ -90,7 +90,8 @@ impl Approver for Later {
     }
 }
 
-/// Chats, tools in parallel, questions that wait, failures and an agent with children, in one session after another.
+/// A store with chats, parallel tools, waiting questions, failures and an agent with children, in one session after
+/// another.
 async fn busy_store(every: u64) -> SharedStore {
     let store = memory();
     let runtime = builder(&store, every).policy(Policy::new()).approver(Later).build();
@@ -158,10 +159,10 @@ async fn design_3_every_checkpoint_equals_the_fold_before_it() {
     assert!(found[0] >= found[1] && found[1] > found[2] && found[2] > 0 && found[3] == 0, "{found:?}");
 }
 
-/// What a damaged row looks like, given the session's head; `None` for one that is sound.
+/// Damages a row, given the session's head; `None` leaves it as it is.
 type Damage = fn(&Row, &SessionHead) -> Option<Row>;
 
-/// Counts the rows that are read, and may damage checkpoints on the way.
+/// A store that counts the rows that are read, and may damage checkpoints on the way.
 #[derive(Debug)]
 struct Glass {
     inner: SharedStore,
@@ -204,7 +205,7 @@ impl SessionStore for Glass {
     }
 }
 
-/// A run that takes a hundred notes.
+/// An agent whose run takes a hundred notes.
 fn clerk() -> Do {
     act(|cx| {
         Box::pin(async move {
@@ -308,7 +309,7 @@ async fn attack_08_a_session_whose_checkpoints_are_damaged_goes_on() {
     check_checkpoints(&events);
 }
 
-/// Asks a model six times and takes notes in between: each call of the model may be preceded by a checkpoint.
+/// An agent that calls a model six times and takes notes in between: each model call may be preceded by a checkpoint.
 fn author(provider: &ScriptedProvider) -> Do {
     let model = provider.model();
     act(move |cx| {
@@ -370,7 +371,7 @@ fn design_3_a_hand_written_run_that_spans_checkpoints_survives_death_at_every_ap
     assert!(deaths > 12, "{deaths}");
 }
 
-/// Made within a process, since its clock is that process's.
+/// A factory of runtimes, to be called within a process, since the clock is that process's.
 fn runtime_at_start(store: &SharedStore) -> impl Fn() -> Runtime {
     let store = Arc::clone(store);
     move || runtime(&store, 3)
@@ -381,7 +382,7 @@ async fn log(store: &SharedStore) -> Vec<Envelope> {
     if known.is_empty() { Vec::new() } else { stored(store, &work()).await }
 }
 
-/// Starts, resumes, or takes note that it is over.
+/// Starts the run, resumes it, or records that it is over.
 async fn finish(
     runtime: &impl Fn() -> Runtime,
     agent: &(impl entourage_core::agent::Agent + Clone + 'static),
@@ -405,7 +406,7 @@ fn task() -> Task {
     Task::from("Go").within(limits())
 }
 
-/// Seven steps of a model that counts tokens; six of them call tools.
+/// A provider of seven steps with token counts; six of them call tools.
 fn marcher() -> ScriptedProvider {
     // Several calls a step: a run of many events and few messages is what checkpoints are for.
     let step = |n: u64| {
@@ -463,7 +464,7 @@ fn design_3_a_run_longer_than_a_checkpoint_resumes_with_its_figures() {
     assert!(deaths > 25, "{deaths}");
 }
 
-/// What is known of the open run after a death is what its events say.
+/// Checks that the state of the open run after a death equals its events.
 async fn check_figures(store: &SharedStore, old: &[Envelope], label: &str) {
     let state = runtime(store, 3).open(&work()).await.unwrap().state().await.unwrap();
     let run = &serde_json::to_value(&state).unwrap()["run"];

@@ -1,4 +1,4 @@
-//! What the tests share: a model conversation's rules, a store that dies, a process that dies.
+//! Shared helpers: the rules of a model conversation, a store that dies, a process that dies.
 
 use std::{
     fmt,
@@ -28,7 +28,7 @@ use entourage_core::{
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-/// An agent of no particular kind.
+/// A builder of a plain agent.
 pub(crate) fn agent(model: Model) -> ReactBuilder {
     ReactAgent::builder("tester", model)
 }
@@ -46,7 +46,7 @@ pub(crate) fn runtime_on(store: &SharedStore) -> Runtime {
     testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(store)).build()
 }
 
-/// All events of a run, up to its end.
+/// Reads all events of a run, up to its end.
 pub(crate) async fn drain(run: &mut RunHandle) -> Vec<Envelope> {
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
@@ -59,7 +59,7 @@ pub(crate) fn kinds(events: &[Envelope]) -> Vec<&'static str> {
     events.iter().map(|event| event.event.kind()).collect()
 }
 
-/// The stored events of a session. They are numbered without gaps, each once.
+/// The stored events of a session. Checks that they are numbered without gaps, each once.
 pub(crate) async fn stored(store: &SharedStore, session: &SessionId) -> Vec<Envelope> {
     let rows = store.read(session, ReadRange::all()).await.unwrap();
     let events: Vec<_> = rows.into_iter().map(|row| row.into_envelope(session).unwrap()).collect();
@@ -68,8 +68,8 @@ pub(crate) async fn stored(store: &SharedStore, session: &SessionId) -> Vec<Enve
     events
 }
 
-/// What every service asks of a conversation: after a message with calls there is one tool message that answers
-/// each of them once, in call order, and there is no other tool message.
+/// Checks the rule of every service: after a message with calls there is one tool message that answers each of them
+/// once, in call order, and there is no other tool message.
 pub(crate) fn assert_valid(history: &History) {
     let messages: Vec<_> = history.iter().collect();
     for (place, message) in messages.iter().enumerate() {
@@ -93,13 +93,13 @@ pub(crate) fn results(message: &Message) -> Vec<String> {
     message.tool_results().map(entourage_core::message::ToolResult::to_text).collect()
 }
 
-/// Runs `future` as a process of its own: when it is over, everything that it left running is dropped unpolled.
+/// Runs `future` as a process of its own. When it ends, everything it left running is dropped unpolled.
 pub(crate) fn process<T>(future: impl Future<Output = T>) -> T {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     tokio.unwrap().block_on(future)
 }
 
-/// Waits for the run's end, or for the moment at which its store stands still.
+/// Waits for the end of the run, or for the moment at which its store stands still.
 pub(crate) async fn until_killed<T>(run: impl Future<Output = T>, killed: &Gate) -> Option<T> {
     tokio::select! {
         biased;
@@ -108,7 +108,7 @@ pub(crate) async fn until_killed<T>(run: impl Future<Output = T>, killed: &Gate)
     }
 }
 
-/// A clock that starts some time after the others' beginning, as a later process sees it.
+/// A clock that starts some time after the others, as in a later process.
 #[derive(Debug)]
 pub(crate) struct LaterClock(Instant, Duration);
 
@@ -124,7 +124,7 @@ impl Clock for LaterClock {
     }
 }
 
-/// What a store double does otherwise than the store behind it: nothing but what it says.
+/// The overrides of a store double; everything else goes to the store behind it.
 #[async_trait]
 pub(crate) trait Meddles: Send + Sync + fmt::Debug {
     fn inner(&self) -> &SharedStore;
@@ -150,7 +150,7 @@ pub(crate) trait Meddles: Send + Sync + fmt::Debug {
     }
 }
 
-/// A store that goes through a double.
+/// A store behind a double.
 #[derive(Debug)]
 pub(crate) struct Through<M>(pub(crate) M);
 
@@ -189,7 +189,7 @@ impl<M: Meddles> SessionStore for Through<M> {
     }
 }
 
-/// What happens at the chosen append, and at every later one.
+/// The fault at the chosen append, and at every later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing is stored and no answer comes.
@@ -207,7 +207,7 @@ pub(crate) struct FaultyStore {
     at: usize,
     fault: Fault,
     appends: AtomicUsize,
-    /// Reached when a process is to die.
+    /// A gate that is reached when a process is to die.
     pub(crate) killed: Gate,
 }
 
@@ -223,7 +223,7 @@ impl FaultyStore {
         })
     }
 
-    /// A store that only counts.
+    /// A store that never fails and counts its appends.
     pub(crate) fn counting() -> Arc<Self> {
         Self::new(&memory(), usize::MAX, Fault::Fail)
     }
@@ -268,12 +268,12 @@ impl SessionStore for FaultyStore {
     }
 }
 
-/// How many events of this kind there are.
+/// Number of events of this kind.
 pub(crate) fn count(events: &[Envelope], kind: &str) -> usize {
     events.iter().filter(|event| event.event.kind() == kind).count()
 }
 
-/// The results of all settled calls, with the tools' names, in the order in which they were stored.
+/// Tool names and results of all settled calls, in the order in which they were stored.
 pub(crate) fn settled(events: &[Envelope]) -> Vec<(String, String)> {
     let settled = events.iter().filter_map(|event| match &event.event {
         Event::ToolFinished(call) => Some((call.result.name.to_string(), call.result.to_text())),
@@ -284,7 +284,7 @@ pub(crate) fn settled(events: &[Envelope]) -> Vec<(String, String)> {
 
 pub(crate) type Body = dyn for<'a> Fn(&'a RunContext) -> BoxFuture<'a, Result<String>> + Send + Sync;
 
-/// An agent made of a closure.
+/// An agent made from a closure.
 #[derive(Clone)]
 pub(crate) struct Do(Arc<Body>);
 

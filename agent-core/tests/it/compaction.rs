@@ -1,4 +1,4 @@
-//! CS01 to CS05: a conversation that nears its model's window is made smaller, and the work goes on.
+//! Compaction: a conversation that nears its model's window is made smaller, and the work continues.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::common::{agent, assert_valid, count, drain, kinds, memory, open_runtime, runtime_on, stored};
 
-/// Bytes that a tool returns: 1,000 tokens by estimate.
+/// Bytes of a tool's result: 1,000 tokens by estimate.
 pub(crate) const PAGE: usize = 4_000;
 
 pub(crate) fn looks(input: u64, output: u64) -> Script {
@@ -40,7 +40,7 @@ pub(crate) fn look() -> FakeTool {
     FakeTool::new("look").returning("x".repeat(PAGE).as_str())
 }
 
-/// An agent that looks at pages.
+/// An agent that reads pages.
 pub(crate) fn looker(provider: &ScriptedProvider, window: u64) -> ReactBuilder {
     agent(windowed(provider.model(), Some(window))).tool(look())
 }
@@ -66,13 +66,13 @@ fn own(events: &[Envelope], session: &Session) -> Vec<Envelope> {
     events.iter().filter(|event| event.origin.session == *session.id()).cloned().collect()
 }
 
-/// What the run's own session recorded.
+/// Reads the events of the run. Returns those of its own session.
 pub(crate) async fn record(run: &mut RunHandle, session: &Session) -> Vec<Envelope> {
     let events = drain(run).await;
     own(&events, session)
 }
 
-/// The fold of the stored events is the session's own state.
+/// Folds the stored events, and checks that the result is the session's own state.
 pub(crate) async fn state(store: &SharedStore, session: &Session) -> SessionState {
     let mut state = SessionState::default();
     stored(store, session.id()).await.iter().for_each(|event| state.apply(event));

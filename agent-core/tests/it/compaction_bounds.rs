@@ -1,4 +1,4 @@
-//! What bounds compaction, what it does when a service refuses a request for its length, and what a crash leaves of it.
+//! Bounds of compaction, its reaction to a request that a service refused for its length, and its state after a crash.
 
 use std::{
     fmt,
@@ -224,7 +224,7 @@ async fn a_summary_whose_own_call_is_too_long_is_asked_for_with_half_as_much() {
     assert_eq!(agent.ask("Go").await.unwrap(), "Done.");
 }
 
-/// A service with a window: it counts what it is sent by the library's own estimate and refuses what is too long.
+/// A service with a window: it counts a request by the library's own estimate and refuses one that is too long.
 struct Service {
     window: u64,
     asked: Mutex<Vec<Request>>,
@@ -284,7 +284,7 @@ impl Provider for Service {
     }
 }
 
-/// The pages that a conversation, or the summary in front of it, says were read.
+/// The number of pages that a conversation, or the summary in front of it, says were read.
 fn pages_read(request: &Request) -> u64 {
     let summary = request.messages.get(0).map(|message| message.text()).unwrap_or_default();
     let known =
@@ -297,7 +297,7 @@ fn pages_read(request: &Request) -> u64 {
     seen.max().unwrap_or(0).max(known.unwrap_or(0))
 }
 
-/// A service whose model reads `pages` pages, one a step, and tells how many it read.
+/// A service whose model reads `pages` pages, one per step, and tells how many it read.
 fn reader(window: u64, pages: u64) -> Arc<Service> {
     Service::new(window, move |request| {
         let read = pages_read(request);
@@ -354,7 +354,7 @@ fn design_3_a_process_that_dies_while_it_compacts_goes_on() {
     assert!(deaths > 60, "{deaths}");
 }
 
-/// A run whose process dies at append `at`. False when it has fewer.
+/// Runs an agent whose process dies at append `at`. False if it has fewer appends.
 fn dies(at: usize, fault: Fault, overflow: bool) -> bool {
     let label = format!("{fault:?} at append {at}, overflow {overflow}");
     let id = SessionId::new("work").unwrap();

@@ -1,5 +1,5 @@
-//! CM13 and live control: cancels that reach what waits, pauses at the next effect, and that nothing of a run is alive
-//! after its outcome, children of children among it.
+//! Live control: cancels that reach waiting work, pauses at the next effect, and that nothing of a run is alive after
+//! its outcome, including grandchildren.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ impl Tool for Ask {
     }
 }
 
-/// An agent that asks an agent that asks an agent, which uses `tool`.
+/// An agent that calls an agent that calls an agent, which uses `tool`.
 pub(crate) fn chain(model: &Model, tool: &FakeTool) -> ReactAgent {
     let below = ReactAgent::builder("below", model.clone()).tool(tool.clone()).build().unwrap();
     let middle = ReactAgent::builder("middle", model.clone()).tool(Ask::new(below)).build().unwrap();
@@ -88,7 +88,7 @@ pub(crate) fn relay() -> Model {
     Model::new(Arc::new(Relay) as _, "relay")
 }
 
-/// A store that lets others go before and after each write, so that a cut can come there.
+/// A store that yields before and after each write, so that a cut can happen there.
 #[derive(Debug)]
 struct Pausing(SharedStore);
 
@@ -123,7 +123,7 @@ fn alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// Nothing runs, nobody holds a lease, and each session that was begun has its end and a valid history.
+/// Checks that nothing runs, no lease is held, and each session that was begun has its end and a valid history.
 async fn assert_over(store: &SharedStore, runtime: &Runtime, tools: &[&FakeTool], at: &str) {
     assert!(tools.iter().all(|tool| tool.running() == 0), "{at}: a tool runs");
     for info in store.query(&SessionFilter::all()).await.unwrap() {
@@ -140,7 +140,7 @@ async fn assert_over(store: &SharedStore, runtime: &Runtime, tools: &[&FakeTool]
     }
 }
 
-/// Cancels a run after each number of turns that the scheduler can give it, until it is not cut off any more.
+/// Cancels a run after each number of scheduler turns, until it is not cut off any more.
 async fn cut_everywhere(start: impl Fn(&Runtime) -> (Vec<RunHandle>, Vec<FakeTool>), runs: usize) -> usize {
     let mut points = 0;
     loop {

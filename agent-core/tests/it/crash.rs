@@ -1,5 +1,5 @@
-//! DESIGN 3.4: a process that dies at every append there is. What was completed is not done again, the outcome is the same, and
-//! the log has every event once.
+//! Processes that die at every append: completed work is not repeated, the outcome is the same, and the log has every
+//! event once.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 
 const UNKNOWN: &str = "outcome is unknown";
 
-/// What a log says about work: replies that ended, calls that were claimed, calls that were settled.
+/// Work in a log: replies that ended, calls that were claimed, calls that were settled.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Work {
     replies: usize,
@@ -64,7 +64,7 @@ fn design_3_a_hand_written_agent_survives_death_at_every_append() {
     assert!(deaths > 30, "{deaths}");
 }
 
-/// A voyage whose store stands still at append `at`. False when it has fewer.
+/// Runs a voyage whose store stands still at append `at`. False if it has fewer appends.
 fn voyage(at: usize, fault: Fault) -> bool {
     let inner = memory();
     let faulty = FaultyStore::new(&inner, at, fault);
@@ -102,7 +102,7 @@ async fn snapshot(store: &SharedStore) -> Snapshot {
     logs
 }
 
-/// Goes on with a voyage after a death, of which `seen` is what the store held then.
+/// Continues a voyage after a death. `seen` is the content of the store at that time.
 fn revive(store: &SharedStore, before: &[World], seen: &Snapshot, label: &str) {
     let mut after = Vec::new();
     for life in 10..20 {

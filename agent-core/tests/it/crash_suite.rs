@@ -1,4 +1,4 @@
-//! DESIGN 3.4: the public crash suite, on the store in memory, with time that stands still.
+//! The public crash suite, on the store in memory, with paused time.
 
 #![allow(clippy::print_stdout)]
 
@@ -113,7 +113,7 @@ fn sound(life: &Life) -> entourage_core::Result<ReactAgent> {
     agent(life.model(&script())).tool(life.tool(pay())).build()
 }
 
-/// What is found wrong about it.
+/// The fault report of a scenario that must fail.
 fn found(scenario: &Scenario, medium: &Medium) -> String {
     let report = crash::run(scenario, medium);
     assert!(std::panic::catch_unwind(|| report.assert()).is_err(), "nothing was found: {report:#}");
@@ -151,7 +151,7 @@ fn an_answer_that_depends_on_the_process_is_found() {
     assert!(found(&scenario, &memory()).contains("it came to something else"));
 }
 
-/// Calls the tool inside it twice.
+/// A tool that calls the inner tool twice.
 #[derive(Debug)]
 struct Twice(Arc<dyn Tool>);
 
@@ -174,14 +174,14 @@ fn a_call_that_runs_twice_is_found() {
     assert!(found.contains("`pay` may not be repeated, and ran 2 times"), "{found}");
 }
 
-/// What a store does wrong.
+/// A flaw of a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Flaw {
-    /// What was appended last is gone when a process died.
+    /// Loses the last append when a process dies.
     Forgets,
-    /// Claims of tool calls are lost when a process died.
+    /// Loses claims of tool calls when a process dies.
     LosesClaims,
-    /// Checkpoints are not what they were.
+    /// Alters checkpoints.
     BendsCheckpoints,
 }
 
@@ -211,7 +211,7 @@ impl Flawed {
         Arc::clone(&self.inner.lock().unwrap())
     }
 
-    /// Opens the store after a death: the last batch is not the end of the run.
+    /// Opens the store after a death, unless the last batch ended the run.
     async fn revive(&self) -> entourage_core::Result<()> {
         let mut log = self.log.lock().unwrap().clone();
         let claims = |batch: &Batch| batch.rows.iter().any(|row| row.columns().kind == "tool_started");

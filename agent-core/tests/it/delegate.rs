@@ -1,4 +1,4 @@
-//! `ToolContext::run_agent`: an agent below a tool call, in a session whose id follows from the call.
+//! `ToolContext::run_agent`: an agent in a tool call, in a session whose id follows from the call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,14 +19,14 @@ use crate::common::{
     Fault, FaultyStore, agent, count, memory, process, runtime_on, settled, stored, until_killed,
 };
 
-/// Hands its call on to another agent, and tells the model what that one came to.
+/// A tool that passes its call on to another agent, and tells the model its outcome.
 struct Ask {
     spec: ToolSpec,
     agent: Arc<dyn Agent>,
     scope: Scope,
-    /// Asks a second agent at the same time.
+    /// True to call a second agent at the same time.
     twice: bool,
-    /// Asks a second agent when the first one is done.
+    /// True to call a second agent when the first one has ended.
     again: bool,
 }
 
@@ -88,7 +88,7 @@ async fn run(store: &SharedStore, agent: &ReactAgent) -> Outcome {
     runtime_on(store).session_with_id(root()).start(agent, "Go").outcome().await.unwrap()
 }
 
-/// What the model was told about the call of `ask`.
+/// The result that the model got for the call of `ask`.
 async fn told(store: &SharedStore) -> String {
     let settled = settled(&stored(store, &root()).await);
     let [(name, text)] = &settled[..] else { panic!("{settled:?}") };
@@ -96,7 +96,7 @@ async fn told(store: &SharedStore) -> String {
     text.clone()
 }
 
-/// The one child of `of`.
+/// The only child of `of`, with its events.
 async fn only_child(store: &SharedStore, of: &SessionId) -> (SessionId, Vec<Envelope>) {
     let children = store.query(&SessionFilter::children_of(of.clone())).await.unwrap();
     let [info] = &children[..] else { panic!("{children:?}") };
@@ -211,7 +211,7 @@ async fn the_tools_timeout_cancels_the_child_and_the_parent_goes_on() {
     assert_eq!(ended(&only_child(&store, &root()).await.1).status, Status::Cancelled);
 }
 
-/// Runs a parent whose child wants to pay, each time in a process of its own, until it is over.
+/// Runs a parent whose child wants to pay, each time in a process of its own, until it has ended.
 fn until_it_is_over(store: &SharedStore, pay: &FakeTool, levels: usize) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for _ in 0..9 {
@@ -380,7 +380,7 @@ impl Family {
     }
 }
 
-/// Stored replies of the parent and of the child.
+/// Number of stored replies of the parent and of the child.
 async fn replies(store: &SharedStore) -> (usize, usize) {
     let mut replies = (0, 0);
     for info in store.query(&SessionFilter::all()).await.unwrap() {

@@ -1,4 +1,4 @@
-//! What is shown to people is one line each, and nothing that a tool or a model says commands the terminal.
+//! Text for people: one line each, in which nothing of a tool or a model controls the terminal.
 
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ fn an_outcome_is_one_line_whatever_it_quotes() {
     }
 }
 
-/// An outcome shows what its run's own calls came to, and no figures of calls that were never made.
+/// An outcome shows the figures of its run's own calls, and none for calls that were never made.
 #[test]
 fn an_outcome_without_calls_of_its_own_shows_no_figures() {
     assert_eq!(Outcome::completed("Done.").to_string(), "completed");

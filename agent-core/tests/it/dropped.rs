@@ -1,4 +1,4 @@
-//! Writes whose callers go away: what has begun comes to its end without them, and nobody waits for who is gone.
+//! Writes whose callers go away: a write that has begun completes without them, and no other caller waits for them.
 
 use std::{
     future::Future,
@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 
 use crate::common::{Meddles, Through, agent, count, drain, memory, stored};
 
-/// A store with one lane for all writers, in which each write waits at a gate once it is told to.
+/// A store with one lane for all writers, in which each write waits at a gate on demand.
 #[derive(Debug)]
 struct OneLane {
     inner: SharedStore,
@@ -71,7 +71,7 @@ impl Meddles for OneLane {
     }
 }
 
-/// Polls once, and drops.
+/// Polls the work once, then drops it.
 async fn begin(work: impl Future<Output = Result<()>>) {
     let mut work = pin!(work);
     let polled = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
@@ -89,7 +89,7 @@ fn on(store: &Arc<Through<OneLane>>) -> Runtime {
     testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(store) as _).build()
 }
 
-/// Waits until nothing of the runtime is under way.
+/// Waits until nothing of the runtime is in flight.
 async fn unwound(runtime: &Runtime) {
     assert!(runtime.cancel_all().await);
 }
@@ -179,7 +179,7 @@ async fn a_renewal_under_way_does_not_overtake_the_lease_that_is_given_back() {
     assert_eq!(info.lease.unwrap().until, Timestamp::default());
 }
 
-/// A store whose first append after it was told to panics.
+/// A store that panics at its first append once it is armed.
 #[derive(Debug)]
 struct Panicky {
     inner: SharedStore,
@@ -214,7 +214,7 @@ async fn a_store_that_panics_fails_what_was_stored_and_nothing_hangs() {
     }
 }
 
-/// An observer that panics at one event, and counts those that it was shown.
+/// An observer that panics at one event, and counts the events that it sees.
 #[derive(Debug, Default, Clone)]
 struct Panics {
     at: usize,

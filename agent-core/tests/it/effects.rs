@@ -1,4 +1,4 @@
-//! DESIGN 4: what an agent written by hand may do: start children, wait for them, sleep, wait for signals.
+//! Effects of a hand-written agent: starting children, waiting for them, sleeping, waiting for signals.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! CM03: what is told, in which order, under which numbers.
+//! The events of a run: their order and their numbers.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! CM06: the three ways in which a tool fails, and a store or a provider that fails.
+//! Failures: the three ways in which a tool fails, and a store or a provider that fails.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The fold under any list of events, hostile ones too: the conversation stays one that every service accepts, a state
-//! comes back from its stored form as it was, and a checkpoint anywhere changes nothing that follows.
+//! The fold over any list of events, hostile ones included: the conversation stays valid for every service, a state
+//! survives its stored form, and a checkpoint anywhere changes nothing that follows.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn any_part() -> impl Strategy<Value = Part> {
     ]
 }
 
-/// Any message of any role: calls of a user, results of a system message, nothing at all.
+/// Any message of any role: calls of a user, results of a system message, no content at all.
 fn any_message() -> impl Strategy<Value = Value> {
     let role = prop::sample::select(vec![Role::System, Role::User, Role::Assistant, Role::Tool]);
     (role, prop::collection::vec(any_part(), 0..4))
@@ -109,7 +109,7 @@ fn upkeep() -> impl Strategy<Value = Stored> {
     ]
 }
 
-/// A checkpoint as somebody may have written it: most of these hold what no fold gives.
+/// A checkpoint by an unknown writer: most of these hold states that no fold gives.
 fn checkpoint() -> impl Strategy<Value = Stored> {
     let step = prop::option::of((any_message(), 0usize..4));
     let history = prop::collection::vec(any_message(), 0..4);
@@ -140,7 +140,7 @@ fn envelope(place: usize, event: Event) -> Envelope {
     Envelope::new(origin, place as u64 + 1, Timestamp::from_micros(place as i64), event)
 }
 
-/// The events that can be read; a checkpoint that no fold gives cannot.
+/// The events that can be read. A checkpoint that no fold gives cannot.
 fn readable(events: Vec<Stored>) -> Vec<Envelope> {
     let mut read = Vec::new();
     for (kind, body) in events {
@@ -163,7 +163,7 @@ fn restored(state: &SessionState) -> SessionState {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// CM15: whatever a log holds, once the next run starts every call has one result.
+    /// Every call has one result once the next run starts, whatever the log holds.
     #[test]
     fn cm15_any_event_list_folds_to_a_valid_history(mut events in prop::collection::vec(any_event(), 0..18)) {
         events.push(last());
@@ -174,7 +174,7 @@ proptest! {
         assert_valid(state.history());
     }
 
-    /// A state comes back from its stored form, at any moment, and goes on from there as if it had never left.
+    /// A state survives its stored form, at any moment, and continues as if it had never left memory.
     #[test]
     fn design_3_a_checkpoint_anywhere_changes_nothing_that_follows(
         events in prop::collection::vec(any_event(), 1..14),

@@ -63,7 +63,7 @@ fn ways() -> [(Strategy, Profile); 3] {
     ]
 }
 
-/// A reply of `json`, as the model gives it in this way.
+/// A reply of `json`, as the model gives it with this strategy.
 fn reply(strategy: Strategy, name: &str, json: &str) -> Script {
     let script = match strategy {
         Strategy::Tool => Script::new().raw_call(name, json),

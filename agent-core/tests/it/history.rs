@@ -1,4 +1,4 @@
-//! CM14, CM15: histories that a crash or a tamperer left behind become ones that every service accepts.
+//! Histories after a crash or by a tamperer: they are repaired so that every service accepts them.
 
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ fn any_event() -> impl Strategy<Value = (&'static str, Value)> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// CM15: whatever a log holds, once the next run starts every call has one result.
+    /// Every call has one result once the next run starts, whatever the log holds.
     #[test]
     fn cm15_any_log_folds_to_a_valid_history(events in prop::collection::vec(any_event(), 0..14)) {
         let origin = Arc::new(Origin::new(SessionId::new("s").unwrap(), RunId::generate(), "tester"));

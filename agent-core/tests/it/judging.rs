@@ -1,4 +1,4 @@
-//! When a call is judged, by what, and what the run says of rules that it cannot apply.
+//! Judgement of calls: its time, its rules, and the run's report of rules that it cannot apply.
 
 use std::sync::{
     Arc, Mutex,
@@ -24,10 +24,10 @@ use serde_json::{Value, json};
 
 use crate::common::{agent, drain, kinds, memory, results, stored};
 
-/// Where the tools below point to: what `look` touches follows from it, and not from its arguments.
+/// The target of the tools below: the footprint of `look` follows from it, and not from its arguments.
 type Pointer = Arc<Mutex<String>>;
 
-/// Moves the pointer.
+/// A tool that moves the pointer.
 struct Move(Pointer, ToolSpec);
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl Tool for Move {
     }
 }
 
-/// Shows what the pointer names.
+/// A tool that shows the target of the pointer.
 struct Look(Pointer, ToolSpec);
 
 #[async_trait]
@@ -93,7 +93,7 @@ async fn a_call_is_judged_after_the_calls_before_it_ran() {
     assert!(texts[3].contains("not run"), "{texts:?}");
 }
 
-/// Moves the pointer while it is asked, then allows.
+/// An approver that moves the pointer while it is asked, then allows.
 #[derive(Debug, Clone)]
 struct Sly {
     pointer: Pointer,
@@ -192,7 +192,7 @@ async fn a_yes_from_before_a_restart_is_void_when_the_call_touches_something_els
     assert_eq!((asked, outcome.status), (2, Status::Completed));
 }
 
-/// Never answers.
+/// An approver that never answers.
 #[derive(Debug)]
 struct Silent(Gate);
 
@@ -224,7 +224,7 @@ async fn an_open_question_of_one_session_holds_up_no_other_session() {
     assert_eq!(first.outcome().await.unwrap().status, Status::Completed);
 }
 
-/// A tool made of a function, which cannot say what a call touches.
+/// A tool made from a function, which cannot declare the footprint of a call.
 fn blind(name: &str, access: Access, ran: &Arc<AtomicUsize>) -> impl Tool + use<> {
     let ran = Arc::clone(ran);
     let spec = ToolSpec::new(name, "Runs a command.", json!({"type": "object"})).with_access(access);
@@ -348,7 +348,7 @@ async fn attack_23_a_model_is_offered_what_its_agent_was_given_and_nothing_else(
     assert_eq!(offered(&provider), ["look"]);
 }
 
-/// Tools of servers do not exist yet (MCP). A toolset that changes its tools between two calls is what they will be.
+/// Tools of servers do not exist yet (MCP). They will be a toolset that changes its tools between two calls, as here.
 #[tokio::test]
 async fn attack_43_a_tool_that_changed_after_a_yes_is_asked_about_again() {
     let spec = |description: &str, schema: Value, access| {

@@ -1,4 +1,4 @@
-//! What names a call outside: the same for every try of it, and for no other call ever, whatever its session is called.
+//! Idempotency keys: the same for every try of a call, and for no other call ever, whatever its session is called.
 
 use std::{
     collections::HashSet,
@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::common::{act, agent, memory, process, runtime_on};
 
-/// A tool that may be repeated, and the keys that it was called with. Behind a gate it never ends.
+/// A repeatable tool that records the keys of its calls. Behind a gate it never ends.
 #[derive(Debug, Clone)]
 struct Pay(ToolSpec, Arc<Mutex<Vec<String>>>, Option<Gate>);
 
@@ -57,7 +57,7 @@ fn order() -> SessionId {
     SessionId::new("order").unwrap()
 }
 
-/// Pays three times, after `said` replies that its conversation has already.
+/// An agent that pays three times, after `said` earlier replies in its conversation.
 fn payer(pay: &Pay, said: usize) -> ReactAgent {
     let twice = [("pay", json!({})), ("pay", json!({}))];
     let provider = (0..said).fold(ScriptedProvider::by_history(), |it, _| it.text("-"));
@@ -92,7 +92,7 @@ async fn a_key_differs_for_every_other_call_also_in_a_later_session_of_the_same_
     assert!(keys.iter().all(|key| key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit())));
 }
 
-/// A process that dies while it pays.
+/// Runs a process that dies while it pays.
 fn dies(store: &SharedStore, pay: &Pay) {
     process(async {
         let gate = Gate::new();
@@ -119,7 +119,7 @@ fn a_call_that_is_tried_again_in_another_process_keeps_its_key() {
     assert_eq!(keys[0], keys[1]);
 }
 
-/// The session as a version of the library would have stored it whose runs did not name their calls.
+/// A copy of the session in the form of an older version, whose runs did not name their calls.
 async fn older(from: &SharedStore) -> SharedStore {
     let to = memory();
     let info = from.query(&SessionFilter::id(order())).await.unwrap().pop().unwrap();

@@ -1,4 +1,4 @@
-//! The layers that bound a call's time and hold a stream to its contract.
+//! The layers that limit the time of a call and hold a stream to its contract.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ fn all_bounds() -> Timeout {
     Timeout::new().total(secs(60)).first_delta(secs(20)).idle(secs(10))
 }
 
-/// The bound that ends a call, and after how long.
+/// The bound that ends a call, and the time at which it does.
 async fn bound(layer: Timeout, script: Script) -> (String, u64) {
     let service = ScriptedProvider::new().step(script);
     let began = Instant::now();
@@ -79,7 +79,7 @@ async fn a_slow_reader_is_not_a_slow_service() {
     }
 }
 
-/// A service that accepts no call, or never stops talking.
+/// A service that never accepts a call, or never stops streaming.
 #[derive(Debug)]
 enum Odd {
     Hangs(Gate),

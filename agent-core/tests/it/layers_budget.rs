@@ -1,4 +1,4 @@
-//! DESIGN section 7: model calls on a budget's account.
+//! Model calls charged to a budget.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::layers_common::{Clocked, all, behind, hello, priced, saying, settle_u
 
 const DOLLAR: Money = Money::from_pico(1_000_000_000_000);
 
-/// 2 tokens in at 3, at most 100 out at 15: 1,506 pico-dollars.
+/// A request of 2 tokens in at 3, at most 100 out at 15: 1,506 pico-dollars.
 fn request() -> Request {
     hello("m").with_profile(priced(3, 15)).with_params(up_to(100))
 }
@@ -27,7 +27,7 @@ fn spent(tokens: u64, pico: u64, model_calls: u64) -> Spend {
     spend
 }
 
-/// What one call of `script` costs, dropped after `take` deltas.
+/// The spend of one call of `script`, dropped after `take` deltas.
 async fn costs(script: Script, take: usize) -> Spend {
     let service = ScriptedProvider::new().step(script);
     let budget = Budget::new(BudgetLimits::none().with_money(DOLLAR));

@@ -1,4 +1,4 @@
-//! The same question, the same answer.
+//! The response cache: an equal request gets an equal answer.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the tests of layers share.
+//! Shared helpers of the layer tests.
 
 use std::{
     sync::{Arc, Mutex},
@@ -37,12 +37,12 @@ pub(crate) fn up_to(tokens: u64) -> Params {
     params
 }
 
-/// A reply of text and no usage.
+/// A reply of text without usage.
 pub(crate) fn saying(text: &str) -> Script {
     Script::new().text(text).finish(FinishReason::Stop)
 }
 
-/// The same once the gate is open.
+/// A reply that waits for the gate.
 pub(crate) fn behind(gate: &Gate) -> Script {
     Script::new().wait(gate).text("ok").finish(FinishReason::Stop)
 }
@@ -57,7 +57,7 @@ pub(crate) fn spawn(
     tokio::spawn(async move { provider.complete(request, &cx).await })
 }
 
-/// Lets tasks run until `done`.
+/// Yields to other tasks until `done`.
 pub(crate) async fn settle_until(done: impl Fn() -> bool) {
     for _ in 0..1_000 {
         if done() {
@@ -68,7 +68,7 @@ pub(crate) async fn settle_until(done: impl Fn() -> bool) {
     panic!("it never happened");
 }
 
-/// All that a stream gives.
+/// All items of a stream.
 pub(crate) async fn all(mut stream: DeltaStream) -> Vec<Result<Delta>> {
     let mut items = Vec::new();
     while let Some(item) = stream.next().await {
@@ -78,7 +78,7 @@ pub(crate) async fn all(mut stream: DeltaStream) -> Vec<Result<Delta>> {
     items
 }
 
-/// Records how much time each attempt is told that it has.
+/// A provider that records the time budget of each attempt.
 #[derive(Debug)]
 pub(crate) struct Clocked(pub(crate) Arc<dyn Provider>, pub(crate) Mutex<Vec<(u32, Option<Duration>)>>);
 

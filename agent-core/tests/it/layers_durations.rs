@@ -1,5 +1,5 @@
-//! Every setting that takes a `Duration`, with the shortest and the longest there is: the longest is "no limit", the
-//! shortest a typed end, and neither is a panic.
+//! Every setting that takes a `Duration`, with the shortest and the longest value: the longest means "no limit", the
+//! shortest gives a typed end, and neither panics.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,13 +21,13 @@ use crate::{
 
 const TIMES: [Duration; 3] = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
 
-/// A reply with pauses, so that every timer is set anew.
+/// A reply with pauses, so that every timer is set again.
 fn pausing() -> Script {
     let pause = Duration::from_millis(5);
     Script::new().delay(pause).text("one").delay(pause).text("two").delay(pause).finish(FinishReason::Stop)
 }
 
-/// An end of one of these kinds, or a good one; the longest time must give a good one.
+/// Checks for an end of one of these kinds, or success; the longest time must succeed.
 fn ended<T>(name: &str, time: Duration, result: Result<T>) {
     match result {
         Ok(_) => {}
@@ -100,7 +100,7 @@ fn pausing_service() -> Arc<dyn Provider> {
     ScriptedProvider::by_history().step(pausing()).provider()
 }
 
-/// Refuses with each of these errors once.
+/// A provider that refuses with each of these errors once.
 #[derive(Debug)]
 struct Failing(std::sync::Mutex<Vec<Error>>, Arc<dyn Provider>);
 

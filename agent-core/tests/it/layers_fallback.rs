@@ -1,4 +1,4 @@
-//! AI06: another model when one cannot begin, and what that saves.
+//! The fallback layer: another model when one cannot begin, and the resulting savings.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the tests of layers share: a provider that notes when and how it is asked, and a reader of streams.
+//! Shared helpers of the layer tests: a provider that records the time and form of its calls, and a reader of streams.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use entourage_core::{
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
-/// A refusal, or what is streamed.
+/// A refusal, or the items of a stream.
 pub(crate) type Reply = Result<Vec<Result<Delta>>>;
 
 /// A provider that gives its replies in order.
@@ -25,14 +25,14 @@ pub(crate) struct Played {
     began: Instant,
     replies: Mutex<VecDeque<Reply>>,
     asked: Mutex<Vec<Asked>>,
-    /// Held by every open stream.
+    /// A token held by every open stream.
     open: Arc<()>,
 }
 
-/// How a call came in.
+/// One recorded call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// Since the provider was made.
+    /// Time since the provider was made.
     pub(crate) at: Duration,
     pub(crate) attempt: u32,
     pub(crate) timeout: Option<Duration>,
@@ -57,7 +57,7 @@ impl Played {
         self.asked.lock().unwrap().clone()
     }
 
-    /// When it was asked, in whole milliseconds.
+    /// Times of the calls, in whole milliseconds.
     pub(crate) fn times(&self) -> Vec<u128> {
         self.asked().iter().map(|asked| asked.at.as_millis()).collect()
     }
@@ -66,7 +66,7 @@ impl Played {
         self.asked().iter().map(|asked| asked.attempt).collect()
     }
 
-    /// How many of its streams were not dropped yet.
+    /// Number of its streams that are not dropped yet.
     pub(crate) fn open_streams(&self) -> usize {
         Arc::strong_count(&self.open) - 1
     }
@@ -103,7 +103,7 @@ pub(crate) fn question() -> Request {
     Request::new("large", [Message::user("Hello?")].into_iter().collect())
 }
 
-/// Everything that a call gives, as short lines: a refusal, or each delta and error.
+/// The result of a call as short lines: a refusal, or each delta and error.
 pub(crate) async fn read(provider: &Arc<dyn Provider>, cx: &CallContext) -> Vec<String> {
     match provider.stream(question(), cx).await {
         Ok(stream) => lines(stream).await,
@@ -127,7 +127,7 @@ pub(crate) fn line(item: &Result<Delta>) -> String {
     }
 }
 
-/// The error of a call that must fail, wherever it comes.
+/// The error of a call that must fail, from the call or from its stream.
 pub(crate) async fn error_of(provider: &Arc<dyn Provider>, cx: &CallContext) -> Error {
     let mut stream = match provider.stream(question(), cx).await {
         Ok(stream) => stream,

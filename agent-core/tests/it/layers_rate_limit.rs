@@ -1,4 +1,4 @@
-//! LO14: who may ask a model, when, and how many at once.
+//! The rate limit layer: which calls may start, when, and how many at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -271,7 +271,7 @@ async fn lo14_no_more_run_at_once_than_permitted() {
     }
 }
 
-/// Asks to wait, once.
+/// A provider whose first call asks to wait.
 #[derive(Debug)]
 struct AsksToWait(Arc<dyn Provider>);
 

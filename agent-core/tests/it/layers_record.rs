@@ -1,4 +1,4 @@
-//! Recording calls, answering from recordings, and what never gets into one.
+//! Recordings: calls that are recorded, answers from recordings, and content that never gets into one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ fn looker(model: Model) -> ReactAgent {
     agent(model).instructions("Be brief.").tool(FakeTool::new("look").returning("a tree")).build().unwrap()
 }
 
-/// Runs the agent and gives its outcome and all that was streamed.
+/// Runs the agent. Returns its outcome and all deltas.
 async fn run(agent: &ReactAgent, prompt: &str) -> (Result<Outcome>, Vec<Delta>) {
     let mut run = open_runtime().session().start(agent, prompt);
     let events = drain(&mut run).await;
@@ -48,7 +48,7 @@ async fn run(agent: &ReactAgent, prompt: &str) -> (Result<Outcome>, Vec<Delta>) 
     (run.outcome().await, deltas.collect())
 }
 
-/// A run of two steps and a tool, and its recording.
+/// A run of two steps and a tool, with its recording.
 async fn recorded() -> (Outcome, Vec<Delta>, String) {
     let first = Script::new()
         .reasoning("I look.")

@@ -1,4 +1,4 @@
-//! What crosses a wire, as a recording keeps it.
+//! Wire exchanges as a recording keeps them.
 
 use std::{
     collections::VecDeque,
@@ -23,17 +23,17 @@ use serde_json::json;
 
 use crate::layers_record::{hear, parsed, request};
 
-/// What a provider with a wire does in one call.
+/// The script of a provider with a wire for one call.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// Status and body of each exchange, the last one being the one that counts.
+    /// Status and body of each exchange, of which the last one counts.
     pub(crate) exchanges: Vec<(u16, Vec<u8>)>,
     pub(crate) deltas: Vec<Delta>,
     pub(crate) refuse: Option<Error>,
     pub(crate) fail: Option<Error>,
 }
 
-/// A provider that shows exchanges to its wiretap.
+/// A provider that shows its exchanges to a wiretap.
 #[derive(Debug)]
 pub(crate) struct Wired(Mutex<VecDeque<Answer>>);
 
@@ -188,7 +188,7 @@ async fn a_body_in_which_a_secret_was_cut_is_withheld() {
     assert_eq!((&response["body"], response["withheld"].is_string()), (&json!(""), true));
 }
 
-/// Counts what it is shown.
+/// A wiretap that counts what it is shown.
 #[derive(Debug, Default)]
 struct Count(Arc<AtomicUsize>);
 

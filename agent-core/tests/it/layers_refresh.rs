@@ -1,4 +1,4 @@
-//! CM10: one refresh a call, shared by calls that fail together.
+//! The refresh layer: one refresh per call, shared by calls that fail together.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use crate::{
     layers_play::{Played, Reply, breaks, error_of, line, lines, question, read, says},
 };
 
-/// Gives a provider, or fails; counts how often it was asked.
+/// A hook that returns a provider, or fails; it counts its calls.
 #[derive(Debug, Clone)]
 struct Hook {
     next: Option<Arc<dyn Provider>>,

@@ -1,4 +1,4 @@
-//! CM09: what is tried again, when, and what a reader sees of it.
+//! The retry layer: the failures that are retried, the delays, and the reader's view.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ fn retried(provider: &Arc<Played>, layer: Retry) -> Arc<dyn Provider> {
     layer.layer(Arc::clone(provider) as _)
 }
 
-/// The text that a reader has in front of them who discards what a restart voids.
+/// The text in front of a reader that discards deltas voided by a restart.
 fn shown(events: &[Envelope]) -> String {
     events.iter().fold(String::new(), |mut text, event| {
         match &event.event {

@@ -1,5 +1,5 @@
-//! Leases on the paused clock: a live run keeps its lease however silent it is, a dead one loses it, and who was fenced
-//! off ends with a conflict and stores nothing more.
+//! Leases on the paused clock: a live run keeps its lease however silent it is, a dead one loses it, and a fenced one
+//! ends with a conflict and stores nothing more.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ fn silent(time: Duration) -> ScriptedProvider {
     ScriptedProvider::by_history().step(script)
 }
 
-/// A runtime whose time is `clock`'s, so that several processes share it.
+/// A runtime on the time of `clock`, so that several processes share it.
 fn runtime(store: &SharedStore, clock: PausedClock) -> Runtime {
     let builder = testkit::runtime().policy(Policy::allow_all()).clock(clock);
     builder.shared_store(Arc::clone(store)).build()
@@ -89,7 +89,7 @@ async fn design_3_the_first_commit_takes_the_lease_and_a_pause_gives_it_back() {
     assert_eq!((taken.generation, taken.owner == free.owner), (2, false));
 }
 
-/// A process that dies while the model is silent: it holds a lease until then.
+/// Runs a process that dies while the model is silent: it holds a lease until then.
 fn dies_during_a_call(store: &SharedStore) {
     let faulty = FaultyStore::new(store, 1, Fault::HangBefore);
     let killed = faulty.killed.clone();

@@ -1,4 +1,4 @@
-//! CM16: an agent that goes in circles is told so, and then stopped.
+//! Loop detection: an agent that repeats itself is told so, and then stopped.
 
 use std::sync::{
     Arc,
@@ -24,7 +24,7 @@ use crate::common::{
 
 const REFUSED: &str = "not run: you made this very call";
 
-/// A model that makes these calls, one a step, and then answers.
+/// A model that makes these calls, one per step, and then answers.
 fn model(calls: impl IntoIterator<Item = (&'static str, Value)>) -> ScriptedProvider {
     let provider = ScriptedProvider::by_history();
     calls
@@ -62,7 +62,7 @@ async fn run(
     (outcome, history)
 }
 
-/// What the model was told, call by call.
+/// The results that the model got, call by call.
 fn told(history: &History) -> Vec<String> {
     history.iter().flat_map(|message| results(message)).collect()
 }
@@ -220,7 +220,7 @@ fn looker(provider: &ScriptedProvider, loops: LoopDetection) -> ReactAgent {
     agent(provider.model()).tool(tool).limits(limits(loops)).build().unwrap()
 }
 
-/// Runs to the end over a death at append `at`. False when there are fewer appends.
+/// Runs to the end over a death at append `at`. `None` if there are fewer appends.
 fn dies_at(at: usize, fault: Fault, checkpoints: u64) -> Option<(Outcome, SharedStore)> {
     let id = SessionId::new("work").unwrap();
     let inner = memory();

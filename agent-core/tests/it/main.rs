@@ -1,7 +1,7 @@
-//! The agent loop through the public API: what SPEC.md's rows and ATTACKS.md's lines ask of the core.
+//! The agent loop through the public API: its contract, and attacks on it.
 //!
-//! No test sleeps for a race: order comes from gates, time from tokio's paused clock, crashes from a store that
-//! stands still at a chosen append.
+//! No test sleeps for a race: order comes from gates, time from tokio's paused clock, crashes from a store that stands
+//! still at a chosen append.
 
 #![cfg(feature = "testkit")]
 #![allow(

@@ -1,4 +1,4 @@
-//! ATTACKS 46: a model, a service or a tool that does everything wrong is bounded, and the history stays valid.
+//! A model, a service or a tool that does everything wrong: it is bounded, and the history stays valid.
 
 use std::time::Duration;
 

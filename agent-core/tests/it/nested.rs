@@ -1,4 +1,4 @@
-//! Runs that are awaited from within the run that they wait for: an error at once, and nothing of it for who only queues.
+//! Runs that are awaited within the run that they wait for: an error at once, but not for a caller that only queues.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use crate::common::{agent, open_runtime};
 
 type Act = Arc<dyn Fn(Session) -> BoxFuture<'static, String> + Send + Sync>;
 
-/// Does something with the session that it runs in, and says what came of it.
+/// A tool that uses the session that it runs in, and reports the result.
 #[derive(Clone)]
 struct Inside {
     spec: ToolSpec,
@@ -71,7 +71,7 @@ fn calls(tool: Inside) -> ReactAgent {
     ReactAgent::builder("outer", provider.model()).tool(tool).build().unwrap()
 }
 
-/// Runs the tool within a run of its session, `levels` agents below it.
+/// Runs the tool in a run of its session, `levels` agents down.
 async fn within(tool: &Inside, levels: usize) -> (Runtime, Session) {
     let mut agent = calls(tool.clone());
     for _ in 0..levels {

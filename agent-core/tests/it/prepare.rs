@@ -1,4 +1,4 @@
-//! CM17, CM18: what is read afresh before each step, and what ends a run after one.
+//! Settings that are read again before each step, and conditions that end a run after one.
 
 use std::sync::{Arc, Mutex};
 

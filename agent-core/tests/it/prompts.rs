@@ -1,4 +1,4 @@
-//! Prompt templates: what they say, and where it is recorded which one was used.
+//! Prompt templates: their text, and the record of the template that was used.
 
 #![cfg(feature = "templates")]
 

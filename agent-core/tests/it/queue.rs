@@ -1,4 +1,4 @@
-//! CM11, CM12: prompts for a session that is busy: their order, their one end each, and what joins the run under way.
+//! Prompts for a busy session: their order, their single end, and prompts that join the current run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -239,7 +239,7 @@ async fn cm11_what_cannot_run_is_refused_before_it_waits() {
     assert_eq!(count(&stored(&store, session.id()).await, "run_started"), 3);
 }
 
-/// An agent that calls a tool behind a gate, and what the test needs of it.
+/// An agent that calls a tool behind a gate, with the handles that the test needs.
 struct Stage {
     gate: Gate,
     tool: FakeTool,

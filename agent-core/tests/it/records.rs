@@ -1,4 +1,4 @@
-//! CD01: every kind of part and every kind of event comes back from its stored form as it was.
+//! Every kind of part and every kind of event comes back from its stored form unchanged.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! DESIGN 3.4: a run that goes on after a restart: what is recorded answers, what differs is refused, what was taken is gone.
+//! A run that continues after a restart: recorded effects answer, a different effect is refused, and consumed signals
+//! are gone.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! DESIGN section 7: what a run, and all that it starts, may use.
+//! Budgets of a run and of everything that it starts.
 
 use std::{
     sync::{
@@ -56,7 +56,7 @@ fn looker(times: u64) -> (ScriptedProvider, FakeTool, ReactAgent) {
     (provider, tool, agent)
 }
 
-/// What stopped the run, and what was left then.
+/// The bound that stopped the run, and the rest at that time.
 #[track_caller]
 pub(crate) fn stopped_by(outcome: &Outcome) -> (String, BudgetLimits) {
     match &outcome.status {
@@ -185,7 +185,7 @@ async fn design_7_a_runtimes_budget_is_for_the_runs_of_roots_whose_task_has_none
     assert!(outcome.text.contains("limit of model calls"), "children share their root's: {outcome}");
 }
 
-/// Keeps the budget of a run, to look at it afterwards.
+/// Keeps the budget of a run, to be read afterwards.
 #[derive(Clone, Default)]
 pub(crate) struct Seen(Arc<Mutex<Option<Budget>>>);
 
@@ -210,7 +210,7 @@ impl Seen {
     }
 }
 
-/// Runs scouts side by side and says how each ended.
+/// Runs scouts in parallel and reports the end of each.
 pub(crate) fn leader(
     scouts: Vec<(Arc<dyn Agent>, Task)>,
 ) -> impl for<'a> Fn(&'a RunContext) -> BoxFuture<'a, Result<String>> + Send + Sync + 'static {
@@ -237,7 +237,7 @@ pub(crate) fn leader(
     }
 }
 
-/// A provider whose calls wait at a gate, and count how many of them there are.
+/// A provider whose calls wait at a gate, and which counts them.
 fn gated(gate: &Gate) -> ScriptedProvider {
     let script = Script::new().wait(gate).text("Found.").usage(10, 5).finish(FinishReason::Stop);
     ScriptedProvider::by_history().step(script)
@@ -465,7 +465,7 @@ async fn design_7_a_tool_that_runs_an_agent_is_on_the_same_budget() {
     );
 }
 
-/// For tests in other files.
+/// A runtime for tests in other files.
 pub(crate) fn runtime(store: &entourage_core::session::SharedStore) -> Runtime {
     open().shared_store(Arc::clone(store)).build()
 }

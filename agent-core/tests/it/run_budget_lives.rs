@@ -1,4 +1,4 @@
-//! DESIGN section 7: a budget over several lives of a process, and over a tree whose runs are cut short.
+//! Budgets over several lives of a process, and over a tree whose runs are cut short.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ fn asks(model: &Model) -> Request {
     model.request("Go")
 }
 
-/// Everything that one process has: a captain who asks, sends two scouts out and asks again.
+/// Everything of one process: a captain that calls its model, sends two scouts out and calls it again.
 struct Life {
     seen: Seen,
     captain: Do,
@@ -70,7 +70,7 @@ impl Life {
         self.providers.iter().map(ScriptedProvider::count).sum()
     }
 
-    /// Starts the run, or goes on with it; `None` when it is over.
+    /// Starts the run, or continues it; `None` if it is over.
     async fn live(&self, store: &SharedStore, limits: BudgetLimits) -> Option<Outcome> {
         let session = runtime(store).session_with_id(id());
         if session.unfinished().await.unwrap().is_some() {
@@ -125,7 +125,7 @@ struct Lived {
     deaths: usize,
     model_calls: usize,
     tool_calls: usize,
-    /// Spent and reserved at the end of the last life.
+    /// Amounts spent and reserved at the end of the last life.
     spent: Option<(Spend, Spend)>,
     outcome: Option<Outcome>,
     events: Vec<Envelope>,
@@ -150,7 +150,7 @@ impl Lived {
     }
 }
 
-/// What a tree's events say was used: 15 tokens a reply, and what was set aside where there was none.
+/// The spend according to a tree's events: 15 tokens per reply, and the reservation where there was none.
 fn owed(events: &[Envelope]) -> Spend {
     let mut open: HashMap<RequestId, Vec<u64>> = HashMap::new();
     let mut owed = Spend::default();
@@ -216,14 +216,14 @@ fn design_7_over_all_lives_no_more_is_called_than_the_limit() {
     }
 }
 
-/// What an agent of a tree does: starts those below it, asks so often, and waits for them.
+/// The behaviour of an agent of a tree: it starts those below it, makes its calls, and waits for them.
 #[derive(Debug, Clone)]
 struct Plan {
     tokens: Option<u64>,
     /// Milliseconds until it is cut short.
     time: Option<u64>,
     calls: u64,
-    /// Milliseconds that each call takes.
+    /// Milliseconds of each call.
     each: u64,
     below: Vec<Plan>,
 }
@@ -283,8 +283,8 @@ impl Plan {
     }
 }
 
-/// Runs the plan within `limit` tokens, cancelled after so many milliseconds. What is set aside or spent never exceeds
-/// it; in the end nothing is set aside, and what was spent is what the events say, agent by agent.
+/// Runs the plan within `limit` tokens, cancelled after this many milliseconds. Checks that reservations and spend
+/// never exceed the limit; that nothing is reserved in the end; and that the spend equals the events, agent by agent.
 async fn carry_out(plan: &Plan, limit: u64, cancel: Option<u64>) {
     let store = memory();
     let seen = Seen::default();

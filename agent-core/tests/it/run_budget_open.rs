@@ -1,4 +1,4 @@
-//! Calls whose largest reply nobody knows, in runs that are bounded.
+//! Calls without a known largest reply, in runs with a budget.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     run_budget::{Seen, go, leader, none, stopped_by},
 };
 
-/// A provider that says far more than anybody asked for, each call once the gate is open.
+/// A provider that says far more than requested, each call once the gate is open.
 fn talker(gate: &Gate) -> ScriptedProvider {
     let script = Script::new().wait(gate).text("x").usage(1_000, 60_000).finish(FinishReason::Stop);
     ScriptedProvider::by_history().step(script)
@@ -70,7 +70,7 @@ async fn attack_23_a_refused_child_is_told_that_a_bound_on_replies_sets_less_asi
     }
 }
 
-/// How a run is stopped after so many polls.
+/// The way in which a run is stopped after a number of polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Cancel,

@@ -1,4 +1,4 @@
-//! DESIGN section 7: the time of a run, and of all that it starts.
+//! The time limit of a run, and of everything that it starts.
 
 use std::time::Duration;
 

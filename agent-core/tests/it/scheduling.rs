@@ -1,4 +1,4 @@
-//! CM04: which calls overlap, and in which order their results go back.
+//! Scheduling of tool calls: the calls that overlap, and the order of their results.
 
 use std::{num::NonZeroUsize, time::Duration};
 

@@ -1,4 +1,4 @@
-//! CP06: a scope is a ceiling that is judged when a call is executed, and that only narrows.
+//! Scopes: a ceiling that is judged when a call is executed, and that only narrows.
 
 use std::sync::{Arc, Mutex};
 
@@ -59,7 +59,7 @@ fn cp06_narrowing_never_widens() {
     }
 }
 
-/// Spawns one child with a scope of its own choice and keeps what contexts say about themselves.
+/// An agent that spawns one child with a scope of its own choice and records the scopes of the contexts.
 #[derive(Clone)]
 struct Boss(Arc<dyn Agent>, Scope, Arc<Mutex<Vec<Scope>>>);
 

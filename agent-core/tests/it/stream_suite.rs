@@ -24,7 +24,7 @@ use entourage_core::{
 };
 use serde_json::json;
 
-/// Spells scenarios as scripts.
+/// A subject that spells scenarios as scripts.
 struct Scripted;
 
 fn say(script: Script, say: &Say) -> Result<Script> {
@@ -118,7 +118,7 @@ async fn layers_keep_what_a_provider_promises() {
     conformance(&cache).await.assert();
 }
 
-/// There is no other credential.
+/// A refresh hook without another credential.
 #[derive(Debug)]
 struct NoOther;
 
@@ -129,7 +129,7 @@ impl Refresh for NoOther {
     }
 }
 
-/// Another service, whose models are all gone.
+/// Another service without any model.
 #[derive(Debug)]
 struct Gone;
 
@@ -163,7 +163,7 @@ async fn a_stack_of_layers_passes() {
     conformance(&Layered::new(Spoken, "a stack", stack)).await.assert();
 }
 
-/// Answers each case from a recording of itself.
+/// A subject that answers each case from a recording of itself.
 struct Replayed(Vec<String>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! CW08, CW09, CW14: what happened, asked of a store.
+//! Telemetry: queries over a store about past runs.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
 }
 
-/// A root whose agent has two children do the work, of which one fails a tool.
+/// A root whose agent has two children do the work; a tool fails in one of them.
 async fn team(store: &SharedStore, root: &str) -> Runtime {
     let runtime = runtime_on(store);
     let worker = |name: &'static str| {

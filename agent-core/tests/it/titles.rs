@@ -1,4 +1,4 @@
-//! CT01, CT02: titles are made beside the first run, cost what they cost below the session, and disturb nothing.
+//! Titles: made in parallel with the first run, charged below the session, without disturbing anything.
 
 use std::sync::Arc;
 

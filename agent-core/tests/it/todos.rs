@@ -1,4 +1,4 @@
-//! CX11, CW07: the list of what is to be done, kept with the session and shared by those who are given it.
+//! The todo list, kept with the session and shared by the agents that are given it.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ async fn cx11_a_list_that_is_none_is_an_error_and_nothing_is_saved() {
     }
 }
 
-/// An agent that takes note of the list, adds `name` to it, and takes note again.
+/// An agent that records the list, adds `name` to it, and records it again.
 fn writer(name: &'static str) -> Arc<dyn entourage_core::agent::Agent> {
     Arc::new(act(move |cx| {
         Box::pin(async move {

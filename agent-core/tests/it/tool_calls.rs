@@ -1,4 +1,4 @@
-//! CM05: what is checked before a call runs, and how it is mended.
+//! Checks before a call runs, and repairs of its arguments.
 
 use entourage_core::{
     provider::{FinishReason, RawCall},
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::common::{agent, assert_valid, open_runtime, results};
 
-/// Runs one call and returns what the model is told, whether that is an error, how often the tool ran, and the
+/// Runs one call. Returns the text that the model gets, true if it is an error, the number of tool runs, and the
 /// arguments that are kept.
 async fn one_call(name: &str, arguments: &str) -> (String, bool, usize, String) {
     let script = Script::new().raw_call(name, arguments).finish(FinishReason::ToolCalls);

@@ -1,4 +1,4 @@
-//! CC02, CC03: the size of the context is one thing, what was used in all another, and neither is made up.
+//! Context size and total usage: two separate figures, neither of them invented.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn fold(events: &[Envelope]) -> SessionState {
     state
 }
 
-/// Runs an agent with the tool `look` on `provider`, and folds what was stored.
+/// Runs an agent with the tool `look` on `provider`, and folds the stored events.
 async fn folded(provider: &ScriptedProvider, prices: Option<Prices>) -> (SessionState, Outcome, SessionHead) {
     let mut profile = Profile::default();
     profile.prices = prices;

@@ -1,5 +1,5 @@
-//! Effects that last: each is on record before anything comes of it, so that changed code does not take its place, and the
-//! right code goes on afterwards.
+//! Lasting effects: each is recorded before anything comes of it, so that changed code cannot take its place, and the
+//! right code continues afterwards.
 
 use std::{sync::Arc, time::Duration};
 
@@ -55,7 +55,7 @@ const OTHERS: [What; 12] = [
     What::Model,
 ];
 
-/// What a life has: models and tools that never answer, and are counted.
+/// The models and tools of a life: they never answer, and count their calls.
 #[derive(Clone)]
 struct World {
     provider: Arc<ScriptedProvider>,
@@ -97,7 +97,7 @@ impl World {
         })
     }
 
-    /// An agent with a child that is paused, which then does `what`. `stubborn` takes no error for an answer.
+    /// An agent with a paused child, which then does `what`. A `stubborn` one ignores errors.
     fn agent(&self, what: What, stubborn: bool) -> Do {
         let world = self.clone();
         act(move |cx| {
@@ -127,7 +127,7 @@ fn runtime(store: &SharedStore) -> Runtime {
     testkit::runtime().policy(policy).shared_store(Arc::clone(store)).build()
 }
 
-/// What became of it as far as it came.
+/// The result of the run, if it ended.
 async fn lived(run: entourage_core::run::RunHandle) -> Option<Result<Outcome>> {
     tokio::select! {
         ended = run.outcome() => Some(ended),

@@ -1,5 +1,5 @@
-//! What is no end of an agent below is recorded as none: its code differs, or its session cannot be read or written. With the
-//! right code, or a store that works, the run goes on.
+//! Failures of a child that are not its end and are not recorded as one: its code differs, or its session cannot be
+//! read or written. With the right code, or a working store, the run continues.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn spawned(changed: bool) -> Arc<dyn Agent> {
     }))
 }
 
-/// The same by an agent that makes something of every failure.
+/// The same by an agent that handles every failure.
 fn spawned_and_forgiven(changed: bool) -> Arc<dyn Agent> {
     Arc::new(act(move |cx| {
         Box::pin(async move {
@@ -86,7 +86,7 @@ fn asked(changed: bool) -> Arc<dyn Agent> {
     }))
 }
 
-/// A tool that runs an agent, and tells its model of every failure that is no pause.
+/// A tool that runs an agent, and tells its model of every failure except a pause.
 #[derive(Debug)]
 struct Forgiving(ToolSpec, bool);
 
@@ -122,7 +122,7 @@ const ALL: [(&str, Make, &str); 7] = [
     ("a tool that forgives", forgiven_by_a_tool, "Done."),
 ];
 
-/// Runs the agent until what is below it waits; its session, and that of the lowest one.
+/// Runs the agent until its lowest agent waits. Returns its session, and that of the lowest agent.
 async fn waiting(store: &SharedStore, agent: &Arc<dyn Agent>) -> (Session, SessionId) {
     let session = runtime_on(store).session();
     let paused = session.start(agent, "Go").outcome().await.unwrap();
@@ -133,7 +133,7 @@ async fn waiting(store: &SharedStore, agent: &Arc<dyn Agent>) -> (Session, Sessi
     (session, lowest)
 }
 
-/// What is recorded of ends in all sessions, the pauses aside.
+/// Number of recorded ends in all sessions, without pauses.
 async fn ends(store: &SharedStore) -> usize {
     let mut ends = 0;
     for info in store.query(&SessionFilter::all()).await.unwrap() {
@@ -188,7 +188,7 @@ async fn what_ran_beside_an_agent_that_diverged_is_kept() {
     assert_eq!(put.finished(), 1);
 }
 
-/// An agent below that got another name is another one.
+/// A child with another name is another child.
 #[tokio::test(start_paused = true)]
 async fn an_agent_below_of_another_name_diverges() {
     #[derive(Clone)]
@@ -218,7 +218,7 @@ async fn an_agent_below_of_another_name_diverges() {
     assert_eq!(opened.resume(&as_tool(false)).outcome().await.unwrap().text, "Done.");
 }
 
-/// A store whose sessions below a root cannot be read.
+/// A store in which sessions below a root cannot be read.
 #[derive(Debug)]
 struct Unreadable(SharedStore, ErrorKind);
 

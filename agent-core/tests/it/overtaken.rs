@@ -1,5 +1,5 @@
-//! Handles of one session in several processes: each works on the session as it is, the first answer holds, and no two
-//! runs are ever at once.
+//! Handles of one session in several processes: each works on the current session, the first answer holds, and two
+//! runs never run at once.
 
 use std::{
     sync::{
@@ -132,11 +132,11 @@ async fn the_first_answer_to_a_question_holds() {
     }
 }
 
-/// A store in which somebody else is faster: before some appends another one happens.
+/// A store in which another process is faster: its append comes before some of ours.
 #[derive(Debug)]
 struct Overtaken {
     inner: SharedStore,
-    /// How many appends are still overtaken.
+    /// Number of appends that are still overtaken.
     times: AtomicUsize,
     other: Runtime,
     what: What,
@@ -146,11 +146,11 @@ struct Overtaken {
 enum What {
     Signal(SessionId),
     Decide(ApprovalId, Decision),
-    /// Goes on with the run, and stands in the middle of it.
+    /// Resumes the run, and stands still in the middle of it.
     Resume(SessionId, Box<ReactAgent>, Gate),
-    /// Goes on with the run until that asks again.
+    /// Resumes the run until it asks again.
     ResumeToItsPause(SessionId, Box<ReactAgent>),
-    /// Starts a run that asks.
+    /// Starts a run that asks for approval.
     StartToItsPause(SessionId, Box<ReactAgent>),
 }
 
@@ -266,7 +266,7 @@ async fn of_two_processes_that_start_at_once_one_runs_and_the_other_is_told_that
     assert_eq!(count(&stored(&store, first.id()).await, "run_started"), 2);
 }
 
-/// An agent that does something of its own before its first effect.
+/// An agent with a side effect before its first recorded effect.
 fn hasty(begun: &Arc<AtomicUsize>) -> Do {
     let begun = Arc::clone(begun);
     act(move |cx| {
@@ -301,7 +301,7 @@ async fn idle(session: &Session) {
     }
 }
 
-/// How often the conversation holds a prompt.
+/// Number of times that the conversation holds a prompt.
 async fn said(store: &SharedStore, session: &SessionId, text: &str) -> usize {
     let session = runtime(store).open(session).await.unwrap();
     session.history().await.unwrap().iter().filter(|message| message.text() == text).count()
@@ -375,7 +375,7 @@ async fn attack_09_a_recovery_leaves_alone_what_another_process_went_on_with_and
     assert_eq!(write.finished(), 1);
 }
 
-/// A session in which a prompt waits that a process left, and no run.
+/// A session without a run, in which a prompt of a dead process waits.
 fn left_waiting() -> (SharedStore, SessionId) {
     for at in 0..64 {
         let (store, id) = (memory(), SessionId::new("work").unwrap());

@@ -1,4 +1,4 @@
-//! A session read again: in windows, at an earlier moment, as lines, and as the beginning of another one.
+//! Reads of an old session: in windows, at an earlier moment, as lines, and as the start of a fork.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Going on in another process: with decisions about children, with the runs that a dead process left, and with the
-//! prompts that were waiting there.
+//! Continuing in another process: with decisions about children, with the runs that a dead process left, and with the
+//! prompts that waited there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
 const LEASE: Duration = Duration::from_secs(30);
 const DAYS: Duration = Duration::from_secs(3 * 86_400);
 
-/// A process that begins some time after the first one.
+/// A runtime of a process that begins some time after the first one.
 fn after(store: &SharedStore, time: Duration) -> Runtime {
     let clock = LaterClock::new(time);
     let builder = testkit::runtime().shared_store(Arc::clone(store)).clock(clock).lease(LEASE);
@@ -39,7 +39,7 @@ async fn statuses(store: &SharedStore) -> Vec<SessionStatus> {
     store.query(&SessionFilter::all()).await.unwrap().into_iter().map(|info| info.head.status).collect()
 }
 
-/// Runs [`chain`] until its lowest agent waits for leave to write.
+/// Runs [`chain`] until its lowest agent waits for approval of a write.
 async fn paused_below(runtime: &Runtime, top: &ReactAgent) -> (SessionId, ApprovalId) {
     let run = runtime.session().start(top, "Go");
     let session = run.session().clone();
@@ -126,7 +126,7 @@ async fn issue_4_a_child_at_work_takes_no_answer_from_outside() {
     assert_eq!(run.outcome().await.unwrap().status, Status::Completed, "it was not disturbed");
 }
 
-/// A process that dies while its run calls a tool and two prompts wait, and an agent that goes on with it.
+/// Runs a process that dies while its run calls a tool and two prompts wait.
 fn died(store: &SharedStore) -> SessionId {
     process(async {
         let gate = Gate::new();
@@ -449,7 +449,7 @@ fn attack_09_an_answered_run_is_admitted_in_one_of_two_processes_and_told_of_in_
     assert_eq!(tool.finished(), 3);
 }
 
-/// Appends a checkpoint as version 0.1 wrote it: that knew neither what a run waits for nor whether it was answered.
+/// Appends a checkpoint of version 0.1, which had neither the wait of a run nor its answer.
 async fn add_an_old_checkpoint(store: &SharedStore, id: &SessionId) {
     let events = stored(store, id).await;
     let mut state = SessionState::default();

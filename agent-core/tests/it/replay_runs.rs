@@ -1,4 +1,4 @@
-//! DESIGN 3: a recorded run once more, offline: the same outcome from the same code, a named event where other code differs.
+//! Offline replays of a recorded run: the same outcome from the same code, a named event where other code differs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,7 +52,7 @@ fn runs(events: &[Envelope]) -> Vec<RunId> {
     started.map(|event| event.origin.run).collect()
 }
 
-/// What the newest run recorded as its end.
+/// The recorded outcome of the newest run.
 fn ended(events: &[Envelope]) -> &Outcome {
     match &events.last().unwrap().event {
         Event::RunFinished(end) => &end.outcome,
@@ -73,7 +73,7 @@ async fn replayed(
     outcome
 }
 
-/// The event that a replay differs from the record at.
+/// The event at which a replay differs from the record.
 fn differs(outcome: Result<Outcome>) -> (u64, String) {
     let error = outcome.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Diverged, "{error:?}");
@@ -85,7 +85,7 @@ fn session_on(store: &SharedStore) -> Session {
     runtime_on(store).session()
 }
 
-/// A run of a call, with a prompt that joins it meanwhile.
+/// A run of a call, with a prompt that joins it during the call.
 async fn recorded() -> (SharedStore, Session) {
     let (store, gate) = (memory(), Gate::new());
     let session = session_on(&store);
@@ -236,7 +236,7 @@ async fn design_3_a_compaction_is_made_again_and_compared() {
     assert_eq!(found.1, "compacted");
 }
 
-/// A run that goes wrong, replayed.
+/// Replays a run that fails.
 async fn goes_wrong(
     provider: &ScriptedProvider,
     tool: FakeTool,
@@ -359,7 +359,7 @@ fn design_3_a_killed_run_agrees_up_to_the_end_of_its_record() {
     assert!(unfinished > 2, "{unfinished}");
 }
 
-/// Two effects at once, each a wait of some seconds or a call.
+/// An agent with two parallel effects, each a wait of some seconds or a call.
 fn both(first: u64, second: u64) -> Do {
     act(move |cx| {
         Box::pin(async move {

@@ -24,7 +24,7 @@ pub struct Dialect {
     pub penalties: bool,
     /// Name of the seed parameter; `None` without one.
     pub seed: Option<&'static str>,
-    /// Usage in a stream must be asked for with `stream_options`.
+    /// Usage in a stream must be requested with `stream_options`.
     pub stream_options: bool,
     /// The cost of a call is reported if requested with `usage`.
     pub reports_cost: bool,
@@ -105,7 +105,7 @@ impl Dialect {
 
     const NO_TOP_K: Self = Self { top_k: false, ..Self::COMMON };
 
-    /// OpenAI itself. It never shows reasoning on this wire, so none is sent back.
+    /// Dialect of OpenAI itself. It never shows reasoning on this wire, so none is sent back.
     pub const OPENAI: Self = Self {
         max_completion_tokens: true,
         strict_tools: true,
@@ -116,7 +116,7 @@ impl Dialect {
         metadata: true,
         ..Self::NO_TOP_K
     };
-    /// OpenAI's models in an Azure resource.
+    /// Dialect of OpenAI's models in an Azure resource.
     pub const AZURE: Self = Self::OPENAI;
     /// Dialect of OpenRouter.
     pub const OPENROUTER: Self = Self {
@@ -135,28 +135,28 @@ impl Dialect {
         reasoning: ReasoningStyle::Switch,
         ..Self::NO_TOP_K
     };
-    /// Groq. It shows reasoning and takes none back.
+    /// Dialect of Groq. It shows reasoning and takes none back.
     pub const GROQ: Self =
         Self { penalties: false, schema: SchemaSupport::Strict, replays_reasoning: false, ..Self::NO_TOP_K };
-    /// Mistral. It reports usage unasked, and refuses fields that it does not know.
+    /// Dialect of Mistral. It reports usage without a request, and refuses unknown fields.
     pub const MISTRAL: Self = Self { stream_options: false, seed: Some("random_seed"), ..Self::NO_TOP_K };
-    /// xAI. Its reasoning models refuse penalties.
+    /// Dialect of xAI. Its reasoning models refuse penalties.
     pub const XAI: Self = Self { penalties: false, schema: SchemaSupport::Strict, ..Self::NO_TOP_K };
     /// Dialect of Together.
     pub const TOGETHER: Self = Self { parallel_tool_calls: false, ..Self::COMMON };
     /// Dialect of Fireworks.
     pub const FIREWORKS: Self = Self::COMMON;
-    /// Perplexity. Its models call no tools.
+    /// Dialect of Perplexity. Its models call no tools.
     pub const PERPLEXITY: Self =
         Self { seed: None, parallel_tool_calls: false, replays_reasoning: false, ..Self::COMMON };
-    /// LM Studio.
+    /// Dialect of LM Studio.
     pub const LM_STUDIO: Self =
         Self { parallel_tool_calls: false, schema: SchemaSupport::Always, ..Self::COMMON };
-    /// llama.cpp's server.
+    /// Dialect of llama.cpp's server.
     pub const LLAMA_CPP: Self = Self { schema: SchemaSupport::Always, ..Self::COMMON };
     /// Dialect of vLLM.
     pub const VLLM: Self = Self { schema: SchemaSupport::Always, ..Self::COMMON };
-    /// Ollama's compatible endpoint.
+    /// Dialect of Ollama's compatible endpoint.
     pub const OLLAMA: Self =
         Self { top_k: false, parallel_tool_calls: false, schema: SchemaSupport::Always, ..Self::COMMON };
 }

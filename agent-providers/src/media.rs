@@ -8,7 +8,7 @@ use entourage_core::message::{Content, Media, MediaSource, ToolResult};
 /// Source of a file's content, checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source<'a> {
-    /// Padded base64.
+    /// Padded base64 text.
     Inline(&'a str),
     /// An `http` or `https` address.
     Url(&'a str),

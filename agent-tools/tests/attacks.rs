@@ -308,7 +308,7 @@ fn attack_23_the_tools_are_exactly_these() {
 
 #[tokio::test]
 async fn attack_27_an_argument_that_looks_like_an_option_is_a_name() {
-    // No tool runs a program. What a model sends is a path or a pattern, whatever it begins with.
+    // No tool runs a program. A model's input is only a path or a pattern, whatever it begins with.
     let tree = Tree::new();
     fs::write(tree.root.join("--output=x"), "harmless\n").unwrap();
     let calls = vec![

@@ -19,7 +19,7 @@ use entourage::{
 const ARGUMENTS: usize = 70;
 /// Moves the cursor to the start of its line and clears the line.
 const CLEAR: &str = "\r\x1b[K";
-/// First character of each line by the program itself. It is removed from a model's text, which so cannot pass for
+/// First character of each line by the program itself. A model's text has it replaced, so it cannot pass for
 /// such a line.
 const MARK: char = '▸';
 

@@ -6,8 +6,8 @@
 //!
 //! * nothing goes wrong: `share(30)` for one agent, `M + share(n) + M` with sub-agents;
 //! * a straggler: the first three items are ten times as slow to look up, `27 T` more for the agent that has them;
-//! * a worker breaks down at item 15 and is asked again once: one agent has lost all that it did and its caller begins anew,
-//!   a lead repeats one share;
+//! * a worker breaks down at item 15 and is asked again once: one agent has lost all its work and its caller starts
+//!   over, a lead repeats one share;
 //! * it breaks down again: one agent gives nothing, a lead reports what it has;
 //! * at most 20 requests a minute for all together: requests begin in the order in which they are made, each one no
 //!   earlier than a minute after the one that is twenty before it.
@@ -139,7 +139,7 @@ async fn look_up(Look { item, slow }: Look) -> Result<String, ToolError> {
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Look {
     item: u32,
-    /// True if its source is the slow one.
+    /// Whether its source is the slow one.
     slow: bool,
 }
 

@@ -29,7 +29,7 @@ pub enum CompactionCause {
     Threshold,
     /// The service refused a request for its length.
     Overflow,
-    /// Somebody asked for it.
+    /// Compaction was requested explicitly.
     Asked,
 }
 

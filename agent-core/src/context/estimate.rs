@@ -44,7 +44,7 @@ impl ContextUsage {
         let counted = |figure: Option<u64>| figure.filter(|tokens| *tokens > 0);
         let (input, output) = (counted(usage.input), counted(usage.output));
         let said = output.unwrap_or_else(|| estimate_tokens(reply));
-        // A reply that says nothing takes nothing; that is no guess.
+        // An empty reply takes no tokens; that is not a guess.
         let estimated = input.is_none() || output.is_none() && said > 0;
         Self { input: input.unwrap_or(prompt), output: said, estimated }
     }

@@ -34,7 +34,7 @@ fn without_thoughts(text: &str) -> String {
     let mut text = text.to_owned();
     for (open, close) in TAGS {
         text = without_blocks(&text, open, close);
-        // What stands before a lone closing tag was thought too.
+        // Text before a lone closing tag is a thought too.
         if let Some((_, after)) = text.rsplit_once(close) {
             text = after.to_owned();
         }

@@ -137,7 +137,7 @@ impl Spans {
 
     fn chat(&self, event: &Envelope, call: &ModelStarted) {
         let found = self.with(event, |run| {
-            // A hand-written agent's calls are no part of the conversation.
+            // Calls of a hand-written agent are not part of the conversation.
             let said = if call.key.is_none() { std::mem::take(&mut run.unsaid) } else { Vec::new() };
             (run.span.clone(), run.compacted, said)
         });

@@ -140,7 +140,7 @@ async fn cm14_a_store_that_fails_mid_run_ends_it_and_the_session_can_be_opened_a
         assert_eq!(error.kind(), ErrorKind::Store, "append {at}");
         assert!(write.started() <= 1 && write.running() == 0);
 
-        // The run could not give its lease back; whoever comes from outside waits until it is over.
+        // The run could not give its lease back; a caller from outside waits until it has expired.
         let later = testkit::runtime().clock(LaterClock::new(Duration::from_secs(31)));
         let again = later.shared_store(Arc::clone(&inner)).build().session_with_id(session.id().clone());
         let provider = ScriptedProvider::new().text("Here again.");

@@ -36,7 +36,7 @@ async fn an_equal_request_is_answered_without_asking() {
     assert_eq!(provider.name(), "scripted");
     assert_eq!(ask(&provider, hello("m")).await, "one");
     assert_eq!(ask(&provider, hello("m")).await, "one");
-    // Facts about the model are no part of the question.
+    // Facts about the model are not part of the question.
     assert_eq!(ask(&provider, hello("m").with_profile(crate::layers_common::priced(1, 2))).await, "one");
     assert_eq!(ask(&provider, hello("other")).await, "two");
     assert_eq!(ask(&provider, hello("m").with_instructions("be brief")).await, "three");
@@ -137,7 +137,7 @@ async fn a_request_for_variety_passes_by() {
     seeded.seed = Some(1);
     let seeded = || hello("m").with_params(seeded.clone());
     assert_eq!((ask(&provider, seeded()).await, ask(&provider, seeded()).await), ("3".into(), "3".into()));
-    // Somebody else's rule goes instead.
+    // Another rule replaces the default.
     let all = ResponseCache::new().only_when(|request| &*request.model == "m").layer(service.provider());
     assert_eq!((ask(&all, warmed()).await, ask(&all, warmed()).await), ("4".into(), "4".into()));
     assert_eq!((ask(&all, hello("n")).await, ask(&all, hello("n")).await), ("5".into(), "6".into()));

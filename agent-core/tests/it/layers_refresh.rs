@@ -104,7 +104,7 @@ async fn cm10_a_refused_key_is_renewed_and_the_run_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn cm10_a_service_that_refuses_every_key_is_asked_twice() {
     let played = Played::new([Err(refused()), Err(refused()), Err(refused()), Err(refused())]);
-    // The same provider again: one that reads its key anew for each call.
+    // The same provider again: it reads its key again for each call.
     let hook = Hook::giving(Arc::clone(&played) as _);
     let model = hook.around(&played);
     let expected =
@@ -164,7 +164,7 @@ async fn cm10_nothing_is_renewed_for_another_error_or_after_output() {
     assert_eq!(read(&model, &CallContext::new()).await, ["Hel", "error: the key was refused; check it"]);
     assert_eq!(hook.count(), 0);
 
-    // What a restart voids is no output.
+    // A delta that a restart voids is not output.
     let restart = Delta::Restart(Box::new(Restart::new(2, busy().record(), Duration::ZERO)));
     let voided = Ok(vec![Ok(Delta::text("Hel")), Ok(restart), Err(refused())]);
     let (old, new) = (Played::new([voided]), Played::new([says("Hello!")]));

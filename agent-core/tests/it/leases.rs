@@ -179,7 +179,7 @@ async fn attack_10_a_process_that_was_fenced_ends_with_a_conflict_and_stores_not
     let run = session.start(&agent, "Go");
     tokio::time::sleep(15 * SECOND).await;
     let held = lease(&store, &work()).await.unwrap();
-    // Somebody takes over and says nothing: only the heartbeat can notice.
+    // Another owner takes over silently: only the heartbeat can notice.
     let thief = Lease::new(held.owner ^ 1, held.generation + 1, clock.now().after(60 * SECOND));
     store.lease(&work(), thief).await.unwrap();
     let before = stored(&store, &work()).await;

@@ -337,7 +337,7 @@ async fn a_prompt_that_was_accepted_is_stored_wherever_the_store_begins_to_fail(
             () = gate.arrived(1) => {}
             () = idle(&session) => {}
         }
-        // The run is woken first, and then whoever writes the prompt down.
+        // The run is woken first, and then the writer of the prompt.
         gate.open();
         let steered = session.steer("And listen").await;
         idle(&session).await;

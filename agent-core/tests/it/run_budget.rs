@@ -155,7 +155,7 @@ async fn design_7_a_runtimes_budget_is_for_the_runs_of_roots_whose_task_has_none
     let (provider, _, agent) = looker(4);
     let outcome = session.start(&agent, "Go").outcome().await.unwrap();
     assert_eq!((stopped_by(&outcome).0.as_str(), provider.count()), ("model_calls", 2));
-    // Each run has its own; a task goes before it.
+    // Each run has its own; the limits of a task take precedence.
     let provider = ScriptedProvider::new().text("One.").text("Two.");
     let answerer = crate::common::agent(provider.model()).build().unwrap();
     for _ in 0..2 {

@@ -116,7 +116,7 @@ impl Drop for Otlp {
     fn drop(&mut self) {
         if !self.patience.is_zero() {
             let patience = self.patience.min(Duration::from_secs(1));
-            // Nobody is left to tell.
+            // If this fails, nobody is left to tell.
             drop(self.provider.shutdown_with_timeout(patience));
         }
     }

@@ -108,7 +108,7 @@ async fn listening() -> (TcpListener, String) {
     (listener, url)
 }
 
-/// On one thread: the export must not need the runtime that it is ended from.
+/// Runs on one thread: the export must not need the runtime that it is ended from.
 #[tokio::test]
 async fn the_run_is_sent_with_the_headers_and_without_what_was_said() {
     let (listener, url) = listening().await;

@@ -20,8 +20,8 @@ const OVERFLOWS: u32 = 2;
 pub(crate) struct Gauge {
     /// A compaction that has begun and not ended.
     open: Option<Arc<CompactionStarted>>,
-    /// Tokens of the context after an attempt that did not suffice; 0 for none. The next attempt waits until the
-    /// context is a tenth larger.
+    /// Tokens of the context after the last attempt; 0 for none. The next attempt waits until the context is a tenth
+    /// larger.
     floor: u64,
     /// True if an attempt has ended since the newest reply.
     tried: bool,

@@ -100,7 +100,7 @@ fn unanswered(frame: &Frame<'_>) -> usize {
             break;
         }
     }
-    // The summary in front is no prompt.
+    // The summary in front is not a prompt.
     from.max(usize::from(frame.summarised)).min(frame.history.len())
 }
 
@@ -155,7 +155,7 @@ impl Room {
         let limits = [model.params().max_output, model.profile().max_output];
         let limits = limits.into_iter().flatten().filter(|limit| *limit > 0);
         let output = limits.fold((window / 8).clamp(1, MOST_OUTPUT), u64::min);
-        // A little is left for what no estimate knows: roles, ids, separators.
+        // A reserve for tokens outside the estimate: roles, ids, separators.
         let taken = output.saturating_add(instruction).saturating_add(window / 32);
         Self { input: window.saturating_sub(taken), output: Some(output) }
     }
@@ -251,7 +251,7 @@ mod tests {
                     let (old, kept) = (slice(&history, 0, older), slice(&history, older, history.len()));
                     prop_assert_eq!(repair(&old), old);
                     prop_assert_eq!(repair(&kept), kept.clone());
-                    // A prompt that nobody answered is kept, or is the goal, which the summary holds.
+                    // An unanswered prompt is kept, or is the goal, which the summary holds.
                     if let Some(goal) = goal && history.last() == Some(goal) {
                         prop_assert!(kept.last() == Some(goal) || summarised && history.len() == 1);
                     }

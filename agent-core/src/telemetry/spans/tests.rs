@@ -390,7 +390,7 @@ async fn a_cancel_ends_the_run_and_what_it_had_open() {
         &tape.one("invoke_agent scout"),
         &[("entourage.status", "cancelled"), ("error.type", "cancelled")],
     );
-    // The run settles what it cut off.
+    // The run settles the call that it cut off.
     fields(&tape.one("execute_tool look"), &[("error.type", "tool_error")]);
     assert!(tape.all().iter().all(|it| it.closed));
 }
@@ -403,7 +403,7 @@ async fn a_run_that_goes_on_elsewhere_begins_a_span_of_the_same_run() {
     let agent = |provider: &ScriptedProvider| {
         ReactAgent::builder("scout", provider.model()).tool(look().access(Access::WRITE)).build().unwrap()
     };
-    // Nobody may be asked: the run pauses.
+    // Without an approver the run pauses.
     let process = Runtime::builder().shared_store(Arc::clone(&store)).observer(first.spans()).build();
     let provider = ScriptedProvider::by_history().call("look", json!({})).text("Yes.");
     let outcome = process.session_with_id(id.clone()).start(&agent(&provider), "Go").outcome().await.unwrap();

@@ -129,7 +129,7 @@ pub(super) async fn a_deleted_session_can_be_made_anew(at: Fixture) -> Checked {
     let session: SessionId = create_below(&at.store, &parent, "s").await?;
     at.store.append(&session, 1, batch(1, 1, 5)).await?;
     at.store.delete(&session).await?;
-    // The same writer and numbers as before: what was deleted must not count as stored.
+    // The same writer and numbers as before: deleted events must not count as stored.
     let again = batch(1, 0, 2).creating(root(&session));
     let expected = written(&again.rows)?;
     same("the number", &at.store.append(&session, 0, again).await?, &2)?;

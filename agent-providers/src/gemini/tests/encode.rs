@@ -270,7 +270,7 @@ fn attack_40_files_of_the_user_are_shown_or_named() {
     let (body, warnings) = said(&blind, false);
     assert!(!body.to_string().contains("aGk="), "{body}");
     assert_eq!(warnings.len(), 2);
-    // What the model has answered is not warned of again.
+    // There is no second warning about messages that the model has answered.
     let mut later = blind;
     later.messages.extend([Message::assistant("ok"), Message::user("more")]);
     let (_, warnings) = said(&later, false);

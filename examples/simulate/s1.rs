@@ -5,9 +5,9 @@
 //! call that says `n` tokens, and `t_i` for look-up `i`, the closed forms are:
 //!
 //! * one call after another: `sum_i (c(40) + t_i) + c(60)`: a thought and a call each, then the answer;
-//! * a graph: the critical path of plan -> look-ups -> answer, so `c(20 + 20 k) + max_i t_i + c(60)`. It is computed from
-//!   the plan's own edges as a longest path, not from this formula. Where each task is an agent of its own, with a model that
-//!   calls the tool and reports, `t_i` becomes `c(40) + t_i + c(20)`.
+//! * a graph: the critical path of plan -> look-ups -> answer, so `c(20 + 20 k) + max_i t_i + c(60)`. It is computed
+//!   from the plan's own edges as a longest path, not from this formula. Where each task is an agent of its own, with
+//!   a model that calls the tool and reports, `t_i` becomes `c(40) + t_i + c(20)`.
 
 use std::{sync::Arc, time::Duration};
 

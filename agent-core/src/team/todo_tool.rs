@@ -20,8 +20,8 @@ struct NewList {
 
 /// Replaces the todo list of the session.
 ///
-/// Agents that share a list ([`crate::run::Spawn::sharing_todos`]) see each other's changes at once. The list is part of
-/// the session: it comes back with it, and a summary of a long conversation holds it.
+/// Agents that share a list ([`crate::run::Spawn::sharing_todos`]) see each other's changes at once. The list is part
+/// of the session: it is restored with it, and a summary of a long conversation includes it.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

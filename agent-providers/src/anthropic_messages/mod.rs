@@ -3,7 +3,8 @@
 //! [`encode()`] and [`Decoder`] are pure; [`AnthropicMessages`] puts them on a connection. There is only streaming.
 //!
 //! Particulars of this wire:
-//! - **Limit.** It demands an output limit: that of the parameters, else the model's largest, else [`DEFAULT_MAX_OUTPUT`].
+//! - **Limit.** The wire demands an output limit: that of the parameters, else the model's largest, else
+//!   [`DEFAULT_MAX_OUTPUT`].
 //! - **Reasoning.** Models named Claude of version 4.6 or later think as they see fit (`adaptive`), guided by an
 //!   effort; earlier ones, and models of other names, get a budget of tokens. A request in the other form is
 //!   translated: minimal and low are 1,024 and 2,048 tokens, medium 8,192, high 16,384, the most 32,768 (at most half

@@ -23,11 +23,11 @@ pub struct Builder {
 settings!(Builder,);
 
 impl Builder {
-    /// Checks the settings. Connects to nothing.
+    /// Checks the settings without connecting.
     ///
     /// # Errors
-    /// [`entourage_core::ErrorKind::Config`] for an address that is not `http` or `https` or holds a password, for a key or header
-    /// that HTTP cannot carry, and for a key that would travel unencrypted to another machine.
+    /// [`entourage_core::ErrorKind::Config`] for an address that is not `http` or `https` or holds a password, for a
+    /// key or header that HTTP cannot carry, and for a key that would travel unencrypted to another machine.
     pub fn build(mut self) -> Result<Ollama> {
         if self.settings.base_url.is_empty() {
             LOCAL.clone_into(&mut self.settings.base_url);

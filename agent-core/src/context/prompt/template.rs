@@ -61,8 +61,8 @@ impl PromptTemplate {
     /// that.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when the name is not 1 to 64 letters, digits, `.`, `_`, `-` and `/`, or when the source
-    /// is no template: the error names the line. [`ErrorKind::TooLarge`] over 256 KiB.
+    /// [`ErrorKind::InvalidInput`] if the name is not 1 to 64 letters, digits, `.`, `_`, `-` and `/`, or if the source
+    /// is not a template: the error names the line. [`ErrorKind::TooLarge`] over 256 KiB.
     pub fn new(name: impl Into<String>, version: u32, source: impl Into<String>) -> Result<Self> {
         let (name, source) = (name.into(), source.into());
         check_name(&name)?;
@@ -105,8 +105,8 @@ impl PromptTemplate {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a variable that is missing or none, for an operation that its value does not
-    /// support, and for an added variable with the name of a fact. [`ErrorKind::TooLarge`] for more than 1 MiB of text or
-    /// 1,000,000 instructions.
+    /// support, and for an added variable with the name of a fact. [`ErrorKind::TooLarge`] for more than 1 MiB of text
+    /// or 1,000,000 instructions.
     pub fn render(&self, facts: &PromptFacts) -> Result<Instructions> {
         if let Some(name) = facts.taken_name() {
             let text = format!("`{name}` is a fact of its own; call the added variable otherwise");

@@ -1,8 +1,8 @@
 //! The cost of the chat-completions wire, beside a hand-written reader of the same stream in the same run.
 //!
 //! `cargo bench -p entourage-benches --bench wire` starts a service of its own (this program again, as another
-//! process), shows criterion's figures, then the ratios with their targets. `RATIOS_ONLY=1` leaves criterion out; `--
-//! --test` runs each part once; `-- decoding`, `-- memory` or `-- encoding` runs that part without criterion.
+//! process), shows criterion's figures, then the ratios with their targets. `RATIOS_ONLY=1` leaves criterion out;
+//! `-- --test` runs each part once; `-- decoding`, `-- memory` or `-- encoding` runs that part without criterion.
 
 #![allow(
     clippy::cast_precision_loss,

@@ -1,9 +1,9 @@
 //! S2: the five levels of autonomy, with an executor that is right with probability `p` in each round and a check that
 //! accepts right work with probability `a` and wrong work with probability `b`; at most [`ROUNDS`] rounds.
 //!
-//! The closed form ([`closed`]): a round accepts with `q = p a + (1 - p) b`, so a task is accepted with `1 - (1 -
-//! q)^n`, and accepted work is right with `p a / q`. Calls and money are sums over a random number of rounds; their
-//! means and deviations follow by recursion from the list of possible rounds.
+//! The closed form ([`closed`]): a round accepts with `q = p a + (1 - p) b`, so a task is accepted with
+//! `1 - (1 - q)^n`, and accepted work is right with `p a / q`. Calls and money are sums over a random number of rounds;
+//! their means and deviations follow by recursion from the list of possible rounds.
 //!
 //! Each cell is [`RUNS`] runs with a seed of its own. A measurement passes if it lies within the 99 % interval around
 //! the closed form, over all comparisons together: with `m` comparisons each one has the risk 1 % / `m` (Bonferroni),

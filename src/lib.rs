@@ -1,4 +1,10 @@
 // The snippets are compiled and run by the package `examples`.
+// The first definition of a link wins: here the pages are modules, on their own they are files.
+#![cfg_attr(
+    not(doctest),
+    doc = "[agents]: guide::agents\n[layers]: guide::layers\n[models]: guide::models\n\
+           [performance]: guide::performance\n[permissions]: guide::permissions\n[sessions]: guide::sessions\n"
+)]
 #![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -9,6 +15,9 @@ pub use entourage_core::{
     RuntimeBuilder, Session, SessionId, SkipReason, Skipped, Timestamp, Titles, Usage, agent, context, event,
     graph, layers, message, permission, provider, run, session, team, telemetry, tool,
 };
+
+#[cfg(doc)]
+pub mod guide;
 
 #[cfg(feature = "testkit")]
 pub use entourage_core::testkit;

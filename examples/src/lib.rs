@@ -1,2 +1,23 @@
-//! The README's snippets, compiled and run here: they use more than the facade's own tests may depend on.
+//! The snippets of the README and of the pages in `docs/`, compiled and run here: they use more than the facade's own
+//! tests may depend on.
 #![cfg_attr(doctest, doc = include_str!("../../README.md"))]
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/agents.md")]
+mod agents {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/layers.md")]
+mod layers {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/models.md")]
+mod models {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/permissions.md")]
+mod permissions {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/sessions.md")]
+mod sessions {}

@@ -1,0 +1,40 @@
+//! The pages of `docs/`, for readers of this documentation. Nothing here is code.
+//!
+//! The module exists in documentation builds alone. The package `examples` compiles and runs the snippets.
+
+/// More than one agent: each runner, and an agent by hand.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/agents.md"))]
+pub mod agents {}
+
+/// Layers around model calls, typed output, costs and budgets.
+///
+/// [models]: crate::guide::models
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/layers.md"))]
+pub mod layers {}
+
+/// Wires, models from the environment, dialects and prices.
+///
+/// [layers]: crate::guide::layers
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/models.md"))]
+pub mod models {}
+
+/// Measured ratios, and the commands that repeat them.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/performance.md"))]
+pub mod performance {}
+
+/// Scopes, policies, approvers and the subjects of tools.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/permissions.md"))]
+pub mod permissions {}
+
+/// Stores, stopping, waiting for a person, looking back and watching.
+///
+/// [layers]: crate::guide::layers
+/// [permissions]: crate::guide::permissions
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/sessions.md"))]
+pub mod sessions {}

@@ -3,6 +3,7 @@
 mod below;
 mod desk;
 mod modes;
+mod opening;
 mod past;
 mod recover;
 mod session;

@@ -1,6 +1,7 @@
 //! One prompt to one outcome: the pure [`Turn`], the effects that it asks for, and what performs and records them.
 
 mod admit;
+mod apart;
 mod batch;
 mod budget;
 mod bus;
@@ -45,6 +46,7 @@ pub use stop::LoopDetection;
 pub use turn::{Action, StopWhen, Turn};
 
 pub(crate) use admit::{check_lease, check_prompt};
+pub(crate) use apart::apart;
 pub(crate) use bus::Bus;
 pub(crate) use child::{Turn as ChildTurn, known_end, open_child, run_child};
 pub(crate) use context::{Asking, Env};

@@ -83,8 +83,10 @@ pub(crate) struct Running {
     pub(crate) accepted: u64,
     pub(crate) sink: Arc<Sink>,
     pub(crate) cancel: CancellationToken,
-    /// `None` while an answer or a signal is written down.
+    /// `None` while something is written down in the session.
     pub(crate) agent: Option<Arc<dyn Agent>>,
+    /// It is an answer or a signal: others wait for it rather than hear that the session is busy.
+    pub(crate) brief: bool,
 }
 
 /// A prompt that waits.
@@ -214,6 +216,7 @@ impl Line {
             sink: Arc::clone(&ticket.sink),
             cancel: ticket.cancel.clone(),
             agent: Some(Arc::clone(&ticket.agent)),
+            brief: false,
         });
         Some(ticket)
     }

@@ -13,11 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Inner,
-    below::{check_root_id, refuse_below},
-    recover::Recovering,
-};
+use super::{Inner, below::refuse_below, recover::Recovering};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::Agent,
@@ -27,7 +23,6 @@ use crate::{
         Active, Admission, Asking, CLEAN_UP, Desk, Emitter, Env, Journal, Line, Nest, Outcome, RunHandle,
         Running, Sink, Status, Task, Ticket, Within, execute,
     },
-    session::SessionRecord,
 };
 
 /// Times that a run is begun again whose first commit another process was faster than.
@@ -38,15 +33,16 @@ pub(super) struct Shared {
     pub(super) runtime: Weak<Inner>,
     pub(super) id: SessionId,
     state: Mutex<State>,
-    opening: AsyncMutex<()>,
+    /// Held by tasks of their own alone.
+    pub(super) opening: AsyncMutex<()>,
     /// Told whenever a run ends and whenever a prompt no longer waits.
     pub(super) changed: Notify,
 }
 
 pub(super) struct State {
-    journal: Option<Arc<Journal>>,
+    pub(super) journal: Option<Arc<Journal>>,
     /// Known to be new, so that the store need not be asked.
-    new: bool,
+    pub(super) new: bool,
     pub(super) line: Line,
 }
 
@@ -74,6 +70,7 @@ impl Entry {
             sink: Arc::clone(&self.sink),
             cancel: self.cancel.clone(),
             agent: Some(Arc::clone(&self.agent)),
+            brief: false,
         }
     }
 }
@@ -133,56 +130,13 @@ impl Shared {
         }
     }
 
-    /// The session's journal: the one in use, or as the store has it now, or new if that is allowed.
-    pub(super) async fn journal(&self, create: bool) -> Result<Arc<Journal>> {
-        self.opened(create, false).await
-    }
-
-    /// With `anew` the store is asked even though an agent is about to run here.
-    async fn opened(&self, create: bool, anew: bool) -> Result<Arc<Journal>> {
-        let _one_at_a_time = self.opening.lock().await;
-        let (used, known_new) = {
-            let state = self.lock();
-            let runs_here = state.line.active().is_some_and(|running| running.agent.is_some());
-            match &state.journal {
-                Some(journal) if runs_here && !anew && !journal.is_broken() => {
-                    return Ok(Arc::clone(journal));
-                }
-                used => (used.clone(), used.is_none() && state.new),
-            }
-        };
-        let used = used.filter(|journal| !journal.is_broken());
-        // Nobody else appends to what is being written here, or held.
-        if let Some(journal) = used.as_ref().filter(|journal| journal.is_in_use(self.env.clock.now())) {
-            return Ok(Arc::clone(journal));
-        }
-        let stored = if known_new { None } else { Journal::look_up(&self.env, &self.id).await? };
-        if let Some(journal) = used.filter(|journal| journal.is_current(stored.as_ref())) {
-            return Ok(journal);
-        }
-        let journal = match stored {
-            Some(info) => Journal::read_from_store(&self.env, info).await?,
-            None if create => {
-                check_root_id(&self.id)?;
-                Journal::create(&self.env, SessionRecord::root(self.id.clone(), self.env.clock.now()))
-            }
-            None => return Err(Error::no_session(&self.id).during("session.open")),
-        };
-        if create || !known_new {
-            let mut state = self.lock();
-            state.journal = Some(Arc::clone(&journal));
-            state.line.forget_staged();
-        }
-        Ok(journal)
-    }
-
     /// The journal that a run begins or goes on with: as the store has it now.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when the run that `seen` has open is another process' by now, or was when a recovery looked
     /// at it; [`ErrorKind::InvalidInput`] for a session below another one.
     async fn journal_for(
-        &self,
+        self: &Arc<Self>,
         admission: &Admission,
         recovering: Option<&Recovering>,
         seen: Option<Life>,
@@ -220,12 +174,32 @@ impl Shared {
         Ok(())
     }
 
-    /// Keeps runs away while something is written down in the session.
-    pub(super) fn claim(self: &Arc<Self>, run: RunId, cancel: &CancellationToken) -> Result<Active> {
+    /// Keeps runs away while something is written down in the session. Waits while something brief is.
+    pub(super) async fn claim(
+        self: &Arc<Self>,
+        run: RunId,
+        cancel: &CancellationToken,
+        brief: bool,
+    ) -> Result<Active> {
         let sink = Arc::new(Sink::unread(run));
-        let running =
-            |accepted| Running { accepted, sink: Arc::clone(&sink), cancel: cancel.clone(), agent: None };
-        self.occupy(&mut self.lock(), running)?;
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let (sink, cancel) = (Arc::clone(&sink), cancel.clone());
+            let running = |accepted| Running { accepted, sink, cancel, agent: None, brief };
+            let claimed = {
+                let mut state = self.lock();
+                let waits = state.line.active().is_some_and(|active| active.brief);
+                if waits { None } else { Some(self.occupy(&mut state, running)) }
+            };
+            match claimed {
+                Some(claimed) => {
+                    claimed?;
+                    break;
+                }
+                None => changed.await,
+            }
+        }
         Ok(Active::new(Arc::clone(self) as _, sink, None))
     }
 

@@ -23,7 +23,7 @@ use crate::{
     message::{History, Message},
     permission::{ApprovalId, Decision},
     provider::Model,
-    run::{Admission, Emitter, Env, Journal, RunHandle, Task, compaction::compact_session},
+    run::{Admission, Emitter, Env, Journal, RunHandle, Task, apart, compaction::compact_session},
     session::{SessionHead, SessionState},
 };
 
@@ -118,12 +118,13 @@ impl Session {
     /// left, is over as cancelled, and so are the runs below it. The next prompt is a new task. Returns whether there was
     /// such a run.
     ///
-    /// Dropping the future leaves open what has no end yet; call it again.
+    /// Dropping the future takes nothing back.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] when another process runs an agent here, or a run was started here meanwhile; the store's.
     pub async fn stop(&self) -> Result<bool> {
-        Box::pin(super::stop::stop(self)).await
+        let session = self.clone();
+        apart(&self.env().tasks, Box::pin(async move { super::stop::stop(&session).await })).await
     }
 
     /// Asks the active run to pause, if there is one: see [`RunHandle::pause`].
@@ -177,7 +178,8 @@ impl Session {
         }
     }
 
-    /// Sends the session a signal, which wakes a run that is paused for it when it is resumed.
+    /// Sends the session a signal, which wakes a run that is paused for it when it is resumed. Dropping the future takes
+    /// nothing back.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a value that no reader would take: nested deeper than 96 levels;
@@ -189,14 +191,14 @@ impl Session {
             return Err(Flaw::Large(bound::WORD).refused("the signal's name"));
         }
         bound::check(&signal.value, bound::VALUE).map_err(|flaw| flaw.refused("the signal's value"))?;
-        self.append(|_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
+        self.append(move |_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
     }
 
     /// Answers the question that paused a run; [`Session::resume`] then goes on. In a session below another one, resume its
     /// root: it enters its children again.
     ///
     /// The answer is bound to the exact call that was asked about and is used once. The first answer holds, also of
-    /// several processes: the same one again changes nothing and is no error.
+    /// several processes: the same one again changes nothing and is no error. Dropping the future takes nothing back.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such question is open, [`ErrorKind::InvalidInput`] for [`Decision::Later`],
@@ -206,14 +208,15 @@ impl Session {
         if decision == Decision::Later {
             return Err(Error::new(ErrorKind::InvalidInput, "an answer is allow or deny"));
         }
-        self.append(|journal| {
-            let (answered, digest) = journal.read(|state| state.asked(id)).ok_or_else(|| {
+        let id = id.clone();
+        self.append(move |journal| {
+            let (answered, digest) = journal.read(|state| state.asked(&id)).ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, "no such question is open in the session")
                     .with("approval", id.as_str())
             })?;
             match answered {
                 Some(answered) if answered == decision => return Ok(None),
-                Some(answered) => return Err(answered_otherwise(id, answered)),
+                Some(answered) => return Err(answered_otherwise(&id, answered)),
                 None => {}
             }
             Ok(Some(Event::ApprovalDecided(Arc::new(ApprovalDecided { id: id.clone(), decision, digest }))))
@@ -233,8 +236,21 @@ impl Session {
     /// one, [`ErrorKind::Cancelled`], why no summary was taken
     /// (the conversation is then what it was), the store's.
     pub async fn compact(&self, compaction: &Compaction, model: &Model) -> Result<bool> {
-        let (run, cancel) = (RunId::generate(), CancellationToken::new());
-        let _active = self.0.claim(run, &cancel)?;
+        let cancel = CancellationToken::new();
+        let _dropped = cancel.clone().drop_guard();
+        let (session, compaction, model) = (self.clone(), compaction.clone(), model.clone());
+        let work = async move { session.compacted(cancel, &compaction, &model).await };
+        apart(&self.env().tasks, Box::pin(work)).await
+    }
+
+    async fn compacted(
+        &self,
+        cancel: CancellationToken,
+        compaction: &Compaction,
+        model: &Model,
+    ) -> Result<bool> {
+        let run = RunId::generate();
+        let _active = self.0.claim(run, &cancel, false).await?;
         let journal = match self.0.journal(false).await {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             journal => journal?,
@@ -247,9 +263,18 @@ impl Session {
 
     /// Stores the event that follows from the session as it is; none for `None`. When another process was faster, it is
     /// looked at again.
-    async fn append(&self, event: impl Fn(&Journal) -> Result<Option<Event>>) -> Result<()> {
+    async fn append(
+        &self,
+        event: impl Fn(&Journal) -> Result<Option<Event>> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let session = self.clone();
+        // It keeps runs away, so it comes to its end without its caller.
+        apart(&self.env().tasks, Box::pin(async move { session.written(event).await })).await
+    }
+
+    async fn written(&self, event: impl Fn(&Journal) -> Result<Option<Event>> + Send + Sync) -> Result<()> {
         let run = RunId::generate();
-        let _active = self.0.claim(run, &CancellationToken::new())?;
+        let _active = self.0.claim(run, &CancellationToken::new(), true).await?;
         let mut tries = 0;
         loop {
             let journal = self.0.journal(false).await?;

@@ -17,7 +17,7 @@ pub(super) async fn stop(session: &Session) -> Result<bool> {
     let mark = shared.cancel();
     shared.unwound(mark).await;
     let run = RunId::generate();
-    let _active = shared.claim(run, &CancellationToken::new())?;
+    let _active = shared.claim(run, &CancellationToken::new(), false).await?;
     let journal = match shared.journal(false).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         journal => journal?,

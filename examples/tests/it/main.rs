@@ -14,6 +14,7 @@ mod bad_input;
 mod crash;
 mod dropped;
 mod http;
+mod kept;
 #[cfg(unix)]
 mod race;
 mod schedule_stg;

@@ -1,0 +1,40 @@
+//! Work that comes to its end without its caller: a future that is kept and not polled holds nothing up.
+//!
+//! It is polled once where it begins, which is all that a store in memory takes. What is not over then goes on in a task
+//! of its own.
+
+use std::{future::poll_fn, task::Poll};
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio_util::task::TaskTracker;
+
+use super::{Nest, panic_text};
+use crate::{Error, ErrorKind, Result};
+
+/// `work`, which goes on whatever becomes of this future once that was polled.
+///
+/// # Errors
+/// Those of `work`; [`ErrorKind::Internal`] when it panicked, or the tokio runtime ended.
+pub(crate) async fn apart<T: Send + 'static>(
+    tasks: &TaskTracker,
+    mut work: BoxFuture<'static, Result<T>>,
+) -> Result<T> {
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        return done;
+    }
+    // A store that waits for something else than tokio: its caller has to.
+    let Ok(tokio) = Handle::try_current() else { return work.await };
+    let ended = tasks.spawn_on(Nest::inherited(work), &tokio).await;
+    ended.unwrap_or_else(|failed| Err(unanswered(failed)))
+}
+
+fn unanswered(failed: tokio::task::JoinError) -> Error {
+    let text = match failed.try_into_panic() {
+        Ok(panic) => format!("the store panicked: {}", panic_text(&*panic)),
+        Err(_) => {
+            "the tokio runtime ended, and nobody knows what the store did; open the session again".into()
+        }
+    };
+    Error::new(ErrorKind::Internal, text)
+}

@@ -1,0 +1,69 @@
+//! A session's journal: the one in use, or as the store has it now.
+
+use std::sync::Arc;
+
+use super::{below::check_root_id, desk::Shared};
+use crate::{
+    Error, Result,
+    run::{Journal, apart},
+    session::SessionRecord,
+};
+
+impl Shared {
+    /// The session's journal: the one in use, or as the store has it now, or new if that is allowed.
+    pub(super) async fn journal(self: &Arc<Self>, create: bool) -> Result<Arc<Journal>> {
+        self.opened(create, false).await
+    }
+
+    /// With `anew` the store is asked even though an agent is about to run here.
+    ///
+    /// One at a time asks the store, and others wait for it. So it does so without its caller.
+    pub(super) async fn opened(self: &Arc<Self>, create: bool, anew: bool) -> Result<Arc<Journal>> {
+        if let Some(journal) = self.used_here(anew) {
+            return Ok(journal);
+        }
+        let shared = Arc::clone(self);
+        apart(&self.env.tasks, Box::pin(async move { shared.open(create, anew).await })).await
+    }
+
+    /// The journal of the agent that runs here: nobody else appends to it.
+    fn used_here(&self, anew: bool) -> Option<Arc<Journal>> {
+        let state = self.lock();
+        let runs_here = state.line.active().is_some_and(|running| running.agent.is_some());
+        state.journal.as_ref().filter(|journal| runs_here && !anew && !journal.is_broken()).cloned()
+    }
+
+    async fn open(&self, create: bool, anew: bool) -> Result<Arc<Journal>> {
+        let _one_at_a_time = self.opening.lock().await;
+        if let Some(journal) = self.used_here(anew) {
+            return Ok(journal);
+        }
+        let (used, known_new) = {
+            let state = self.lock();
+            (state.journal.clone(), state.journal.is_none() && state.new)
+        };
+        let used = used.filter(|journal| !journal.is_broken());
+        // Nobody else appends to what is being written here, or held.
+        if let Some(journal) = used.as_ref().filter(|journal| journal.is_in_use(self.env.clock.now())) {
+            return Ok(Arc::clone(journal));
+        }
+        let stored = if known_new { None } else { Journal::look_up(&self.env, &self.id).await? };
+        if let Some(journal) = used.filter(|journal| journal.is_current(stored.as_ref())) {
+            return Ok(journal);
+        }
+        let journal = match stored {
+            Some(info) => Journal::read_from_store(&self.env, info).await?,
+            None if create => {
+                check_root_id(&self.id)?;
+                Journal::create(&self.env, SessionRecord::root(self.id.clone(), self.env.clock.now()))
+            }
+            None => return Err(Error::no_session(&self.id).during("session.open")),
+        };
+        if create || !known_new {
+            let mut state = self.lock();
+            state.journal = Some(Arc::clone(&journal));
+            state.line.forget_staged();
+        }
+        Ok(journal)
+    }
+}

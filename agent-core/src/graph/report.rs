@@ -178,6 +178,9 @@ impl GraphReport {
 
     /// Returns this node's output; `None` when it gave none, or when no node has its id.
     ///
+    /// With [`GraphReport::from_events`] this reads the typed result of a stored run, in any process that builds the
+    /// graph again: keep the handle of the node that the graph returns.
+    ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) when the output is no `T`: the handle is of another graph.
     pub fn value<T: Output>(&self, node: &Handle<T>) -> Result<Option<Arc<T>>> {

@@ -83,7 +83,7 @@ pub struct ApprovalRequest {
     pub digest: Digest,
 }
 
-/// An approver's answer.
+/// An approver's answer. It holds no name: the person who decided is not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {

@@ -96,7 +96,12 @@ impl RunHandle {
         self.events.pop_front()
     }
 
-    /// Asks the run to stop. Its stream goes on until it has unwound, and its outcome then says that it was cancelled.
+    /// Asks the run to stop. Its stream goes on until it has unwound.
+    ///
+    /// The outcome is then [`Status::Cancelled`](super::Status::Cancelled). A [`DualAgent`](crate::agent::DualAgent) or
+    /// [`Autonomy`](crate::agent::Autonomy) at the root ends as [`Status::Paused`](super::Status::Paused) instead, with
+    /// [`Pause::Asked`](super::Pause::Asked), unless its builder's `cancel_ends` says otherwise. A run that ended before
+    /// the request keeps its outcome.
     pub fn cancel(&self) {
         if let Some(token) = &self.cancel.0 {
             token.cancel();

@@ -62,15 +62,16 @@ impl Session {
         &self.0.id
     }
 
-    /// Starts a run, at once or as soon as those before it are over (CM11). It goes on by itself; the handle streams its
-    /// events and gives its outcome.
+    /// Starts a run, at once or after the runs before it in this session. The run continues by itself; the handle
+    /// streams its events and gives its outcome.
     ///
-    /// A run that has to wait has its turn in the order of these calls, and is stored: should the process die,
-    /// [`Runtime::recover`] finds it. Behind a run that is paused nothing goes on until that is resumed, or until this is
-    /// called again, which gives it up. So does a run that the session left unfinished.
+    /// Runs that wait begin in the order of these calls. They are stored: if the process dies, [`Runtime::recover`]
+    /// finds them. They also wait behind a run that paused. [`Session::resume`] continues that run; a further call of
+    /// `start` abandons it, and the queue goes on. If the session holds an unfinished run when a new one begins, the
+    /// unfinished one is abandoned as well.
     ///
-    /// A prompt that says nothing, a queue that is full and the like are errors of the outcome, and nothing is stored. So is
-    /// a session below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
+    /// An empty prompt, a full queue and the like are errors of the outcome, and nothing is stored. So is a session
+    /// below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
     /// budget. Must be called within a tokio runtime.
     pub fn start(&self, agent: &(impl Agent + Clone + 'static), prompt: impl Into<Task>) -> RunHandle {
         self.0.begin(Entry::new(RunId::generate(), Arc::new(agent.clone())), prompt.into())
@@ -102,8 +103,8 @@ impl Session {
         self.0.go_on(Entry::new(RunId::generate(), Arc::new(agent.clone())), Admission::Resume, None)
     }
 
-    /// Cancels the active run and drops what waits (CM13). What is accepted later is not affected; of an idle session
-    /// nothing is.
+    /// Cancels the active run and drops the prompts that wait. Later prompts are not affected, and an idle session is
+    /// not changed. See [`RunHandle::cancel`] for the outcome of the run.
     pub fn cancel(&self) {
         self.0.cancel();
     }
@@ -194,14 +195,17 @@ impl Session {
         self.append(move |_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
     }
 
-    /// Answers the question that paused a run; [`Session::resume`] then goes on. In a session below another one, resume its
-    /// root: it enters its children again.
+    /// Answers the question that paused a run; [`Session::resume`] then continues it. In a session below another one,
+    /// resume its root: it enters its children again.
     ///
-    /// The answer is bound to the exact call that was asked about and is used once. The first answer holds, also of
-    /// several processes: the same one again changes nothing and is no error. Dropping the future takes nothing back.
+    /// The answer is bound to the exact call that was asked about and is used once. The first answer holds, also among
+    /// several processes. Until the run is resumed, the same answer again changes nothing and is no error; afterwards
+    /// the question is no longer open. The decision is stored, the person who decided is not. Dropping the future takes
+    /// nothing back.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when no such question is open, [`ErrorKind::InvalidInput`] for [`Decision::Later`],
+    /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed;
+    /// [`ErrorKind::InvalidInput`] for [`Decision::Later`],
     /// [`ErrorKind::Conflict`] when the question was answered otherwise, [`ErrorKind::Busy`] while a run is active, the
     /// store's.
     pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<()> {

@@ -22,11 +22,14 @@ use crate::{
 /// The place of a title's session below its parent: no event has the number 0.
 const PLACE: (u64, u64) = (0, 0);
 
-/// Which models are asked for titles.
+/// Models that are asked for session titles.
 ///
 /// The first run of a root session asks, in the background: it delays nothing and survives the run's cancel. The call
-/// has a session of its own of the role `title`, so its cost is part of the tree and of nothing else. Killed, it goes on
-/// with the session's next run. Sessions below others are not titled.
+/// has a child session of its own with the role `title`, so its cost is part of the tree's totals only. If the process
+/// dies, the call continues with the session's next run. Sessions below others are not titled.
+///
+/// The budget of a run ([`Task::within`], [`RuntimeBuilder::budget`](crate::RuntimeBuilder::budget)) does not cover the
+/// call. To bound it, give the model a [`BudgetLayer`](crate::layers::BudgetLayer).
 #[derive(Debug, Clone)]
 pub struct Titles {
     models: Vec<Model>,

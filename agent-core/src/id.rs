@@ -36,8 +36,8 @@ impl SessionId {
     /// Checks an id that came from outside: 1 to 240 ASCII letters, ASCII digits and `.`, `_`, `-`, `$`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when it is empty, longer than 240 bytes, `.` or `..`, or holds another character, such
-    /// as a letter with an accent.
+    /// [`ErrorKind::InvalidInput`] when it is empty, longer than 240 bytes, `.` or `..`, or holds another character,
+    /// such as a letter with an accent.
     pub fn new(id: impl AsRef<str>) -> Result<Self> {
         let id = id.as_ref();
         let safe = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'$');
@@ -78,8 +78,8 @@ impl SessionId {
     /// by role.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when the role is not an ASCII letter followed by ASCII letters, ASCII digits, `_` and
-    /// `-`, or the tree is so deep that the id grows over 240 bytes.
+    /// [`ErrorKind::InvalidInput`] when the role is not an ASCII letter followed by ASCII letters, ASCII digits, `_`
+    /// and `-`, or the tree is so deep that the id grows over 240 bytes.
     pub fn in_role(&self, role: &str) -> Result<Self> {
         let rest = role.strip_prefix(|c: char| c.is_ascii_alphabetic());
         if !rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))

@@ -100,8 +100,8 @@ impl RunHandle {
     ///
     /// The outcome is then [`Status::Cancelled`](super::Status::Cancelled). A [`DualAgent`](crate::agent::DualAgent) or
     /// [`Autonomy`](crate::agent::Autonomy) at the root ends as [`Status::Paused`](super::Status::Paused) instead, with
-    /// [`Pause::Asked`](super::Pause::Asked), unless its builder's `cancel_ends` says otherwise. A run that ended before
-    /// the request keeps its outcome.
+    /// [`Pause::Asked`](super::Pause::Asked), unless its builder's `cancel_ends` says otherwise. A run that ended
+    /// before the request keeps its outcome.
     pub fn cancel(&self) {
         if let Some(token) = &self.cancel.0 {
             token.cancel();

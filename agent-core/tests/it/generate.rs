@@ -209,7 +209,7 @@ async fn what_is_no_object_travels_in_one() {
 async fn a_value_is_found_in_the_text_around_it() {
     for text in [
         "```json\n{\"name\": \"Paris\", \"people\": 2100}\n```",
-        "It is [1] Paris: {\"name\": \"Paris\", \"people\": 2100}. Or {\"name\": \"Lyon\", \"people\": 500}.",
+        "It is [1] Paris: {\"name\": \"Paris\", \"people\": 2100}. Not {\"name\": \"Lyon\"}.",
         "{\"people\": 2100, \"name\": \"Paris\"",
         "<think>{\"name\": \"Lyon\", \"people\": 500}</think>{\"name\": \"Paris\", \"people\": 2100,}",
     ] {
@@ -422,5 +422,91 @@ async fn within_a_run_each_call_is_recorded_and_none_is_made_twice() {
         assert_eq!(lives.load(Ordering::SeqCst), 2, "the code ran again, its calls did not");
         assert_eq!(session.head().await.unwrap().usage, Usage::new(20, 10));
         assert_eq!(count(&stored(&store, session.id()).await, "model_finished"), 2);
+    }
+}
+
+/// Replies of which no one value is the answer, and ones of which one is.
+#[tokio::test]
+async fn attack_run_i1_two_values_that_differ_are_no_answer() {
+    const LYON: &str = r#"{"name": "Lyon", "people": 520}"#;
+    let profile = &ways()[2].1;
+    for reply in [
+        format!("Not {LYON} but {PARIS}."),
+        format!("They say\n```json\n{LYON}\n```\nI say\n```json\n{PARIS}\n```"),
+    ] {
+        let provider = ScriptedProvider::new().text(&reply).text(PARIS);
+        let made = city(&provider, profile).await.unwrap();
+        assert_eq!((made.value, made.rounds), (paris(), 2), "{reply}");
+        let repair = provider.requests()[1].messages.iter().last().unwrap().text();
+        assert!(repair.contains("several values") && repair.contains("one JSON value"), "{repair}");
+    }
+    for reply in [
+        format!("{PARIS} Once more: {PARIS}"),
+        format!("See {{\"source\": 1}}: {PARIS}"),
+        format!("```json\n{PARIS}\n```\nThat is {{\"people\": 2100, \"name\": \"Paris\"}}."),
+    ] {
+        let provider = ScriptedProvider::new().text(&reply);
+        let made = city(&provider, profile).await.unwrap();
+        assert_eq!((made.value, made.rounds), (paris(), 1), "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn two_calls_of_the_answer_tool_that_differ_are_no_answer() {
+    let profile = &ways()[1].1;
+    let both = |other: &str| {
+        Script::new().raw_call("City", PARIS).raw_call("City", other).finish(FinishReason::Stop)
+    };
+    let provider = ScriptedProvider::new().step(both(PARIS));
+    assert_eq!(city(&provider, profile).await.unwrap().rounds, 1);
+    let other = r#"{"name": "Lyon", "people": 520}"#;
+    let provider = ScriptedProvider::new().step(both(other)).step(reply(Strategy::Tool, "City", PARIS));
+    let made = city(&provider, profile).await.unwrap();
+    assert_eq!((made.value, made.rounds), (paris(), 2));
+}
+
+/// The optional parts of a value with a slip in its syntax are no values of their own.
+#[tokio::test]
+async fn a_part_of_a_repaired_value_is_no_second_value() {
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Part {
+        a: Option<Box<Part>>,
+    }
+    let provider = ScriptedProvider::new().text("```json\n{\"a\": {\"a\": null},}\n```");
+    let model = provider.model();
+    let made = model.generate::<Part>("x", &CallContext::new()).await.unwrap();
+    assert_eq!((made.value, made.rounds), (Part { a: Some(Box::new(Part { a: None })) }, 1));
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Ui {
+    Row { child: Box<Ui> },
+    Col { child: Box<Ui> },
+    Card { child: Box<Ui> },
+    List { child: Box<Ui> },
+    Pad { child: Box<Ui> },
+    Link { child: Box<Ui> },
+    Tab { child: Box<Ui> },
+    Text { n: u8 },
+}
+
+#[tokio::test]
+async fn attack_run_l2_a_valid_tree_is_taken_at_once() {
+    let tree = |depth: usize| {
+        format!(
+            "{}{{\"kind\":\"text\",\"n\":1}}{}",
+            "{\"kind\":\"tab\",\"child\":".repeat(depth),
+            "}".repeat(depth)
+        )
+    };
+    for (_, profile) in ways() {
+        for depth in [5, 30] {
+            let provider = ScriptedProvider::new().text(tree(depth));
+            let model = provider.model().with_profile(profile.clone());
+            let made = model.generate::<Ui>("A tree, please.", &CallContext::new()).await.unwrap();
+            let expected = (0..depth).fold(Ui::Text { n: 1 }, |child, _| Ui::Tab { child: Box::new(child) });
+            assert_eq!((made.value, made.rounds), (expected, 1));
+        }
     }
 }

@@ -17,12 +17,6 @@ pub(crate) fn answer_rule(schema: &Value) -> String {
 /// The value in the text of an answer. The error describes the problem in words for the model.
 pub(crate) fn answer_as<T: DeserializeOwned + JsonSchema>(answer: &str) -> Result<T, String> {
     let shape = Shape::of::<T>(Strategy::Prompt);
-    let mut problem = None;
-    for candidate in text::values(answer) {
-        match shape.read(candidate) {
-            Ok(value) => return Ok(value),
-            Err(found) => problem = Some(found),
-        }
-    }
-    Err(problem.unwrap_or_else(|| "there is no complete JSON value in it".to_owned()))
+    let read = shape.read(text::values(answer));
+    read.map_err(|problem| problem.unwrap_or_else(|| "there is no complete JSON value in it".to_owned()))
 }

@@ -147,29 +147,28 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
 
     /// The value. The error describes the problem in words for the model.
     fn value(&self, message: &Message) -> Result<T, String> {
-        let call = message.tool_calls().find(|call| *call.name == *self.shape.name);
-        let candidates = match call {
-            Some(call) if self.strategy == Strategy::Tool => {
+        let calls = message.tool_calls().filter(|call| *call.name == *self.shape.name);
+        let mut candidates = Vec::new();
+        if self.strategy == Strategy::Tool {
+            for call in calls {
                 if let Some(problem) = &call.malformed {
                     return Err(format!("the call could not be read: {problem}"));
                 }
-                vec![call.arguments.to_value()]
-            }
-            // Some services do not force the call; what the model writes instead may be the value all the same.
-            _ => text::values(&message.text()),
-        };
-        let mut problem = None;
-        for candidate in candidates {
-            match self.shape.read(candidate) {
-                Ok(value) => return Ok(value),
-                // Of several values in one text the last is the likeliest to be meant.
-                Err(found) => problem = Some(found),
+                candidates.push(call.arguments.to_value());
             }
         }
-        Err(problem.unwrap_or_else(|| match self.strategy {
-            Strategy::Tool => format!("the tool `{}` was not called", self.shape.name),
-            Strategy::Native | Strategy::Prompt => "there is no complete JSON value in the reply".to_owned(),
-        }))
+        if candidates.is_empty() {
+            // Some services do not force the call; what the model writes instead may be the value all the same.
+            candidates = text::values(&message.text());
+        }
+        self.shape.read(candidates).map_err(|problem| {
+            problem.unwrap_or_else(|| match self.strategy {
+                Strategy::Tool => format!("the tool `{}` was not called", self.shape.name),
+                Strategy::Native | Strategy::Prompt => {
+                    "there is no complete JSON value in the reply".to_owned()
+                }
+            })
+        })
     }
 
     /// Appends the reply and the problem. A call must have a result, so its result states the problem.

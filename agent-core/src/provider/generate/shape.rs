@@ -37,10 +37,33 @@ impl Shape {
         self.wrapped.as_ref().unwrap_or(&self.plain)
     }
 
-    /// Reads a value. The error lists the problems, each with its place.
-    pub(super) fn read<T: DeserializeOwned>(&self, value: Value) -> Result<T, String> {
+    /// Reads the one value among the `candidates` of a reply. Equal ones count once, and a part of another does not
+    /// count. The error lists the problems, each with its place, or says that there are several values; it is `None`
+    /// without candidates.
+    pub(super) fn read<T: DeserializeOwned>(
+        &self,
+        candidates: impl IntoIterator<Item = Value>,
+    ) -> Result<T, Option<String>> {
+        let mut problem = None;
+        let mut only: Option<(Value, T)> = None;
+        for candidate in candidates {
+            match self.read_one(candidate) {
+                Ok((value, _)) if only.as_ref().is_some_and(|(first, _)| holds(first, &value)) => {}
+                Ok(_) if only.is_some() => {
+                    return Err(Some("it holds several values, and only one can be taken".to_owned()));
+                }
+                Ok(read) => only = Some(read),
+                // Of several values in one text the last is the likeliest to be meant.
+                Err(found) => problem = Some(found),
+            }
+        }
+        only.map(|(_, value)| value).ok_or(problem)
+    }
+
+    fn read_one<T: DeserializeOwned>(&self, value: Value) -> Result<(Value, T), String> {
         let value = self.unwrapped(value)?;
-        serde_json::from_value(value).map_err(|error| error.to_string())
+        let read = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
+        Ok((value, read))
     }
 
     fn unwrapped(&self, mut value: Value) -> Result<Value, String> {
@@ -60,6 +83,16 @@ impl Shape {
         };
         if problems.is_empty() { Ok(value) } else { Err(problems.join("; ")) }
     }
+}
+
+/// True if `part` is `value` or a part of it.
+fn holds(value: &Value, part: &Value) -> bool {
+    value == part
+        || match value {
+            Value::Array(items) => items.iter().any(|item| holds(item, part)),
+            Value::Object(fields) => fields.values().any(|field| holds(field, part)),
+            _ => false,
+        }
 }
 
 /// True if the schema itself requires an object, and not by way of alternatives or a reference.
@@ -186,12 +219,13 @@ mod tests {
         let shape = Shape::of::<Tree>(Strategy::Native);
         let tree = json!({"fork": [{"leaf": 1}, {"fork": []}]});
         let expected = Tree::Fork(vec![Tree::Leaf(1), Tree::Fork(vec![])]);
-        assert_eq!(shape.read::<Tree>(json!({"value": tree})), Ok(expected));
-        let problem = shape.read::<Tree>(json!({"value": {"fork": [{"leaf": "one"}]}})).unwrap_err();
+        assert_eq!(shape.read::<Tree>([json!({"value": tree})]), Ok(expected));
+        let problem =
+            shape.read::<Tree>([json!({"value": {"fork": [{"leaf": "one"}]}})]).unwrap_err().unwrap();
         assert!(problem.contains("/value/fork/0/leaf"), "{problem}");
         let folder =
             json!({"name": "a", "folders": [{"name": "b", "folders": [{"name": 1, "folders": []}]}]});
-        let problem = Shape::of::<Folder>(Strategy::Native).read::<Folder>(folder).unwrap_err();
+        let problem = Shape::of::<Folder>(Strategy::Native).read::<Folder>([folder]).unwrap_err().unwrap();
         assert!(problem.contains("/folders/0/folders/0/name"), "{problem}");
     }
 
@@ -214,9 +248,9 @@ mod tests {
     #[test]
     fn a_value_without_the_object_around_it_is_taken_too() {
         let shape = Shape::of::<Vec<u8>>(Strategy::Tool);
-        assert_eq!(shape.read::<Vec<u8>>(json!({"value": [1, 2]})), Ok(vec![1, 2]));
-        assert_eq!(shape.read::<Vec<u8>>(json!([1, 2])), Ok(vec![1, 2]));
-        assert!(shape.read::<Vec<u8>>(json!({"values": [1, 2]})).unwrap_err().contains("`value`"));
+        assert_eq!(shape.read::<Vec<u8>>([json!({"value": [1, 2]})]), Ok(vec![1, 2]));
+        assert_eq!(shape.read::<Vec<u8>>([json!([1, 2])]), Ok(vec![1, 2]));
+        assert!(shape.read::<Vec<u8>>([json!({"values": [1, 2]})]).unwrap_err().unwrap().contains("`value`"));
     }
 
     #[test]

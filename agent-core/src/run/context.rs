@@ -110,6 +110,8 @@ struct Inner {
     ordinal: AtomicU64,
     /// The context that this one narrows: both number their effects together.
     wider: Option<RunContext>,
+    /// True for a tool call's view of its run.
+    of_call: bool,
 }
 
 impl RunContext {
@@ -121,7 +123,7 @@ impl RunContext {
         journal: Arc<Journal>,
     ) -> Self {
         let ordinal = AtomicU64::new(0);
-        Self(Arc::new(Inner { env, origin, given, effects, journal, ordinal, wider: None }))
+        Self(Arc::new(Inner { env, origin, given, effects, journal, ordinal, wider: None, of_call: false }))
     }
 
     /// The session of this run.
@@ -179,14 +181,26 @@ impl RunContext {
     #[must_use]
     pub fn narrowed(&self, scope: &Scope) -> Self {
         let inner = &self.0;
+        let given = Given { scope: inner.given.scope.narrow(scope), ..inner.given.clone() };
+        self.within(given, inner.of_call)
+    }
+
+    /// The same run as a tool call sees it: without effects.
+    pub(crate) fn of_call(&self) -> Self {
+        self.within(self.0.given.clone(), true)
+    }
+
+    fn within(&self, given: Given, of_call: bool) -> Self {
+        let inner = &self.0;
         Self(Arc::new(Inner {
             env: Arc::clone(&inner.env),
             origin: Arc::clone(&inner.origin),
-            given: Given { scope: inner.given.scope.narrow(scope), ..inner.given.clone() },
+            given,
             effects: Arc::clone(&inner.effects),
             journal: Arc::clone(&inner.journal),
             ordinal: AtomicU64::new(0),
             wider: Some(self.clone()),
+            of_call,
         }))
     }
 
@@ -251,8 +265,12 @@ impl RunContext {
     /// concurrent work with [`RunContext::spawn`] and wait for it with [`RunContext::wait_any`].
     ///
     /// # Errors
-    /// Those of [`Effects::perform`].
+    /// Those of [`Effects::perform`]; [`ErrorKind::Unsupported`] in a tool's call, see
+    /// [`ToolContext::run`](crate::tool::ToolContext::run).
     pub async fn perform(&self, effect: Effect) -> Result<Observation> {
+        if self.0.of_call {
+            return Err(no_effects());
+        }
         let ordinal = self.ordinal().fetch_add(1, Ordering::Relaxed);
         let key = EffectKey::new(ordinal, effect.digest());
         self.0.effects.perform(self, Some(key), effect).await
@@ -482,6 +500,14 @@ pub enum Waited {
     },
     /// None ended in time.
     TimedOut,
+}
+
+/// Calls of one step run side by side, and one that ended is not run again: a number in the order of their effects
+/// would name another effect after a restart.
+fn no_effects() -> Error {
+    let text = "a tool's call has no effects of its run; let an agent make them, and run it below the call with \
+                `ToolContext::run_agent`";
+    Error::new(ErrorKind::Unsupported, text)
 }
 
 pub(super) fn unexpected(observation: &Observation) -> Error {

@@ -271,7 +271,7 @@ impl<'a> Step<'a> {
         self.local.stage(self.cx, Event::ToolStarted(Arc::new(started)));
         let limit = spec.timeout().unwrap_or(self.calls.limits.tool_timeout);
         let context = ToolContext {
-            run: self.cx,
+            run: self.cx.of_call(),
             call_id: Cow::Borrowed(&ready.call.id),
             spec: spec.clone(),
             footprint: ready.footprint,

@@ -45,6 +45,8 @@ use crate::{
 ///   with it (process groups, temporary files, tasks).
 /// - A panic is caught and becomes an error result.
 /// - The tool never blocks the thread: blocking work goes through `tokio::task::spawn_blocking`.
+/// - The tool uses no effects of its run. Model calls and waits that survive a crash belong into an agent, run with
+///   [`ToolContext::run_agent`].
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// Declarations of the tool, for the model and the runtime. They do not change during a step.
@@ -126,7 +128,7 @@ pub(crate) fn call_key(session: &SessionId, run: Option<RunId>, seq: u64, index:
 /// Context of the call that a tool answers.
 #[derive(Debug)]
 pub struct ToolContext<'a> {
-    pub(crate) run: &'a RunContext,
+    pub(crate) run: RunContext,
     pub(crate) call_id: Cow<'a, str>,
     pub(crate) spec: ToolSpec,
     pub(crate) footprint: Footprint,
@@ -138,10 +140,14 @@ pub struct ToolContext<'a> {
 }
 
 impl ToolContext<'_> {
-    /// The run that asks. A tool that runs an agent derives the child's context from it, which can only narrow.
+    /// The run that asks, for its scope, budget, history and todo list.
+    ///
+    /// The effects of a hand-written agent, such as [`RunContext::call_model`] and [`RunContext::spawn`], fail here with
+    /// [`ErrorKind::Unsupported`]: calls of one step run side by side, so their effects have no order that holds after
+    /// a restart. A tool that needs effects puts them into an agent and runs that with [`ToolContext::run_agent`].
     #[must_use]
     pub fn run(&self) -> &RunContext {
-        self.run
+        &self.run
     }
 
     /// The session that asks.
@@ -212,7 +218,7 @@ impl ToolContext<'_> {
         let title = format!("Sub-agent {}", agent.name());
         let delegate = Delegate::new(child, Spawn::new(agent, task).within(scope).titled(title));
         let effects = self.run.effects();
-        match effects.perform(self.run, None, Effect::Delegate(Box::new(delegate))).await {
+        match effects.perform(&self.run, None, Effect::Delegate(Box::new(delegate))).await {
             Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(*outcome),
             Ok(_) => Err(ToolError::Fatal(Error::new(ErrorKind::Internal, "a child gave no outcome"))),
             Err(error) => Err(ToolError::Fatal(error)),

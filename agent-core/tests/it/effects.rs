@@ -2,13 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::Agent,
+    permission::Scope,
     provider::FinishReason,
     run::{Child, Pause, RunContext, Status, Waited},
     session::SessionFilter,
     testkit::{FakeTool, Gate, LiveProvider, Script, ScriptedProvider},
+    tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 use serde_json::json;
 
@@ -311,4 +314,77 @@ fn design_4_a_paused_child_pauses_its_parent_and_both_go_on() {
         let outcome = runtime_on(&inner).open(&id).await.unwrap().resume(&parent()).outcome().await.unwrap();
         assert_eq!(outcome.text, "1 completed: quick, 0 completed: \"here\"");
     });
+}
+
+/// Uses an effect of its run, once for each of the effects that a tool could try.
+#[derive(Debug)]
+struct Meddler(ToolSpec, Arc<ScriptedProvider>);
+
+#[async_trait]
+impl Tool for Meddler {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        let run = match input.arguments["narrow"].as_bool() {
+            Some(true) => cx.run().narrowed(&Scope::none()),
+            _ => cx.run().clone(),
+        };
+        let model = self.1.model();
+        let refused = [
+            run.call_model(&model, model.request("Hi")).await.map(drop),
+            run.call_tool(&Tools::none(), "x", &json!({})).await.map(drop),
+            run.spawn(child(&self.1), "go").await.map(drop),
+            run.ask("friend", child(&self.1), "who?").await.map(drop),
+            run.signal("bell").await.map(drop),
+            run.sleep(Duration::from_secs(1)).await,
+            run.now().await.map(drop),
+            run.new_id().await.map(drop),
+        ];
+        for refused in refused {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains("ToolContext::run_agent"), "{error}");
+        }
+        Ok(ToolOutput::text("refused"))
+    }
+}
+
+/// Calls of one step run side by side, so a number in the order of their effects would not hold after a restart.
+#[tokio::test]
+async fn attack_run_i2_a_tool_has_no_effects_of_its_run() {
+    let asked = Arc::new(ScriptedProvider::new());
+    let spec = ToolSpec::new("meddle", "", json!({"type": "object"})).with_access(Access::READ);
+    let script = Script::new()
+        .call("meddle", &json!({"narrow": false}))
+        .call("meddle", &json!({"narrow": true}))
+        .usage(1, 1)
+        .finish(FinishReason::ToolCalls);
+    let provider = ScriptedProvider::new().step(script).text("Done.");
+    let tester = agent(provider.model()).tool(Meddler(spec, Arc::clone(&asked))).build().unwrap();
+    let store = memory();
+    let session = runtime_on(&store).session();
+    let run = session.start(&tester, "Go");
+    let id = run.id();
+    let outcome = run.outcome().await.unwrap();
+    assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Done."));
+    let results: Vec<_> = session
+        .history()
+        .await
+        .unwrap()
+        .iter()
+        .flat_map(|message| {
+            message.tool_results().map(entourage_core::message::ToolResult::to_text).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(results, ["refused", "refused"]);
+    assert_eq!(asked.count(), 0);
+    let events = stored(&store, session.id()).await;
+    assert!(
+        !events
+            .iter()
+            .any(|event| matches!(event.event.kind(), "child_started" | "wait_started" | "observed"))
+    );
+    session.replay(&tester, id).await.unwrap();
 }

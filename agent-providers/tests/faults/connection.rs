@@ -16,6 +16,8 @@ use crate::{
 
 /// A delay that is long enough to be noticed, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(40);
+/// A delay within which a loaded machine passes on what is there.
+const LONGER: Duration = Duration::from_millis(400);
 
 fn hello(wire: Wire) -> String {
     [STREAM, &wire.open(), &wire.say("Hello")].concat()
@@ -181,7 +183,7 @@ async fn a_silent_server_is_left_in_time() {
         }
         let acts = [send(hello(wire)), Act::Hold];
         let fault = Fault::new(wire, "silent inside the stream", acts);
-        let (error, outcome) = fault.within(Timeout::new().idle(SHORT)).fail().await;
+        let (error, outcome) = fault.within(Timeout::new().idle(LONGER)).fail().await;
         let got = (error.kind(), error.retry(), outcome.text.as_str(), outcome.seen.closed);
         assert_eq!(got, (ErrorKind::Timeout, Retry::Temporary, "Hello", true), "{}: {error}", outcome.name);
     }

@@ -78,12 +78,16 @@ pub(crate) fn serve_on(listener: TcpListener, answers: Vec<Vec<Act>>) -> Server 
 }
 
 async fn perform(mut stream: TcpStream, acts: Vec<Act>, gate: &Notify) -> Seen {
-    let mut seen = Seen { request: read_request(&mut stream).await, ..Seen::default() };
+    let Some(request) = read_request(&mut stream).await else {
+        // On a loaded machine a short time limit may pass before the request is out.
+        return Seen { closed: true, ..Seen::default() };
+    };
+    let mut seen = Seen { request, ..Seen::default() };
     for act in acts {
         match act {
             Act::Send(bytes) => seen.push(&mut stream, &bytes).await,
             Act::Read => {
-                read_request(&mut stream).await;
+                assert!(read_request(&mut stream).await.is_some(), "the second request broke off");
                 seen.more += 1;
             }
             Act::AwaitText => gate.notified().await,
@@ -122,12 +126,12 @@ impl Seen {
     }
 }
 
-/// Reads one request: head and body as text.
-async fn read_request(stream: &mut TcpStream) -> String {
+/// Reads one request: head and body as text. `None` when the client leaves in the midst of it.
+async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut request = Vec::new();
     loop {
         let mut piece = [0; 4_096];
-        let n = stream.read(&mut piece).await.unwrap();
+        let n = stream.read(&mut piece).await.unwrap_or(0);
         request.extend_from_slice(&piece[..n]);
         let text = String::from_utf8_lossy(&request).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
@@ -135,10 +139,12 @@ async fn read_request(stream: &mut TcpStream) -> String {
                 .lines()
                 .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
             if body.len() >= length.unwrap_or(0) {
-                return text;
+                return Some(text);
             }
         }
-        assert_ne!(n, 0, "the request broke off: {text}");
+        if n == 0 {
+            return None;
+        }
     }
 }
 

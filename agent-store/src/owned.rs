@@ -1,15 +1,15 @@
-//! Operations that come to their end without their caller.
+//! Operations that complete without their caller, each in a task of its own.
 
 use std::time::Duration;
 
 use entourage_core::{Error, ErrorKind, Retry};
 use tokio::runtime::Handle;
 
-/// The longest that an operation can be told to wait for anything.
+/// Upper bound of the timeouts that builders accept.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3_600);
 
-/// Runs an operation in a task of its own and waits for it. A caller that goes away, or stays and never looks again,
-/// then holds no connection and no transaction: the operation ends without it.
+/// Runs an operation in a task of its own and waits for it. If the caller drops the future or no longer polls it, the
+/// operation completes without it, and so keeps no connection and no transaction open.
 pub(crate) async fn owned<T: Send + 'static, E: From<Error> + Send + 'static>(
     operation: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, E> {

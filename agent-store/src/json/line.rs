@@ -1,7 +1,7 @@
-//! The lines of a session's file: how they are spelled and what they must look like.
+//! Encodes, parses and checks the lines of a session's file.
 //!
-//! The first line is the session's record. Each later line is one batch, or a lease that changed between batches; it
-//! ends with the head after it, so the newest line tells all that lists show.
+//! The first line is the session's record. Each later line is one batch, or a change between batches (a lease, a seal).
+//! It ends with the head after it, so the newest line holds all that lists show.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use super::error::Failure;
 
 /// The format that this version writes.
 const FORMAT: u64 = 1;
-/// Longest line in bytes. Bounds what a damaged file can make a reader take in.
+/// Maximum length of a line in bytes. Bounds how much a reader takes in of a damaged file.
 pub(super) const LONGEST: u64 = 256 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -26,7 +26,7 @@ struct First<'a> {
     session: Cow<'a, SessionRecord>,
 }
 
-/// The first line of a session's file, with its end.
+/// Returns the first line of a session's file, including its line feed.
 pub(super) fn first(record: &SessionRecord) -> Result<Vec<u8>, Failure> {
     encode(&First { format: FORMAT, session: Cow::Borrowed(record) })
 }
@@ -47,16 +47,16 @@ pub(super) fn parse_first(line: &[u8]) -> Result<SessionRecord, Failure> {
     }
 }
 
-/// What a session is after a line.
+/// The state of a session after a line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct State {
     pub(super) head: SessionHead,
     pub(super) lease: Option<Lease>,
-    /// The session went on elsewhere; this file only waits to be deleted.
+    /// True once the session has moved to another store; this file then only waits to be deleted.
     pub(super) sealed: bool,
 }
 
-/// A line as it is written. `after` and `seq` come first: a search through the file reads no more than them.
+/// A line to write. `after` and `seq` come first, because a search through the file reads only them.
 #[derive(Serialize)]
 struct Written<'a> {
     after: u64,
@@ -84,7 +84,7 @@ struct WrittenEvent<'a> {
     body: &'a RawValue,
 }
 
-/// A batch as a line, with its end.
+/// Returns a batch as a line, including its line feed.
 pub(super) fn batch(expected: u64, batch: &Batch, lease: Option<Lease>) -> Result<Vec<u8>, Failure> {
     let bodies = batch.rows.iter().map(Row::body).collect::<Result<Vec<_>, _>>()?;
     let raw = bodies.iter().map(|body| Raw::of(body)).collect::<Result<Vec<_>, _>>()?;
@@ -105,7 +105,7 @@ pub(super) fn batch(expected: u64, batch: &Batch, lease: Option<Lease>) -> Resul
     })
 }
 
-/// A change of what a session is between batches, as a line with its end.
+/// Returns a change between batches as a line, including its line feed.
 pub(super) fn change(state: &State) -> Result<Vec<u8>, Failure> {
     let State { head, lease, sealed } = state;
     let (after, seq) = (head.seq, head.seq);
@@ -130,7 +130,7 @@ fn encode(line: &impl Serialize) -> Result<Vec<u8>, Failure> {
 /// A body as it stands in a line.
 enum Raw<'a> {
     Plain(&'a RawValue),
-    /// A JSON string that holds the body: it has line breaks or space around it, which a line cannot keep.
+    /// The body in a JSON string, because it has line breaks, or space around it, which a line cannot keep.
     Quoted(Box<RawValue>),
 }
 
@@ -159,7 +159,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// A line as it is read; `E` is what is wanted of its events.
+/// A line as it is read. `E` is the form of its events: parsed, or skipped.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Line<E> {
@@ -191,7 +191,7 @@ pub(super) struct Stored<'a> {
 }
 
 impl Line<IgnoredAny> {
-    /// Reads all but the events.
+    /// Parses a line except for its events.
     pub(super) fn skim(line: &[u8]) -> Result<Self, Failure> {
         let line: Self = serde_json::from_slice(line).map_err(|error| broken(&error))?;
         line.check()?;
@@ -215,7 +215,7 @@ impl<'a> Line<Vec<Stored<'a>>> {
         Ok(line)
     }
 
-    /// The events with a number greater than `after`.
+    /// Returns the events with a number greater than `after`.
     pub(super) fn rows(self, after: u64) -> impl Iterator<Item = Result<Row, Failure>> {
         let events = self.events.into_iter().flatten();
         events.filter(move |event| event.seq > after).map(Stored::into_row)
@@ -254,14 +254,14 @@ fn broken(error: &serde_json::Error) -> Failure {
     Failure::damaged(format!("a line is not what this store writes ({error})"))
 }
 
-/// The numbers that a line begins with: after which event it comes, and at which one it ends. Reads no further.
+/// Returns `after` and `seq`, with which a line begins, and reads no further. `None` if it is spelled otherwise.
 pub(super) fn numbers(line: &[u8]) -> Option<(u64, u64)> {
     let (after, rest) = number(line.strip_prefix(b"{\"after\":")?)?;
     let (seq, _) = number(rest.strip_prefix(b",\"seq\":")?)?;
     (after <= seq).then_some((after, seq))
 }
 
-/// Enough of a line for [`numbers`].
+/// Length in bytes of a prefix that is enough for [`numbers`].
 pub(super) const NUMBERS: usize = 64;
 
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {

@@ -1,4 +1,4 @@
-//! What went wrong in the database, as the core's error. Nothing outside this file reads an SQLSTATE.
+//! Maps failures of the database to the core's error. Nothing outside this file reads an SQLSTATE.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 use crate::sql::Failure;
 
-/// How much another attempt can help, judged without the caller.
+/// The retry that a failure allows, without a decision of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// The statement was undone because of others; the same connection may try again.
+    /// The statement was undone because of concurrent ones; retry on the same connection.
     Again,
-    /// The connection is gone, and perhaps the answer with it; another one may try again.
+    /// The connection is lost, and perhaps the answer with it; retry on another one.
     Reconnect,
-    /// None.
+    /// No retry: the caller gets the error.
     Tell,
 }
 
@@ -24,7 +24,7 @@ impl Remedy {
         let Failure::Driver(error) = failure else { return Self::Tell };
         match error {
             sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut => Self::Tell,
-            // An answer that ends in its middle may look like another protocol.
+            // A truncated answer can look like another protocol.
             sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => Self::Reconnect,
             sqlx::Error::Database(_) => match state(error).as_deref() {
                 Some("40001" | "40P01") => Self::Again,
@@ -37,8 +37,8 @@ impl Remedy {
     }
 }
 
-/// Whether the connection is not to be used again: only an answer that the server gave whole, and lived on after, leaves
-/// it as it was.
+/// Returns true if the connection must not be reused. After a driver's error it is reusable only if the server reported
+/// the error in full and kept the session alive.
 pub(super) fn breaks_connection(failure: &Failure) -> bool {
     let Failure::Driver(error) = failure else { return false };
     match error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>()) {
@@ -50,18 +50,18 @@ pub(super) fn breaks_connection(failure: &Failure) -> bool {
     }
 }
 
-/// The server did not answer in time, not even that it gave up.
+/// The failure of a server that did not answer in time, not even that its own timeout expired.
 pub(super) fn no_answer() -> Failure {
     Failure::Driver(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")))
 }
 
-/// Whether a session was created below one that is not there.
+/// Returns true if a session was created below a parent that does not exist.
 pub(super) fn lacks_parent(failure: &Failure) -> bool {
     let Failure::Driver(sqlx::Error::Database(error)) = failure else { return false };
     error.constraint() == Some("sessions_parent_exists")
 }
 
-/// Whether a migration met tables, views or indexes of somebody else.
+/// Returns true if a migration met tables, views or indexes of another program.
 pub(super) fn is_taken(failure: &Failure) -> bool {
     let Failure::Driver(error) = failure else { return false };
     // Duplicate table (also views and indexes), object, function, or a type of a table's name.
@@ -120,7 +120,7 @@ const LOST: Verdict = (
     "the connection to the database broke; try again, a batch that was stored is not stored twice",
 );
 
-/// The codes are those of "Appendix A. PostgreSQL Error Codes". Codes before their classes.
+/// Classifies an SQLSTATE ("Appendix A. PostgreSQL Error Codes"). Single codes are matched before their classes.
 fn from_state(code: &str) -> Verdict {
     use {ErrorKind as Kind, Retry as May};
     match (code, code.get(..2).unwrap_or_default()) {

@@ -20,10 +20,10 @@ use crate::{
 };
 
 const OPERATION: &str = "store.open";
-/// A connection that rested longer is asked for a sign of life before it is used. A shorter rest costs nothing, and
-/// what breaks in it is met by another attempt.
+/// Idle time after which a connection is pinged before use. After a shorter one it is used unchecked; if it broke
+/// meanwhile, the operation is retried.
 const RESTED: Duration = Duration::from_secs(10);
-/// How much longer than the server's own timeout an answer may take.
+/// Time that an answer may take beyond the server's own statement timeout.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Options of a [`PostgresStore`].
@@ -48,30 +48,29 @@ impl PostgresBuilder {
         }
     }
 
-    /// Where the tables are, created when there is no such schema: 1 to 63 lower-case letters, digits and underscores,
-    /// not beginning with a digit or `pg_`. Default: the first one of the user's search path that exists, as a rule
-    /// `public`.
+    /// Sets the schema of the tables; it is created if it does not exist. A name has 1 to 63 lower-case letters, digits
+    /// and underscores, and does not begin with a digit or `pg_`. Default: the first existing schema of the user's
+    /// search path, as a rule `public`.
     pub fn schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = Some(schema.into());
         self
     }
 
-    /// How many connections are open at most. Default 10; 0 counts as 1. Operations beyond wait for their turn, so few
-    /// connections serve many sessions.
+    /// Sets the maximum number of open connections. Default 10; 0 counts as 1. Further operations wait for a free
+    /// connection, so few connections serve many sessions.
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections.max(1);
         self
     }
 
-    /// How long the server may work on one statement; it is undone then, and the error is temporary. Default 30
-    /// seconds, at least one millisecond. Bringing tables up to date is not bounded by it.
+    /// Sets how long the server may work on one statement. After that the statement is undone, and the error is
+    /// temporary. Default 30 seconds, at least one millisecond, at most a day. Migrations are not bounded by it.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout.clamp(Duration::from_millis(1), LONGEST_WAIT);
         self
     }
 
-    /// How long connecting may take, and how long an operation waits for a free connection. Default 10 seconds, at most
-    /// a day.
+    /// Sets the timeout for connecting, and for waiting for a free connection. Default 10 seconds, at most a day.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(LONGEST_WAIT);
         self
@@ -147,7 +146,7 @@ impl fmt::Debug for PostgresBuilder {
     }
 }
 
-/// Reads a URL. What is wrong with it is not repeated: it may be part of the password.
+/// Parses a URL. An error does not repeat the faulty part, which may belong to the password.
 fn parse(url: &str) -> Result<PgConnectOptions> {
     let refused = |text: &'static str| Error::new(ErrorKind::InvalidInput, text).during(OPERATION);
     let form =
@@ -156,7 +155,7 @@ fn parse(url: &str) -> Result<PgConnectOptions> {
     if !matches!(scheme, "postgres" | "postgresql") {
         return Err(form());
     }
-    // A password with one of these ends the host's part early, and the rest of it would be taken for the database.
+    // One of these in a password ends the host's part early, and the rest of it would be taken for the database.
     if rest.split_once(['/', '?', '#']).is_some_and(|(_, rest)| rest.contains('@')) {
         return Err(refused(
             "in the URL, an `@` follows the host; write `/`, `?`, `#` and `@` of a password or name as `%2F`, `%3F`, \
@@ -185,7 +184,7 @@ fn check_schema(schema: Option<&str>) -> Result<()> {
     }
 }
 
-/// The database for people: never with a user or a password.
+/// Returns the name of the database for messages, never with a user or a password.
 fn place(options: &PgConnectOptions, schema: Option<&str>) -> String {
     let host = match options.get_socket() {
         Some(socket) => socket.display().to_string(),

@@ -1,4 +1,5 @@
-//! The versions of the tables, and whose schema it is. Judging never writes: a schema that is refused stays as it was.
+//! The versions of the tables, their migrations, and the check that a schema belongs to this store. The check never
+//! writes: a refused schema stays as it was.
 
 use entourage_core::{Error, ErrorKind};
 use sqlx::{Connection, PgConnection, Row};
@@ -16,15 +17,15 @@ const MIGRATIONS: &[&str] = &[
 /// The version that this library writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// The first half of the lock that migrations of one schema share ("Entg").
+/// First half of the key of the advisory lock that migrations of one schema take ("Entg").
 const LOCK: i32 = i32::from_be_bytes(*b"Entg");
 
-/// What a schema says about itself.
+/// The version that a schema claims, and the names in use there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Label {
-    /// Of the store's tables; `None` when they are not there.
+    /// Version of the store's tables; `None` without the table `entourage_schema`.
     version: Option<i64>,
-    /// Whether there are tables, or anything else, of the names that the store wants.
+    /// True if a table or any other relation has the name of one of the store's tables.
     used: bool,
 }
 
@@ -48,7 +49,7 @@ impl Label {
         Ok(Self { version: Some(version.unwrap_or_default()), used })
     }
 
-    /// Whether this library may use the schema.
+    /// Checks that this library may use the schema.
     fn judge(self) -> Result<(), Error> {
         match self.version {
             None if self.used => Err(taken()),
@@ -100,7 +101,8 @@ pub(super) async fn prepare(connection: &mut PgConnection, schema: Option<&str>)
     )
 }
 
-/// Applies what is missing in one transaction, after looking again: another process may have been faster.
+/// Applies the pending migrations in one transaction. Reads the label again under the lock, because another process may
+/// have migrated meanwhile.
 async fn migrate(connection: &mut PgConnection, schema: Option<&str>) -> Result<(), Failure> {
     let mut transaction = connection.begin().await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1, hashtext(coalesce($2, current_schema())))")
@@ -113,7 +115,7 @@ async fn migrate(connection: &mut PgConnection, schema: Option<&str>) -> Result<
     }
     let label = Label::read(&mut transaction).await?;
     label.judge()?;
-    // A large table may take longer than what a statement is given otherwise.
+    // Migrating a large table may take longer than other statements are given.
     sqlx::query("SET LOCAL statement_timeout = 0").execute(&mut *transaction).await?;
     for (version, sql) in label.pending() {
         sqlx::raw_sql(sql).execute(&mut *transaction).await?;
@@ -146,7 +148,7 @@ async fn create(connection: &mut PgConnection, schema: Option<&str>) -> Result<(
     Ok(())
 }
 
-/// Text comes back byte for byte in this encoding only.
+/// Refuses a database whose encoding is not UTF-8: with any other, text is not read back byte for byte.
 async fn check_encoding(connection: &mut PgConnection) -> Result<(), Failure> {
     let encoding: String =
         sqlx::query_scalar("SELECT current_setting('server_encoding')").fetch_one(connection).await?;

@@ -1,5 +1,5 @@
-//! Text that PostgreSQL cannot hold: it refuses the character NUL. Names and titles are stored with it escaped, so that
-//! all text comes back as it was; bodies are JSON, which has an escape of its own.
+//! Escapes the character NUL, which PostgreSQL refuses in text. Names and titles are stored escaped, so every text is
+//! read back unchanged; bodies are JSON, which has an escape of its own.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -7,10 +7,10 @@ use entourage_core::{Error, ErrorKind, Result};
 
 use crate::sql::Failure;
 
-/// Stands for NUL together with `0`, and for itself when doubled. A visible character, hardly ever in a text.
+/// The escape character: followed by `0` it stands for NUL, doubled for itself. It is visible and rare in texts.
 const MARK: char = '\u{2400}';
 
-/// `text` as a column takes it.
+/// Returns `text` as a column stores it.
 pub(super) fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', MARK]) {
         return Cow::Borrowed(text);
@@ -26,7 +26,7 @@ pub(super) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// What [`escape`] made a column of.
+/// Returns the text that [`escape`] turned into `column`. A stray escape character is damage.
 pub(super) fn unescape(column: &str) -> Result<Arc<str>, Failure> {
     if !column.contains(MARK) {
         return Ok(column.into());
@@ -46,7 +46,7 @@ pub(super) fn unescape(column: &str) -> Result<Arc<str>, Failure> {
     Ok(text.into())
 }
 
-/// Refuses a body that is no JSON text for sure. Checked before anything is written.
+/// Refuses a body with the character NUL, which no JSON text holds. Called before anything is written.
 pub(super) fn check_body(body: &str) -> Result<()> {
     if body.contains('\0') {
         return Err(Error::new(

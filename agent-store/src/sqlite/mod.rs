@@ -1,8 +1,8 @@
 //! Sessions in one SQLite file: the operations of a store.
 //!
-//! One connection writes (`append`, in a `transaction`) and a few read (`read`); each operation runs in a task of its own.
-//! Nothing here decides whether a file may be used (`open`, `schema`), notices that it changed (`place`) or knows how a
-//! value is spelled in a column (`rows`).
+//! One connection writes (`append`, in a `transaction`) and a few read (`read`); each operation runs in a task of its
+//! own. Nothing here decides whether a file may be used (`open`, `schema`), notices that it changed (`place`) or knows
+//! how a value is spelled in a column (`rows`).
 
 mod append;
 mod error;
@@ -47,12 +47,12 @@ use transaction::Transaction;
 /// [`ErrorKind::Conflict`](entourage_core::ErrorKind::Conflict). Readers see whole batches and never wait for a writer.
 ///
 /// # When the disk fails
-/// An operation that meets a full or broken disk is an error and stores nothing; the next one begins on a new connection.
-/// While the file is gone from its path every operation is an error; it goes on once the file, or a copy of it, is back.
+/// An operation that meets a full or broken disk fails and stores nothing; the next one uses a new connection. While
+/// the file is missing from its path, every operation fails; they work again once the file, or a copy of it, is back.
 ///
 /// # Cancel safety
-/// An operation that was polled once comes to its end without its caller, completely or not at all. A future that is
-/// dropped or never polled again holds up nobody.
+/// Once polled, an operation completes without its caller, entirely or not at all. A future that is dropped or no
+/// longer polled blocks no other operation.
 #[derive(Clone)]
 pub struct SqliteStore {
     place: Arc<Place>,
@@ -67,18 +67,18 @@ impl SqliteStore {
         Self::builder(path).open().await
     }
 
-    /// Options for the database at `path`.
+    /// Returns the options for the database at `path`.
     pub fn builder(path: impl Into<PathBuf>) -> SqliteBuilder {
         SqliteBuilder::new(path)
     }
 
-    /// Where the database is, absolute; `:memory:` for one in memory.
+    /// Returns the absolute path of the database; `:memory:` for one in memory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.place.path
     }
 
-    /// Waits for operations under way, writes the log back into the file and closes it, for all clones of this store.
+    /// Waits for operations in flight, writes the log back into the file and closes it, for all clones of this store.
     /// Dropping the last clone closes it too, a moment later.
     pub async fn close(&self) {
         self.place.close().await;

@@ -1,4 +1,4 @@
-//! Windows and lists.
+//! Reads windows of events and lists of sessions. A window without gaps is the invariant: a gap is reported as damage.
 
 use entourage_core::{
     SessionId,
@@ -9,7 +9,7 @@ use sqlx::{QueryBuilder, Row as _, Sqlite, SqliteConnection, sqlite::SqliteRow};
 use super::rows;
 use crate::sql::{self, Failure, SESSION_COLUMNS, clamped, unsigned};
 
-/// The window, or `None` when there is no such session.
+/// Returns the window, or `None` if there is no such session.
 pub(super) async fn window(
     db: &mut SqliteConnection,
     session: &SessionId,
@@ -29,7 +29,7 @@ pub(super) async fn window(
         }
         match newest(db, session).await? {
             None => return Ok(None),
-            // Somebody appended in between: nothing is not what there was to read.
+            // An append came between the two queries, so this empty window is stale.
             Some(newest) if newest > range.after && range.limit != Some(0) => {}
             Some(_) => break found,
         }
@@ -70,7 +70,7 @@ fn statement(filter: &SessionFilter) -> QueryBuilder<Sqlite> {
         query.push(" AND status = ").push_bind(status.as_str());
     }
     if let Some(prefix) = &filter.prefix {
-        // Bytes decide in both comparisons, and no id holds the last character that there is.
+        // Both comparisons are bytewise, and no id holds the greatest character.
         query.push(" AND id >= ").push_bind(&**prefix);
         query.push(" AND id < ").push_bind(format!("{prefix}{}", char::MAX));
     }
@@ -85,7 +85,7 @@ fn statement(filter: &SessionFilter) -> QueryBuilder<Sqlite> {
     query
 }
 
-/// The number of a session's newest event.
+/// Returns the number of a session's newest event, or `None` if there is no such session.
 async fn newest(db: &mut SqliteConnection, session: &SessionId) -> Result<Option<u64>, Failure> {
     let seq: Option<i64> = sqlx::query_scalar("SELECT seq FROM sessions WHERE id = ?1")
         .bind(session.as_str())

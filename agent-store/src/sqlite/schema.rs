@@ -1,7 +1,7 @@
-//! The versions of the tables, and whose database a file is.
+//! The versions of the tables, their migrations, and the check that a file belongs to this store.
 //!
-//! A database carries the application id and the version of its tables. Judging them never writes: a file that is
-//! refused stays as it was.
+//! A database carries the application id and the version of its tables. The check never writes: a refused file stays as
+//! it was.
 
 use entourage_core::{Error, ErrorKind};
 use sqlx::{Row, SqliteConnection};
@@ -21,12 +21,13 @@ const MIGRATIONS: &[&str] = &[
 /// The version that this library writes.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// What a database says about itself.
+/// The application id and the table version of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Label {
     pub(super) application_id: i64,
     pub(super) version: i64,
-    /// Whether it has tables, indexes or anything else.
+    /// True if it has tables, indexes or anything else. `of_header` takes that for granted if the id or the version is
+    /// set.
     pub(super) used: bool,
 }
 
@@ -46,7 +47,7 @@ impl Label {
         })
     }
 
-    /// Reads the label where a schema may not be readable.
+    /// Reads the label of a database whose schema may be unreadable.
     pub(super) async fn of_header(connection: &mut SqliteConnection) -> Result<Self, Failure> {
         let application_id = sqlx::query_scalar("PRAGMA application_id").fetch_one(&mut *connection).await?;
         let version = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut *connection).await?;
@@ -60,7 +61,7 @@ impl Label {
         Ok(Self { application_id, version, used })
     }
 
-    /// Whether this library may use the database.
+    /// Checks that this library may use the database.
     pub(super) fn judge(self) -> Result<(), Error> {
         if self.application_id != APPLICATION_ID {
             if self.application_id == 0 && self.version == 0 && !self.used {

@@ -1,5 +1,5 @@
-//! Transactions that write. The driver's own are not used: they count what was begun, and SQLite rolls back by itself when
-//! a disk is full or fails. From then on the count is wrong, and the connection begins nothing any more.
+//! Write transactions. The driver's own are not used: they count nesting, and SQLite rolls back by itself when a disk
+//! is full or fails. From then on the count is wrong, and the connection can begin no transaction.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::sql::{Failure, held::Held};
 
-/// A transaction that holds the lock of writers. Dropped in the middle it ends with its connection.
+/// A transaction that holds the write lock. If it is dropped before its `end`, its connection is closed.
 pub(super) struct Transaction<'a> {
     place: &'a Place,
     connections: Arc<Connections>,
@@ -19,13 +19,13 @@ pub(super) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// Takes the lock at once: a transaction that reads first and then wants to write could fail in between.
+    /// Begins a transaction that takes the write lock at once. One that reads first could fail to get it later.
     pub(super) async fn begin(place: &'a Place) -> Result<Self, Failure> {
         let (connections, held) = place.writer().await?;
         let mut transaction = Self { place, connections, held };
         match transaction.run("BEGIN IMMEDIATE").await {
             Ok(()) => Ok(transaction),
-            // Others write. Nothing began.
+            // Another connection writes, and no transaction was begun.
             Err(failure) if failure.is_busy() => {
                 transaction.held.give_back();
                 Err(failure)
@@ -38,8 +38,8 @@ impl<'a> Transaction<'a> {
         self.held.connection()
     }
 
-    /// Ends it: with `true`, everything is stored. After an error nothing is, and the connection is not used again, for
-    /// nobody knows what SQLite did on it by itself.
+    /// Commits with `true`, and rolls back with `false`. After a failure nothing is stored, and the connection is
+    /// closed, as its state is unknown: SQLite may have ended the transaction by itself.
     pub(super) async fn end<T>(mut self, result: Result<(T, bool), Failure>) -> Result<T, Failure> {
         let (value, commit) = match result {
             Ok(ended) => ended,
@@ -61,7 +61,7 @@ impl<'a> Transaction<'a> {
     }
 
     async fn broken(mut self, failure: Failure) -> Failure {
-        // Fails when SQLite did it already.
+        // Fails if SQLite has rolled back by itself.
         self.run("ROLLBACK").await.ok();
         self.held.close().await;
         failure

@@ -1,5 +1,6 @@
-//! Which SQLite the program is linked with. Up to 3.51.2 a checkpoint could miss that another connection had begun the log
-//! anew: the database lost what had been committed, or was damaged. The store's own connections are several.
+//! Version check of the linked SQLite. Up to 3.51.2 a checkpoint could miss that another connection had restarted the
+//! log; committed data was lost, or the database damaged. This store opens several connections, so it refuses such a
+//! library.
 
 use entourage_core::{Error, ErrorKind};
 use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -8,10 +9,10 @@ use crate::sql::Failure;
 
 /// The first version without the error.
 const SOUND: [u32; 3] = [3, 51, 3];
-/// Older lines that got the mend too, each from this version on.
+/// Older release lines with the fix, each from this version on.
 const MENDED: [[u32; 3]; 2] = [[3, 44, 6], [3, 50, 7]];
 
-/// Refuses a library that may damage what it is given. Asked before any file is touched.
+/// Refuses an SQLite that may damage a database. Called before any file is touched.
 pub(super) async fn check() -> Result<(), Failure> {
     let mut connection = SqliteConnection::connect_with(&SqliteConnectOptions::new().in_memory(true)).await?;
     let version: String = sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut connection).await?;
@@ -39,7 +40,7 @@ fn is_sound(version: &str) -> bool {
     version >= SOUND || MENDED.iter().any(is_mended)
 }
 
-/// Three numbers; what follows them is of no interest.
+/// Parses the three numbers of a version and ignores the rest.
 fn parse(version: &str) -> Option<[u32; 3]> {
     let mut numbers = version.split(['.', ' ', '-']).map(|part| part.parse().ok());
     Some([numbers.next()??, numbers.next()??, numbers.next()??])

@@ -1,6 +1,6 @@
-//! The stores against the core's suite, and against its model of two writers. Each test prints a line for its store.
+//! Runs the core's suite and its model of two writers on each store. Each test prints a line for its store.
 //!
-//! A PostgreSQL server is found by `DATABASE_URL`; without one its tests say that they were skipped.
+//! `DATABASE_URL` names a PostgreSQL server; without one its tests print that they were skipped.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used)]
 
@@ -64,7 +64,7 @@ async fn postgres_passes_the_suite() {
     check("postgres", Capabilities::all(), async || Place::postgres(&url).await).await;
 }
 
-/// A line that is seen although the harness keeps what tests print.
+/// Prints a line past the harness, which captures the output of tests.
 fn tell(line: impl std::fmt::Display) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout().lock(), "{line}");

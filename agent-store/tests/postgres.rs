@@ -1,7 +1,7 @@
-//! What only the PostgreSQL store promises: many connections and broken ones, whose schema it takes, plain SQL.
+//! Promises of the PostgreSQL store alone: many and broken connections, the schemas that it accepts, plain SQL.
 //!
-//! A real server is found by `DATABASE_URL`; without one each test says that it was skipped. Each test has a schema of
-//! its own, which is dropped at its end.
+//! `DATABASE_URL` names a real server; without one each test prints that it was skipped. Each test has a schema of its
+//! own, which is dropped at its end.
 
 #![cfg(feature = "postgres")]
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::unwrap_used)]
@@ -39,7 +39,7 @@ struct Place {
 }
 
 impl Place {
-    /// `None` when there is no server, which it says.
+    /// Returns a new place. Prints that the test is skipped and returns `None` if no server is named.
     fn find(test: &str) -> Option<Self> {
         let Ok(url) = env::var("DATABASE_URL") else {
             tell(format_args!("SKIPPED: {test} needs a PostgreSQL server; name it in DATABASE_URL"));
@@ -56,7 +56,7 @@ impl Place {
         self.builder().connect().await.unwrap()
     }
 
-    /// The database as any other program sees it, in this test's schema once there is one.
+    /// Connects to the database past the store, in this test's schema once it exists.
     async fn plain(&self) -> PgConnection {
         let mut connection = PgConnection::connect(&self.url).await.unwrap();
         run(&mut connection, &format!("SET search_path = {}", self.schema)).await;
@@ -67,7 +67,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let (url, sql) = (self.url.clone(), format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema));
-        // A runtime of its own: this one may be unwinding.
+        // Its own runtime, as this one may be unwinding.
         let dropped = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async { run(&mut PgConnection::connect(&url).await.unwrap(), &sql).await });
@@ -102,7 +102,7 @@ fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
 }
 
-/// `count` events after `expected`, by `writer`.
+/// Returns a batch of `count` events after `expected`, by `writer`.
 fn batch(writer: u64, expected: u64, count: u64) -> Batch {
     let rows = (expected + 1..=expected + count)
         .map(|seq| {
@@ -144,7 +144,7 @@ async fn ids(store: &PostgresStore, filter: &SessionFilter) -> Vec<String> {
     store.query(filter).await.unwrap().iter().map(|info| info.record.id.to_string()).collect()
 }
 
-/// With one connection every operation waits for the one before, and nothing may hold it for longer than that.
+/// On one connection the operations wait for each other, so one that kept it would block all others.
 #[tokio::test]
 async fn one_connection_on_one_thread_passes_the_suite() {
     let _ = place!("one_connection_on_one_thread_passes_the_suite");
@@ -162,7 +162,7 @@ async fn one_connection_on_one_thread_passes_the_suite() {
     report.assert();
 }
 
-/// A line that is seen although the harness keeps what tests print.
+/// Prints a line past the harness, which captures the output of tests.
 fn tell(line: impl std::fmt::Display) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout().lock(), "{line}");

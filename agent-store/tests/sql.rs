@@ -1,5 +1,5 @@
-//! What people may ask a database in plain SQL: the views, the queries of the README, and the totals of a tree. The
-//! same text runs on SQLite and, when `DATABASE_URL` names a server, on PostgreSQL.
+//! Plain SQL on a store's database: the views, the queries of the README, and the totals of a tree. The same text runs
+//! on SQLite and, when `DATABASE_URL` names a server, on PostgreSQL.
 
 #![cfg(feature = "sqlite")]
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::print_stdout, clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! What only the SQLite store promises: which files it takes, several stores on one file, plain SQL.
+//! Promises of the SQLite store alone: the files that it accepts, several stores on one file, plain SQL.
 
 #![cfg(feature = "sqlite")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
@@ -27,7 +27,7 @@ fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
 }
 
-/// `count` events after `expected`, by `writer`.
+/// Returns a batch of `count` events after `expected`, by `writer`.
 fn batch(writer: u64, expected: u64, count: u64) -> Batch {
     let rows = (expected + 1..=expected + count)
         .map(|seq| {
@@ -55,7 +55,7 @@ async fn count(store: &SqliteStore, id: &SessionId) -> usize {
     store.read(id, ReadRange::all()).await.unwrap().len()
 }
 
-/// The database as any other program sees it.
+/// Opens the database past the store, as any other program would.
 async fn plain(path: &Path) -> SqliteConnection {
     SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path).create_if_missing(true))
         .await

@@ -1,4 +1,4 @@
-//! An empty place for a store, and handles on it. It is gone with the value.
+//! Empty places for stores, and handles on them. A place is deleted when its value is dropped.
 
 use std::{any::Any, future::Future, pin::Pin, sync::Arc};
 
@@ -14,7 +14,7 @@ type Open = Arc<dyn Fn() -> Opening + Send + Sync>;
 /// An empty place with a first handle on it.
 pub(crate) struct Place {
     store: SharedStore,
-    /// How to open another handle, for stores that outlive the first.
+    /// Opens another handle, for stores that outlive the first.
     open: Option<Open>,
     guard: Box<dyn Any + Send + Sync>,
 }
@@ -92,7 +92,7 @@ impl Place {
         }
     }
 
-    /// Two handles: apart where the store can, else the same one twice.
+    /// Returns two handles: separate ones if the store allows that, else the same one twice.
     pub(crate) async fn two_handles(&self) -> [SharedStore; 2] {
         let second = match &self.open {
             Some(open) => open().await.unwrap(),
@@ -133,7 +133,7 @@ mod schema {
     impl Drop for Schema {
         fn drop(&mut self) {
             let (url, sql) = (self.url.clone(), format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
-            // A runtime of its own: this one may be unwinding.
+            // Its own runtime, as this one may be unwinding.
             let dropped = thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 runtime.block_on(async {

@@ -1,5 +1,5 @@
-//! Any interleaving of two writers is a serial one: step by step against a model, and at once against every order of
-//! turns.
+//! Two writers are serializable: each step of an interleaving agrees with a model, and a race of both has the result of
+//! some serial order.
 
 use entourage_core::{
     session::SharedStore,
@@ -13,7 +13,7 @@ use proptest::{
 use crate::places::Place;
 
 fn any_step() -> impl Strategy<Value = Step> {
-    // Appends are what collides, and a session that is always deleted shows nothing.
+    // Appends collide, and frequent deletes would hide that.
     prop_oneof![
         4 => prop::sample::select(vec![Step::Append(1), Step::AppendLeased(1), Step::AppendLeased(2)]),
         4 => prop::sample::select(Step::ALL.to_vec()).prop_filter("rare", |step| *step != Step::Delete),

@@ -1,5 +1,5 @@
-//! Faults from below: an operation that meets one is a typed error, and the next one works once the fault is gone, with one
-//! connection for all of them.
+//! Faults of the server: an operation that meets one is a typed error, and the next one works once the fault is gone,
+//! with one connection for all of them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::{batch, count, create, id, place, root, run};
 
-/// Only tells a hang from slowness.
+/// Time after which an operation counts as hanging.
 const HANG: Duration = Duration::from_secs(30);
 
 async fn all_operations(

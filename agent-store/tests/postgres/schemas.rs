@@ -1,4 +1,4 @@
-//! Whose schema is taken, and that a refused one stays as it was.
+//! The schemas that a store accepts, and that a refused one stays as it was.
 
 use entourage_core::{
     Error, ErrorKind,
@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::{Place, count, create, number, place, run};
 
-/// All that a schema holds, with its rows.
+/// Returns all relations of a schema, with their rows.
 async fn contents(place: &Place) -> Vec<String> {
     let sql = format!(
         "SELECT relname || ' ' || relkind::text || ' ' || CASE WHEN relkind = 'r' THEN \
@@ -105,14 +105,14 @@ async fn tables_of_version_1_are_brought_up_to_date() {
     let store = place.open().await;
     assert_eq!(count(&store, &crate::id("old")).await, 1);
 
-    // However they got here, the tables are those of a new schema.
+    // The migrated tables are those of a new schema.
     let new = place!("tables_of_version_1_are_brought_up_to_date");
     new.open().await.close().await;
     assert_eq!(shape(&place).await, shape(&new).await);
     assert!(shape(&new).await.len() > 30);
 }
 
-/// The tables, views, columns and indexes of a schema.
+/// Returns the tables, views, columns and indexes of a schema.
 async fn shape(place: &Place) -> Vec<String> {
     let sql = format!(
         "SELECT concat_ws(' ', table_name, column_name, data_type, collation_name, is_nullable, column_default) AS line \

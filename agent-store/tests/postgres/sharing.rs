@@ -1,4 +1,4 @@
-//! Many writers through many connections.
+//! Many writers on many connections.
 
 use std::{sync::Arc, time::Duration};
 
@@ -85,7 +85,7 @@ async fn a_thousand_sessions_at_once_lose_nothing() {
     assert_eq!(number(&mut plain, whole).await, 1_000);
 }
 
-/// Whatever the administrator chose for other programs, a late writer is told that it was late.
+/// Another default isolation level of the server must not change that a late writer gets `Conflict`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stricter_isolation_by_default_changes_nothing() {
     let place = place!("a_stricter_isolation_by_default_changes_nothing");
@@ -118,7 +118,7 @@ async fn attack_10_a_stale_owner_is_fenced_and_told_so_last() {
     store.lease(&session, new).await.unwrap();
     store.lease(&session, new).await.expect("an owner may renew its lease");
 
-    // An echo is fine, a wrong number is a conflict, and only then does the lease count.
+    // A repeated batch succeeds, a wrong number is a conflict, and only then does the lease count.
     assert_eq!(store.append(&session, 0, first).await.unwrap(), 2);
     assert_eq!(store.append(&session, 1, mine).await.unwrap(), 2);
     for (expected, hint) in [(1, "it is at event 2, not 1"), (2, "generation 2")] {
@@ -137,7 +137,7 @@ async fn attack_10_a_stale_owner_is_fenced_and_told_so_last() {
     let error = store.lease(&session, Lease::new(1, u64::MAX, until)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
 
-    // Without a lease a batch leaves the stored one alone; with the owner's it moves its end.
+    // Without a lease a batch leaves the stored one alone; with the owner's it moves the expiry.
     store.append(&session, 2, batch(4, 2, 1)).await.unwrap();
     let longer = Lease::new(7, 2, Timestamp::from_micros(99));
     store.append(&session, 3, batch(4, 3, 1).leased(longer)).await.unwrap();
@@ -174,7 +174,7 @@ async fn trees_deleted_while_they_grow_leave_nothing_behind() {
             let (store, child, parent) = (store.clone(), id(&format!("leaf{round}-{n}")), middle.clone());
             growing.spawn(async move {
                 store.append(&child, 0, batch(n, 0, 3).creating(below(&child, &parent))).await?;
-                // Whether it still is there does not matter to the count.
+                // The count holds also if the child is gone by now.
                 let next = store.append(&child, 3, batch(n, 3, 1)).await;
                 next.map(|_| ()).or_else(|error| match error.kind() {
                     ErrorKind::NotFound => Ok(()),
@@ -202,7 +202,7 @@ async fn trees_deleted_while_they_grow_leave_nothing_behind() {
     assert_eq!(number(&mut plain, "SELECT count(*) FROM events").await, 0);
 }
 
-/// A session has events from its first moment to its last: what comes and goes is never seen without.
+/// A session is created and deleted with its events, so no reader sees it without them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_comes_and_goes_is_never_seen_half() {
     let place = place!("a_session_that_comes_and_goes_is_never_seen_half");

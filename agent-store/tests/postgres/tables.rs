@@ -1,4 +1,4 @@
-//! What the tables hold: any text, hostile filters, damage, and what plain SQL sees.
+//! The tables: any text, hostile filters, damage, and plain SQL.
 
 use entourage_core::{
     ErrorKind, Money, RunId, Timestamp,
@@ -36,7 +36,7 @@ async fn attack_07_text_with_nul_comes_back_and_no_two_texts_meet() {
     }
     let mut plain = place.plain().await;
     assert_eq!(number(&mut plain, "SELECT count(DISTINCT title) FROM sessions").await, 6);
-    // What needs no escape is there as it is.
+    // Text without NUL is stored unescaped.
     assert_eq!(number(&mut plain, "SELECT count(*) FROM sessions WHERE title LIKE '%DROP TABLE%'").await, 1);
 }
 
@@ -129,7 +129,7 @@ async fn attack_08_damage_in_one_session_is_found_and_the_others_load() {
     assert!(error.to_string().contains("seq = -1 in session gap"), "{error}");
     assert_eq!(count(&store, &id("fine")).await, 3);
     assert_eq!(ids(&store, &SessionFilter::id(id("fine"))).await, ["fine"]);
-    // What is damaged can still be removed, and then the list is whole again.
+    // A damaged session can still be deleted, and then the list is whole again.
     assert_eq!(store.delete(&id("gap")).await.unwrap(), 1);
     run(&mut plain, "UPDATE sessions SET status = 'asleep' WHERE id = 'run'").await;
     let error = store.query(&SessionFilter::id(id("run"))).await.unwrap_err();
@@ -176,7 +176,7 @@ async fn figures_beyond_a_column_are_stored_as_the_largest_that_it_takes() {
     assert_eq!(store.append(&session, 1, batch(1, 1, 1)).await.unwrap(), 2, "the session goes on");
 }
 
-/// Deeper than a server's stack lets one delete cascade.
+/// The tree is deeper than a server's stack lets one delete cascade.
 #[tokio::test]
 async fn ca07_a_tree_of_a_thousand_levels_is_listed_and_deleted_whole() {
     let place = place!("ca07_a_tree_of_a_thousand_levels_is_listed_and_deleted_whole");
@@ -202,7 +202,7 @@ async fn a_child_of_a_deleted_parent_is_not_found() {
     let parent = create(&store, "parent", 1).await;
     let child = id("child");
     let orphan = || batch(1, 0, 1).creating(below(&child, &parent));
-    // The parent goes while its child is on the way: seen by the first look, gone for the last one.
+    // The parent is deleted while its child is created: present for the first check, gone for the last one.
     let mut other = place.plain().await;
     run(&mut other, "BEGIN; DELETE FROM sessions WHERE id = 'parent'").await;
     let pid = number(&mut other, "SELECT pg_backend_pid()::bigint").await;

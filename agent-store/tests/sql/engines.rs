@@ -1,4 +1,4 @@
-//! The seeded databases, and rows that compare the same whichever engine they come from.
+//! The seeded databases, and rows in a form that is equal for both engines.
 
 use entourage_store::SqliteStore;
 use serde_json::{Map, Value};
@@ -27,7 +27,7 @@ pub(crate) async fn lite() -> Lite {
     Lite { db, _directory: directory }
 }
 
-/// What a query finds, as a JSON array of objects.
+/// Returns the rows of a query as a JSON array of objects.
 pub(crate) async fn find(db: &mut SqliteConnection, sql: &str) -> Value {
     let rows = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all(db).await;
     let rows = rows.unwrap_or_else(|error| panic!("{sql}\n{error}"));
@@ -51,7 +51,7 @@ fn object(row: &SqliteRow) -> Value {
     )
 }
 
-/// Sums of fractions may differ in the last digits between engines, and JSON in its spaces.
+/// Rounds a number to nine decimals: the last digits of sums differ between engines.
 fn number(value: f64) -> Value {
     Value::from((value * 1e9).round() / 1e9)
 }
@@ -59,12 +59,12 @@ fn number(value: f64) -> Value {
 fn text(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(json @ (Value::Object(_) | Value::Array(_))) => json,
-        // What PostgreSQL cannot hold, its views replace.
+        // PostgreSQL cannot hold NUL; its views replace it.
         _ => Value::String(text.replace('\0', "\u{fffd}")),
     }
 }
 
-/// The same for what another engine says in JSON.
+/// Applies the same rounding and parsing to JSON from another engine.
 pub(crate) fn normal(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(normal).collect(),
@@ -93,12 +93,12 @@ pub(crate) mod postgres {
          lease_generation, lease_until, checkpoint";
     const EVENTS: &str = "session, seq, at, kind, run, agent, writer, body";
 
-    /// A copy of `lite` in a schema of its own, which is gone with the connection's transaction; `None`, said aloud, when
-    /// no server is named.
+    /// Copies `lite` into a schema of its own, which the connection's open transaction undoes at its end. Prints that
+    /// the test is skipped and returns `None` if no server is named.
     pub(crate) async fn copy_of(lite: &mut SqliteConnection, test: &str) -> Option<PgConnection> {
         let Ok(url) = std::env::var("DATABASE_URL") else {
             let line = format!("SKIPPED: {test} on PostgreSQL: DATABASE_URL names no server\n");
-            // Seen although the harness keeps what tests print.
+            // Past the harness, which captures what tests print.
             drop(std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()));
             return None;
         };
@@ -131,7 +131,7 @@ pub(crate) mod postgres {
         sqlx::query(AssertSqlSafe(sql)).bind(rows.to_string()).execute(db).await.unwrap();
     }
 
-    /// Rows without rounding: large numbers must arrive as they are.
+    /// Returns rows without rounding, so that large numbers arrive unchanged.
     async fn find_exact(lite: &mut SqliteConnection, sql: &str) -> Value {
         let rows = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_all(lite).await.unwrap();
         let value = |row: &SqliteRow, index: usize| match row.try_get_raw(index).unwrap() {
@@ -159,8 +159,8 @@ pub(crate) mod postgres {
     }
 }
 
-/// Writes the seeded database as the frozen one of its version. For the release that makes a version; a version that
-/// is frozen stays as it is.
+/// Writes the seeded database as the frozen one of its version. Run once, for the release that introduces the version;
+/// a frozen version never changes.
 #[tokio::test]
 #[ignore = "writes a file into the repository"]
 async fn freeze() {

@@ -116,7 +116,7 @@ const VALUES: [&str; 24] = [
     r#"{"\u0000":1,"\udfff":2}"#,
 ];
 
-/// What is hardly JSON.
+/// Bodies that are not JSON.
 const BROKEN: [&str; 8] = ["", "nope", "{", "[1", "{\"a\":}", "'a'", "{a:1}", "\u{1}"];
 
 /// Numbers from a seed (xorshift).
@@ -163,7 +163,8 @@ fn body(random: &mut Random) -> String {
     }
 }
 
-/// Sessions `h0`, `h1` ... below one another, with figures at the ends of their ranges and events of any kind and body.
+/// Returns sessions `h0`, `h1` ... below one another, with figures at the ends of their ranges and events of any kind
+/// and body.
 fn rows(seed: u64) -> String {
     let mut random = Random(seed);
     let (mut sql, figures) = (String::new(), ["0", "5", "NULL", "9223372036854775807"]);
@@ -200,7 +201,7 @@ async fn run(db: &mut SqliteConnection, sql: String) {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(db).await.unwrap();
 }
 
-/// What a view says of the sessions that are not hostile, in some order.
+/// Returns a view's rows for the sessions that are not hostile, sorted.
 async fn others(db: &mut SqliteConnection, view: &str) -> Vec<String> {
     let sql = match view {
         "agents" => "SELECT * FROM agents WHERE agent <> 'h'".to_owned(),
@@ -237,7 +238,7 @@ async fn every_view_answers_for_every_session_whatever_a_row_holds() {
     }
 }
 
-/// On both engines, the second if there is one.
+/// Runs `sql` on both engines, the second if there is one, and expects `expected` of both.
 async fn same(rows: &str, sql: &str, expected: Value) {
     let mut lite = lite().await;
     run(&mut lite.db, rows.to_owned()).await;
@@ -284,7 +285,7 @@ async fn sums_that_no_column_takes_are_the_largest_that_one_takes() {
     }
 }
 
-/// One number that no database holds takes nothing else of its event along.
+/// A number that no database holds must not take the rest of its event along.
 #[tokio::test]
 async fn a_number_out_of_range_leaves_the_rest_of_its_event_readable() {
     let body = r#"{"step":3,"message":{"role":"assistant","parts":[{"text":"I pay 1e-200000, \\ud800 \u0001."},{"tool_call":{"id":"c","name":"pay","arguments":{"a":1e-200000,"b":[-1.5e99999,2]}}}]},"usage":{"input":5},"cost":9}"#;

@@ -26,8 +26,8 @@ const QUERIES: [&str; 11] = [
     "SELECT count(*) FROM agent_plans WHERE latest = 1",
 ];
 
-/// A session in which one run takes half of the steps and is never finished, and each step has two calls, one of which
-/// is refused and one of which has no end.
+/// Returns a session in which one run takes half of the steps and never finishes. Each step has two calls: one is
+/// refused, one has no end.
 fn events(steps: u64) -> String {
     let mut sql = String::from(
         "INSERT INTO sessions (id, role, created, seq, status, agent, title, messages, updated, checkpoint) \
@@ -87,7 +87,7 @@ fn events(steps: u64) -> String {
     sql
 }
 
-/// Steps of SQLite's machine, in hundreds: the same on every computer.
+/// Counts the steps of SQLite's virtual machine, in hundreds: the same on every computer.
 async fn work(db: &mut SqliteConnection, sql: &'static str) -> u64 {
     let steps = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&steps);

@@ -1,17 +1,17 @@
-//! Every query of the README finds the same on both engines, and what it ought to.
+//! Every query of the README finds the expected rows, the same on both engines.
 
 use serde_json::{Map, Value, json};
 use sqlx::SqliteConnection;
 
 use crate::engines::{find, lite, normal};
 
-/// The blocks of the README that begin with this line, in order.
+/// Returns the blocks of the README that begin with this line, in order.
 fn blocks(begin: &str) -> Vec<&'static str> {
     let rest = include_str!("../../README.md").split(begin).skip(1);
     rest.filter_map(|rest| rest.split("```").next()).collect()
 }
 
-/// The queries that both engines take, each with the line that introduces it.
+/// Returns the queries that both engines take, each with the line that introduces it.
 fn portable() -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
     let mut before = "";
@@ -24,7 +24,7 @@ fn portable() -> Vec<(&'static str, &'static str)> {
     found
 }
 
-/// The sessions were made on a clock of tests: everything happened within the last minutes now.
+/// Moves the events, made on a clock of tests, into the last minutes before now.
 const RECENT: &str =
     "UPDATE events SET at = at + (SELECT now FROM clock) - (SELECT max(at) FROM events) - 60000000";
 
@@ -42,7 +42,7 @@ async fn check(lite: &mut SqliteConnection, sql: [&str; 2], expected: &Value) {
 async fn the_documented_queries_find_the_same_on_both_engines() {
     let mut lite = lite().await;
     sqlx::raw_sql(RECENT).execute(&mut lite.db).await.unwrap();
-    // What each one finds, by the line that introduces it.
+    // Expected rows, by the line that introduces the query.
     let expected: Map<String, Value> = serde_json::from_str(include_str!("queries.json")).unwrap();
     let queries = portable();
     assert!(queries.len() >= 10);

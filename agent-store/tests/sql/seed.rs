@@ -1,5 +1,5 @@
-//! Sessions as agents really leave them: children in parallel, tools that fail, approvals, retries, a failure, a
-//! process that died. Times are tokio's, so every figure is the same each time.
+//! Sessions as agents leave them: parallel children, failing tools, approvals, retries, a failure, a killed process.
+//! Time is tokio's, so every figure is the same each time.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,19 +18,19 @@ use entourage_core::{
 };
 use serde_json::json;
 
-/// A dollar for a million tokens each way, or nothing known.
+/// Returns a model that costs a dollar for a million tokens each way, or one without prices.
 pub(crate) fn model(provider: &ScriptedProvider, name: &str, priced: bool) -> Model {
     let mut profile = Profile::default();
     profile.prices = priced.then(|| Prices::per_million_micros(1_000_000, 1_000_000));
     Model::new(provider.provider(), name).with_profile(profile)
 }
 
-/// A reply of one text that takes these tokens.
+/// Returns a reply of one text with this usage.
 pub(crate) fn reply(text: &str, input: u64, output: u64) -> Script {
     Script::new().text(text).usage(input, output).finish(FinishReason::Stop)
 }
 
-/// A reply of tool calls that takes these tokens.
+/// Returns a reply of tool calls with this usage.
 pub(crate) fn calls(names: &[(&str, serde_json::Value)], input: u64, output: u64) -> Script {
     let script = names.iter().fold(Script::new(), |script, (name, arguments)| script.call(name, arguments));
     script.usage(input, output).finish(FinishReason::ToolCalls)
@@ -71,7 +71,7 @@ impl Tool for Delegate {
     }
 }
 
-/// Lets a minute pass, then answers by the path that is to be written.
+/// An approver that waits for a minute, then decides by the `path` argument.
 #[derive(Debug)]
 struct Person;
 
@@ -87,7 +87,7 @@ impl Approver for Person {
     }
 }
 
-/// An agent written by hand: its answer is no model's.
+/// A hand-written agent, whose answer is not a model's.
 #[derive(Debug, Clone)]
 struct Clerk(Model);
 
@@ -116,13 +116,14 @@ fn runtime(store: &SharedStore) -> Runtime {
     testkit::runtime().shared_store(Arc::clone(store)).approver(Person).policy(policy).build()
 }
 
-/// Runs `future` as a process of its own on paused time: when it is over, what it left running is gone.
+/// Runs `future` on a runtime of its own with paused time, like a process: at its end the tasks that it left are
+/// dropped.
 fn process<T>(future: impl Future<Output = T>) -> T {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     tokio.unwrap().block_on(future)
 }
 
-/// Everything below, in memory.
+/// Returns a store in memory with all sessions of this file.
 pub(crate) fn sessions() -> SharedStore {
     let store: SharedStore = Arc::new(MemoryStore::new());
     process(trip(&store));
@@ -131,7 +132,7 @@ pub(crate) fn sessions() -> SharedStore {
     store
 }
 
-/// A lead with two scouts at once, a tool that fails, an answer of a person, a retry.
+/// Runs a lead with two parallel scouts, a failing tool, an approval by a person, and a retry.
 async fn trip(store: &SharedStore) {
     let scouts =
         ScriptedProvider::named("south").step(reply("trees", 2_000, 10)).step(reply("water", 3_000, 20));
@@ -155,8 +156,8 @@ async fn trip(store: &SharedStore) {
     assert!(outcome.is_completed(), "{outcome}");
 }
 
-/// Runs that do not end well, or not at all: refused by a rule, refused by a person, failed, put off; and an answer by
-/// an agent written by hand, whose model has no price.
+/// Makes runs that fail or pause: denied by a rule, denied by a person, failed, decision put off. Adds an answer of a
+/// hand-written agent whose model has no price.
 async fn failures(store: &SharedStore) {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let runtime = runtime(store);
@@ -181,7 +182,7 @@ async fn failures(store: &SharedStore) {
     runtime.session_with_id(id("clerk")).start(&clerk, "File this.").outcome().await.unwrap();
 }
 
-/// A process that dies while a tool runs.
+/// Runs an agent whose process dies while a tool runs.
 async fn killed(store: &SharedStore) {
     let (gate, provider) =
         (Gate::new(), ScriptedProvider::named("north").step(calls(&[("look", json!({}))], 1_000, 10)));
@@ -210,7 +211,7 @@ pub(crate) async fn copy(from: &SharedStore, to: &impl SessionStore) {
     }
 }
 
-/// How many events of this kind a session has.
+/// Returns the number of events of this kind in a session.
 pub(crate) async fn count(store: &dyn SessionStore, session: &SessionId, kind: &str) -> usize {
     let rows = store.read(session, ReadRange::all()).await.unwrap();
     let events = rows.into_iter().map(|row| row.into_envelope(session).unwrap().event);

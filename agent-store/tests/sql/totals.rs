@@ -1,5 +1,5 @@
-//! CA05, CC04, AI02: the totals of a tree are computed from each session's own figures, so nothing is counted twice or
-//! lost, whatever happens to children.
+//! The totals of a tree are computed from each session's own figures, so nothing is counted twice or lost, whatever
+//! happens to children.
 
 use std::{num::NonZero, path::Path, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
     seed::{Delegate, calls, copy, count, id, model, reply},
 };
 
-/// In pico-dollars.
+/// One cent in pico-dollars.
 const CENT: u64 = 10_000_000_000;
 
 fn runtime(store: &SharedStore) -> Runtime {
@@ -41,7 +41,7 @@ async fn totals(path: &Path, session: &str) -> Value {
     find(&mut db, &sql).await
 }
 
-/// Money in cents, with tokens that cost as much: a dollar for a million.
+/// Returns the expected row. Money is in cents, and tokens cost a dollar for a million.
 #[allow(clippy::cast_precision_loss)]
 fn sums(descendants: u64, own: u64, below: u64, input: u64) -> Value {
     let pico = |cents: u64| (cents * CENT) as f64;
@@ -49,10 +49,10 @@ fn sums(descendants: u64, own: u64, below: u64, input: u64) -> Value {
         "input": input as f64, "output": 0.0}])
 }
 
-/// An agent that asks `count` others at once, each for a cent, and takes two cents itself.
+/// Returns an agent that asks `count` others at once, each for a cent, and takes two cents itself.
 fn parent(children: &ScriptedProvider, count: usize) -> ReactAgent {
     let child = ReactAgent::builder("child", model(children, "small", true)).build().unwrap();
-    // The same call over and over would count as going in circles.
+    // Equal calls would count as a loop.
     let asked: Vec<_> = (0..count).map(|n| ("ask", json!({"task": format!("part {n}")}))).collect();
     let provider =
         ScriptedProvider::by_history().step(calls(&asked, 10_000, 0)).step(reply("Done.", 10_000, 0));
@@ -70,7 +70,7 @@ async fn ca05_twenty_children_at_once_add_exactly_twenty_cents() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("team.db");
     let store = file(&path).await;
-    // All are under way before the first one ends.
+    // All children are in flight before the first one ends.
     let gate = Gate::new();
     let children = (0..20).fold(ScriptedProvider::new(), |provider, _| {
         provider.step(testkit::Script::new().wait(&gate).text("ok").usage(10_000, 0))
@@ -87,7 +87,7 @@ async fn ca05_twenty_children_at_once_add_exactly_twenty_cents() {
     assert_eq!(totals(&path, "p").await, sums(20, 2, 20, 220_000));
 }
 
-/// A parent with one child whose first reply costs a cent, then looks, then answers for another cent.
+/// Returns a parent with one child. The child's first reply costs a cent; it then looks, and answers for another cent.
 fn family(look: &FakeTool) -> ReactAgent {
     let child = ScriptedProvider::by_history()
         .step(calls(&[("look", json!({}))], 10_000, 0))
@@ -103,7 +103,7 @@ fn family(look: &FakeTool) -> ReactAgent {
         .unwrap()
 }
 
-/// Runs `future` as a process of its own: what it left running is dropped.
+/// Runs `future` on a runtime of its own, like a process: at its end the tasks that it left are dropped.
 fn process<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
@@ -133,7 +133,7 @@ fn ca05_a_child_killed_midway_is_counted_once() {
     assert_eq!(process(async { count(&*file(&path).await, &id("p"), "run_resumed").await }), 1);
 }
 
-/// Agents below one another: each level takes ten cents for each of its two replies.
+/// Returns nested agents, one for each name. Each reply costs ten cents; all but the last agent reply twice.
 fn level(names: &[&str]) -> ReactAgent {
     let (name, below) = names.split_first().unwrap();
     let mut provider = ScriptedProvider::by_history();
@@ -165,7 +165,7 @@ async fn cc04_a_tree_of_three_levels_is_split_into_own_and_descendants() {
     let bottom = totals(&path, "p.3$$0.3$$1").await;
     assert_eq!(bottom, sums(0, 10, 0, 100_000));
 
-    // A part that nobody knows makes its sums unknown, upwards only and never zero.
+    // An unknown part makes the sums above it unknown, never zero, and no others.
     let mut db = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&path)).await.unwrap();
     let unknown = "UPDATE sessions SET cost_pico = NULL WHERE id = 'p.3$$1.3$$0'";
     sqlx::raw_sql(unknown).execute(&mut db).await.unwrap();
@@ -187,11 +187,11 @@ async fn ai02_asking_again_adds_nothing_and_the_unknown_has_no_totals() {
     copy(&memory, &store).await;
     let before = totals(&path, "p").await;
     assert_eq!(before, sums(1, 2, 2, 40_000));
-    // The parent is read, and its last batch is delivered again: neither rolls anything up a second time.
+    // The read of the parent and the repeated batch must not roll anything up a second time.
     copy(&memory, &store).await;
     assert_eq!(totals(&path, "p").await, before);
     assert_eq!(totals(&path, "nobody").await, json!([]));
-    // Without the child, what it spent is gone from the tree too: there is no second place that could disagree.
+    // The cost of a deleted child leaves the tree too: no second place holds it.
     store.delete(&id("p.3$$0")).await.unwrap();
     assert_eq!(totals(&path, "p").await, sums(0, 2, 0, 20_000));
 }

@@ -1,4 +1,4 @@
-//! What each view says about sessions that agents left, and about the kinds of events that are rare in them.
+//! The rows of each view over sessions that agents left, and over kinds of events that are rare in them.
 
 use entourage_core::{
     RunId, Timestamp,
@@ -108,7 +108,7 @@ async fn design_5_model_calls_name_who_was_asked_and_what_it_took() {
     .await;
 }
 
-/// Stored bodies that runs rarely leave. The core reads each of them, so their shape is real.
+/// Stored bodies that runs rarely leave. The core parses each of them, so their shape is real.
 const RARE: [(&str, &str); 12] = [
     ("run_started", r#"{"format":1,"agent":"lead","prompt":{"role":"user","parts":[{"text":"Plan it."}]}}"#),
     (
@@ -139,7 +139,7 @@ const RARE: [(&str, &str); 12] = [
     ("run_paused", r#"{"pause":"asked"}"#),
 ];
 
-/// A database with one session of such events, and one whose newest list of things to do is empty.
+/// Returns a database with one session of such events, and one whose newest todo list is empty.
 async fn rare() -> (tempfile::TempDir, SqliteConnection) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("team.db");

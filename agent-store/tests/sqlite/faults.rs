@@ -1,4 +1,5 @@
-//! Faults from below: an operation that meets one is a typed error, and the next one works once the fault is gone.
+//! Faults of the disk or of SQLite: an operation that meets one is a typed error, and the next one works once the fault
+//! is gone.
 
 use std::{
     env, fs,
@@ -19,7 +20,7 @@ fn lease(generation: u64) -> Lease {
     Lease::new(7, generation, Timestamp::from_micros(5))
 }
 
-/// Everything that a store does, on a session that ends with `seq`, and what each came to.
+/// Runs every operation of a store on a session that ends with `seq`, and returns the results.
 async fn all_operations(
     store: &SqliteStore,
     session: &SessionId,
@@ -50,7 +51,7 @@ async fn some_sessions(path: &Path) -> (SqliteStore, SessionId) {
     (store, session)
 }
 
-/// `raise(rollback)` does what a full or failing disk makes SQLite do by itself: the transaction is gone.
+/// `raise(rollback)` ends the transaction, as SQLite does by itself on a full or failing disk.
 #[tokio::test]
 async fn after_a_transaction_that_sqlite_ended_by_itself_the_next_ones_work() {
     let directory = tempfile::tempdir().unwrap();
@@ -75,7 +76,7 @@ async fn after_a_transaction_that_sqlite_ended_by_itself_the_next_ones_work() {
     ];
     for (seq, (make, how)) in (1..).zip(triggers) {
         run(&mut plain, make).await;
-        // Twice: what the first one leaves is what the second one meets.
+        // Twice, as the first pass may leave something that the second one meets.
         for _ in 0..2 {
             for (operation, done) in all_operations(&store, &session, seq).await {
                 let reads = matches!(operation, "read" | "query");
@@ -109,7 +110,7 @@ async fn an_archive_goes_on_after_a_transaction_that_sqlite_ended_by_itself() {
     }
 }
 
-/// The database and the logs beside it.
+/// Returns the paths of the database and of the logs beside it.
 fn files(path: &Path) -> [PathBuf; 3] {
     ["", "-wal", "-shm"].map(|suffix| {
         let mut name = path.as_os_str().to_owned();
@@ -118,7 +119,7 @@ fn files(path: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// Moves the database with what is beside it.
+/// Moves the database with its logs.
 fn shift(from: &Path, to: &Path) {
     for (from, to) in files(from).iter().zip(files(to)) {
         if from.exists() {
@@ -147,7 +148,7 @@ async fn a_database_that_is_gone_is_an_error_and_one_that_comes_back_is_used() {
     shift(&away, &path);
     all_work(&store, &session, 1).await;
 
-    // Gone for good, and a copy comes back.
+    // The original is deleted, and a copy takes its place.
     for (from, to) in files(&path).iter().zip(files(&away)) {
         fs::copy(from, to).unwrap();
         fs::remove_file(from).unwrap();
@@ -212,8 +213,8 @@ async fn a_file_that_takes_the_databases_place_is_judged_like_any_other() {
     all_work(&store, &session, 1).await;
 }
 
-/// Sets how large a file of this process may become: what is beyond fails as on a broken disk. `false` where that cannot
-/// be done.
+/// Bounds the size of files of this process: writes beyond it fail as on a broken disk. Returns false if that cannot be
+/// set.
 fn bound_files(bytes: Option<u64>) -> bool {
     let bytes = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
     Command::new("prlimit")
@@ -223,7 +224,7 @@ fn bound_files(bytes: Option<u64>) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// In a process of its own, which ignores the signal that goes with that bound.
+/// Runs in a process of its own, which ignores the signal that the bound raises.
 #[test]
 fn after_a_disk_that_failed_for_a_moment_the_next_operations_work() {
     let child = Command::new("sh")

@@ -1,4 +1,4 @@
-//! Which files are taken, and that a refused one stays as it was.
+//! The files that a store accepts, and that a refused one stays as it was.
 
 use std::{fs, path::Path};
 
@@ -108,7 +108,7 @@ async fn another_programs_database_is_refused() {
     }
 }
 
-/// What a store leaves when its process dies lies beside another file: its log would be written over that one.
+/// The log of a store whose process died lies beside another file: SQLite would write it over that one.
 #[tokio::test]
 async fn a_foreign_or_damaged_file_beside_the_log_of_a_store_is_refused_and_stays_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
@@ -152,7 +152,7 @@ async fn a_foreign_or_damaged_file_beside_the_log_of_a_store_is_refused_and_stay
             }
         }
     }
-    // What belongs together is taken, from a dead process as from a living one.
+    // A file with its own log is accepted, from a dead process as from a living one.
     for suffix in ["", "-wal", "-shm"] {
         fs::copy(at("own.db", suffix), at("copy.db", suffix)).unwrap();
     }
@@ -219,7 +219,7 @@ async fn a_closed_store_leaves_one_file_with_everything_and_says_that_it_is_clos
     assert_eq!(count(&SqliteStore::open(&path).await.unwrap(), &session).await, 3);
 }
 
-/// The files as a machine leaves them that loses power: copied while the store is open.
+/// Copies of the files of an open store stand for those that a power cut leaves.
 #[tokio::test]
 async fn a_crash_loses_no_append_and_keeps_no_half_of_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ async fn only_its_user_may_read_a_database_that_a_store_made() {
     }
     store.close().await;
 
-    // What somebody chose stays, for the logs too; an empty file counts as chosen.
+    // A mode that somebody chose stays, for the logs too; an empty file counts as chosen.
     for (name, content, chosen) in
         [("wider.db", fs::read(&path).unwrap(), 0o664), ("empty.db", vec![], 0o640)]
     {

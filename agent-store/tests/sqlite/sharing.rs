@@ -88,7 +88,7 @@ async fn a_lock_that_stays_is_a_temporary_error_and_readers_do_not_wait_for_it()
     other.close().await.unwrap();
 }
 
-/// Drops `future` when it would be polled once more than `polls` times.
+/// Drops `future` instead of polling it more than `polls` times.
 async fn cut_short<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -114,7 +114,7 @@ async fn a_dropped_append_leaves_no_half_batch_and_no_lock() {
         let session = create(&store, &format!("s{polls}"), 1).await;
         let done = cut_short(store.append(&session, 1, batch(9, 1, 5)), polls).await;
         ended[usize::from(done.is_some())] += 1;
-        // A transaction that was left open would keep the other store out for good.
+        // A transaction left open would block the other store for good.
         let expected = polls as u64 + 1;
         assert_eq!(other.append(&bystander, expected, batch(3, expected, 1)).await.unwrap(), expected + 1);
         assert!(matches!(count(&other, &session).await, 1 | 6), "after {polls} polls");
@@ -140,7 +140,7 @@ async fn dropped_deletes_and_reads_leave_the_store_usable() {
     assert_eq!(store.append(&again, 0, batch(1, 0, 1).creating(root(&again))).await.unwrap(), 1);
 }
 
-/// Locks of this process on the file, as the kernel knows them.
+/// Returns the number of this process's locks on the file, as the kernel knows them.
 #[cfg(target_os = "linux")]
 fn locks(path: &std::path::Path) -> usize {
     use std::os::unix::fs::MetadataExt;

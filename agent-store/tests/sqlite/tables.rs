@@ -1,4 +1,4 @@
-//! The tables: plain SQL reads them, old ones are brought up to date, damage in them is found.
+//! The tables: plain SQL reads them, old ones are migrated, damage in them is found.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ const FROZEN: [&str; 3] = [
     include_str!("../../../tests/corpus/sqlite/v3.sql"),
 ];
 
-/// A database as a user of that version has it, opened by this one.
+/// Opens a database of an older version, as its users have it.
 async fn thawed(directory: &Path, version: usize) -> (PathBuf, SqliteStore) {
     let path = directory.join(format!("v{version}.db"));
     let mut frozen = plain(&path).await;
@@ -63,7 +63,7 @@ async fn a_frozen_database_of_version_2_loads() {
     let killed = store.query(&SessionFilter::id(id("killed"))).await.unwrap();
     let lease = killed[0].lease.unwrap();
     assert_eq!((lease.generation, killed[0].head.status), (1, SessionStatus::Running));
-    // Every event of that time is still understood.
+    // Every event of that version still parses.
     for info in store.query(&SessionFilter::all()).await.unwrap() {
         let session = info.record.id.clone();
         let rows = store.read(&session, ReadRange::all()).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_frozen_database_of_version_2_loads() {
     assert_eq!(total, 51_430_000_000);
 }
 
-/// However a database got here, its tables are those of a new one.
+/// A migrated database has the tables of a new one, whatever its first version.
 #[tokio::test]
 async fn each_frozen_version_becomes_what_a_new_database_is() {
     let directory = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ async fn damage_in_one_session_is_found_and_the_others_load() {
     assert!(error.to_string().contains("seq = -1 in session gap"), "{error}");
     assert_eq!(count(&store, &fine).await, 3);
     assert_eq!(store.query(&SessionFilter::id(fine)).await.unwrap().len(), 1);
-    // What is damaged can still be removed, and then the list is whole again.
+    // A damaged session can still be deleted, and then the list is whole again.
     assert_eq!(store.delete(&gap).await.unwrap(), 1);
     assert_eq!(store.query(&SessionFilter::all()).await.unwrap().len(), 2);
 }
@@ -183,7 +183,7 @@ async fn figures_beyond_a_column_are_stored_as_the_largest_that_it_takes() {
     assert_eq!(store.append(&session, 1, batch(1, 1, 1)).await.unwrap(), 2, "the session goes on");
 }
 
-/// Deeper than SQLite lets one delete cascade.
+/// The tree is deeper than SQLite lets one delete cascade.
 #[tokio::test]
 async fn ca07_a_tree_of_a_thousand_levels_is_deleted_whole() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Which calls of a step may start now (CM04). Pure.
+//! The order in which the tool calls of a step start. Pure.
 
 use std::{num::NonZeroUsize, ops::Range};
 
@@ -26,29 +26,29 @@ use std::{num::NonZeroUsize, ops::Range};
 pub struct Batch {
     waiting: Range<usize>,
     running: usize,
-    /// Whether what runs must run alone.
+    /// True when the running call must run alone.
     alone: bool,
-    /// Whether the next call must run alone, by what was known when it was judged.
+    /// True when the next call must run alone, as last judged.
     held: bool,
     limit: usize,
 }
 
 impl Batch {
-    /// A schedule of so many calls, of which at most `limit` run at once.
+    /// Creates a schedule of `calls` calls, of which at most `limit` run at once.
     #[must_use]
     pub fn new(calls: usize, limit: NonZeroUsize) -> Self {
         Self { waiting: 0..calls, running: 0, alone: false, held: false, limit: limit.get() }
     }
 
-    /// The call to judge now; `None` when none may start before another one ends.
+    /// Returns the call to judge now; `None` when none may start before another one ends.
     #[must_use]
     pub fn next(&self) -> Option<usize> {
         let room = if self.held { self.running == 0 } else { self.running < self.limit };
         (!self.waiting.is_empty() && !self.alone && room).then_some(self.waiting.start)
     }
 
-    /// Starts the call that [`Batch::next`] named. `false` when it must run alone and others run: it is named again, to be
-    /// judged anew, once they have ended.
+    /// Starts the call that [`Batch::next`] returned. Returns `false` when it must run alone and others run: once they
+    /// have ended, it is returned again, to be judged anew.
     pub fn start(&mut self, exclusive: bool) -> bool {
         self.held = exclusive && self.running > 0;
         if self.held || self.next().is_none() {
@@ -60,7 +60,7 @@ impl Batch {
         true
     }
 
-    /// The call that [`Batch::next`] named is never run.
+    /// Skips the call that [`Batch::next`] returned: it never runs.
     pub fn pass(&mut self) {
         self.held = false;
         if !self.waiting.is_empty() {
@@ -68,14 +68,14 @@ impl Batch {
         }
     }
 
-    /// A running call ended.
+    /// Records the end of a running call.
     pub fn finish(&mut self) {
         self.running = self.running.saturating_sub(1);
-        // What runs alone is all that runs.
+        // A call that runs alone is the only one.
         self.alone &= self.running > 0;
     }
 
-    /// No further call starts.
+    /// Lets no further call start.
     pub fn stop(&mut self) {
         self.waiting.start = self.waiting.end;
     }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// CM04: never more than the limit, a writer alone, order kept, all run.
+        /// Never more than the limit, a writer alone, order kept, all run.
         #[test]
         fn cm04_schedule(exclusive in prop::collection::vec(any::<bool>(), 0..30), limit in 1usize..6, picks in prop::collection::vec(0usize..100, 100)) {
             let mut schedule = Batch::new(exclusive.len(), NonZeroUsize::new(limit).unwrap());

@@ -1,7 +1,7 @@
-//! What a run may use, with all that it starts: made when it begins, rebuilt from the store when it goes on.
+//! The budget of a run and of all that it starts: opened when the run begins, rebuilt from the store when it resumes.
 //!
-//! Nothing about it is stored but its bounds and what was set aside for each model call: the rest follows from the
-//! events of the run's session and of those below it.
+//! Only its bounds and the reservation of each model call are stored. The rest follows from the events of the run's
+//! session and of those below it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use crate::{
     session::{SessionFilter, SessionInfo},
 };
 
-/// The admission of a run, with the runtime's bounds where a root's task has none.
+/// Returns the admission with the runtime's bounds, if it is a root's new task without bounds.
 pub(super) fn bounded(mut admission: Admission, env: &Env, is_root: bool) -> Admission {
     if let Admission::Start(task) | Admission::Queued(task, _) = &mut admission
         && is_root
@@ -30,9 +30,9 @@ pub(super) fn bounded(mut admission: Admission, env: &Env, is_root: bool) -> Adm
     admission
 }
 
-/// The budget of a run: its own within the one above, or the one above, or none at all.
+/// Opens the budget of a run: its own within the one above, or the one above, or none at all.
 ///
-/// `spent` is what the run used in earlier lives. The budget above has that already.
+/// `spent` is the spend of the run's earlier lives, which the budget above already contains.
 pub(super) fn open(
     limits: Option<BudgetLimits>,
     mut spent: BudgetState,
@@ -52,12 +52,12 @@ pub(super) fn open(
     budget.map(|budget| budget.labelled(Arc::clone(agent)))
 }
 
-/// What the open run of a session, and all that it started, used up to now: each session counted once, from its own
-/// events. Calls that were cut off count as they were reserved. A session that has one run after the other counts from the
-/// first one that this run began.
+/// Returns the spend of a session's open run and of all that it started. Each session counts once, from its own events.
+/// Calls that were cut off count as reserved. A session with several runs counts from the first one that this run
+/// began.
 ///
 /// # Errors
-/// The store's. A session below that cannot be read is an error too: what it used is not known.
+/// The store's. A session below that cannot be read is an error too, since its spend is unknown.
 pub(super) async fn spent(
     env: &Env,
     journal: &Journal,
@@ -96,7 +96,7 @@ pub(super) async fn spent(
     Ok(state)
 }
 
-/// The sessions below in which one run follows another, and the runs there that belong to this one.
+/// Returns the child sessions with several runs, and the runs there that belong to this one.
 fn lasting<'a>(
     origin: &Origin,
     recorded: &'a [Event],
@@ -113,7 +113,7 @@ fn lasting<'a>(
     found
 }
 
-/// The sessions below in which an agent written by hand had one run after the other, each with the first of them.
+/// Returns the child sessions with several runs that a hand-written agent started, each with the first of them.
 fn followed(recorded: &[Event]) -> Vec<(&SessionId, RunId)> {
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for event in recorded {
@@ -127,19 +127,19 @@ fn followed(recorded: &[Event]) -> Vec<(&SessionId, RunId)> {
     found
 }
 
-/// The ids of all phases that a run began or may begin until event `newest` of its session.
+/// Returns the ids of all phases that a run began or may begin until event `newest` of its session.
 fn phases(run: RunId, seq: u64, newest: u64) -> HashSet<RunId> {
     (seq..=newest).map(|seq| run.started_at(seq)).collect()
 }
 
-/// Whether `below` was started by `session`, by an event from `seq` on, or by something that was.
+/// True when `below` was started by `session`, with an event from `seq` on, or by a session that was.
 fn is_started_since(session: &SessionId, seq: u64, below: &SessionId) -> bool {
     let rest = below.as_str().strip_prefix(session.as_str()).and_then(|rest| rest.strip_prefix('.'));
     let first = rest.and_then(|rest| rest.split_once("$$")).and_then(|(first, _)| first.parse::<u64>().ok());
     first.is_some_and(|first| first >= seq)
 }
 
-/// The agents from the root down to the one of `below`.
+/// Returns the agents from the root down to the one of `below`, joined by `/`.
 fn path(tree: &HashMap<&SessionId, &SessionInfo>, origin: &Origin, below: &SessionInfo) -> String {
     let above = |info: &&SessionInfo| {
         let parent = info.record.parent.as_ref().filter(|parent| **parent != origin.session)?;
@@ -152,12 +152,12 @@ fn path(tree: &HashMap<&SessionId, &SessionInfo>, origin: &Origin, below: &Sessi
     names.join("/")
 }
 
-/// How long the run may still go on.
+/// Returns the time that the run has left; `None` without a bound.
 pub(super) fn time_left(budget: Option<&Budget>) -> Option<Duration> {
     budget?.remaining().time
 }
 
-/// Why a run that was late ends: its budget's time is over, or its deadline passed.
+/// Returns the reason that a late run stops: its budget's time is over, or its deadline passed.
 pub(super) fn late(budget: Option<&Budget>) -> StopReason {
     let remaining = budget.map(Budget::remaining).unwrap_or_default();
     if remaining.time.is_some_and(|left| left.is_zero()) {

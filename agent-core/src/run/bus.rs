@@ -1,5 +1,5 @@
-//! Everybody's events for subscribers who may be slow (CD03): what a full one misses is counted, and no run waits for
-//! one longer than a moment, nor all of them for one who never reads.
+//! Delivery of events to subscribers that may be slow. Events that a full subscriber misses are counted. No run waits
+//! for one longer than `PATIENCE`, and none waits for one that has stopped reading.
 
 use std::{
     collections::VecDeque,
@@ -19,13 +19,13 @@ use tokio::{sync::Notify, time::Instant};
 use super::Env;
 use crate::event::{Envelope, Event};
 
-/// How long an event that should not be missed waits for room.
+/// Time that an event which should not be missed waits for room.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The subscribers of a runtime.
 #[derive(Default)]
 pub(crate) struct Bus {
-    /// How many there are: without any, an event costs one look at this.
+    /// Number of subscribers: without any, an event costs one look at this.
     count: AtomicUsize,
     readers: Mutex<Vec<Arc<Reader>>>,
 }
@@ -34,7 +34,7 @@ struct Reader {
     buffer: Mutex<Buffer>,
     capacity: usize,
     missed: AtomicU64,
-    /// Told whenever an event was taken out.
+    /// Notified whenever an event was taken out.
     room: Notify,
 }
 
@@ -43,7 +43,8 @@ struct Buffer {
     events: VecDeque<Envelope>,
     waker: Option<Waker>,
     closed: bool,
-    /// It was waited for in vain: until it reads again, what finds no room is only counted.
+    /// True after a wait for room was in vain: until the subscriber reads again, events that find no room are only
+    /// counted.
     behind: bool,
 }
 
@@ -75,7 +76,7 @@ impl Bus {
         self.count.store(readers.len(), Ordering::Relaxed);
     }
 
-    /// Hands `events` to each subscriber that has room. What is left has to be waited for.
+    /// Delivers `events` to each subscriber that has room. Returns those that have to wait for room.
     pub(crate) fn publish(&self, events: &VecDeque<Envelope>) -> Option<Box<Undelivered>> {
         let mut left = Vec::new();
         for reader in self.readers().iter() {
@@ -99,7 +100,7 @@ impl fmt::Debug for Bus {
     }
 }
 
-/// The events by which others know that a run began, waits or is over.
+/// True for events by which others learn that a run began, waits or is over.
 fn must_arrive(event: &Event) -> bool {
     matches!(
         event,
@@ -133,7 +134,7 @@ impl Reader {
         wake(buffer);
     }
 
-    /// Whether the event is settled: there was room, or nobody reads any more.
+    /// Returns true once the event is settled: it was delivered, or nobody reads any more.
     fn offer(&self, event: &Envelope) -> bool {
         let mut buffer = self.lock();
         if buffer.closed {
@@ -147,7 +148,7 @@ impl Reader {
         true
     }
 
-    /// It had its time.
+    /// Delivers or drops an event whose time to wait is over.
     fn give_up(&self, event: &Envelope) {
         if !self.offer(event) {
             self.lock().behind = true;
@@ -180,13 +181,13 @@ fn wake(mut buffer: MutexGuard<'_, Buffer>) {
 pub(crate) struct Undelivered(VecDeque<(Arc<Reader>, Envelope)>);
 
 impl Undelivered {
-    /// Waits for room, 50 ms in all: each subscriber had that long.
+    /// Waits for room, at most 50 ms for all events together, and then drops the rest.
     pub(crate) async fn arrive(mut self) {
         let until = Instant::now() + PATIENCE;
         while let Some((reader, event)) = self.0.front() {
             let settled = {
                 let mut room = std::pin::pin!(reader.room.notified());
-                // Heard of from here on, so that no room is missed between the look and the wait.
+                // Enabled here, so that no notice is missed between the look and the wait.
                 room.as_mut().enable();
                 if reader.offer(event) {
                     true
@@ -210,11 +211,14 @@ impl Drop for Undelivered {
     }
 }
 
-/// All events of a runtime from now on, as [`Runtime::subscribe`](crate::Runtime::subscribe) gives them; a stream.
+/// All events of a runtime from now on: a stream, made by [`Runtime::subscribe`](crate::Runtime::subscribe).
 ///
-/// It may be read slowly or not at all: once its buffer is full, events are dropped and counted. Those that say that a
-/// run began, waits for somebody or is over, and that a queued prompt was dropped, wait up to 50 ms for room before they
-/// are; but once one waited in vain, none waits until the subscriber reads again. Events arrive after they were stored, each run's in order. It ends when the runtime and its last run are gone.
+/// It may be read slowly or not at all: once its buffer is full, events are dropped and counted. Events that say that a
+/// run began, waits for input or is over, or that a queued prompt was dropped, wait up to 50 ms for room first. Once
+/// one waited in vain, none waits until the subscriber reads again.
+///
+/// Events arrive after they were stored, each run's in order. The stream ends when the runtime and its last run are
+/// gone.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -237,12 +241,12 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next event; `None` when no more come. The same as the `Stream` implementation, without an import.
+    /// Returns the next event; `None` when no more come. The same as the `Stream` implementation, without an import.
     pub async fn next(&mut self) -> Option<Envelope> {
         std::future::poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// How many events found the buffer full and were dropped.
+    /// Number of events that found the buffer full and were dropped.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.reader.missed.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! From the driver to whoever watches: the run's handle, which loses nothing, subscribers, and observers.
+//! Delivery of a run's events to its handle, which loses none, to subscribers and to observers.
 
 use std::{
     collections::VecDeque,
@@ -23,8 +23,8 @@ use crate::{
 /// # Contract
 /// Quick, and never blocks: it is called from within the run.
 ///
-/// One that panics is not asked again: the panic hook of the process tells of it, once. The run, what is stored and the
-/// other observers go on.
+/// An observer that panics is not called again, and the panic hook of the process reports it, once. The run, the stored
+/// events and the other observers are not affected.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// An event happened.
     fn on_event(&self, event: &Envelope);
@@ -53,7 +53,7 @@ impl Watcher {
     }
 }
 
-/// Where a run's events go. Shared by a run and its children.
+/// The destination of a run's events. Shared by a run and its children.
 #[derive(Debug, Clone)]
 pub(crate) struct Emitter {
     sink: Option<Arc<Sink>>,
@@ -61,7 +61,7 @@ pub(crate) struct Emitter {
     home: Option<Home>,
 }
 
-/// The root session, whose other runs may have staged events too, and the run that this is about.
+/// The root session, whose other runs may have staged events too, and this emitter's run there.
 #[derive(Debug, Clone)]
 struct Home {
     desk: Arc<dyn Desk>,
@@ -73,13 +73,13 @@ impl Emitter {
         Self { sink, env: Arc::clone(env), home: None }
     }
 
-    /// The emitter of a run of the session at `desk`.
+    /// Makes this the emitter of a run of the session at `desk`.
     pub(crate) fn at(mut self, desk: Arc<dyn Desk>, run: RunId) -> Self {
         self.home = Some(Home { desk, run });
         self
     }
 
-    /// The run turned out to be this one: a resumed run keeps its id.
+    /// Changes the id of the run: a resumed run keeps its own.
     pub(crate) fn settle_run(&mut self, run: RunId) {
         if let Some(home) = &mut self.home {
             home.run = run;
@@ -89,7 +89,7 @@ impl Emitter {
         }
     }
 
-    /// The emitter of a run below: its events go the same way, and its session has no others.
+    /// Makes this the emitter of a child run: its events go the same way, and its session has no other runs.
     pub(crate) fn below(mut self) -> Self {
         self.home = None;
         self
@@ -99,24 +99,24 @@ impl Emitter {
         &self.env
     }
 
-    /// The session whose prompts this run answers; `None` below it.
+    /// The session whose prompts this run answers; `None` for a child.
     pub(crate) fn desk(&self) -> Option<&Arc<dyn Desk>> {
         self.home.as_ref().map(|home| &home.desk)
     }
 
-    /// Whether anybody sees the events that are handed over.
+    /// True when anybody receives the events.
     pub(crate) fn is_heard(&self) -> bool {
         !self.env.observers.is_empty()
             || self.env.bus.is_watched()
             || self.sink.as_ref().is_some_and(|sink| !sink.lock().abandoned)
     }
 
-    /// Whether somebody asked the run to pause.
+    /// True when the run was asked to pause.
     pub(crate) fn is_pausing(&self) -> bool {
         self.sink.as_ref().is_some_and(|sink| sink.pausing.load(Ordering::Relaxed))
     }
 
-    /// Hands over all events of `batch`, which is then empty. What a subscriber had no room for has to be waited for.
+    /// Delivers all events of `batch` and empties it. Returns the events that have to wait for room with a subscriber.
     pub(crate) fn emit(&self, batch: &mut VecDeque<Envelope>) -> Option<Box<Undelivered>> {
         for watcher in &*self.env.observers {
             watcher.show(batch);
@@ -132,7 +132,7 @@ impl Emitter {
         left
     }
 
-    /// Of several runs of a session: to each what is its own.
+    /// Delivers to each of several runs of a session its own events.
     fn distribute(&self, home: &Home, batch: &mut VecDeque<Envelope>) {
         for event in batch.drain(..) {
             let run = event.origin.run;
@@ -146,26 +146,26 @@ impl Emitter {
         }
     }
 
-    /// Hands over deltas that arrived together, which `deltas` then no longer holds.
+    /// Delivers deltas that arrived together, and empties `deltas`.
     pub(crate) fn emit_deltas(&self, origin: &Arc<Origin>, seq: u64, at: Timestamp, deltas: &mut Vec<Delta>) {
         let envelope = |delta| Envelope { origin: Arc::clone(origin), seq, at, event: Event::Delta(delta) };
         let envelopes = deltas.drain(..).map(envelope);
         match &self.sink {
             Some(sink) if self.env.observers.is_empty() && !self.env.bus.is_watched() => sink.push(envelopes),
-            // No delta is one that has to arrive.
+            // A delta need not arrive: a subscriber without room misses it.
             _ => drop(self.emit(&mut envelopes.collect())),
         }
     }
 }
 
-/// What a run and its handle share: the events between them, and a wish to pause.
+/// The state that a run shares with its handle: the queue of events between them, and a request to pause.
 ///
-/// The queue is unbounded, since the handle loses nothing: it holds at most what the run produced, which its own limits
-/// bound.
+/// The queue is unbounded, since the handle loses nothing. It holds at most what the run produced, which the run's own
+/// limits bound.
 pub(crate) struct Sink {
     queue: Mutex<Queue>,
     pausing: AtomicBool,
-    /// The run waits for its turn.
+    /// True while the run waits in its session's queue.
     waiting: AtomicBool,
 }
 
@@ -173,13 +173,13 @@ struct Queue {
     run: RunId,
     events: VecDeque<Envelope>,
     waker: Option<Waker>,
-    /// No more events come.
+    /// True when no more events come.
     closed: bool,
-    /// Nobody reads.
+    /// True when nobody reads.
     abandoned: bool,
 }
 
-/// Wakes the reader, after the queue is free again.
+/// Wakes the reader, once the lock is released.
 fn wake(mut queue: MutexGuard<'_, Queue>) {
     let waker = queue.waker.take();
     drop(queue);
@@ -195,7 +195,7 @@ impl Sink {
         Self::with(run, events, false)
     }
 
-    /// Of a run that nobody has a handle of.
+    /// Creates the sink of a run without a handle.
     pub(crate) fn unread(run: RunId) -> Self {
         Self::with(run, VecDeque::new(), true)
     }
@@ -217,7 +217,7 @@ impl Sink {
         self.lock().run = run;
     }
 
-    /// The run begins to wait for its turn, or no longer does.
+    /// Records that the run waits in its session's queue, or no longer does.
     pub(crate) fn set_waiting(&self, waiting: bool) {
         self.waiting.store(waiting, Ordering::Relaxed);
     }
@@ -226,7 +226,7 @@ impl Sink {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// The run stops before its next effect.
+    /// Asks the run to stop before its next effect.
     pub(crate) fn pause(&self) {
         self.pausing.store(true, Ordering::Relaxed);
     }
@@ -239,7 +239,7 @@ impl Sink {
         }
     }
 
-    /// All of `batch` at once, which is then empty.
+    /// Appends all of `batch` at once and empties it.
     fn append(&self, batch: &mut VecDeque<Envelope>) {
         let mut queue = self.lock();
         if queue.abandoned || queue.closed {
@@ -257,18 +257,18 @@ impl Sink {
         wake(queue);
     }
 
-    /// From now on events are dropped.
+    /// Drops all events, also later ones.
     pub(crate) fn abandon(&self) {
         let mut queue = self.lock();
         queue.abandoned = true;
         queue.events.clear();
     }
 
-    /// Moves all events that are there into `into`; `Ready(false)` when no more come.
+    /// Moves the queued events into `into`; `Ready(false)` when no more come.
     pub(crate) fn poll_drain(&self, cx: &mut Context<'_>, into: &mut VecDeque<Envelope>) -> Poll<bool> {
         let mut queue = self.lock();
         if !queue.events.is_empty() {
-            // Both buffers are kept: the queue goes on with the one that the reader has emptied.
+            // Both buffers are kept: the queue continues with the one that the reader has emptied.
             std::mem::swap(&mut queue.events, into);
             return Poll::Ready(true);
         }

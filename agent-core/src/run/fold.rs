@@ -15,12 +15,12 @@ const WINDOW: usize = 1_000;
 #[derive(Default)]
 pub(crate) struct Fold {
     pub(crate) state: SessionState,
-    /// The events of the run that has no end.
+    /// Events of the open run, if there is one.
     pub(crate) recorded: Vec<Event>,
 }
 
 impl Fold {
-    /// The session up to the last row that `includes` takes, read from its newest checkpoint on if there is one.
+    /// Reads the session up to the last row that `includes` accepts, from its newest checkpoint on if there is one.
     ///
     /// A checkpoint that cannot be read costs time, not the session: all of it follows from the other events.
     pub(crate) async fn newest(
@@ -61,14 +61,14 @@ impl Fold {
                 break;
             }
         }
-        // What begins nowhere adds up to nothing.
+        // The checkpoint to begin at is missing, and without it the rest means nothing.
         if after == from && from > 0 {
             return Err(misplaced(id, from + 1));
         }
         fold.with_whole_run(store, id).await
     }
 
-    /// Takes in one row of those after number `from`.
+    /// Folds in one row of those after number `from`.
     fn take_row(&mut self, row: Row, id: &SessionId, from: u64) -> Result<()> {
         let (columns, seq) = (row.columns(), row.seq());
         let first = seq == from + 1;
@@ -79,7 +79,7 @@ impl Fold {
             _ => Ok(envelope),
         });
         match envelope {
-            // After what it adds up to, a checkpoint says nothing new: one that cannot be read is made again.
+            // The fold already holds what this checkpoint says: one that cannot be read is made again.
             Err(error) if !first && columns.kind == "checkpoint" && error.kind() == ErrorKind::Corrupt => {
                 let checkpoint = Checkpoint { state: self.state.clone(), forked: None };
                 let origin = Arc::new(Origin::new(id.clone(), columns.run, columns.agent));
@@ -102,7 +102,7 @@ impl Fold {
         }
     }
 
-    /// A hand-written agent needs all its effects, those before the checkpoint too.
+    /// Adds the events of the open run before the checkpoint: a hand-written agent needs all its effects.
     async fn with_whole_run(mut self, store: &SharedStore, id: &SessionId) -> Result<Self> {
         let Some(run) = self.state.run().filter(|run| run.keyed) else { return Ok(self) };
         if !matches!(self.recorded.first(), Some(Event::RunStarted(_))) {
@@ -122,7 +122,8 @@ fn misplaced(id: &SessionId, seq: u64) -> Error {
 }
 
 impl Checkpoint {
-    /// Whether it adds up to the events before number `seq`, or to those of the session that this one was forked from.
+    /// True when it is the fold of the events before number `seq`, or of those of the session that this one was forked
+    /// from.
     fn is_at(&self, seq: u64) -> bool {
         let newest = self.state.head().seq;
         match &self.forked {

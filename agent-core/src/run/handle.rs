@@ -1,4 +1,4 @@
-//! What the caller of a run holds.
+//! The caller's handle of a run. No event of the run is lost on the way to it.
 
 use std::{
     collections::VecDeque,
@@ -16,23 +16,24 @@ use tokio_util::sync::CancellationToken;
 use super::{Nest, Outcome, emit::Sink, panic_text};
 use crate::{Error, ErrorKind, Result, RunId, SessionId, event::Envelope};
 
-/// A run under way, or waiting for its turn: a stream of its events, and one outcome.
+/// A handle of an active or queued run: a stream of its events, and one outcome.
 ///
-/// The run goes on by itself, whether or not anyone reads; the handle loses no event. Of a run that waited the first one
-/// is [`Event::PromptQueued`](crate::event::Event::PromptQueued), and cancelled before its turn, the last one
-/// [`Event::PromptDropped`](crate::event::Event::PromptDropped). Dropping the handle cancels the
-/// run, [`RunHandle::detach`] lets it go on.
+/// The run continues by itself, also when nobody reads, and the handle loses no event. A queued run's first event is
+/// [`Event::PromptQueued`](crate::event::Event::PromptQueued); if it is cancelled before it begins, its last one is
+/// [`Event::PromptDropped`](crate::event::Event::PromptDropped). Dropping the handle cancels the run;
+/// [`RunHandle::detach`] lets it continue.
 ///
-/// From within a run, as in a tool, one that waits behind it in its session may be started, but not awaited: its stream
-/// then ends after the event that queued it, and its outcome is [`ErrorKind::Busy`], which cancels it. So is the outcome of
-/// the run itself. Only futures that the run polls are known to be within it, not tasks that a tool spawns.
+/// Code within a run, such as a tool, may start another run of the same session, which queues behind it, but cannot
+/// await it: that stream ends after the event that queued the run, and its outcome is [`ErrorKind::Busy`], which
+/// cancels it. The run's own outcome cannot be awaited there either. Only futures that the run polls count as within
+/// it, not tasks that a tool spawns.
 #[must_use = "dropping a run cancels it; await its outcome or detach it"]
 pub struct RunHandle {
     session: SessionId,
-    /// The runtime.
+    /// Id of the runtime.
     owner: u64,
     events: VecDeque<Envelope>,
-    /// Whether an event came.
+    /// True once an event came.
     begun: bool,
     sink: Arc<Sink>,
     task: Task,
@@ -74,29 +75,29 @@ impl RunHandle {
         Self { session, owner, events: VecDeque::new(), begun: false, sink, task, cancel }
     }
 
-    /// This run. That of a resumed run is known once it goes on, so when its first event was read.
+    /// Returns the run's id. A resumed run's id is known once its first event was read.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.sink.run()
     }
 
-    /// The session that it happens in.
+    /// Returns the session of the run.
     #[must_use]
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// The next event; `None` when the run is over. The same as the `Stream` implementation, without an import.
+    /// Returns the next event; `None` when the run is over. The same as the `Stream` implementation, without an import.
     #[inline]
     pub async fn next(&mut self) -> Option<Envelope> {
-        // The event is taken out here: handed through one more future it would be copied once more.
+        // The event is taken out here: passed through one more future it would be copied once more.
         if self.events.is_empty() && !std::future::poll_fn(|cx| self.poll_more(cx)).await {
             return None;
         }
         self.events.pop_front()
     }
 
-    /// Asks the run to stop. Its stream goes on until it has unwound.
+    /// Asks the run to stop. Its stream continues until it has unwound.
     ///
     /// The outcome is then [`Status::Cancelled`](super::Status::Cancelled). A [`DualAgent`](crate::agent::DualAgent) or
     /// [`Autonomy`](crate::agent::Autonomy) at the root ends as [`Status::Paused`](super::Status::Paused) instead, with
@@ -108,24 +109,25 @@ impl RunHandle {
         }
     }
 
-    /// Asks the run to pause: it ends as paused before its next model call and before the next of its tools begins, and
-    /// [`Session::resume`](crate::Session::resume) goes on. What is under way comes to its end first; so does a wait.
+    /// Asks the run to pause: it ends as paused before its next model call or its next tool call begins, and
+    /// [`Session::resume`](crate::Session::resume) continues it. Calls in flight finish first; so does a wait.
     ///
-    /// Agents below it pause as well: a tool that runs one should declare [`Repeat::Resume`](crate::tool::Repeat::Resume).
+    /// Agents below it pause as well: a tool that runs one should declare
+    /// [`Repeat::Resume`](crate::tool::Repeat::Resume).
     pub fn pause(&self) {
         self.sink.pause();
     }
 
-    /// What cancels this run, for a signal handler or another task.
+    /// Returns a token that cancels this run, for a signal handler or another task.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.cancel.0.clone().unwrap_or_default()
     }
 
-    /// Waits until the run was admitted, so that its first event is stored.
+    /// Waits until the run is admitted: its first event is then stored.
     ///
     /// # Errors
-    /// Why it was not.
+    /// The reason that it was not admitted.
     pub(crate) async fn admitted(mut self) -> Result<Self> {
         if !self.events.is_empty() || std::future::poll_fn(|cx| self.poll_more(cx)).await {
             return Ok(self);
@@ -133,18 +135,20 @@ impl RunHandle {
         Err(self.outcome().await.err().unwrap_or_else(Error::cancelled))
     }
 
-    /// Lets the run go on without this handle.
+    /// Lets the run continue without this handle.
     pub fn detach(mut self) {
         self.sink.abandon();
         self.cancel.0 = None;
     }
 
-    /// Waits for the end. Events that were not read are dropped. After it returns nothing of the run is alive.
+    /// Waits for the run to end and returns its outcome. Drops unread events. When it returns, nothing of the run is
+    /// alive.
     ///
     /// Dropping the future cancels the run.
     ///
     /// # Errors
-    /// What the run failed with; [`ErrorKind::Busy`] when it is awaited from within a run that it waits for. A run that was cancelled, stopped or paused is an outcome, not an error.
+    /// The error that the run failed with; [`ErrorKind::Busy`] when it is awaited from within a run that it waits for.
+    /// A run that was cancelled, stopped or paused is an outcome, not an error.
     pub async fn outcome(mut self) -> Result<Outcome> {
         self.events.clear();
         self.sink.abandon();
@@ -156,7 +160,7 @@ impl RunHandle {
                     Poll::Pending => Nest::refuse(self.owner, &self.session, &self.sink, cancelled)
                         .map_or(Poll::Pending, |error| Poll::Ready(Err(error))),
                 });
-                // Refused, the handle is dropped as it is: nobody waits for the run any more.
+                // On refusal the handle is dropped as it is, which cancels the run: nobody waits for it any more.
                 ended.await?.unwrap_or_else(|error| Err(lost(error)))
             }
             Task::Refused(error) => Err(error.take().unwrap_or_else(Error::cancelled)),
@@ -178,7 +182,7 @@ impl RunHandle {
         Poll::Ready(self.events.pop_front())
     }
 
-    /// Fetches what is there; `Ready(false)` when no more comes.
+    /// Fetches the queued events; `Ready(false)` when no more come.
     #[inline(never)]
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let more = self.sink.poll_drain(cx, &mut self.events);
@@ -191,7 +195,7 @@ impl RunHandle {
     }
 }
 
-/// The run's task ended without a result.
+/// Returns the error of a run whose task ended without a result.
 fn lost(error: JoinError) -> Error {
     if !error.is_panic() {
         return Error::new(ErrorKind::Internal, "the run's task was ended from outside").caused_by(error);

@@ -1,4 +1,4 @@
-//! Which run a future is polled in: a run that waits behind another one is never waited for from within that one.
+//! The root run that a future is polled in. A queued run is never awaited from within the run that it waits for.
 
 use std::{future::Future, sync::Arc};
 
@@ -6,14 +6,14 @@ use super::{Env, Sink};
 use crate::{Error, ErrorKind, SessionId};
 
 tokio::task_local! {
-    /// The root run whose agent, tools and agents below are polled here.
+    /// The root run whose agent, tools or child agents are being polled.
     static NEST: Nest;
 }
 
-/// A root session's run under way.
+/// The active run of a root session.
 #[derive(Debug, Clone)]
 pub(crate) struct Nest {
-    /// The runtime.
+    /// Id of the runtime.
     owner: u64,
     session: SessionId,
     sink: Arc<Sink>,
@@ -24,12 +24,12 @@ impl Nest {
         Self { owner: env.owner, session: session.clone(), sink: Arc::clone(sink) }
     }
 
-    /// `run`, which everything that is polled in it is then known to be within.
+    /// Wraps `run`, so that all that it polls is known to be within it.
     pub(crate) fn around<F: Future>(self, run: F) -> impl Future<Output = F::Output> {
         NEST.scope(self, run)
     }
 
-    /// `work` in a task of its own, still within the run that this is called in.
+    /// Wraps `work` for a task of its own, still within the run that this is called in.
     pub(super) fn inherited<F: Future>(work: F) -> impl Future<Output = F::Output> {
         let nest = NEST.try_with(Clone::clone).ok();
         async move {
@@ -40,19 +40,19 @@ impl Nest {
         }
     }
 
-    /// Whether this is polled within the run of `sink`.
+    /// True when this is polled within the run of `sink`.
     fn is_within(sink: &Arc<Sink>) -> bool {
         NEST.try_with(|nest| Arc::ptr_eq(&nest.sink, sink)).unwrap_or(false)
     }
 
-    /// Whether the run of `sink` waits behind the one that this is polled in.
+    /// True when the run of `sink` is queued behind the one that this is polled in.
     pub(super) fn is_waited_for(owner: u64, session: &SessionId, sink: &Sink) -> bool {
         let behind = |nest: &Nest| nest.owner == owner && nest.session == *session;
         sink.is_waiting() && NEST.try_with(behind).unwrap_or(false)
     }
 
-    /// Why the run of `sink` cannot be waited for here: it would wait for itself. One that was `cancelled` needs no turn of
-    /// its own any more.
+    /// Returns an error if the run of `sink` cannot be awaited here, because it would wait for itself. A queued run
+    /// that was `cancelled` can be: it does not have to begin any more.
     pub(super) fn refuse(
         owner: u64,
         session: &SessionId,

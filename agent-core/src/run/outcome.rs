@@ -1,4 +1,4 @@
-//! How a run ends.
+//! The outcome of a run: its status, its answer and its totals.
 
 use std::{
     fmt::{self, Write as _},
@@ -12,23 +12,23 @@ use crate::{
     provider::FinishReason, shown::Shown,
 };
 
-/// What a whole run ends with.
+/// The result of a whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Whether it is done, and if not, why.
+    /// Completed, or the reason that it is not.
     pub status: Status,
-    /// The answer: the first text of the newest step that has any (CM08).
+    /// The answer: the first text of the newest step that has any.
     pub text: String,
-    /// Tokens of the run's own model calls, not of those of agents below it. Where an agent tells of no steps they, the
-    /// cost and the steps are counted for it.
-    /// Its own `cost` is `None`: see `cost`.
+    /// Tokens of the run's own model calls, without those of agents below it. Its own `cost` is `None`: see `cost`.
+    ///
+    /// For an agent that reports no steps, the runtime fills in usage, cost and steps.
     pub usage: Usage,
-    /// Their cost; `None` when the cost of any is unknown.
+    /// Cost of these calls; `None` when the cost of any is unknown.
     pub cost: Option<Money>,
-    /// Model calls.
+    /// Number of model calls.
     pub steps: u32,
-    /// Tasks that failed on the way of a graph that came to its end without them.
+    /// Ids of the tasks that failed in a graph that completed without them.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub failed: Box<[Arc<str>]>,
 }
@@ -47,7 +47,7 @@ impl Outcome {
         Self { text: text.into(), ..Self::new(Status::Completed) }
     }
 
-    /// Whether the agent finished what it was asked.
+    /// True when the agent finished its task.
     #[must_use]
     pub fn is_completed(&self) -> bool {
         self.status == Status::Completed
@@ -55,8 +55,8 @@ impl Outcome {
 }
 
 impl fmt::Display for Outcome {
-    /// How the run ended and what its own model calls came to; the first alone when it made none. One line, without what
-    /// commands a terminal.
+    /// The status, then steps, usage and cost of the run's own model calls; the status alone when it made none. One
+    /// line, without terminal control sequences.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.steps == 0 && self.usage == Usage::default() && self.cost == Some(Money::default()) {
             return self.status.fmt(f);
@@ -70,7 +70,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// How a run ended.
+/// The way a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -81,14 +81,14 @@ pub enum Status {
     Stopped(StopReason),
     /// It was cancelled.
     Cancelled,
-    /// It waits for somebody and can be resumed.
+    /// It is paused and can be resumed.
     Paused(Pause),
     /// It failed. `RunHandle::outcome` gives this as an `Err`.
     Failed(ErrorRecord),
 }
 
 impl Status {
-    /// How a run ends that ended with `error`.
+    /// The status of a run that ended with `error`.
     pub(crate) fn of(error: &Error) -> Self {
         match (error.kind(), error.pause(), error.exhausted()) {
             (_, Some(pause), _) => Self::Paused(pause.clone()),
@@ -98,12 +98,12 @@ impl Status {
         }
     }
 
-    /// Whether the text of such an outcome is what the user is told.
+    /// True when the outcome's text is an answer to the user.
     pub(crate) fn has_answer(&self) -> bool {
         matches!(self, Self::Completed | Self::Stopped(StopReason::Incomplete { .. }))
     }
 
-    /// How a run ends of which `error` is recorded.
+    /// The status of a run whose recorded error is `error`.
     pub(crate) fn of_record(error: &ErrorRecord) -> Self {
         match &error.exhausted {
             Some(exhausted) => Self::Stopped((**exhausted).clone().into()),
@@ -131,7 +131,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What stopped a run.
+/// The reason that a run stopped before it was done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -140,30 +140,30 @@ pub enum StopReason {
     Steps(u32),
     /// A stop condition held; this is its text.
     Condition(String),
-    /// The model's reply ended for a reason other than being done.
+    /// The model's reply ended for a reason other than completion.
     Reply(FinishReason),
-    /// Leave for a call was refused.
+    /// Permission for a call to this tool was refused.
     Denied(String),
     /// The deadline passed.
     Deadline,
     /// A budget was used up, or did not cover a call.
     Budget(Box<Exhausted>),
-    /// The agent did the same over and over (CM16).
+    /// Loop detection found the agent repeating itself.
     LoopDetected,
-    /// Whoever checks the work never called it complete (CW03).
+    /// The check never accepted the work.
     Incomplete {
-        /// How many rounds of work and check were made.
+        /// Number of rounds of work and check.
         iterations: u32,
-        /// What was left to do, as the newest check told.
+        /// The newest check's account of what is left to do.
         feedback: Box<str>,
     },
-    /// Not all tasks of a graph were done (LO07).
+    /// Not all tasks of a graph completed.
     Tasks {
-        /// Those that failed, and why, in the order of the graph.
+        /// Tasks that failed, with their errors, in the order of the graph.
         failed: Box<[FailedTask]>,
-        /// Those that were cancelled.
+        /// Tasks that were cancelled.
         cancelled: Box<[Arc<str>]>,
-        /// Those that were not run since another one gave nothing.
+        /// Tasks that were not run because another one gave no value.
         skipped: Box<[Arc<str>]>,
     },
 }
@@ -174,18 +174,18 @@ pub enum StopReason {
 pub struct FailedTask {
     /// Its id.
     pub task: Arc<str>,
-    /// Why it failed.
+    /// The error that it failed with.
     pub error: String,
 }
 
 impl FailedTask {
-    /// The task `task` failed with `error`.
+    /// Creates the record that `task` failed with `error`.
     pub fn new(task: impl Into<Arc<str>>, error: impl Into<String>) -> Self {
         Self { task: task.into(), error: error.into() }
     }
 }
 
-/// Which tasks were not done, in one line.
+/// Writes the tasks that were not done, in one line.
 fn tell_tasks(
     f: &mut fmt::Formatter<'_>,
     failed: &[FailedTask],
@@ -223,7 +223,7 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// What a paused run waits for.
+/// The input that a paused run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -234,10 +234,10 @@ pub enum Pause {
     Signal {
         /// Its name.
         name: String,
-        /// When the wait ends by itself.
+        /// Time at which the wait ends by itself.
         until: Option<Timestamp>,
     },
-    /// Somebody asked it to pause.
+    /// Nothing: the run was asked to pause.
     Asked,
 }
 

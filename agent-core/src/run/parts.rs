@@ -1,4 +1,4 @@
-//! What is staged, in parts that one append can take. Pure.
+//! Division of the staged events into parts that one append can take. Pure.
 
 use std::collections::VecDeque;
 
@@ -9,25 +9,25 @@ use crate::{
     session::SessionHead,
 };
 
-/// Where one append ends and the next begins. What is staged together need not be stored together: each event says what
-/// happened by itself.
+/// The bounds between appends. Events that are staged together need not be stored together: each says what happened by
+/// itself.
 #[derive(Debug)]
 pub(super) struct Parts {
-    /// Bytes of texts and files that go into one part, as a rule.
+    /// Bytes of texts and files in one part; only a part of one event may have more.
     most: usize,
-    /// The heads after all parts but the last.
+    /// Session heads after each part but the last.
     ends: VecDeque<SessionHead>,
     /// Bytes of the last part.
     bytes: usize,
 }
 
 impl Parts {
-    /// For a store that takes batches of at most `largest` bytes. JSON may make six bytes of one.
+    /// Creates the parts for a store that takes batches of at most `largest` bytes. JSON may make six bytes of one.
     pub(super) fn new(largest: usize) -> Self {
         Self { most: largest / 6, ends: VecDeque::new(), bytes: 0 }
     }
 
-    /// An event of `bytes` is staged when the head is `before`, and as the first unless it `follows` others.
+    /// Adds an event of `bytes` that is staged at the head `before`. It is the first one unless it `follows` others.
     pub(super) fn add(&mut self, bytes: usize, before: &SessionHead, follows: bool) {
         if !follows {
             self.bytes = 0;
@@ -38,8 +38,8 @@ impl Parts {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// How many of the staged events, which begin after number `committed`, go next, and the head after them if they are
-    /// not all.
+    /// Returns the number of staged events in the next part, which begins after event `committed`, and the head after
+    /// them. Without a head, the next part is all that is left.
     pub(super) fn next(&self, committed: u64) -> (usize, Option<SessionHead>) {
         match self.ends.front() {
             Some(head) => {
@@ -50,7 +50,7 @@ impl Parts {
         }
     }
 
-    /// All up to number `committed` is stored.
+    /// Forgets the parts up to event `committed`, which are stored.
     pub(super) fn stored(&mut self, committed: u64) {
         while self.ends.front().is_some_and(|head| head.seq <= committed) {
             self.ends.pop_front();
@@ -58,7 +58,7 @@ impl Parts {
     }
 }
 
-/// About how many bytes an event has in texts and files. A new kind stops this from compiling: say here what it holds.
+/// Approximate bytes of an event's texts and files. A new kind stops this from compiling: say here what it holds.
 pub(super) fn size(event: &Event) -> usize {
     match event {
         Event::RunStarted(it) => weight(&it.prompt),
@@ -87,7 +87,7 @@ pub(super) fn size(event: &Event) -> usize {
         Event::GraphChanged(it) => json_bytes(&it.change, usize::MAX),
         Event::GraphStarted(it) => it.signature.nodes.len().saturating_mul(100),
         Event::TodosChanged(it) => json_bytes(&it.todos, usize::MAX),
-        // Words, names and texts that are short wherever they come from.
+        // Words, names and texts that are always short.
         Event::RunResumed(_)
         | Event::ModelStarted(_)
         | Event::ModelRestarted(_)
@@ -134,7 +134,7 @@ mod tests {
             assert_eq!((taken, head.map(|head| head.seq)), (count, end));
             parts.stored(end.unwrap_or(12));
         }
-        // What is staged while the last part is stored counts as more of it.
+        // Events that are staged while the last part is stored count as more of it.
         parts.add(99, &head(12), false);
         assert_eq!(parts.next(12), (usize::MAX, None));
     }

@@ -1,8 +1,9 @@
-//! How many agents below one root run at once (AI04).
+//! Slots for the agents below one root run.
 //!
-//! [`Places`] is pure: it says who has a place and who is next. The rest of the file is who holds it. Whoever waits for
-//! children lends its place, and gets it back from the child whose end it waited for: so a tree of any depth goes on
-//! with a single place, and nobody ever waits for one in order to go on.
+//! [`Places`] is pure: it decides which run has a slot and which is next. The rest of the file holds the slots for
+//! their runs. A run that waits for children lends its slot, and gets it back from the child whose end it waited for.
+//! So nesting of any depth makes progress with a single slot, and no run that has begun ever waits for a slot to
+//! continue.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,20 +16,20 @@ use serde_json::{Value, json};
 
 use crate::{Error, ErrorKind};
 
-/// Names a run below the root.
+/// Number of a run below the root.
 pub(super) type Number = u64;
 
-/// Who has a place, and who waits for one in the order in which they came.
+/// The slots of one tree: the runs that have one, and the queue of those that wait.
 ///
-/// A wait that ends without a child's end (its time was over, its future was dropped) gives the place back at once, even
-/// when that makes one too many for a while: whoever keeps a deadline may have to stop the others.
+/// A wait that ends without a child's end (a timeout, a dropped future) takes the slot back at once, even when that
+/// exceeds the limit for a while: a run that keeps a deadline may have to stop the others.
 #[derive(Debug)]
 pub(super) struct Places {
     limit: usize,
     taken: usize,
     next: u64,
     runs: BTreeMap<Number, Run>,
-    /// May name runs that are gone.
+    /// Queue of runs without a slot, oldest first. May hold runs that are gone.
     line: VecDeque<Number>,
 }
 
@@ -36,9 +37,9 @@ pub(super) struct Places {
 struct Run {
     above: Option<Number>,
     placed: bool,
-    /// What it waits for, each wait by a number of its own.
+    /// Open waits, each by its own number.
     waits: Vec<u64>,
-    /// The wait of the run above that this one's end ends.
+    /// The wait of the parent run that the end of this run completes.
     awaited: Option<u64>,
     waker: Option<Waker>,
 }
@@ -53,7 +54,7 @@ impl Places {
         self.next
     }
 
-    /// A run below `above` takes a place, or waits for one.
+    /// Adds a run below `above`: it takes a slot, or joins the queue.
     pub(super) fn enter(&mut self, above: Option<Number>) -> Number {
         let (run, placed) = (self.number(), self.taken < self.limit);
         let entry = Run { above, placed, waits: Vec::new(), awaited: None, waker: None };
@@ -66,12 +67,12 @@ impl Places {
         run
     }
 
-    /// The same, unless it would have to wait.
+    /// Adds a run, or returns `None` if it would have to wait.
     pub(super) fn try_enter(&mut self, above: Option<Number>) -> Option<Number> {
         (self.taken < self.limit).then(|| self.enter(above))
     }
 
-    /// Whether the run may go on. Remembers whom to wake when it may.
+    /// True when the run has a slot. Otherwise keeps `waker` for the moment that it gets one.
     fn is_placed(&mut self, run: Number, waker: &Waker) -> bool {
         let Some(run) = self.runs.get_mut(&run) else { return true };
         if !run.placed {
@@ -80,7 +81,8 @@ impl Places {
         run.placed
     }
 
-    /// The run waits for the end of any of `children`, and lends its place meanwhile. Names the wait.
+    /// Begins a wait for the end of any of `children`, and lends the run's slot meanwhile. Returns the number of the
+    /// wait.
     pub(super) fn wait(
         &mut self,
         run: Number,
@@ -98,17 +100,17 @@ impl Places {
         (wait, self.vacate(run))
     }
 
-    /// The wait is over, if no child's end ended it.
+    /// Ends the wait, unless a child's end has ended it.
     pub(super) fn wait_over(&mut self, run: Number, wait: u64) {
         self.end_wait(run, wait);
     }
 
-    /// The run's own work is done, and it waits for what it left running.
+    /// Gives up the slot of a run whose own work is done and that only waits for its children.
     pub(super) fn rest(&mut self, run: Number) -> Option<Waker> {
         self.vacate(run)
     }
 
-    /// The run ended; `waited_for` unless whoever waits for it goes on waiting.
+    /// Removes a run that ended. Unless `waited_for`, its parent's wait continues.
     pub(super) fn leave(&mut self, run: Number, waited_for: bool) -> Option<Waker> {
         let gone = self.runs.remove(&run)?;
         if gone.placed {
@@ -120,7 +122,7 @@ impl Places {
         self.grant()
     }
 
-    /// With the last of its waits over, a run has its place again.
+    /// Ends one wait. With the last one, the run has its slot again.
     fn end_wait(&mut self, run: Number, wait: u64) {
         let Some(entry) = self.runs.get_mut(&run) else { return };
         let Some(at) = entry.waits.iter().position(|open| *open == wait) else { return };
@@ -140,7 +142,7 @@ impl Places {
         self.grant()
     }
 
-    /// Gives the place that became free to whoever has waited longest.
+    /// Gives a free slot to the run that has waited longest.
     fn grant(&mut self) -> Option<Waker> {
         while self.taken < self.limit {
             let next = self.line.pop_front()?;
@@ -154,16 +156,16 @@ impl Places {
     }
 }
 
-/// The places of one tree, as seen by one run of it. Cloning shares them.
+/// The slots of one tree, as seen by one run of it. Cloning shares them.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     places: Arc<Mutex<Places>>,
-    /// `None` for the root, which takes no place.
+    /// `None` for the root, which takes no slot.
     run: Option<Number>,
 }
 
 impl Pool {
-    /// The pool of a root, below which at most `limit` agents, at least one, run at once.
+    /// Creates the pool of a root, below which at most `limit` agents, at least one, run at once.
     pub(super) fn new(limit: usize) -> Self {
         Self { places: Arc::new(Mutex::new(Places::new(limit))), run: None }
     }
@@ -172,13 +174,13 @@ impl Pool {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat for a child of this run: with a place, or in the line for one.
+    /// Returns a seat for a child of this run, with a slot or in the queue for one.
     pub(super) fn enter(&self) -> Seat {
         let run = self.lock().enter(self.run);
         self.seat(run)
     }
 
-    /// The same, unless it would have to wait.
+    /// Returns a seat with a slot, or `None` if the child would have to wait.
     pub(super) fn try_enter(&self) -> Option<Seat> {
         let run = self.lock().try_enter(self.run);
         run.map(|run| self.seat(run))
@@ -188,7 +190,7 @@ impl Pool {
         Seat { pool: Self { places: Arc::clone(&self.places), run: Some(run) }, ends_waits: true }
     }
 
-    /// This run waits for the first of `children` to end, until the guard is dropped.
+    /// Lends this run's slot while it waits for the first of `children` to end, until the guard is dropped.
     pub(super) fn waiting(&self, children: &[Number]) -> Option<Waiting> {
         let run = self.run.filter(|_| !children.is_empty())?;
         let (wait, next) = self.lock().wait(run, children.iter().copied());
@@ -196,7 +198,7 @@ impl Pool {
         Some(Waiting { pool: self.clone(), run, wait })
     }
 
-    /// This run's own work is done, and it waits for what it left running.
+    /// Gives up this run's slot: its own work is done, and it only waits for its children.
     pub(super) fn rest(&self) {
         let Some(run) = self.run else { return };
         let next = self.lock().rest(run);
@@ -204,7 +206,7 @@ impl Pool {
     }
 }
 
-/// A child's place, or its turn in the line. Dropping it gives it to whoever is next.
+/// A child's slot, or its position in the queue. Dropping it passes the slot on to the next run.
 #[derive(Debug)]
 pub(super) struct Seat {
     pool: Pool,
@@ -212,7 +214,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// What the child's own children are seated in.
+    /// The pool that the child's own children take their seats from.
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -221,7 +223,7 @@ impl Seat {
         self.pool.run
     }
 
-    /// Waits for the place.
+    /// Waits for the slot.
     pub(super) async fn placed(&self) {
         let Some(run) = self.pool.run else { return };
         poll_fn(|task| match self.pool.lock().is_placed(run, task.waker()) {
@@ -231,7 +233,7 @@ impl Seat {
         .await;
     }
 
-    /// The child is not done: whoever waits for it goes on waiting.
+    /// Gives up the seat of a child that is not done: its parent's wait continues.
     pub(super) fn leave_unfinished(mut self) {
         self.ends_waits = false;
     }
@@ -245,7 +247,7 @@ impl Drop for Seat {
     }
 }
 
-/// A run that waits for children: it has lent its place.
+/// Guard of a run that waits for children and has lent its slot.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pool: Pool,
@@ -259,12 +261,12 @@ impl Drop for Waiting {
     }
 }
 
-/// What is recorded in the stead of a child that would have had to wait.
+/// The record of a child that was refused because it would have had to wait.
 pub(super) fn refusal(limit: usize) -> Value {
     json!({ "too_many": limit })
 }
 
-/// The refusal again, as whoever asked is told of it.
+/// The error of the caller whose child was refused, from its record.
 pub(super) fn too_many(refusal: &Value) -> Error {
     let limit = refusal.get("too_many").and_then(Value::as_u64).unwrap_or_default();
     let text = format!(

@@ -1,7 +1,7 @@
-//! Whether a run goes in circles (CM16). Pure.
+//! Loop detection for a run. Pure.
 //!
-//! What the newest steps said and got is kept as it is, shared with the history, and compared itself, not by a hash: no
-//! two steps are taken for each other. Most differ at first sight, so an ordinary step costs some tens of nanoseconds.
+//! The newest steps are kept as they are, shared with the history, and compared directly, not by a hash: different
+//! steps are never confused. Most differ at first sight, so an ordinary step costs some tens of nanoseconds.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -11,22 +11,22 @@ use crate::{
     message::{Content, Message, ToolCall},
 };
 
-/// When a run is taken to go in circles. Two guards, each on by default.
+/// Settings of loop detection. Two guards, each on by default.
 ///
-/// The first one refuses a call: made for the third time in a row, it is not run and gets an error result that says so.
-/// Calls are counted in their order, over the bounds of steps; next to each other in one message they count once, since
-/// the model has not seen what the first one gave. A refusal begins the count anew, and the run goes on.
+/// The first one refuses a call that is made for the third time in a row: it is not run and gets an error result that
+/// says so. Calls are counted in their order, across steps. Equal neighbours in one message count once, since the model
+/// has not seen the first one's result. A refusal resets the count, and the run continues.
 ///
-/// The second one ends the run, with [`StopReason::LoopDetected`](super::StopReason): when more than 5 of its last 10
-/// steps made the same calls and got the same results. It looks once there are 10 steps. Calls that were refused count
-/// with what they were told.
+/// The second one ends the run with [`StopReason::LoopDetected`](super::StopReason), when more than 5 of its last 10
+/// steps made the same calls and got the same results. It judges once there are 10 steps. Refused calls count with the
+/// error result that they got.
 ///
 /// Two calls are the same when they name the same tool and their arguments are the same text, white space between JSON
-/// tokens aside. Another order of keys, another spelling of a number or an escape make another call: models that repeat
-/// themselves repeat the letter, and to compare values would mean to parse each of them.
+/// tokens aside. Another order of keys, another spelling of a number or an escape makes another call: models that
+/// repeat themselves repeat the exact text, and comparing values would require parsing each of them.
 ///
-/// On resume the windows are rebuilt from the run's events. They begin anew at a checkpoint of the session, so a
-/// resumed run may be found out some steps later than one that was never interrupted.
+/// On resume the windows are rebuilt from the run's events. They begin anew at a checkpoint of the session, so a loop
+/// in a resumed run may be found some steps later than in one that was never interrupted.
 ///
 /// ```
 /// use entourage_core::run::{Limits, LoopDetection};
@@ -37,16 +37,16 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopDetection {
-    /// A call is refused when it is made for this many times in a row, at least 2. `None`: never. Default 3.
+    /// Number of times in a row at which a call is refused, at least 2. `None`: never. Default 3.
     pub repeats: Option<u32>,
-    /// How many of the newest steps are looked at. Default 10.
+    /// Number of newest steps that are compared. Default 10.
     pub window: u32,
-    /// The run ends when more than this many of them are alike. `None`: never. Default 5.
+    /// The run ends when more than this many of them are equal. `None`: never. Default 5.
     pub alike: Option<u32>,
 }
 
 impl LoopDetection {
-    /// Nothing is taken for a loop.
+    /// Turns both guards off.
     #[must_use]
     pub fn off() -> Self {
         Self { repeats: None, alike: None, ..Self::default() }
@@ -59,21 +59,21 @@ impl LoopDetection {
         self
     }
 
-    /// Ends a run when more than `alike` of its newest `window` steps are alike.
+    /// Ends a run when more than `alike` of its newest `window` steps are equal.
     #[must_use]
     pub fn with_steps(mut self, window: u32, alike: u32) -> Self {
         (self.window, self.alike) = (window, Some(alike));
         self
     }
 
-    /// Ends no run.
+    /// Turns the second guard off: no run ends for a loop.
     #[must_use]
     pub fn without_steps(mut self) -> Self {
         self.alike = None;
         self
     }
 
-    /// What a refused call gets for a result.
+    /// Returns the result of a refused call.
     pub(super) fn refusal(&self) -> String {
         format!(
             "not run: you made this very call {} times in a row; work with the result that you have, change the \
@@ -89,13 +89,13 @@ impl Default for LoopDetection {
     }
 }
 
-/// What is known about the newest calls and steps of a run.
+/// The newest calls and steps of a run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Loops {
     pub(super) settings: LoopDetection,
-    /// The newest call: its message and its place there.
+    /// The newest call: its message and its position there.
     last: Option<(Arc<Message>, usize)>,
-    /// How many times in a row it was made.
+    /// Number of times in a row that it was made.
     times: u32,
     steps: VecDeque<Step>,
 }
@@ -106,9 +106,9 @@ struct Step {
     number: u32,
     reply: Arc<ModelFinished>,
     calls: Vec<CallState>,
-    /// Of steps that are alike it is the same.
+    /// Digest that is equal for equal steps: see `mark`.
     mark: u64,
-    /// The first step that was like this one.
+    /// Number of the first step that was equal to this one.
     like: u32,
 }
 
@@ -121,7 +121,7 @@ impl Loops {
         *self = Self::new(self.settings);
     }
 
-    /// Takes note of a message's calls and hands each to `tell`, with whether it is a repetition to be refused.
+    /// Records a message's calls and passes to `tell`, for each, `true` if it is a repetition to be refused.
     pub(super) fn note_calls<T>(
         &mut self,
         message: &Arc<Message>,
@@ -137,7 +137,7 @@ impl Loops {
             if !last.is_some_and(|last| is_same(last, call)) {
                 self.times = 1;
             } else if newest.is_none() {
-                // Within a message the model has not seen what the first one gave: it counts once.
+                // Within a message the model has not seen the first one's result: it counts once.
                 self.times += 1;
             }
             (last, newest) = (Some(call), Some(place));
@@ -148,7 +148,7 @@ impl Loops {
         told
     }
 
-    /// Takes note of a step whose calls have their results; whether the run is to end for it.
+    /// Records a step whose calls have their results. Returns true when the run is to end for it.
     pub(super) fn note_step(
         &mut self,
         number: u32,
@@ -162,7 +162,7 @@ impl Loops {
         }
         let mark = mark(&calls);
         let mut step = Step { number, reply: Arc::clone(reply), calls, mark, like: number };
-        // The newest first: in a loop it is the like one, and then nothing more is compared.
+        // Newest first: in a loop the newest is equal, and nothing more is compared.
         if let Some(found) = self.steps.iter().rev().find(|other| other.is_like(&step)) {
             step.like = found.like;
         }
@@ -187,7 +187,8 @@ impl Step {
     }
 }
 
-/// Tells most steps apart by the lengths and the ends of their results, so that few are compared.
+/// Returns a digest from the lengths and the last bytes of the results. It tells most steps apart, so that few are
+/// compared.
 fn mark(calls: &[CallState]) -> u64 {
     let pieces = calls.iter().filter_map(CallState::result).flat_map(|result| &result.content);
     let add = |mark: u64, more: u64| mark.wrapping_mul(31).wrapping_add(more);
@@ -201,12 +202,12 @@ fn is_same(a: &ToolCall, b: &ToolCall) -> bool {
     a.name == b.name && a.malformed == b.malformed && is_same_json(a.arguments.as_str(), b.arguments.as_str())
 }
 
-/// Whether two JSON texts differ in nothing but the white space between their tokens.
+/// True when two JSON texts differ only in the white space between their tokens.
 fn is_same_json(a: &str, b: &str) -> bool {
     if a == b {
         return true;
     }
-    // Where both have a byte that is no white space, no layout makes them the same: most texts differ so.
+    // If both differ at bytes that are not white space, no layout makes them equal: most texts differ so.
     match a.bytes().zip(b.bytes()).find(|(a, b)| a != b) {
         Some((a, b)) if !is_space(a) && !is_space(b) => false,
         _ => tokens(a).eq(tokens(b)),
@@ -256,7 +257,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a value is laid out, it is the same; and what is the same has the same value.
+        /// Any layout of a value is equal, and equal texts have equal values.
         #[test]
         fn cm16_the_same_text_has_the_same_value(a in "[a-c \"\\\\{}:,]{0,6}", b in "[a-c \"\\\\{}:,]{0,6}") {
             let [a, b] = [a, b].map(|text| serde_json::json!({ "k": text, "l": [text, 1] }));

@@ -1,4 +1,4 @@
-//! What a run and all runs below it use while this process lives: for whoever reports figures of a whole subtree.
+//! Usage of a run and all runs below it, counted while this process lives: for reports about a whole subtree.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,12 +36,12 @@ pub(crate) struct Subtree {
 #[derive(Debug, Default)]
 struct Inner {
     spent: Spent,
-    /// Whether its run began in this process: nothing is missing then.
+    /// True when its run began in this process, so that nothing is missing.
     whole: bool,
 }
 
 impl Subtree {
-    /// A subtree within another one.
+    /// Creates a subtree within another one.
     pub(crate) fn below(above: Option<&Arc<Self>>) -> Arc<Self> {
         Arc::new(Self { inner: Mutex::default(), above: above.cloned() })
     }
@@ -50,7 +50,7 @@ impl Subtree {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its run begins.
+    /// Marks its run as begun in this process.
     pub(super) fn begin(&self) {
         self.lock().whole = true;
     }
@@ -62,8 +62,8 @@ impl Subtree {
         subtrees.for_each(|subtree| subtree.lock().spent.add(&spent));
     }
 
-    /// The figures of the subtree whose run has the session `root` and has ended: as counted here, or as the store has
-    /// them when a part of it ran in an earlier process.
+    /// Returns the figures of the subtree of session `root`, whose run has ended: as counted here, or from the store
+    /// when a part of it ran in an earlier process.
     ///
     /// # Errors
     /// The store's.

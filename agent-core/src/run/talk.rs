@@ -1,4 +1,4 @@
-//! A conversation with another agent, over several turns: what an agent written by hand says to it one after the other.
+//! A conversation with another agent, one run after the other, for agents written by hand.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use super::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task, con
 use crate::{Result, RunId, agent::Agent};
 
 impl RunContext {
-    /// Gives another agent a task in the session below this one that has this role, and waits for its end. Asked again
-    /// under the same role it knows what was said before: each call is one more run of that session, which outlives this
-    /// run as well. Other roles are other conversations.
+    /// Gives another agent a task in the child session of this role, and waits for its outcome. Each call is one more
+    /// run of that session, so under the same role the agent knows what was said before. The session outlives this run.
+    /// Other roles are other conversations.
     ///
-    /// It has at most this context's scope: `cx.narrowed(&scope).ask(..)` gives it less. A failure is an outcome with that
-    /// status, and what a cancelled run had under way ends as cancelled.
+    /// The agent has at most this context's scope: `cx.narrowed(&scope).ask(..)` gives it less. A failure is an outcome
+    /// with that status. If this run is cancelled, the agent's run ends as cancelled.
     ///
-    /// A run that is resumed is answered from its journal for each turn that it took note of, and goes on with the one
-    /// that was under way. Turns follow each other, and so do those with agents of different roles: for agents side by
-    /// side there is [`RunContext::spawn`].
+    /// A resumed run is answered from its journal for each call that had returned, and continues the one that was in
+    /// flight. Make one call after another, also for different roles; for agents side by side use
+    /// [`RunContext::spawn`].
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for a role that is none (see
-    /// [`SessionId::in_role`](crate::SessionId::in_role)); [`ErrorKind::Paused`](crate::ErrorKind::Paused), to be passed on
-    /// with `?`, when the other agent waits for somebody; [`ErrorKind::Diverged`](crate::ErrorKind::Diverged) when
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for an invalid role (see
+    /// [`SessionId::in_role`](crate::SessionId::in_role)); [`ErrorKind::Paused`](crate::ErrorKind::Paused), to be
+    /// passed on with `?`, when the other agent is paused; [`ErrorKind::Diverged`](crate::ErrorKind::Diverged) when
     /// something else is recorded at this place; a store's error.
     ///
     /// ```
@@ -69,7 +69,7 @@ impl RunContext {
     /// ```
     pub async fn ask(&self, role: &str, agent: Arc<dyn Agent>, task: impl Into<Task>) -> Result<Outcome> {
         let child = self.session().in_role(role)?;
-        // Which run of that session it is must be known before it begins, and again after a restart.
+        // The id of the run must be known before it begins, and again after a restart.
         let run = RunId::parse(&self.new_id().await?)?;
         let spawn = Spawn::new(agent, task).role(role.to_owned());
         match self.perform(Effect::Delegate(Box::new(Delegate::new(child, spawn).run(run)))).await? {

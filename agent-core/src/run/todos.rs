@@ -1,4 +1,4 @@
-//! The list of what is to be done that a run works on: its session's own, or one that it shares with whoever started it.
+//! The todo list of a run: its session's own, or the list of the run that started it.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
 const REMINDER: &str = "<reminder>The list of what is to be done is empty. If this takes three steps or more, keep one \
     with the tool `todos`; otherwise go on without. Do not mention this reminder.</reminder>";
 
-/// Whose list it is: the session that keeps it, and the run there.
+/// A todo list, by its owner: the session that keeps it, and the run there.
 #[derive(Clone)]
 pub(crate) struct TodoList {
     journal: Arc<Journal>,
@@ -33,14 +33,14 @@ impl fmt::Debug for TodoList {
 }
 
 impl RunContext {
-    /// What is to be done, as whoever shares the list left it last.
+    /// Returns the todo list as it was last set, by any run that shares it.
     #[must_use]
     pub fn todos(&self) -> Vec<Todo> {
         self.todo_list().journal.read(|state| state.todos().to_vec())
     }
 
-    /// Tells the model of an empty list, once a run, and not below another agent. `recorded` is what the run stored
-    /// before it was interrupted.
+    /// Reminds the model of an empty list, once per run and in root sessions only. `recorded` holds the events that the
+    /// run stored before it was interrupted.
     pub(crate) fn remind_of_todos(&self, recorded: &[Event]) {
         let told = |event: &Event| matches!(event, Event::MessageAdded(it) if it.queued.is_none());
         if self.journal().parent().is_some() || recorded.iter().any(told) || !self.todos().is_empty() {
@@ -51,7 +51,7 @@ impl RunContext {
         self.journal().stage(self.origin(), self.clock(), Event::MessageAdded(Arc::new(added)));
     }
 
-    /// Replaces the whole list. When this returns it is stored, and everybody who shares the list sees it (CW07).
+    /// Replaces the whole list. When this returns, it is stored, and every run that shares the list sees it.
     ///
     /// # Errors
     /// The store's.

@@ -1,4 +1,4 @@
-//! What is kept of a tool's output: at most what the run's limits say of each kind. Pure.
+//! Bounds on a tool's output: the run's limits for each kind of content. Pure.
 
 use super::Limits;
 use crate::{
@@ -7,14 +7,14 @@ use crate::{
     tool::ToolOutput,
 };
 
-/// Most text that is kept of a result, whatever the limits say: an event has to fit into every store.
+/// Bytes of text in a result, at most, whatever the limits say: an event has to fit into every store.
 const TEXT: usize = 16 << 20;
-/// The same for files.
+/// Bytes of files in a result, at most, whatever the limits say.
 const MEDIA: usize = 64 << 20;
-/// Most pieces of a result. The texts of more pieces become one.
+/// Pieces of a result, at most. The texts of more pieces become one.
 const PIECES: usize = 1_000;
 
-/// The output within `limits`. What it lacks is said in a text of its own, so that the model knows of it.
+/// Returns the output within `limits`. A text of its own names what was left out, so that the model knows.
 pub(super) fn bounded(mut output: ToolOutput, limits: &Limits) -> ToolOutput {
     let media = files(&mut output.content, limits.tool_media.min(MEDIA));
     let metadata = metadata(&mut output, limits.tool_metadata.min(bound::VALUE));
@@ -23,7 +23,7 @@ pub(super) fn bounded(mut output: ToolOutput, limits: &Limits) -> ToolOutput {
     output
 }
 
-/// Takes the files out that `most` bytes do not hold; what is to be said of them.
+/// Removes the files that do not fit into `most` bytes. Returns a note about them.
 fn files(content: &mut Vec<Content>, most: usize) -> Option<String> {
     let (mut kept, mut lost, mut count) = (0_usize, 0_usize, 0_usize);
     content.retain(|piece| {
@@ -43,7 +43,7 @@ fn files(content: &mut Vec<Content>, most: usize) -> Option<String> {
     (count > 0).then(note)
 }
 
-/// Takes out metadata that cannot be kept; what is to be said of it.
+/// Removes metadata that cannot be kept. Returns a note about it.
 fn metadata(output: &mut ToolOutput, most: usize) -> Option<String> {
     let flaw = bound::check(output.metadata.as_ref()?, most).err()?;
     output.metadata = None;
@@ -53,8 +53,8 @@ fn metadata(output: &mut ToolOutput, most: usize) -> Option<String> {
     })
 }
 
-/// Content of at most `limit` bytes of text. Of longer text the beginning and the end are kept, in one piece: many
-/// small pieces, each with its own note, would be no bound.
+/// Returns content of at most `limit` bytes of text. Of longer text it keeps the beginning and the end, in one piece:
+/// many small pieces, each with its own note, would be no bound.
 fn capped(content: Vec<Content>, limit: usize) -> Vec<Content> {
     let total: usize =
         content.iter().map(|piece| if let Content::Text(text) = piece { text.len() } else { 0 }).sum();
@@ -142,7 +142,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Whatever a tool gives: what is kept has a bound, and each character of it was there.
+        /// The kept part of any output is bounded.
         #[test]
         fn any_output_is_bounded(pieces in proptest::collection::vec(("[aé🚀]{0,30}", proptest::option::of(0_usize..300)), 0..2_000)) {
             let content = pieces.into_iter().flat_map(|(text, file_of)| {

@@ -1,4 +1,4 @@
-//! The calls of a step that run: one tool call, one question, and the set that they are waited for in.
+//! The running calls of a step: one tool call, one question to the approver, and the set that awaits them.
 
 use std::{
     any::Any, borrow::Cow, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
@@ -19,15 +19,15 @@ pub(super) struct Ready<'a> {
     pub(super) call: &'a ToolCall,
     pub(super) tool: &'a Arc<dyn Tool>,
     pub(super) arguments: Value,
-    /// What the call touched when it was judged.
+    /// Footprint of the call when it was judged.
     pub(super) footprint: Footprint,
     pub(super) exclusive: bool,
-    /// Questions about it so far.
+    /// Number of questions about it so far.
     pub(super) asked: u8,
     pub(super) allowed_by: Cow<'static, str>,
 }
 
-/// What a running call came to.
+/// The end of a tool call, or of a question about one.
 pub(super) enum Done<'a> {
     Ran { call: &'a ToolCall, result: Result<ToolOutput, ToolError>, ended: Timestamp, time: Duration },
     Decided { ready: Ready<'a>, request: Box<ApprovalRequest>, decision: Decision },
@@ -56,7 +56,7 @@ impl<'a> RunningCalls<'a> {
         self.one.is_none() && self.more.as_ref().is_none_or(FuturesUnordered::is_empty)
     }
 
-    /// The next call to end; `None` when none runs.
+    /// Waits for the next call to end; `None` when none runs.
     pub(super) async fn next(&mut self) -> Option<(usize, Done<'a>)> {
         if let Some(one) = &mut self.one {
             let done = one.await;
@@ -91,7 +91,7 @@ pub(super) async fn run_tool<'c>(
     (place, Done::Ran { call, result, ended, time: ended.since(started) })
 }
 
-/// Asks the approver; an error or a panic is a refusal, no approver at all is "later".
+/// Asks the approver. An error or a panic is a refusal; without an approver the decision is `Later`.
 pub(super) async fn ask<'c>(
     cx: &RunContext,
     place: usize,

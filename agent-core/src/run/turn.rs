@@ -1,7 +1,7 @@
 //! The pure machine of one run: observations in, the next action out. It never awaits, reads a clock or does I/O.
 //!
-//! It is not stored: applying a run's events rebuilds it, and [`Turn::action`] is then the first thing that has no
-//! observation yet.
+//! It is not stored: applying a run's events rebuilds it, and [`Turn::action`] then returns the first action that has
+//! no observation yet.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::{
 
 use super::{LoopDetection, Outcome, PendingCall, Status, StopReason, stop::Loops};
 
-/// What a turn asks its driver to do.
+/// The next action, which the turn's driver performs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Call the model: step number, from 1.
+    /// Call the model, as this step; steps count from 1.
     CallModel(u32),
     /// Run these calls of the newest assistant message.
     CallTools {
-        /// The message that asks.
+        /// The message that asks for them.
         message: Arc<Message>,
         /// The calls without a result, in order.
         calls: Vec<PendingCall>,
@@ -32,7 +32,7 @@ pub enum Action {
     Finish(Outcome),
 }
 
-/// A condition that ends a run after a step whose tools have run (CM17). Any one suffices.
+/// A condition that ends a run after a step whose tools have run. Any one suffices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopWhen {
@@ -42,7 +42,7 @@ pub enum StopWhen {
     ToolCalled(String),
     /// The step's message holds a part of this kind: `text`, `reasoning`, `refusal`, `media`, `tool_call`.
     Content(String),
-    /// The step's reply ended so.
+    /// The step's reply ended with this reason.
     Finish(FinishReason),
     /// At least this many tokens were used in the run, input and output together.
     TotalTokens(u64),
@@ -95,18 +95,18 @@ pub struct Turn {
 
 #[derive(Debug, Clone)]
 enum Phase {
-    /// The model's move.
+    /// The model is called next.
     Model,
-    /// The tools' move.
+    /// Calls of the newest reply wait for results.
     Tools { reply: Arc<ModelFinished>, calls: Vec<CallState>, stopped: Option<Stop> },
-    /// Over.
+    /// The run is over, with this status.
     Done(Status),
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum CallState {
     New,
-    /// Not to be run: the same call again (CM16).
+    /// A repetition to be refused: loop detection counted the same call too often.
     Repeated,
     Started,
     Settled(Arc<ToolResult>),
@@ -129,7 +129,7 @@ enum Stop {
 }
 
 impl Turn {
-    /// A run of at most `max_steps` model calls.
+    /// Creates the machine of a run of at most `max_steps` model calls.
     #[must_use]
     pub fn new(max_steps: u32) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Turn {
         }
     }
 
-    /// When the run is taken to go in circles (CM16). Default: [`LoopDetection::default`].
+    /// Settings of loop detection. Default: [`LoopDetection::default`].
     #[must_use]
     pub fn loops(mut self, settings: LoopDetection) -> Self {
         self.loops = Loops::new(settings);
@@ -158,7 +158,7 @@ impl Turn {
         self
     }
 
-    /// Takes in one observation. Events that are not part of the conversation are passed over.
+    /// Applies one observation. Ignores events that are not part of the conversation.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::ModelFinished(reply) if reply.key.is_none() => self.reply(reply),
@@ -181,7 +181,7 @@ impl Turn {
         }
     }
 
-    /// What is to be done now. Pure: asking again gives the same answer.
+    /// Returns the next action. Pure: asking again gives the same answer.
     #[must_use]
     pub fn action(&self) -> Action {
         match &self.phase {
@@ -203,13 +203,13 @@ impl Turn {
         }
     }
 
-    /// Takes in one observation and says what is to be done then.
+    /// Applies one observation and returns the next action.
     pub fn next(&mut self, observation: &Event) -> Action {
         self.apply(observation);
         self.action()
     }
 
-    /// Model calls so far.
+    /// Number of model calls so far.
     #[must_use]
     pub fn steps(&self) -> u32 {
         self.step
@@ -228,7 +228,7 @@ impl Turn {
         outcome
     }
 
-    /// Whether nothing is left to do.
+    /// True when the run has nothing left to do.
     pub(crate) fn is_over(&self) -> bool {
         match &self.phase {
             Phase::Model => self.step >= self.max_steps,
@@ -237,18 +237,19 @@ impl Turn {
         }
     }
 
-    /// Whether it ended since the conversation was too long for the model.
+    /// True when the run ended because the conversation was too long for the model.
     pub(crate) fn overflowed(&self) -> bool {
         matches!(&self.phase, Phase::Done(Status::Failed(error)) if error.kind == ErrorKind::ContextOverflow)
     }
 
-    /// A checkpoint lies between two steps.
+    /// Continues from a checkpoint, which lies between two steps.
     fn go_on(&mut self, run: &OpenRun) {
         self.try_again(run);
         self.loops.forget();
     }
 
-    /// The newest model call failed for length, and the conversation was made smaller: the step is tried again.
+    /// Lets the step be tried again: the newest model call failed for length, and the conversation was made smaller
+    /// since.
     pub(crate) fn try_again(&mut self, run: &OpenRun) {
         (self.step, self.usage, self.cost) = (run.steps, run.usage, run.cost);
         self.text.clone_from(&run.text);
@@ -268,7 +269,7 @@ impl Turn {
             return;
         }
         self.phase = match reply.finish.reason {
-            // CM02: only a reply that waits for its calls goes on.
+            // Only a reply that waits for its calls continues the run.
             FinishReason::ToolCalls if reply.message.tool_calls().next().is_some() => {
                 let state = |repeated| if repeated { CallState::Repeated } else { CallState::New };
                 let calls = self.loops.note_calls(&reply.message, state);

@@ -1,4 +1,4 @@
-//! Trees of agents in any order of events: they end, and within the limit.
+//! Trees of agents in any order of events: they all end, and within the limit.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,15 +9,15 @@ use proptest::prelude::*;
 
 use super::{Number, Places};
 
-/// What an agent does: nothing, or agents below it.
+/// One step of an agent: its own work, or agents below it.
 #[derive(Debug, Clone)]
 enum Step {
     Work,
-    /// Waits for all of them, each wait for itself.
+    /// Waits for all of them, with a wait for each.
     Join(Vec<Vec<Step>>),
     /// Waits for any of them again and again.
     Any(Vec<Vec<Step>>),
-    /// Starts them, waits for any, and gives up before one ends; it waits for them when its own work is done.
+    /// Starts them, waits for any, and gives up before one ends. Waits for them when its own work is done.
     Leave(Vec<Vec<Step>>),
 }
 
@@ -39,7 +39,7 @@ fn agent() -> impl Strategy<Value = Vec<Step>> {
 struct Runner {
     above: Option<Number>,
     steps: VecDeque<Step>,
-    /// Its children that have not ended.
+    /// Children that have not ended.
     children: Vec<Number>,
     waits: Waits,
 }
@@ -53,13 +53,13 @@ enum Waits {
     Rest,
 }
 
-/// Plays a tree; the picks decide who goes on, and whether whoever waits in the line is cancelled.
+/// A tree under test. The picks decide which agent steps next, and if a queued one is cancelled.
 struct Play {
     places: Places,
     runners: BTreeMap<Number, Runner>,
     began: Vec<Number>,
     most: usize,
-    /// Whether something happened after which the limit may be passed for a while.
+    /// True once something happened after which the limit may be exceeded for a while.
     lenient: bool,
 }
 
@@ -80,7 +80,7 @@ impl Play {
         self.places.is_placed(number, Waker::noop())
     }
 
-    /// Who can be made to go on.
+    /// Returns the agents that can step.
     fn ready(&mut self) -> Vec<Number> {
         let all: Vec<_> = self.runners.keys().copied().collect();
         all.into_iter().filter(|number| self.is_free(*number) && self.may_go_on(*number)).collect()
@@ -96,7 +96,7 @@ impl Play {
         }
     }
 
-    /// Only whoever has not begun may have to wait for a place.
+    /// True when the agent has a slot or rests. Only one that has not begun may wait for a slot.
     fn may_go_on(&mut self, number: Number) -> bool {
         let rests = self.runners[&number].waits == Waits::Rest;
         if rests || self.placed(number) {

@@ -1,4 +1,4 @@
-//! The mode of a session: picked at any time, also while a run is under way, and kept with the session.
+//! The mode of a session: picked at any time, also while a run is active, and kept with the session.
 
 use std::sync::Arc;
 
@@ -11,25 +11,24 @@ use crate::{
 };
 
 impl Session {
-    /// Picks the mode that the session's next run works in (CW12). A run that is under way, or paused, keeps the mode it
-    /// began with; prompts that wait have not begun. History and the list of what is to be done stay.
+    /// Picks the mode of the session's next run. An active or paused run keeps the mode that it began with; queued
+    /// prompts get the new one. History and todo list stay.
     ///
-    /// Subscribers, observers and the stream of a run that is under way see it as an event,
-    /// [`Event::ModeChanged`]. Picking the mode that is picked already changes nothing. Returns once it is stored;
-    /// dropping the future takes nothing back.
+    /// Subscribers, observers and the stream of an active run see it as [`Event::ModeChanged`]. Picking the current
+    /// mode again changes nothing. Returns once the mode is stored; dropping the future takes nothing back.
     ///
-    /// What a mode means is its agent's business: see [`RunContext::mode`]. It widens nothing: in a session below another one
-    /// the agent has the scope and the budget of its root's run in any mode.
+    /// The agent decides what a mode means: see [`RunContext::mode`]. A mode widens nothing: in a child session the
+    /// agent has the scope and the budget of its root's run in any mode.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when `offered` has no mode of this id, [`ErrorKind::Busy`] while another process runs an
-    /// agent in the session, and below a run that is under way; the store's.
+    /// [`ErrorKind::InvalidInput`] when `offered` has no mode of this id, [`ErrorKind::Busy`] while another process
+    /// runs an agent in the session, and in a child session while an agent runs there; the store's.
     pub async fn set_mode(&self, id: &str, offered: &[Mode]) -> Result<CurrentModeUpdate> {
         let mode = Arc::clone(&Mode::find(offered, id)?.id);
         let journal = self.0.journal(true).await?;
         let now = self.env().clock.now();
         check_lease(&journal, now)?;
-        // Of a child that runs below another session's run only the lease tells.
+        // Only the lease shows that a child runs below another session's run.
         if journal.parent().is_some() && journal.leased(now).is_some() {
             let text = "an agent runs in the session; wait for it or cancel it";
             return Err(Error::new(ErrorKind::Busy, text).with("session", self.id().as_str()));
@@ -50,7 +49,7 @@ impl Session {
         Ok(CurrentModeUpdate::new(mode))
     }
 
-    /// The id of the mode that the session's next run works in; `None` when none was ever picked, and for a session that
+    /// Returns the id of the mode of the session's next run; `None` when none was ever picked, and for a session that
     /// is not stored.
     ///
     /// # Errors
@@ -61,7 +60,7 @@ impl Session {
 }
 
 impl RunContext {
-    /// The id of the mode that this run works in to its end: the one that was picked for its session when it began.
+    /// Returns the id of this run's mode, which is fixed: the one that was picked for its session when the run began.
     /// `None` when none was.
     #[must_use]
     pub fn mode(&self) -> Option<Arc<str>> {

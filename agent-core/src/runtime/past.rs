@@ -1,4 +1,4 @@
-//! What a session was: its events in windows, its state at an earlier moment, and forks that go on from there.
+//! The past of a session: its events in windows, its state at an earlier moment, forks from there, replays of its runs.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Moment {
 }
 
 impl Session {
-    /// Stored events, from number `after` + 1 on, at most `limit` of them.
+    /// Returns stored events, from number `after` + 1 on, at most `limit` of them.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a session that is not stored, the store's.
@@ -45,8 +45,8 @@ impl Session {
         rows.into_iter().map(|row| row.into_envelope(self.id())).collect()
     }
 
-    /// The whole session as lines of JSON, one an event, oldest first, as [`Envelope`] serializes. Holds a window of
-    /// events in memory, never all of them.
+    /// Streams the whole session as lines of JSON, one per event, oldest first, as [`Envelope`] serializes. Holds a
+    /// window of events in memory, never all of them.
     ///
     /// The stream ends after its first error.
     pub fn export(&self) -> impl Stream<Item = Result<String>> + Send + '_ {
@@ -65,7 +65,7 @@ impl Session {
         })
     }
 
-    /// What the session was at `moment`: the fold of the events up to then.
+    /// Returns the session's state at `moment`: the fold of the events up to then.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a session that is not stored, the store's.
@@ -73,7 +73,7 @@ impl Session {
         let store = self.store()?;
         let mut found = store.query(&SessionFilter::id(self.id().clone())).await?;
         let info = found.pop().ok_or_else(|| Error::no_session(self.id()))?;
-        // The newest checkpoint saves reading what lies before it, if the moment is not there.
+        // The newest checkpoint saves reading the events before it, unless the moment is among them.
         let checkpoint = match moment {
             Moment::Event(seq) if seq >= info.head.checkpoint => info.head.checkpoint,
             _ => 0,
@@ -82,15 +82,15 @@ impl Session {
         Ok(fold.state)
     }
 
-    /// A new session that begins with what this one was at `moment`, and goes its own way from there.
+    /// Creates a session that begins with this one's state at `moment` and continues independently.
     ///
-    /// It has the conversation, the title and the list of what is to be done. It has no open run: calls without a
-    /// result get one that says so; what waits in the queue stays behind. Its totals begin at nothing, since what was
-    /// spent before is counted where it was spent.
+    /// It has the conversation, the title and the todo list. It has no open run: calls without a result get one that
+    /// says so, and queued prompts stay behind. Its totals begin at zero, since earlier spend counts where it was
+    /// spent.
     ///
     /// # Errors
-    /// As [`Session::state_at`]; [`ErrorKind::InvalidInput`] for a moment before the first event, and for a session below
-    /// another one: a root of its own would have neither the scope nor the budget that its agents were given.
+    /// As [`Session::state_at`]; [`ErrorKind::InvalidInput`] for a moment before the first event, and for a session
+    /// below another one: a root of its own would have neither the scope nor the budget that its agents were given.
     pub async fn fork(&self, moment: Moment) -> Result<Session> {
         let found = Journal::look_up(self.env(), self.id()).await?;
         if let Some(parent) = found.and_then(|info| info.record.parent) {
@@ -117,22 +117,22 @@ impl Session {
         self.sibling(id)
     }
 
-    /// Runs `agent` once more on what run `run` recorded, and returns its outcome, which is the recorded one. No model, no
-    /// tool, no approver and no child is asked, and nothing is stored: every effect is answered from the record. So a run
-    /// can be looked into with a debugger, and changed code can be held against what older code did.
+    /// Replays run `run` with `agent`, and returns the outcome, which is the recorded one. Every effect is answered
+    /// from the record: no model, tool, approver or child is called, and nothing is stored. So a run can be inspected
+    /// with a debugger, and changed code can be compared with what older code did.
     ///
-    /// A run that was killed or paused and resumed is replayed process by process, each from the agent's top up to where
-    /// its record ends. A run that failed gives an outcome of that status, one that waits a paused one.
+    /// A run that was killed or paused, and then resumed, is replayed process by process, each from the agent's top to
+    /// the end of its record. A failed run gives an outcome of that status, a waiting one a paused outcome.
     ///
-    /// Calls are told apart by step, service, model, tool and id; those of hand-written agents by all that decides what
-    /// they do. What is asked of a model by a [`ReactAgent`](crate::agent::ReactAgent) is not recorded: other
-    /// instructions differ once they lead to other calls. Holds the run's events in memory. What it uses of
-    /// [`RunContext::budget`](crate::run::RunContext::budget) by itself is not counted again.
+    /// Calls are matched by step, service, model, tool and id; those of hand-written agents by all that decides what
+    /// they do. Requests of a [`ReactAgent`](crate::agent::ReactAgent) are not recorded: changed instructions are
+    /// noticed only once they lead to other calls. Holds the run's events in memory. What the agent itself charges to
+    /// [`RunContext::budget`](crate::run::RunContext::budget) is not counted again.
     ///
     /// # Errors
     /// - [`ErrorKind::Diverged`]: the agent does something other than what is recorded, or more; names the event.
-    /// - [`ErrorKind::Unfinished`]: all that is recorded agrees, and the record has no end, since the process died or the run
-    ///   is under way.
+    /// - [`ErrorKind::Unfinished`]: the agent agrees with all that is recorded, and the record has no end, since the
+    ///   process died or the run is active.
     /// - [`ErrorKind::NotFound`] when the session is not stored or has no such run, the store's.
     pub async fn replay(&self, agent: &(impl Agent + Clone + 'static), run: RunId) -> Result<Outcome> {
         let store = self.store()?;
@@ -162,7 +162,7 @@ fn line(envelope: &Envelope) -> Result<String> {
         .map_err(|error| Error::new(ErrorKind::Internal, "an event does not serialize").caused_by(error))
 }
 
-/// The events of a run from its start on, those that others stored meanwhile among them; none for no such run.
+/// Returns the events of a run from its start on, with those that others stored meanwhile; empty for no such run.
 async fn run_events(store: &SharedStore, id: &SessionId, run: RunId) -> Result<Vec<Envelope>> {
     let (mut events, mut after) = (Vec::new(), 0);
     loop {

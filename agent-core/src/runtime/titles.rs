@@ -1,4 +1,4 @@
-//! Titles for sessions, made beside their first run (CT01, CT02).
+//! Session titles, made beside their first run.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The place of a title's session below its parent: no event has the number 0.
+/// The place of a title's session below its parent, which no other child has: no event has the number 0.
 const PLACE: (u64, u64) = (0, 0);
 
 /// Models that are asked for session titles.
@@ -42,7 +42,7 @@ impl Titles {
         Self { models: vec![model] }
     }
 
-    /// Asks `model` when those before it failed or did not come to an end.
+    /// Adds a model to ask when those before it failed or gave no complete reply.
     #[must_use]
     pub fn or(mut self, model: Model) -> Self {
         self.models.push(model);
@@ -50,7 +50,7 @@ impl Titles {
     }
 }
 
-/// Begins to title the session, unless that is done or it is somebody's child.
+/// Starts to title the session in the background, unless it has a title or is a child.
 pub(crate) fn begin(
     env: &Arc<Env>,
     journal: &Arc<Journal>,
@@ -66,7 +66,7 @@ pub(crate) fn begin(
     let (origin, prompt, emitter) = (Arc::clone(origin), Arc::clone(prompt), emitter.clone());
     let tasks = env.tasks.clone();
     tasks.spawn(async move {
-        // A session without a title is still named by its first words: nobody is told of a failure.
+        // A failure is not reported: a session without a title is named by its first words.
         drop(entitle(titles, &env, &journal, &origin, prompt, &emitter).await);
     });
 }
@@ -79,17 +79,17 @@ async fn entitle(
     prompt: Arc<Message>,
     emitter: &Emitter,
 ) -> Result<()> {
-    // The session that the title's own belongs to must be there.
+    // The parent of the title's session has to be stored first.
     journal.commit(emitter).await?;
     let within = Box::new(Within {
         path: Some(Arc::clone(&origin.agent)),
         scope: Scope::none(),
         cancel: CancellationToken::new(),
-        // Who reads the run's stream reads the answer, and not the title as it is written.
+        // The run's stream shows the answer, and not the title as it is written.
         emitter: Emitter::new(None, env),
         asking: Asking::default(),
         todos: None,
-        // It is made beside the run, and goes on when that is stopped.
+        // The title is made beside the run, outside its budget, and continues when the run stops.
         budget: None,
         run: None,
         opening: Vec::new(),
@@ -116,7 +116,7 @@ async fn entitle(
     Ok(())
 }
 
-/// Asks one model after the other.
+/// Agent that asks one model after the other.
 struct Titler(Titles);
 
 impl Titler {
@@ -156,7 +156,7 @@ impl Agent for Titler {
     }
 }
 
-/// Whether another model would fare no better.
+/// True when another model would fare no better.
 fn is_of_the_run(error: &Error) -> bool {
     use ErrorKind::{Cancelled, Conflict, Diverged, Paused, Store};
     matches!(error.kind(), Cancelled | Conflict | Diverged | Paused | Store)

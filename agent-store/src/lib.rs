@@ -22,6 +22,8 @@ mod hybrid;
 mod json;
 #[cfg(feature = "json")]
 mod listing;
+#[cfg(any(feature = "json", feature = "sqlite"))]
+mod os;
 #[cfg(any(feature = "json", feature = "postgres", feature = "sqlite"))]
 mod owned;
 #[cfg(feature = "postgres")]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use entourage_core::{Error, ErrorKind, Retry, SessionId};
 
-use crate::sql::Failure;
+use crate::{os, sql::Failure};
 
 /// What SQLite's result codes make of a failure.
 pub(super) trait Explain: Sized {
@@ -25,7 +25,12 @@ pub(super) trait Explain: Sized {
 
 impl Explain for Failure {
     fn explain(self, operation: &'static str, path: &Path) -> Error {
-        self.into_error(from_driver).during(operation).with("path", path.display().to_string())
+        let error = match &self {
+            Self::Driver(error) if result_code(error) == Some(14) => no_file_left(path),
+            _ => None,
+        };
+        let error = error.unwrap_or_else(|| self.into_error(from_driver));
+        error.during(operation).with("path", path.display().to_string())
     }
 
     fn is_busy(&self) -> bool {
@@ -41,6 +46,14 @@ impl Explain for Failure {
 fn result_code(error: &sqlx::Error) -> Option<i32> {
     let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
     Some(extended & 0xff)
+}
+
+/// The error when nothing at all can be opened: SQLite tells that like a file that is not there. The file itself is not
+/// tried: closing any handle of it drops the locks that this process has on it.
+fn no_file_left(path: &Path) -> Option<Error> {
+    let error = std::fs::read_dir(path.parent()?).err().filter(os::is_too_many_files)?;
+    let (text, retry) = os::explain(&error);
+    Some(Error::new(ErrorKind::Store, text).with_retry(retry).caused_by(error))
 }
 
 fn from_driver(error: sqlx::Error) -> Error {
@@ -59,7 +72,7 @@ fn from_driver(error: sqlx::Error) -> Error {
             Some(10) => (
                 ErrorKind::Store,
                 Retry::Permanent,
-                "the database file cannot be read or written; check the disk and that the file system is mounted",
+                "the database file cannot be read or written; check the disk, its limits, and that the file system is mounted",
             ),
             Some(11) => {
                 (ErrorKind::Corrupt, Retry::Permanent, "the database is damaged; restore it from a backup")
@@ -85,11 +98,12 @@ fn from_driver(error: sqlx::Error) -> Error {
                 Retry::Permanent,
                 "this is no SQLite database; move the file away or choose another path",
             ),
-            _ => (
-                ErrorKind::Store,
-                Retry::Permanent,
-                "the database refused a statement; see the cause, and check that nobody changed its tables",
-            ),
+            _ => {
+                let text = format!(
+                    "the database refused a statement; check that nobody changed its tables: {error}"
+                );
+                return Error::new(ErrorKind::Store, text).caused_by(error);
+            }
         },
         sqlx::Error::PoolTimedOut => {
             (ErrorKind::Store, Retry::Temporary, "all connections to the database are busy; try again")
@@ -102,7 +116,14 @@ fn from_driver(error: sqlx::Error) -> Error {
             Retry::Permanent,
             "a column does not hold what this store writes; restore the database from a backup",
         ),
-        _ => (ErrorKind::Store, Retry::Permanent, "the database cannot be used; see the cause"),
+        sqlx::Error::Io(cause) => {
+            let (text, retry) = os::explain(cause);
+            return Error::new(ErrorKind::Store, text).with_retry(retry).caused_by(error);
+        }
+        _ => {
+            let text = format!("the database cannot be used: {error}");
+            return Error::new(ErrorKind::Store, text).caused_by(error);
+        }
     };
     Error::new(kind, text).with_retry(retry).caused_by(error)
 }

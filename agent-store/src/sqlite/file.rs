@@ -10,6 +10,7 @@ use std::{
 use entourage_core::{Error, ErrorKind};
 
 use super::schema::Label;
+use crate::os;
 
 /// The first bytes of a database, as the file format lays them out.
 const HEADER: usize = 100;
@@ -104,6 +105,7 @@ pub(super) fn create(path: &Path) -> Result<(), Error> {
     match options.open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if os::is_too_many_files(&error) => Err(unreadable(error)),
         Err(error) => Err(Error::new(
             ErrorKind::Store,
             "the database cannot be opened; check that this process may read and write the file and its directory",
@@ -131,8 +133,8 @@ pub(super) fn mixed() -> Error {
 }
 
 pub(super) fn unreadable(error: io::Error) -> Error {
-    Error::new(ErrorKind::Store, "the file cannot be read; check its permissions and those of its directory")
-        .caused_by(error)
+    let (text, retry) = os::explain(&error);
+    Error::new(ErrorKind::Store, text).with_retry(retry).caused_by(error)
 }
 
 /// Whether a log beside the file may hold newer pages than the file itself.

@@ -15,6 +15,8 @@ mod cut;
 mod damage;
 #[path = "json/files.rs"]
 mod files;
+#[path = "json/gone.rs"]
+mod gone;
 #[path = "json/reading.rs"]
 mod reading;
 #[path = "json/sharing.rs"]

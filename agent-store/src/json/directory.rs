@@ -18,6 +18,7 @@ use entourage_core::{
 use super::{
     error::{Failure, Problem, ProblemKind},
     file::{self, End, SessionFile},
+    label::Label,
     line::State,
     name::{self, Name},
 };
@@ -31,6 +32,8 @@ pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) durability: Durability,
     pub(super) patience: Duration,
+    /// Proves that the directory is still at its path.
+    label: Label,
     /// What listing read of each file, valid while the file has the same stamp.
     known: Mutex<HashMap<String, (Stamp, Arc<Known>)>>,
     /// What was noticed and mended on the way.
@@ -55,7 +58,7 @@ impl Known {
 
 /// What a file system says about a file, and changes with its content.
 #[derive(Debug, Clone, PartialEq)]
-struct Stamp {
+pub(super) struct Stamp {
     len: u64,
     modified: Option<SystemTime>,
     #[cfg(unix)]
@@ -76,20 +79,23 @@ impl Directory {
     /// Makes the directory if there is none, clears up what dead processes left in it, and sets torn lines aside.
     pub(super) fn open(path: PathBuf, durability: Durability, patience: Duration) -> Result<Self, Failure> {
         make_directory(&path)?;
+        let locked = file::lock_file(&path.join(name::LOCK), patience)
+            .map_err(|failure| failure.at(&path.join(name::LOCK)))?;
+        let label = Label::open(&path, durability)?;
         let (known, noticed) = (Mutex::default(), Mutex::default());
         let directory = Self {
             path,
             durability,
             patience,
+            label,
             known,
             noticed,
             #[cfg(test)]
             reads: Default::default(),
         };
-        {
-            let _lock = directory.lock()?;
-            directory.remove_unfinished()?;
-        }
+        directory.flush()?;
+        directory.remove_unfinished()?;
+        drop(locked);
         directory.mend()?;
         Ok(directory)
     }
@@ -100,7 +106,30 @@ impl Directory {
 
     /// Keeps everybody else from creating and deleting sessions.
     pub(super) fn lock(&self) -> Result<File, Failure> {
-        file::lock_file(&self.path.join(name::LOCK), self.patience)
+        self.lock_with(file::lock_file, name::LOCK)
+    }
+
+    /// Takes a lock of the whole directory. While it is held, nobody unmounts the directory's disk.
+    pub(super) fn lock_with(
+        &self,
+        lock: fn(&Path, Duration) -> Result<File, Failure>,
+        name: &str,
+    ) -> Result<File, Failure> {
+        let path = self.path.join(name);
+        let file = lock(&path, self.patience).map_err(|failure| failure.at(&path))?;
+        self.label.check()?;
+        Ok(file)
+    }
+
+    /// Runs `work` on the directory, and fails unless the directory is at its path all the while: a file that is missing in
+    /// another directory proves nothing.
+    pub(super) fn here<T>(&self, work: impl FnOnce(&Self) -> Result<T, Failure>) -> Result<T, Failure> {
+        self.label.check()?;
+        let done = work(self);
+        if done.as_ref().map_or_else(Failure::is_absence, |_| true) {
+            self.label.check()?;
+        }
+        done
     }
 
     /// Sessions that were never given their name: nobody can be creating one while this process has the lock.
@@ -182,7 +211,7 @@ impl Directory {
 
     /// [`Directory::inventory`] while nobody creates or deletes a session: it shows no half of a tree.
     pub(super) fn steady_inventory(&self) -> Result<Inventory, Failure> {
-        let _lock = file::lock_file_shared(&self.path.join(name::LOCK), self.patience)?;
+        let _lock = self.lock_with(file::lock_file_shared, name::LOCK)?;
         self.inventory()
     }
 
@@ -305,9 +334,33 @@ impl Directory {
         Ok(())
     }
 
-    /// Moves a session's file to another name and reports it.
-    pub(super) fn set_aside(&self, session: &SessionId) -> Result<PathBuf, Failure> {
+    /// Moves a session's file to another name and reports it, after the files of all sessions below it: a new session of
+    /// its id must not find the children of the one before. Sealed ones below it stay for their mover.
+    pub(super) fn set_tree_aside(&self, root: &SessionId) -> Result<PathBuf, Failure> {
         let _lock = self.lock()?;
+        let inventory = self.inventory()?;
+        let records = inventory.sessions.values().map(|known| &known.info.record);
+        for session in below(records, root).iter().skip(1).rev() {
+            if inventory.sessions.get(session).is_some_and(|known| known.sealed) {
+                continue;
+            }
+            match self.move_aside(session) {
+                Ok(_) | Err(Failure::Missing) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        self.move_aside(root)
+    }
+
+    /// The same without what is below it.
+    #[cfg(feature = "hybrid")]
+    pub(super) fn set_one_aside(&self, session: &SessionId) -> Result<PathBuf, Failure> {
+        let _lock = self.lock()?;
+        self.move_aside(session)
+    }
+
+    /// Needs the directory's lock.
+    fn move_aside(&self, session: &SessionId) -> Result<PathBuf, Failure> {
         let path = self.path_of(session);
         let aside = SessionFile::lock(&path, self.patience)?.rename_beside(&format!("{}0", name::DAMAGED))?;
         self.flush()?;
@@ -320,7 +373,7 @@ impl Directory {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn of(path: &Path) -> Result<Self, Failure> {
         let metadata = path.symlink_metadata()?;
         Ok(Self {
             len: metadata.len(),
@@ -376,109 +429,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use entourage_core::{
-        RunId, Timestamp,
-        session::{Batch, Columns, Row, SessionHead},
-    };
-
-    use super::*;
-    use crate::json::session;
-
-    const MANY: usize = 2_000;
-
-    fn id(n: usize) -> SessionId {
-        SessionId::new(format!("s{n}")).unwrap()
-    }
-
-    fn batch(expected: u64) -> Batch {
-        let columns = Columns::new(expected + 1, Timestamp::default(), "warning", RunId::generate(), "root");
-        let mut head = SessionHead::default();
-        head.seq = expected + 1;
-        Batch::new(1, vec![Row::stored(columns, "{}".to_owned())], head)
-    }
-
-    fn open(path: &Path) -> Directory {
-        Directory::open(path.to_owned(), Durability::ProcessDeath, Duration::from_secs(5)).unwrap()
-    }
-
-    /// Files that were changed long ago.
-    fn settle(path: &Path) {
-        change_at(path, SystemTime::now() - Duration::from_secs(60));
-    }
-
-    fn change_at(path: &Path, at: SystemTime) {
-        for entry in fs::read_dir(path).unwrap() {
-            let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
-            file.set_modified(at).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_by_days_makes_no_list_read_every_file() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("sessions");
-        let directory = open(&path);
-        for n in 0..20 {
-            let record = SessionRecord::root(id(n), Timestamp::default());
-            session::append(&directory, &id(n), 0, &batch(0).creating(record)).unwrap();
-        }
-        change_at(&path, SystemTime::now() + Duration::from_secs(3 * 86_400));
-        let mut reads = Vec::new();
-        for _ in 0..3 {
-            assert_eq!(directory.steady_inventory().unwrap().sessions.len(), 20);
-            reads.push(directory.reads.swap(0, Ordering::Relaxed));
-        }
-        assert_eq!(reads, [20, 0, 0]);
-        session::append(&directory, &id(7), 1, &batch(1)).unwrap();
-        assert_eq!(
-            directory.steady_inventory().unwrap().sessions[&id(7)].info.head.seq,
-            2,
-            "what changed shows"
-        );
-        assert_eq!(directory.reads.swap(0, Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn of_thousands_of_sessions_only_what_changed_is_read() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("sessions");
-        let directory = open(&path);
-        let reads = |directory: &Directory| directory.reads.swap(0, Ordering::Relaxed);
-        for n in 0..MANY {
-            let record = SessionRecord::root(id(n), Timestamp::default());
-            session::append(&directory, &id(n), 0, &batch(0).creating(record)).unwrap();
-        }
-        assert_eq!(reads(&directory), 0, "a new session looks at no other");
-        settle(&path);
-        let directory = open(&path);
-        assert_eq!(directory.steady_inventory().unwrap().sessions.len(), MANY);
-        assert_eq!(reads(&directory), MANY, "each once");
-        for _ in 0..3 {
-            assert_eq!(directory.steady_inventory().unwrap().sessions.len(), MANY);
-        }
-        assert_eq!(reads(&directory), 0);
-        // Lists at the same time do not make each other read.
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| assert_eq!(directory.steady_inventory().unwrap().sessions.len(), MANY));
-            }
-        });
-        assert_eq!(reads(&directory), 0);
-        session::append(&directory, &id(7), 1, &batch(1)).unwrap();
-        assert_eq!(directory.look_up(&id(9)).unwrap().info.head.seq, 1);
-        assert_eq!(reads(&directory), 1, "opening one reads one");
-        let listed = directory.steady_inventory().unwrap();
-        assert_eq!((listed.sessions[&id(7)].info.head.seq, reads(&directory)), (2, 1), "what changed");
-        let child = SessionRecord::child(id(MANY), id(3), "child", Timestamp::default());
-        session::append(&directory, &id(MANY), 0, &batch(0).creating(child)).unwrap();
-        assert_eq!(reads(&directory), 1, "a child looks at its parent");
-        settle(&path);
-        directory.steady_inventory().unwrap();
-        reads(&directory);
-        assert_eq!(directory.delete(&id(3)).unwrap(), 2);
-        assert_eq!((directory.steady_inventory().unwrap().sessions.len(), reads(&directory)), (MANY - 1, 0));
-    }
-}
+mod tests;

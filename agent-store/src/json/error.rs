@@ -7,6 +7,8 @@ use std::{
 
 use entourage_core::{Error, ErrorKind, Retry, SessionId, session::SessionRecord};
 
+use crate::os;
+
 /// Why an operation on files failed. Kept apart from the core's error so that each text is written once.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -23,6 +25,8 @@ pub(super) enum Failure {
     Sealed,
     /// The core's own error.
     Refused(Error),
+    /// It is about this file, and not about the one that was asked for.
+    At(PathBuf, Box<Self>),
 }
 
 impl From<io::Error> for Failure {
@@ -50,6 +54,28 @@ impl Failure {
         Self::Damaged(format!("it holds the session {}, which belongs in another file", record.id))
     }
 
+    /// The same failure about a file of the whole directory. An absence or a lock keeps its meaning.
+    pub(super) fn at(self, path: &Path) -> Self {
+        match self {
+            Self::Damaged(_) => {
+                let text = "a file that the store needs in its directory is a link or no regular file; remove it while nobody \
+                            uses the store";
+                Self::At(path.to_owned(), Box::new(Self::Refused(Error::new(ErrorKind::Store, text))))
+            }
+            Self::Io(_) => Self::At(path.to_owned(), Box::new(self)),
+            failure => failure,
+        }
+    }
+
+    /// True for a failure that says that something is not there.
+    pub(super) fn is_absence(&self) -> bool {
+        match self {
+            Self::Missing | Self::Sealed => true,
+            Self::Refused(error) => error.kind() == ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+
     /// The error that the caller sees. `operation` is the one of the trait.
     pub(super) fn into_error(self, operation: &'static str, path: &Path) -> Error {
         let error = match self {
@@ -68,7 +94,11 @@ impl Failure {
                 ErrorKind::Store,
                 "a file or directory of the store is gone; check that nobody removes files of it",
             ),
-            Self::Io(error) => Error::new(ErrorKind::Store, io_text(&error)).caused_by(error),
+            Self::Io(error) => {
+                let (text, retry) = os::explain(&error);
+                Error::new(ErrorKind::Store, text).with_retry(retry).caused_by(error)
+            }
+            Self::At(path, failure) => return failure.into_error(operation, &path),
         };
         error.during(operation).with("path", path.display().to_string())
     }
@@ -87,19 +117,6 @@ impl Failure {
             }
             failure => failure.into_error(operation, path).with("session", session.as_str()),
         }
-    }
-}
-
-fn io_text(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "the disk is full; free some space and try again"
-        }
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "this process may not read or write the file; check its permissions and those of its directory"
-        }
-        io::ErrorKind::Unsupported => "the file system cannot lock files; put the directory on a local disk",
-        _ => "the file cannot be read or written; see the cause",
     }
 }
 

@@ -62,7 +62,10 @@ impl SessionFile {
         loop {
             let opened = match Self::open_with(path, OpenOptions::new().read(true).write(true)) {
                 // Replaced while it was opened: look again, unless it is really gone.
-                Err(Failure::Missing) if path.symlink_metadata().is_ok() && Instant::now() < deadline => {
+                Err(Failure::Missing) if path.symlink_metadata().is_ok() => {
+                    if Instant::now() >= deadline {
+                        return Err(Failure::Locked);
+                    }
                     continue;
                 }
                 opened => opened?,
@@ -290,7 +293,6 @@ pub(super) fn create(path: &Path, new: &Path, bytes: &[u8], durability: Durabili
 }
 
 /// Writes a small file that must not be there yet. Where the process dies meanwhile an empty one may stay.
-#[cfg(feature = "hybrid")]
 pub(super) fn create_new(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), Failure> {
     let mut file = private().open(path).map_err(Failure::Io)?;
     file.write_all(bytes).and_then(|()| flush(&file, durability)).map_err(|error| {
@@ -370,7 +372,7 @@ fn flush(file: &File, durability: Durability) -> io::Result<()> {
 }
 
 /// Refuses links, directories, pipes and whatever else is no plain file.
-fn regular(path: &Path) -> Result<(), Failure> {
+pub(super) fn regular(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata()?.is_file() {
         return Ok(());
     }

@@ -6,16 +6,17 @@
 mod directory;
 mod error;
 mod file;
+mod label;
 mod line;
 #[cfg(feature = "hybrid")]
 mod moving;
 mod name;
 mod session;
+mod turns;
 
 use std::{
     collections::HashSet,
     fmt,
-    hash::{BuildHasher, RandomState},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -27,7 +28,7 @@ use entourage_core::{
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
 };
 use tokio::{
-    sync::{Mutex, OwnedMutexGuard, OwnedRwLockWriteGuard, RwLock},
+    sync::{OwnedRwLockWriteGuard, RwLock},
     task,
 };
 
@@ -39,9 +40,7 @@ use crate::{
 use directory::Directory;
 use error::Failure;
 pub use error::{Problem, ProblemKind};
-
-/// Sessions that may be written at once; the others wait without holding a thread.
-const LANES: usize = 64;
+use turns::Turns;
 
 /// Keeps each session in a file of JSON lines in one directory.
 ///
@@ -57,6 +56,13 @@ const LANES: usize = 64;
 /// or append and reported by [`JsonStore::problems`]. A file that is damaged, of a newer format or no regular file is a
 /// typed error for its session, which lists leave out and `problems` names; all others load. A changed byte that leaves
 /// valid lines is not noticed.
+///
+/// The directory has a label, the file `.store`. While the directory that was opened is not at its path (its disk is not
+/// mounted, or another one is in its place), every operation is an [`ErrorKind::Store`]; it goes on once it is back.
+///
+/// # Costs
+/// An operation on one session costs the same however many there are; lists look at every file, and read those that changed
+/// since the last list. So does `delete`, which has to find what is below the session.
 ///
 /// # Cancel safety
 /// An operation that was polled once comes to its end by itself, whether its future is dropped, kept or polled; operations
@@ -78,10 +84,9 @@ pub struct JsonStore(Arc<Inner>);
 
 struct Inner {
     directory: Arc<Directory>,
-    lanes: Vec<Arc<Mutex<()>>>,
+    turns: Turns,
     /// Written by what creates or deletes, read by what lists.
     whole: Arc<RwLock<()>>,
-    hasher: RandomState,
 }
 
 /// Options of a [`JsonStore`].
@@ -124,9 +129,8 @@ impl JsonBuilder {
         });
         Ok(JsonStore(Arc::new(Inner {
             directory: Arc::new(opened.await?),
-            lanes: (0..LANES).map(|_| Arc::default()).collect(),
+            turns: Turns::default(),
             whole: Arc::default(),
-            hasher: RandomState::new(),
         })))
     }
 }
@@ -170,8 +174,9 @@ impl JsonStore {
         self.look("store.problems", Directory::problems).await
     }
 
-    /// Moves a session's file to `<file>.damaged-0` (or the next free number) and returns where it is. The session is then
-    /// not here any more, and another may take its id. For files that cannot be read; nothing is deleted.
+    /// Moves a session's file to `<file>.damaged-0` (or the next free number) and returns where it is, and so the files of
+    /// all sessions below it. They are then not here any more, and others may take their ids. For files that cannot be read;
+    /// nothing is deleted. Cut short by the death of the process, it goes on when it is repeated.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is no such file, [`ErrorKind::Store`] when it cannot be moved.
@@ -179,7 +184,9 @@ impl JsonStore {
         let (store, id) = (self.clone(), session.clone());
         owned(async move {
             let turn = store.whole_turn().await;
-            store.on("store.set_aside", id.clone(), turn, move |directory| directory.set_aside(&id)).await
+            store
+                .on("store.set_aside", id.clone(), turn, move |directory| directory.set_tree_aside(&id))
+                .await
         })
         .await
     }
@@ -187,12 +194,6 @@ impl JsonStore {
     /// Waits for this process's other changes of more than one session.
     async fn whole_turn(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.0.whole).write_owned().await
-    }
-
-    /// Waits for this process's other writers of the session.
-    async fn turn(&self, session: &SessionId) -> Option<OwnedMutexGuard<()>> {
-        let lane = usize::try_from(self.0.hasher.hash_one(session) % LANES as u64).unwrap_or_default();
-        Some(Arc::clone(self.0.lanes.get(lane)?).lock_owned().await)
     }
 
     /// Runs `work` where it may block. `turn` is held until it is done, also when nobody waits for it any more. Who waits
@@ -206,7 +207,7 @@ impl JsonStore {
     ) -> Result<T> {
         let directory = Arc::clone(&self.0.directory);
         aside(move || {
-            let done = work(&directory).map_err(|failure| {
+            let done = directory.here(work).map_err(|failure| {
                 failure.into_session_error(operation, &directory.path_of(&session), &session)
             });
             drop(turn);
@@ -224,7 +225,8 @@ impl JsonStore {
         owned(async move {
             let turn = whole.read_owned().await;
             aside(move || {
-                let done = work(&directory).map_err(|failure| failure.into_error(operation, &directory.path));
+                let done =
+                    directory.here(work).map_err(|failure| failure.into_error(operation, &directory.path));
                 drop(turn);
                 done
             })
@@ -244,10 +246,12 @@ impl SessionStore for JsonStore {
                 Some(_) => Some(store.whole_turn().await),
                 None => None,
             };
-            let turns = (creator, store.turn(&id).await);
+            let turns = (creator, store.0.turns.of(&id).await);
             let of = id.clone();
-            let work = move |directory: &Directory| session::append(directory, &of, expected, &batch);
-            store.on("store.append", id, turns, work).await
+            let work = move |directory: &Directory, patience| {
+                session::append(directory, &of, expected, &batch, patience)
+            };
+            store.write("store.append", id, turns, work).await
         })
         .await
     }
@@ -270,9 +274,10 @@ impl SessionStore for JsonStore {
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()> {
         let (store, id) = (self.clone(), session.clone());
         owned(async move {
-            let turn = store.turn(&id).await;
+            let turn = store.0.turns.of(&id).await;
             let of = id.clone();
-            store.on("store.lease", id, turn, move |directory| session::lease(directory, &of, lease)).await
+            let work = move |directory: &Directory, patience| session::lease(directory, &of, lease, patience);
+            store.write("store.lease", id, turn, work).await
         })
         .await
     }

@@ -6,6 +6,7 @@ use std::{
     io::{self, Read as _},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -31,6 +32,10 @@ use crate::{
 const PAGE: usize = 4 << 20;
 /// Longest note in bytes: it holds an id.
 const LONGEST_NOTE: u64 = 4 << 10;
+/// For people who find the label.
+const ABOUT: &[u8] =
+    b"Sessions of this directory may be in its archive, which must not be replaced by an empty one.\n\
+To begin a new archive all the same, remove this file.\n";
 
 #[async_trait]
 impl ActiveStore for JsonStore {
@@ -47,9 +52,10 @@ impl ActiveStore for JsonStore {
     async fn note_copy(&self, session: &SessionId) -> Result<()> {
         let (store, id) = (self.clone(), session.clone());
         owned(async move {
-            let turn = store.turn(&id).await;
+            let turn = store.0.turns.of(&id).await;
             let of = id.clone();
-            store.on("store.archive", id, turn, move |directory| directory.note_copy(&of)).await
+            let work = move |directory: &Directory, patience| directory.note_copy(&of, patience);
+            store.write("store.archive", id, turn, work).await
         })
         .await
     }
@@ -63,7 +69,7 @@ impl ActiveStore for JsonStore {
         let (store, expected) = (self.clone(), expected.clone());
         let id = expected.record.id.clone();
         owned(async move {
-            let turns = (store.whole_turn().await, store.turn(&id).await);
+            let turns = (store.whole_turn().await, store.0.turns.of(&id).await);
             store.on("store.seal", id, turns, move |directory| seal(directory, &expected)).await
         })
         .await
@@ -71,7 +77,7 @@ impl ActiveStore for JsonStore {
 
     async fn leave(&self) -> Result<Leave> {
         let work = |directory: &Directory| {
-            let lock = file::lock_file(&directory.path.join(name::MOVING), directory.patience);
+            let lock = directory.lock_with(file::lock_file, name::MOVING);
             lock.map_err(|failure| match failure {
                 Failure::Locked => Failure::Refused(busy()),
                 failure => failure,
@@ -79,7 +85,7 @@ impl ActiveStore for JsonStore {
         };
         let directory = Arc::clone(&self.0.directory);
         let locked = aside(move || {
-            work(&directory).map_err(|failure| failure.into_error("store.archive", &directory.path))
+            directory.here(work).map_err(|failure| failure.into_error("store.archive", &directory.path))
         });
         locked.await.map(Leave::new)
     }
@@ -90,6 +96,46 @@ impl ActiveStore for JsonStore {
         owned(async move {
             let turn = store.whole_turn().await;
             store.on("store.archive", first, turn, move |directory| remove(directory, &sealed)).await
+        })
+        .await
+    }
+}
+
+impl JsonStore {
+    /// Returns true if sessions of this directory may be in an archive, so that there must be one.
+    pub(crate) async fn has_archive(&self) -> Result<bool> {
+        let labelled = self.look("store.open", |directory| {
+            match directory.path.join(name::ARCHIVE).symlink_metadata() {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                found => Ok(found.map(|_| true)?),
+            }
+        });
+        if labelled.await? {
+            return Ok(true);
+        }
+        // A directory of before there were labels.
+        let held = self.held().await?;
+        Ok(!held.copies.is_empty() || held.sessions.iter().any(|held| held.sealed))
+    }
+
+    /// Notes that the directory has an archive, for good.
+    pub(crate) async fn note_archive(&self) -> Result<()> {
+        self.look("store.open", |directory| {
+            let _lock = directory.lock()?;
+            match file::create_new(&directory.path.join(name::ARCHIVE), ABOUT, directory.durability) {
+                Err(Failure::Io(error)) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
+                _ => directory.flush(),
+            }
+        })
+        .await
+    }
+
+    /// [`JsonStore::set_aside`] for one whose sessions below it are in use.
+    pub(crate) async fn set_one_aside(&self, session: &SessionId) -> Result<PathBuf> {
+        let (store, id) = (self.clone(), session.clone());
+        owned(async move {
+            let turn = store.whole_turn().await;
+            store.on("store.set_aside", id.clone(), turn, move |directory| directory.set_one_aside(&id)).await
         })
         .await
     }
@@ -145,7 +191,7 @@ fn seal(directory: &Directory, expected: &SessionInfo) -> Result<(), Failure> {
     let session = &expected.record.id;
     // Under this lock nobody creates a child, which would have a sealed parent.
     let _lock = directory.lock()?;
-    let (file, end) = locked(directory, session)?;
+    let (file, end) = locked(directory, session, directory.patience)?;
     if end.state.head.seq != expected.head.seq {
         return Err(Error::append_conflict(session, expected.head.seq, end.state.head.seq).into());
     }
@@ -226,8 +272,8 @@ impl Directory {
     }
 
     /// Needs the session to be here: the lock of its file keeps it from being sealed or deleted meanwhile.
-    fn note_copy(&self, session: &SessionId) -> Result<(), Failure> {
-        let _locked = locked(self, session)?;
+    fn note_copy(&self, session: &SessionId, patience: Duration) -> Result<(), Failure> {
+        let _locked = locked(self, session, patience)?;
         let note = self.note_of(session);
         if read_note(&note)?.as_ref() != Some(session) {
             // A process that died may have left one without the id.

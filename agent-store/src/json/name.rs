@@ -46,7 +46,7 @@ pub(super) fn judge(name: &str) -> Name {
     let ending = rest.rsplit_once(SUFFIX).map_or("", |(_, ending)| ending);
     let numbered = |number: &str| number.chars().all(|c| c.is_ascii_digit() || c == '-');
     let aside = [TORN, DAMAGED].into_iter().any(|kind| ending.strip_prefix(kind).is_some_and(numbered));
-    if name == LOCK || name == MOVING || ending == NEW || ending == COPIED || aside {
+    if [LOCK, MOVING, LABEL, ARCHIVE].contains(&name) || ending == NEW || ending == COPIED || aside {
         Name::Own
     } else {
         Name::Foreign
@@ -66,6 +66,10 @@ pub(super) fn noted(name: &str) -> Option<Option<SessionId>> {
 pub(super) const LOCK: &str = ".lock";
 /// The file whose lock is the leave to move sessions elsewhere. Kept for longer than the directory's.
 pub(super) const MOVING: &str = ".moving";
+/// The file that tells the directory from others.
+pub(super) const LABEL: &str = ".store";
+/// The file that says that sessions of the directory may be in an archive.
+pub(super) const ARCHIVE: &str = ".archive";
 /// Added to the name of a session that is being created.
 pub(super) const NEW: &str = ".new";
 /// Added to the name of a session that an archive has a copy of, which does not count.

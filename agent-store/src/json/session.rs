@@ -1,5 +1,7 @@
 //! The operations on one session, as plain blocking functions over its file.
 
+use std::time::Duration;
+
 use entourage_core::{
     Error, SessionId,
     session::{Batch, Lease, ReadRange, Row},
@@ -13,9 +15,13 @@ use super::{
 };
 
 /// Locks a session's file and gives it with its end.
-pub(super) fn locked(directory: &Directory, session: &SessionId) -> Result<(SessionFile, End), Failure> {
+pub(super) fn locked(
+    directory: &Directory,
+    session: &SessionId,
+    patience: Duration,
+) -> Result<(SessionFile, End), Failure> {
     let path = directory.path_of(session);
-    let file = SessionFile::lock(&path, directory.patience)?;
+    let file = SessionFile::lock(&path, patience)?;
     check_record(&file, session)?;
     let end = directory.whole_end(&file, &path, session)?;
     if end.state.sealed { Err(Failure::Sealed) } else { Ok((file, end)) }
@@ -31,6 +37,7 @@ pub(super) fn append(
     session: &SessionId,
     expected: u64,
     batch: &Batch,
+    patience: Duration,
 ) -> Result<u64, Failure> {
     let (file, end) = loop {
         if let Some(record) = &batch.create
@@ -42,7 +49,7 @@ pub(super) fn append(
                 return Ok(batch.head.seq);
             }
         }
-        match locked(directory, session) {
+        match locked(directory, session, patience) {
             // It was there, and was deleted since: the creation has its turn again.
             Err(Failure::Missing) if batch.create.is_some() => {}
             found => break found?,
@@ -64,8 +71,13 @@ pub(super) fn append(
     Ok(batch.head.seq)
 }
 
-pub(super) fn lease(directory: &Directory, session: &SessionId, lease: Lease) -> Result<(), Failure> {
-    let (file, end) = locked(directory, session)?;
+pub(super) fn lease(
+    directory: &Directory,
+    session: &SessionId,
+    lease: Lease,
+    patience: Duration,
+) -> Result<(), Failure> {
+    let (file, end) = locked(directory, session, patience)?;
     admit(session, &lease, end.state.lease.as_ref())?;
     let line = line::change(&State { lease: Some(lease), ..end.state })?;
     file.add(end.whole, &line, directory.durability)

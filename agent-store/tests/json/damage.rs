@@ -186,6 +186,31 @@ async fn what_is_set_aside_leaves_its_id_free_and_is_reported() {
 }
 
 #[tokio::test]
+async fn attack_f11_a_session_is_set_aside_with_all_below_it() {
+    for damaged in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = quick(directory.path()).await;
+        let (root, below, lowest) = (create(&store, "s", 4).await, id("s.3$$0"), id("s.3$$0.1$$0"));
+        for (session, parent) in [(&below, &root), (&lowest, &below)] {
+            store.append(session, 0, batch(1, 0, 3).creating(child(session, parent))).await.unwrap();
+        }
+        create(&store, "s.4", 1).await;
+        if damaged {
+            fs::write(store.path_of(&root), "garbage\n").unwrap();
+        }
+        let aside = store.set_aside(&root).await.unwrap();
+        assert!(aside.to_string_lossy().contains("s-s.jsonl.damaged"), "{}", aside.display());
+        assert_eq!(store.problems().await.unwrap().len(), 3);
+        create(&store, "s", 1).await;
+        // A run of the new session finds nothing at the places of its children.
+        for session in [&below, &lowest] {
+            assert_eq!(store.query(&SessionFilter::id(session.clone())).await.unwrap(), []);
+        }
+        assert_eq!(store.query(&SessionFilter::all()).await.unwrap().len(), 2, "and its neighbour stays");
+    }
+}
+
+#[tokio::test]
 async fn parents_that_go_round_in_a_circle_can_be_listed_and_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let store = quick(directory.path()).await;

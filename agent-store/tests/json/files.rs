@@ -63,7 +63,7 @@ async fn attack_07_names_differ_without_their_case_and_none_is_special() {
         assert_eq!(count(&again, &id(name)).await, 1);
         assert_eq!(again.delete(&id(name)).await.unwrap(), 1, "{name}");
     }
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "only the lock is left");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "only the lock and the label are left");
 }
 
 /// Deleting takes what its records say, never what names look like.
@@ -201,7 +201,7 @@ mod unix {
         store.append(&session, 1, batch(1, 1, 1)).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         let files: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap()).collect();
-        assert_eq!(files.len(), 3);
+        assert_eq!(files.len(), 4);
         for file in files {
             assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600, "{file:?}");
         }

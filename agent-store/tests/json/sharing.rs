@@ -180,6 +180,42 @@ async fn a_lock_that_stays_is_a_temporary_error_and_readers_do_not_wait_for_it()
     assert_eq!(store.append(&session, 1, batch(1, 1, 1)).await.unwrap(), 2);
 }
 
+/// More sessions than may be written at once: each operation on them waits for as long as their files are locked.
+#[tokio::test(flavor = "multi_thread")]
+async fn attack_f9_files_that_somebody_keeps_locked_hold_up_no_other_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = JsonStore::builder(directory.path())
+        .durability(Durability::ProcessDeath)
+        .lock_timeout(Duration::from_secs(3_600));
+    let store = store.open().await.unwrap();
+    let (mut locks, mut waiting) = (Vec::new(), JoinSet::new());
+    for n in 0..100 {
+        let session = create(&store, &format!("locked{n}"), 1).await;
+        let file = fs::File::open(store.path_of(&session)).unwrap();
+        file.lock().unwrap();
+        locks.push(file);
+        for expected in [1, 2] {
+            let (store, session) = (store.clone(), session.clone());
+            waiting.spawn(async move { store.append(&session, expected, batch(1, expected, 1)).await });
+        }
+    }
+    let others = async {
+        for n in 0..300 {
+            let session = create(&store, &format!("free{n}"), 1).await;
+            assert_eq!(store.append(&session, 1, batch(1, 1, 1)).await.unwrap(), 2);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), others).await.expect("the others wait too");
+    assert!(waiting.try_join_next().is_none(), "nobody else could append to those");
+    drop(locks);
+    while let Some(done) = waiting.join_next().await {
+        done.unwrap().ok();
+    }
+    for n in 0..100 {
+        assert!(count(&store, &id(&format!("locked{n}"))).await >= 2);
+    }
+}
+
 /// Drops `future` when it would be polled once more than `polls` times.
 async fn cut_short<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);

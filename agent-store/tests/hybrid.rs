@@ -11,6 +11,8 @@ mod broken;
 mod cut;
 #[path = "hybrid/handles.rs"]
 mod handles;
+#[path = "hybrid/lost.rs"]
+mod lost;
 #[path = "hybrid/wire.rs"]
 mod wire;
 

@@ -11,7 +11,7 @@ use entourage_core::{
     session::{Batch, SessionFilter, SessionInfo, SessionStatus},
 };
 
-use super::{ActiveStore, ArchiveStore, Held, HybridStore, Known};
+use super::{ActiveStore, ArchiveStore, Held, HybridStore, Known, check::another};
 use crate::owned::owned;
 
 const OPERATION: &str = "store.archive";
@@ -179,7 +179,10 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         let there = self.archived_seq(session).await?;
         if !is_copy {
             if there > 0 {
-                self.compare(info, there).await?;
+                self.compare(info, there).await.map_err(|error| match error.kind() {
+                    ErrorKind::Conflict => another(session),
+                    _ => error,
+                })?;
             }
             self.active.note_copy(session).await?;
         } else if there > 0

@@ -4,16 +4,18 @@ use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Result, SessionId,
     session::{MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 
-use super::{ActiveStore, ArchiveStore, HybridStore, is_missing};
+use super::{ActiveStore, ArchiveStore, HybridStore, Known, is_missing};
 use crate::SqliteStore;
 
 const OPERATION: &str = "store.archive";
 /// Events that are compared in one go.
 const EVENTS: usize = 500;
+/// Sessions under way to the archive that a list looks for one by one. There are none but while trees move.
+const LOOKS: usize = 8;
 
 #[async_trait]
 impl ArchiveStore for SqliteStore {
@@ -55,6 +57,43 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         Ok(())
     }
 
+    /// Fails while a sealed file is left of a session of this id that the archive lacks: a new one there would be taken for
+    /// it.
+    pub(super) async fn check_born(&self, session: &SessionId) -> Result<()> {
+        if !self.is_active(session).await? && self.is_lost(session).await? {
+            return Err(lacking(session));
+        }
+        Ok(())
+    }
+
+    /// An error for the first session that was moved and that the archive, which listed `found`, does not have.
+    pub(super) async fn lost_move(&self, known: &Known, found: &[SessionInfo]) -> Result<Option<Error>> {
+        let sealed = known.sessions.values().filter(|held| held.sealed).map(|held| &held.info.record.id);
+        let unseen = sealed.filter(|id| !found.iter().any(|info| info.record.id == **id));
+        for session in unseen.take(LOOKS) {
+            if self.is_lost(session).await? {
+                return Ok(Some(lacking(session)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns true if a file is left of an inactive session that the archive does not have.
+    async fn is_lost(&self, session: &SessionId) -> Result<bool> {
+        let filter = SessionFilter::id(session.clone());
+        for _ in 0..2 {
+            match self.active.batches(session, 0, 1).await {
+                Err(error) if is_missing(&error) => return Ok(false),
+                found => drop(found?),
+            }
+            if !self.archive.query(&filter).await?.is_empty() {
+                return Ok(false);
+            }
+            // Looked at once more: it may just be deleted.
+        }
+        Ok(true)
+    }
+
     async fn check_copy(&self, archive: &dyn SessionStore, info: &SessionInfo) -> Result<()> {
         let session = &info.record.id;
         let there = archive.query(&SessionFilter::id(session.clone())).await?;
@@ -62,7 +101,8 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
             return match self.active.batches(session, 0, 1).await {
                 // Somebody else removed it.
                 Err(error) if is_missing(&error) => Ok(()),
-                _ => Err(lacking(info)),
+                _ if there.first().is_some_and(|copy| copy.record != info.record) => Err(another(session)),
+                _ => Err(lacking(session)),
             };
         }
         let mut at = 0;
@@ -77,7 +117,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
             let copies = archive.read(session, ReadRange::after(at).take(rows.len())).await?;
             at = match rows.last() {
                 Some(last) if same(&rows, &copies)? => last.seq(),
-                _ => return Err(lacking(info)),
+                _ => return Err(lacking(session)),
             };
         }
         Ok(())
@@ -96,12 +136,23 @@ fn same(rows: &[Row], copies: &[Row]) -> Result<bool> {
     Ok(true)
 }
 
-fn lacking(info: &SessionInfo) -> Error {
+fn lacking(session: &SessionId) -> Error {
     Error::new(
         ErrorKind::Store,
         "the archive lacks events of a session that was copied to it; its file is kept: use the archive that it was \
          moved to, or delete the session",
     )
     .during(OPERATION)
-    .with("session", info.record.id.as_str())
+    .with("session", session.as_str())
+}
+
+/// An error for a session whose id another one has in the archive.
+pub(super) fn another(session: &SessionId) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "the archive has another session of this id, so this one is not moved there; save what you need of it, and move its \
+         file away with `active().set_aside`, which deletes nothing",
+    )
+    .during(OPERATION)
+    .with("session", session.as_str())
 }

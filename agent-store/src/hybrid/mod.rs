@@ -1,10 +1,11 @@
 //! Active sessions in one store, completed ones in another: what callers see is one store.
 //!
-//! Which of the two answers is decided here; `archive` moves sessions, `check` reads back what was moved. Nothing here
-//! knows how either keeps its data.
+//! Which of the two answers is decided here; `archive` moves sessions, `check` reads back what was moved, `delete` takes
+//! both away. Nothing here knows how either keeps its data.
 
 mod archive;
 mod check;
+mod delete;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -188,7 +189,7 @@ pub struct HybridStore<A = JsonStore, B = SqliteStore> {
     archive: Arc<B>,
     /// Held while sessions are moved or deleted.
     moving: Arc<Mutex<()>>,
-    /// Why the newest list had to do without the archive.
+    /// The reason why the newest list is incomplete.
     trouble: Arc<std::sync::Mutex<Option<ErrorRecord>>>,
 }
 
@@ -210,20 +211,40 @@ impl HybridStore {
     /// it is; [`HybridStore::recover`] tells why.
     ///
     /// # Errors
-    /// As [`JsonStore::open`] and [`SqliteStore::open`].
+    /// As [`JsonStore::open`] and [`SqliteStore::open`]. A directory that had an archive before, which its file `.archive`
+    /// says, opens without it too: while the archive is gone or cannot be read, [`HybridStore::archive_error`] says so and
+    /// the store is without it. It is never replaced by an empty one.
     pub async fn open(directory: impl Into<PathBuf>, database: impl Into<PathBuf>) -> Result<Self> {
-        let store = Self::new(JsonStore::open(directory).await?, SqliteStore::open(database).await?);
+        let (active, archive) = (JsonStore::open(directory).await?, SqliteStore::builder(database));
+        let store = if active.has_archive().await? {
+            let store = Self::new(active, archive.open_later()?);
+            store.look_for_archive().await?;
+            store
+        } else {
+            let archive = archive.open().await?;
+            active.note_archive().await?;
+            Self::new(active, archive)
+        };
         for problem in store.active.problems().await? {
             if let (ProblemKind::Damaged, Some(session)) = (&problem.kind, &problem.session)
-                && store.is_archived(session).await?
+                && store.is_archived(session).await.or_else(not_while_unreadable)?
             {
                 // What is no file cannot be moved, and stays reported as it is.
-                store.active.set_aside(session).await.ok();
+                store.active.set_one_aside(session).await.ok();
             }
         }
         // One session whose move cannot be finished must not keep all others away.
         store.recover().await.ok();
         Ok(store)
+    }
+
+    /// Opens an archive that must be there, and notes it when that cannot be.
+    async fn look_for_archive(&self) -> Result<()> {
+        match self.archive.query(&SessionFilter::all().page(0, 1)).await {
+            Err(error) if is_unreadable(&error) => self.note_trouble(Some(&error)),
+            found => drop(found?),
+        }
+        self.active.note_archive().await
     }
 }
 
@@ -251,7 +272,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         &self.archive
     }
 
-    /// Why the newest list that wanted the archive's sessions has none of them; `None` when it has them.
+    /// Why the newest list has none of the archive's sessions, or lacks one that was moved there; `None` when it has them.
     #[must_use]
     pub fn archive_error(&self) -> Option<Error> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
@@ -306,28 +327,13 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     }
 
     async fn append_archived(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
-        let above = batch.create.as_ref().and_then(|record| record.parent.clone());
-        if let Some(parent) = above {
-            self.archive_of(&parent).await?;
+        if let Some(record) = &batch.create {
+            if let Some(parent) = &record.parent {
+                self.archive_of(parent).await?;
+            }
+            self.check_born(session).await?;
         }
         self.archive_of(session).await?.append(session, expected, batch).await
-    }
-
-    async fn delete_both(&self, session: &SessionId) -> Result<u64> {
-        let _moving = self.moving.lock().await;
-        let _leave = self.active.leave().await?;
-        let known = Known::new(self.active.held().await?);
-        let copies = self.archive.query(&SessionFilter::tree(session.clone())).await?;
-        let twice = copies.iter().filter(|copy| known.hides(&copy.record.id)).count() as u64;
-        // The files last: as long as one is there, its copy in the archive does not count for more.
-        let archived = self.archive.delete(session).await?;
-        let active = self.active.delete(session).await?;
-        let lost = |id: &&SessionId| known.copies.contains(*id) && !known.sessions.contains_key(*id);
-        for id in copies.iter().map(|copy| &copy.record.id).filter(lost) {
-            // Its file is gone or damaged, so that the tree did not lead there.
-            self.active.delete(id).await?;
-        }
-        Ok((archived + active).saturating_sub(twice))
     }
 
     /// The archive's answer to `filter`, from the first on, without what is active.
@@ -362,7 +368,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
             }
             found => {
                 let found = found?;
-                self.note_trouble(None);
+                self.note_trouble(self.lost_move(&known, &found).await?.as_ref());
                 found
             }
         };
@@ -411,6 +417,11 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> SessionStore for Hybri
         let (store, id) = (self.clone(), session.clone());
         owned(async move { store.delete_both(&id).await }).await
     }
+}
+
+/// Of what cannot be read nothing is known.
+fn not_while_unreadable(error: Error) -> Result<bool> {
+    if is_unreadable(&error) { Ok(false) } else { Err(error) }
 }
 
 fn is_missing(error: &Error) -> bool {

@@ -18,7 +18,7 @@ use super::{
     SqliteStore,
     error::Explain,
     file::{FileId, Found, create, gone, inspect, unreadable},
-    place::{Connections, Place},
+    place::{Connections, Of, Place},
     schema::{self, Label},
     version,
 };
@@ -90,13 +90,26 @@ impl SqliteBuilder {
         self.opened(Purpose::Look).await
     }
 
-    async fn opened(self, purpose: Purpose) -> Result<SqliteStore> {
-        let path = std::path::absolute(&self.path).map_err(|error| {
+    /// A store of a database that must be there when it is used, and is opened then. While it cannot be, every operation is
+    /// the error of opening it.
+    #[cfg(feature = "hybrid")]
+    pub(crate) fn open_later(self) -> Result<SqliteStore> {
+        let path: Arc<Path> = Arc::from(self.absolute()?);
+        let none = pool(1).connect_lazy_with(self.options(&path, Access::Look));
+        let connections = Connections::new(Of::Nothing, none.clone(), none);
+        Ok(SqliteStore::new(Place::new(path, Some((self, Purpose::Use)), connections)))
+    }
+
+    fn absolute(&self) -> Result<PathBuf> {
+        std::path::absolute(&self.path).map_err(|error| {
             Error::new(ErrorKind::InvalidInput, "this is no path; name a file")
                 .during(OPERATION)
                 .caused_by(error)
-        })?;
-        let at: Arc<Path> = Arc::from(path);
+        })
+    }
+
+    async fn opened(self, purpose: Purpose) -> Result<SqliteStore> {
+        let at: Arc<Path> = Arc::from(self.absolute()?);
         let path = Arc::clone(&at);
         let opening = owned(async move {
             let connections = self.connections(&path, purpose).await?;
@@ -115,7 +128,7 @@ impl SqliteBuilder {
         if purpose == Purpose::Look && found == Found::Database {
             let file = FileId::of(path).map_err(unreadable)?;
             let looking = pool(1).connect_lazy_with(self.options(path, Access::Look));
-            return Ok(Connections::new(Some(file), looking.clone(), looking));
+            return Ok(Connections::new(Of::File(file), looking.clone(), looking));
         }
         version::check().await?;
         match found {
@@ -127,7 +140,7 @@ impl SqliteBuilder {
         self.ready(path).await?;
         let writer = pool(1).connect_lazy_with(self.options(path, Access::Write));
         let readers = pool(self.readers).connect_lazy_with(self.options(path, Access::Read));
-        Ok(Connections::new(Some(file), writer, readers))
+        Ok(Connections::new(Of::File(file), writer, readers))
     }
 
     async fn ready(&self, path: &Path) -> Result<(), Failure> {
@@ -254,7 +267,7 @@ impl SqliteStore {
         let mut connection = pool.acquire().await.map_err(Failure::from).map_err(failed)?;
         migrate(&mut connection).await.map_err(failed)?;
         drop(connection);
-        let connections = Connections::new(None, pool.clone(), pool);
+        let connections = Connections::new(Of::Memory, pool.clone(), pool);
         Ok(Self::new(Place::new(Arc::clone(&path), None, connections)))
     }
 }

@@ -29,17 +29,26 @@ pub(super) struct Place {
 
 /// The connections to one file: one that writes and a few that read.
 pub(super) struct Connections {
-    /// `None` for a database in memory.
-    file: Option<FileId>,
+    of: Of,
     /// The log that lies beside it while they are open, as last seen.
     log: Mutex<Option<FileId>>,
     writer: SqlitePool,
     readers: SqlitePool,
 }
 
+/// The database that connections lead to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Of {
+    Memory,
+    File(FileId),
+    /// None yet: the first operation opens the one that is there then.
+    #[cfg_attr(not(feature = "hybrid"), allow(dead_code, reason = "only an archive may be opened later"))]
+    Nothing,
+}
+
 impl Connections {
-    pub(super) fn new(file: Option<FileId>, writer: SqlitePool, readers: SqlitePool) -> Self {
-        Self { file, log: Mutex::default(), writer, readers }
+    pub(super) fn new(of: Of, writer: SqlitePool, readers: SqlitePool) -> Self {
+        Self { of, log: Mutex::default(), writer, readers }
     }
 
     async fn take(&self, access: Access) -> Result<Held<Sqlite>, Failure> {
@@ -48,7 +57,7 @@ impl Connections {
             Access::Look | Access::Read => &self.readers,
         };
         let held = Held::take(pool).await?;
-        Ok(if self.file.is_some() { held } else { held.only() })
+        Ok(if matches!(self.of, Of::Memory) { held.only() } else { held })
     }
 
     /// Waits for operations under way. Who waits for a connection is told at once; the one that writes goes last, and writes
@@ -149,9 +158,13 @@ impl Place {
     }
 
     fn is_here(&self, connections: &Connections) -> Result<bool, Failure> {
-        let Some(file) = connections.file else { return Ok(true) };
+        let file = match connections.of {
+            Of::Memory => return Ok(true),
+            Of::File(file) => Some(file),
+            Of::Nothing => None,
+        };
         match FileId::of(&self.path) {
-            Ok(found) if found == file => {
+            Ok(found) if Some(found) == file => {
                 if let Ok(log) = FileId::of(&beside(&self.path, "-wal")) {
                     *connections.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(log);
                 }

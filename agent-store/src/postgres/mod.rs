@@ -13,7 +13,7 @@ mod text;
 
 pub use open::PostgresBuilder;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -35,6 +35,8 @@ use crate::{
 const ATTEMPTS: u32 = 5;
 /// Pause before the second attempt; each further one waits twice as long.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Time after which who waits for a new connection looks for one that was given back.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Keeps sessions in a PostgreSQL database, version 13 or later.
 ///
@@ -123,7 +125,7 @@ impl PostgresStore {
     }
 
     async fn attempts<A: Sync, T>(&self, with: &A, operation: Operation<A, T>) -> Result<T, Failure> {
-        let mut result = self.once(Held::take(&self.pool).await, with, operation).await;
+        let mut result = self.once(taken(&self.pool).await, with, operation).await;
         let mut pause = PAUSE;
         for _ in 1..ATTEMPTS {
             if !result.as_ref().is_err_and(|failure| Remedy::of(failure) != Remedy::Tell) {
@@ -170,12 +172,26 @@ type Running<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Failure>> 
 /// A connection that answers. Others are closed: after a restart of the server that may be all that rested in the pool.
 async fn tested(pool: &PgPool) -> Result<Held<Postgres>, Failure> {
     for _ in 0..pool.options().get_max_connections() {
-        let mut held = Held::take(pool).await?;
+        let mut held = taken(pool).await?;
         if held.connection()?.ping().await.is_ok() {
             return Ok(held);
         }
     }
-    Held::take(pool).await
+    taken(pool).await
+}
+
+/// A connection of the pool. Who waits for a new one, which the server may have no room for, takes one that others gave
+/// back meanwhile.
+async fn taken(pool: &PgPool) -> Result<Held<Postgres>, Failure> {
+    let mut taking = pin!(Held::take(pool));
+    loop {
+        if let Ok(taken) = time::timeout(GLANCE, &mut taking).await {
+            return taken;
+        }
+        if let Some(resting) = Held::resting(pool) {
+            return Ok(resting);
+        }
+    }
 }
 
 #[async_trait]

@@ -26,6 +26,14 @@ impl<DB: Database> Held<DB> {
     }
 }
 
+#[cfg(feature = "postgres")]
+impl<DB: Database> Held<DB> {
+    /// One that rests in the pool now.
+    pub(crate) fn resting(pool: &Pool<DB>) -> Option<Self> {
+        pool.try_acquire().map(|connection| Self { connection: Some(connection), only: false })
+    }
+}
+
 #[cfg(feature = "sqlite")]
 impl<DB: Database> Held<DB> {
     /// Passes on what a look came to. Where it failed, so may the next one on this connection.

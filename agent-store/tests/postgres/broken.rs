@@ -248,3 +248,28 @@ async fn dropped_operations_leave_the_store_usable() {
     assert_eq!(seq % 4, 1, "{seq}");
     assert_eq!(store.append(&session, seq, batch(2, seq, 1)).await.unwrap(), seq + 1);
 }
+
+#[tokio::test]
+async fn attack_f15_operations_share_the_connections_that_there_are_when_the_server_has_no_room_for_more() {
+    let place = place!(
+        "attack_f15_operations_share_the_connections_that_there_are_when_the_server_has_no_room_for_more"
+    );
+    let proxy = Proxy::before(server(&place)).await;
+    let store = PostgresStore::builder(url(&place, "full", Some(proxy.address.to_string())))
+        .schema(&place.schema)
+        .connections(4)
+        .connect()
+        .await
+        .unwrap();
+    let sessions = [create(&store, "a", 1).await, create(&store, "b", 1).await, create(&store, "c", 1).await];
+    proxy.fill();
+    for expected in 1..4 {
+        let appends =
+            sessions.each_ref().map(|session| store.append(session, expected, batch(1, expected, 1)));
+        let [a, b, c] = appends;
+        let (a, b, c) = tokio::join!(a, b, c);
+        for appended in [a, b, c] {
+            assert_eq!(appended.unwrap(), expected + 1);
+        }
+    }
+}

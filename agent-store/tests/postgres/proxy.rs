@@ -22,6 +22,7 @@ use tokio::{
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     losing: Arc<Mutex<Losing>>,
+    full: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
@@ -49,20 +50,32 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let losing = Arc::new(Mutex::new(Losing::default()));
         let shared = Arc::clone(&losing);
+        let full = Arc::new(AtomicBool::new(false));
+        let is_full = Arc::clone(&full);
         let task = tokio::spawn(async move {
             let mut links = JoinSet::new();
+            let mut waiting = Vec::new();
             while let Ok((client, _)) = listener.accept().await {
+                if is_full.load(Ordering::SeqCst) {
+                    waiting.push(client);
+                    continue;
+                }
                 let server = TcpStream::connect(&server).await.unwrap();
                 links.spawn(link(client, server, Arc::clone(&shared)));
             }
         });
-        Self { address, losing, task: task.abort_handle() }
+        Self { address, losing, full, task: task.abort_handle() }
     }
 
     /// Of the next questions that hold `mark`, `count` reach the server and are answered, and the answer is lost with
     /// its connection.
     pub(crate) fn lose(&self, mark: &'static str, count: usize) {
         *self.losing.lock().unwrap() = Losing { mark, left: count };
+    }
+
+    /// From now on, nobody who connects is answered.
+    pub(crate) fn fill(&self) {
+        self.full.store(true, Ordering::SeqCst);
     }
 
     /// How many answers are still to be lost.

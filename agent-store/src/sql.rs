@@ -112,12 +112,15 @@ pub(crate) struct LeaseColumns {
     pub(crate) owner: i64,
     pub(crate) generation: i64,
     pub(crate) until: i64,
+    /// When the session that it is for was created: compared, not stored.
+    pub(crate) created: Option<i64>,
 }
 
 impl LeaseColumns {
     pub(crate) fn new(lease: Lease) -> Result<Self> {
         let generation = signed(lease.generation)?;
-        Ok(Self { owner: lease.owner.cast_signed(), generation, until: lease.until.as_micros() })
+        let (owner, until) = (lease.owner.cast_signed(), lease.until.as_micros());
+        Ok(Self { owner, generation, until, created: lease.created.map(Timestamp::as_micros) })
     }
 }
 

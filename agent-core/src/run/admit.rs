@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Admission, Env, Journal, Task, Within};
+use super::{Admission, Env, InQueue, Journal, Task, Within};
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::{Agent, check_agent_name},
@@ -80,7 +80,7 @@ fn start(
     name: Arc<str>,
     path: Arc<str>,
     task: Task,
-    queued: Option<u64>,
+    queued: Option<InQueue>,
     within: &Within,
     now: Timestamp,
 ) -> Result<(Arc<Origin>, Task, Event)> {
@@ -88,6 +88,10 @@ fn start(
     check_lease(journal, now)?;
     let session = journal.session().clone();
     let waits = |seq| journal.read(|state| state.queue().iter().any(|queued| queued.seq == seq));
+    if queued.is_some_and(|queued| !journal.is_of(queued.created)) {
+        return Err(Error::deleted(&session));
+    }
+    let queued = queued.map(|queued| queued.seq);
     if queued.is_some_and(|seq| !waits(seq)) {
         return Err(Error::new(
             ErrorKind::Conflict,

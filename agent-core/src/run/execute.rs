@@ -23,6 +23,7 @@ use super::{
     context::{Asking, Env, Given},
     local::LocalEffects,
     pool::Pool,
+    queue::InQueue,
     tool_run::panic_text,
 };
 use crate::{
@@ -45,8 +46,8 @@ pub(crate) const CLEAN_UP: Duration = Duration::from_secs(5);
 pub(crate) enum Admission {
     /// A new prompt.
     Start(Task),
-    /// A prompt that waited, and the number of the event that says so.
-    Queued(Task, Option<u64>),
+    /// A prompt that waited, and the event that says so.
+    Queued(Task, Option<InQueue>),
     /// The run that the session left unfinished.
     Resume,
     /// The same, unless somebody runs it.
@@ -391,7 +392,7 @@ async fn watch_over(cx: &RunContext, deadline: Option<Timestamp>) -> Cut {
     }
 }
 
-/// Renews the lease whenever a third of its time went by without a commit; ends when another process has it.
+/// Renews the lease whenever a third of its time went by without a commit; ends when another process has it, or it was deleted.
 async fn keep_lease(cx: &RunContext) -> Error {
     let time = cx.env().lease;
     if cx.env().store.is_none() {
@@ -401,7 +402,7 @@ async fn keep_lease(cx: &RunContext) -> Error {
         tokio::time::sleep((time / 3).max(Duration::from_millis(1))).await;
         // A store that fails now may be back before the lease ends.
         if let Err(error) = cx.journal().renew_lease(cx.emitter(), cx.clock(), time).await
-            && error.kind() == ErrorKind::Conflict
+            && matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound)
         {
             return error;
         }

@@ -62,6 +62,14 @@ impl Journal {
         self.send_lease(emitter, |inner| self.lease_to_renew(inner, now, time)).await
     }
 
+    /// An error of the store about a session that it had stored.
+    fn explained(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::NotFound => Error::deleted(&self.record.id).caused_by(error),
+            _ => error,
+        }
+    }
+
     /// Waits until nothing is under way.
     pub(crate) async fn settled(&self) {
         let mut landed = std::pin::pin!(self.landed.notified());
@@ -167,10 +175,10 @@ impl Flight {
     }
 
     async fn lease(&self, lease: Lease) -> Result<()> {
-        match &self.journal.store {
-            Some(store) => store.lease(&self.journal.record.id, lease).await,
-            None => Ok(()),
-        }
+        let Journal { store, record, .. } = &*self.journal;
+        let Some(store) = store else { return Ok(()) };
+        let leased = store.lease(&record.id, lease.of(record)).await;
+        leased.map_err(|error| self.journal.explained(error))
     }
 
     /// The store has answered: what is stored is shown. What a subscriber has no room for has to be waited for.
@@ -178,7 +186,8 @@ impl Flight {
         let count = std::mem::take(&mut self.aboard);
         let mut inner = self.journal.lock();
         if let Err(error) = stored {
-            inner.broken = Some(error.record());
+            let stored = inner.committed > 0;
+            inner.broken = Some(if stored { self.journal.explained(error) } else { error }.record());
             return None;
         }
         let committed = inner.committed.saturating_add(count as u64);

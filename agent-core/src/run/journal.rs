@@ -29,7 +29,7 @@ use crate::{
 pub(crate) struct Journal {
     /// `None` for a session that ends with its handle: its state lives here alone.
     pub(super) store: Option<SharedStore>,
-    pub(super) record: SessionRecord,
+    pub(crate) record: SessionRecord,
     writer: u64,
     /// The runtime, which leases are held by.
     owner: u64,
@@ -143,6 +143,11 @@ impl Journal {
 
     pub(crate) fn session(&self) -> &SessionId {
         &self.record.id
+    }
+
+    /// Whether this is the stored session that was created then, and not one that is made since.
+    pub(crate) fn is_of(&self, created: Timestamp) -> bool {
+        self.record.created == created && self.committed() > 0
     }
 
     /// The session above.
@@ -290,7 +295,7 @@ impl Journal {
         let now = head.updated;
         let mut batch = Batch::new(self.writer, rows, head);
         batch.lease = inner.next_lease(self.owner, now);
-        if inner.committed == 0 { batch.creating(self.record.clone()) } else { batch }
+        if inner.committed == 0 { batch.creating(self.record.clone()) } else { batch.of(&self.record) }
     }
 }
 

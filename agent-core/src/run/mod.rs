@@ -55,7 +55,7 @@ pub(crate) use execute::{Admission, CLEAN_UP, Within, close, execute};
 pub(crate) use fold::Fold;
 pub(crate) use journal::Journal;
 pub(crate) use nest::Nest;
-pub(crate) use queue::{Active, Desk, Line, Running, Ticket};
+pub(crate) use queue::{Active, Desk, InQueue, Line, Running, Ticket};
 pub(crate) use replay::{RecordedTime, Recording, Script, beyond, replay};
 pub(crate) use subtree::{Spent, Subtree};
 pub(crate) use todos::TodoList;

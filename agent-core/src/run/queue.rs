@@ -48,18 +48,27 @@ impl RunContext {
     }
 }
 
+/// A prompt's place in the stored queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct InQueue {
+    /// Number of the event that queued it.
+    pub(crate) seq: u64,
+    /// When the session was created that has this event.
+    pub(crate) created: Timestamp,
+}
+
 /// A run's claim on its session: given up when dropped, also when its task is. Its stream ends then.
 pub(crate) struct Active {
     desk: Option<Arc<dyn Desk>>,
     sink: Arc<Sink>,
-    /// Number of the event that queued the run's prompt.
-    pub(crate) queued: Option<u64>,
+    /// Where the run's prompt was stored meanwhile.
+    pub(crate) queued: Option<InQueue>,
     /// The run can be resumed: what waits does not give it up.
     pub(crate) hold: bool,
 }
 
 impl Active {
-    pub(crate) fn new(desk: Arc<dyn Desk>, sink: Arc<Sink>, queued: Option<u64>) -> Self {
+    pub(crate) fn new(desk: Arc<dyn Desk>, sink: Arc<Sink>, queued: Option<InQueue>) -> Self {
         Self { desk: Some(desk), sink, queued, hold: false }
     }
 
@@ -99,8 +108,8 @@ pub(crate) struct Ticket {
     pub(crate) cancel: CancellationToken,
     /// The run that it joins if there is a next step, for a plain prompt.
     pub(crate) joins: Option<Arc<Sink>>,
-    /// Number of the event that queued it.
-    pub(crate) seq: Option<u64>,
+    /// The event that queued it.
+    pub(crate) queued: Option<InQueue>,
     /// Whether that event is stored.
     pub(crate) noted: bool,
     pub(crate) dropped: bool,
@@ -125,7 +134,8 @@ impl Ticket {
             budget: self.task.budget,
             deadline: self.task.deadline,
         };
-        self.seq = Some(journal.stage(&self.origin(journal), now, Event::PromptQueued(Arc::new(queued))));
+        let seq = journal.stage(&self.origin(journal), now, Event::PromptQueued(Arc::new(queued)));
+        self.queued = Some(InQueue { seq, created: journal.record.created });
     }
 }
 
@@ -191,7 +201,7 @@ impl Line {
     }
 
     pub(crate) fn knows(&self, seq: u64) -> bool {
-        self.waiting.iter().any(|ticket| ticket.seq == Some(seq))
+        self.waiting.iter().any(|ticket| ticket.queued.is_some_and(|queued| queued.seq == seq))
     }
 
     /// The active run is over.
@@ -240,8 +250,9 @@ impl Line {
             return false;
         };
         ticket.dropped = true;
-        if let Some(queued) = ticket.seq {
-            let dropped = PromptDropped { queued, error: Error::cancelled().record() };
+        // One that waited in a session that was deleted is gone with it.
+        if let Some(queued) = ticket.queued.filter(|queued| journal.is_of(queued.created)) {
+            let dropped = PromptDropped { queued: queued.seq, error: Error::cancelled().record() };
             journal.stage(&ticket.origin(journal), now, Event::PromptDropped(Arc::new(dropped)));
         }
         true
@@ -253,7 +264,7 @@ impl Line {
 
     /// Stages what was accepted and not yet put down, in order.
     pub(crate) fn stage(&mut self, journal: &Journal, now: Timestamp) {
-        for ticket in self.waiting.iter_mut().filter(|ticket| ticket.seq.is_none()) {
+        for ticket in self.waiting.iter_mut().filter(|ticket| ticket.queued.is_none()) {
             ticket.stage(journal, now);
         }
     }
@@ -264,14 +275,14 @@ impl Line {
 
     /// What was accepted up to here is stored: it was put down in this order.
     pub(crate) fn note(&mut self, accepted: u64) {
-        let put_down = |ticket: &&mut Ticket| ticket.accepted <= accepted && ticket.seq.is_some();
+        let put_down = |ticket: &&mut Ticket| ticket.accepted <= accepted && ticket.queued.is_some();
         self.waiting.iter_mut().filter(put_down).for_each(|ticket| ticket.noted = true);
     }
 
     /// Another journal took the place of one whose staged events are lost.
     pub(crate) fn forget_staged(&mut self) {
         for ticket in self.waiting.iter_mut().filter(|ticket| !ticket.noted) {
-            ticket.seq = None;
+            ticket.queued = None;
         }
     }
 
@@ -290,7 +301,8 @@ impl Line {
         self.waiting = waiting;
         let joining: VecDeque<Ticket> = joining;
         for ticket in joining {
-            let added = MessageAdded { message: ticket.task.prompt, queued: ticket.seq };
+            let added =
+                MessageAdded { message: ticket.task.prompt, queued: ticket.queued.map(|queued| queued.seq) };
             journal.stage(origin, now, Event::MessageAdded(Arc::new(added)));
         }
     }

@@ -142,7 +142,11 @@ impl Shared {
         seen: Option<Life>,
     ) -> Result<Arc<Journal>> {
         let create = matches!(admission, Admission::Start(_) | Admission::Queued(..));
+        let known = self.created();
         let journal = self.opened(create, true).await?;
+        if matches!(admission, Admission::Resume) {
+            journal.check_created(known)?;
+        }
         refuse_below(&self.env, &journal).await?;
         let taken = match (recovering, admission, seen) {
             (Some(recovering), ..) => recovering.seen != open_run(&journal),
@@ -332,8 +336,8 @@ impl Shared {
                 }
                 state.line.next()
             };
-            let Some(Ticket { sink, seq, turn, .. }) = next else { break };
-            match turn.send(Active::new(Arc::clone(self) as _, sink, seq)) {
+            let Some(Ticket { sink, queued, turn, .. }) = next else { break };
+            match turn.send(Active::new(Arc::clone(self) as _, sink, queued)) {
                 Ok(()) => break,
                 Err(active) => active.refuse(),
             }

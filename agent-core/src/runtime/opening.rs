@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{below::check_root_id, desk::Shared};
 use crate::{
-    Error, Result,
+    Error, Result, Timestamp,
     run::{Journal, apart},
     session::SessionRecord,
 };
@@ -24,6 +24,13 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         apart(&self.env.tasks, Box::pin(async move { shared.open(create, anew).await })).await
+    }
+
+    /// When the stored session was created that was seen here last.
+    pub(super) fn created(&self) -> Option<Timestamp> {
+        let state = self.lock();
+        let stored = state.journal.as_ref().filter(|journal| journal.committed() > 0);
+        stored.map(|journal| journal.record.created)
     }
 
     /// The journal of the agent that runs here: nobody else appends to it.

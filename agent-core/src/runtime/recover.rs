@@ -12,7 +12,7 @@ use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
     agent::Agent,
     permission::{ApprovalId, Decision},
-    run::{Admission, Env, Journal, RunHandle},
+    run::{Admission, Env, InQueue, Journal, RunHandle},
     session::{ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
 };
 
@@ -213,7 +213,8 @@ async fn left(session: &Arc<Shared>, info: &SessionInfo) -> Result<Option<Left>>
         let first = state.queue().first()?;
         let queued = &first.queued;
         let run = if queued.steer { RunId::generate() } else { queued.run };
-        let admission = Admission::Queued(queued.task(), Some(first.seq));
+        let place = InQueue { seq: first.seq, created: info.record.created };
+        let admission = Admission::Queued(queued.task(), Some(place));
         Some(Left { run, agent: Arc::clone(&queued.agent), admission, seen })
     }))
 }

@@ -279,9 +279,11 @@ impl Session {
     async fn written(&self, event: impl Fn(&Journal) -> Result<Option<Event>> + Send + Sync) -> Result<()> {
         let run = RunId::generate();
         let _active = self.0.claim(run, &CancellationToken::new(), true).await?;
-        let mut tries = 0;
+        let (mut tries, mut known) = (0, self.0.created());
         loop {
             let journal = self.0.journal(false).await?;
+            // Of another one under its id nothing was seen here.
+            journal.check_created(Some(*known.get_or_insert(journal.record.created)))?;
             let now = self.0.env.clock.now();
             // Of a child that runs below another session's run only the lease tells.
             if journal.leased(now).is_some() {

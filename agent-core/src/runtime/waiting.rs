@@ -12,11 +12,11 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId,
     agent::{Agent, check_agent_name},
+    event::PromptQueued,
     run::{
-        Active, Admission, CLEAN_UP, Emitter, Journal, Outcome, Sink, Status, Task, Ticket, check_lease,
-        check_prompt,
+        Active, Admission, CLEAN_UP, Emitter, InQueue, Journal, Outcome, Sink, Status, Task, Ticket,
+        check_lease, check_prompt,
     },
-    session::QueuedPrompt,
 };
 
 /// A prompt's place among those that wait; given up when its task ends, however it ends.
@@ -126,7 +126,7 @@ impl Shared {
             sink: Arc::clone(&entry.sink),
             cancel: entry.cancel.clone(),
             joins: None,
-            seq: None,
+            queued: None,
             noted: false,
             dropped: false,
             turn,
@@ -234,7 +234,7 @@ impl Shared {
     ) {
         let own = match admission {
             Admission::Start(_) => return,
-            Admission::Queued(_, own) if agents.is_some() => *own,
+            Admission::Queued(_, own) if agents.is_some() => own.map(|own| own.seq),
             Admission::Queued(..) => return,
             // Otherwise the run is refused.
             _ if journal.read(|state| state.run().is_none_or(|run| *run.agent != *agent.name())) => return,
@@ -248,7 +248,8 @@ impl Shared {
             let named = *queued.queued.agent == *agent.name();
             let agent = if named { Some(agent) } else { agents.and_then(|it| it.get(&queued.queued.agent)) };
             let Some(agent) = agent.filter(|_| !state.line.knows(queued.seq)) else { continue };
-            let (ticket, wait) = self.readmit(&mut state, &queued, Arc::clone(agent));
+            let place = InQueue { seq: queued.seq, created: journal.record.created };
+            let (ticket, wait) = self.readmit(&mut state, place, &queued.queued, Arc::clone(agent));
             tickets.push(ticket);
             waits.push(wait);
         }
@@ -262,13 +263,13 @@ impl Shared {
     fn readmit(
         self: &Arc<Self>,
         state: &mut State,
-        stored: &QueuedPrompt,
+        place: InQueue,
+        queued: &PromptQueued,
         agent: Arc<dyn Agent>,
     ) -> (Ticket, Wait) {
-        let queued = &stored.queued;
         let run = if queued.steer { RunId::generate() } else { queued.run };
         let (mut ticket, wait) = self.ticket(state, Entry::unread(run, agent), queued.task());
-        (ticket.seq, ticket.noted) = (Some(stored.seq), true);
+        (ticket.queued, ticket.noted) = (Some(place), true);
         let active = state.line.active().filter(|_| queued.steer);
         ticket.joins = active.map(|running| Arc::clone(&running.sink));
         (ticket, wait)

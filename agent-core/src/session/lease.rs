@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::SessionRecord;
 use crate::Timestamp;
 
 /// A session's lease.
@@ -31,7 +32,7 @@ use crate::Timestamp;
 /// assert!(!first.replaces(Some(&second)), "a stale owner is refused");
 /// assert!(first.is_live(soon) && !first.is_live(later));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Lease {
     /// The runtime that holds it.
@@ -40,13 +41,32 @@ pub struct Lease {
     pub generation: u64,
     /// Time until which others are asked to stay away; 1970 for a released lease.
     pub until: Timestamp,
+    /// When the session that it is for was created; `None` compares nothing. Asked when it is stored, and no part of what is
+    /// stored, nor of what makes two leases equal.
+    #[serde(skip)]
+    pub created: Option<Timestamp>,
 }
+
+impl PartialEq for Lease {
+    fn eq(&self, other: &Self) -> bool {
+        (self.owner, self.generation, self.until) == (other.owner, other.generation, other.until)
+    }
+}
+
+impl Eq for Lease {}
 
 impl Lease {
     /// A lease.
     #[must_use]
     pub fn new(owner: u64, generation: u64, until: Timestamp) -> Self {
-        Self { owner, generation, until }
+        Self { owner, generation, until, created: None }
+    }
+
+    /// The same lease, for the session of this record alone: not for one that is made later under its id.
+    #[must_use]
+    pub fn of(mut self, record: &SessionRecord) -> Self {
+        self.created = Some(record.created);
+        self
     }
 
     /// True while others are asked to stay away, at `now`.

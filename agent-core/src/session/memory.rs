@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 
 use super::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore};
-use crate::{Error, ErrorKind, Result, SessionId};
+use crate::{Error, ErrorKind, Result, SessionId, Timestamp};
 
 /// Store that keeps sessions in memory. Nothing is serialized.
 ///
@@ -69,6 +69,7 @@ impl SessionStore for MemoryStore {
             }
         }
         let stored = sessions.get_mut(session).ok_or_else(|| Error::no_session(session))?;
+        stored.check_created(session, batch.created)?;
         if stored.info.head.seq != expected {
             return repeated(stored, session, expected, &batch.rows, batch.writer);
         }
@@ -116,7 +117,15 @@ impl SessionStore for MemoryStore {
 }
 
 impl Stored {
+    fn check_created(&self, session: &SessionId, known: Option<Timestamp>) -> Result<()> {
+        match known {
+            Some(created) if created != self.info.record.created => Err(Error::made_anew(session)),
+            _ => Ok(()),
+        }
+    }
+
     fn take(&mut self, session: &SessionId, lease: Lease) -> Result<()> {
+        self.check_created(session, lease.created)?;
         match &self.info.lease {
             Some(held) if !lease.replaces(Some(held)) => Err(Error::fenced(session, held.generation)),
             _ => {

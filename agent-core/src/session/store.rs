@@ -22,6 +22,9 @@ pub type SharedStore = Arc<dyn SessionStore>;
 ///   get [`ErrorKind::Conflict`] and nothing of theirs is stored.
 /// - A lease that comes with a batch must replace the stored one ([`Lease::replaces`]); else the batch is refused like
 ///   any other that came too late. A batch without a lease leaves the stored one as it is.
+/// - An id may be used again after a delete. A batch or a lease that names when its session was created
+///   ([`Batch::created`], [`Lease::created`]) is for that session: of another one under the id nothing changes
+///   ([`Error::made_anew`]), whatever its numbers and generations are.
 /// - Rows come back in order, each once, byte for byte.
 /// - An operation that was polled once completes, or is undone, without its caller: a future that is kept and not
 ///   polled, or dropped at any poll, holds no lock, lane, connection or transaction that others wait for. A store that
@@ -38,8 +41,8 @@ pub trait SessionStore: Send + Sync + fmt::Debug {
     /// (same writer, same numbers) after it succeeded is `Ok` and stores nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the number differs or another owner holds the lease ([`Error::fenced`]),
-    /// [`ErrorKind::NotFound`] when the session (or the parent named by its record) does not exist.
+    /// [`ErrorKind::Conflict`] when the number differs, another owner holds the lease ([`Error::fenced`]) or the session was
+    /// made anew ([`Error::made_anew`]), [`ErrorKind::NotFound`] when the session (or the parent named by its record) does not exist.
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64>;
 
     /// Reads a window of a session's events.
@@ -54,8 +57,8 @@ pub trait SessionStore: Send + Sync + fmt::Debug {
     /// Stores `lease` if it replaces the session's: renews it, gives it back, or takes it over. Appends nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] ([`Error::fenced`]) when it does not replace the stored one, [`ErrorKind::NotFound`]
-    /// when there is no such session.
+    /// [`ErrorKind::Conflict`] when it does not replace the stored one ([`Error::fenced`]) or the session was made anew
+    /// ([`Error::made_anew`]), [`ErrorKind::NotFound`] when there is no such session.
     async fn lease(&self, session: &SessionId, lease: Lease) -> Result<()>;
 
     /// Bytes of event bodies that one append is sure to accept. A writer leaves out a larger checkpoint, and splits a
@@ -86,19 +89,28 @@ pub struct Batch {
     pub writer: u64,
     /// The writer's lease, if it holds one: stored together with the rows.
     pub lease: Option<Lease>,
+    /// When the session that the writer knows was created, for a batch that creates none. `None` compares nothing.
+    pub created: Option<Timestamp>,
 }
 
 impl Batch {
     /// A batch of `rows` by `writer`.
     #[must_use]
     pub fn new(writer: u64, rows: Vec<Row>, head: SessionHead) -> Self {
-        Self { create: None, rows, head, writer, lease: None }
+        Self { create: None, rows, head, writer, lease: None, created: None }
     }
 
     /// The same batch of a writer that holds `lease`.
     #[must_use]
     pub fn leased(mut self, lease: Lease) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// The same batch, for the session of this record alone: not for one that is made later under its id.
+    #[must_use]
+    pub fn of(mut self, record: &SessionRecord) -> Self {
+        self.created = Some(record.created);
         self
     }
 
@@ -153,6 +165,20 @@ impl Error {
         )
         .during("store.append")
         .with("session", session.as_str())
+    }
+
+    /// A conflict of whoever writes in a session that was deleted, and whose id another one has since.
+    #[must_use]
+    pub fn made_anew(session: &SessionId) -> Self {
+        let text =
+            "the session was deleted, and another one has its id; open that one if you want to go on in it";
+        Self::new(ErrorKind::Conflict, text).during("store.append").with("session", session.as_str())
+    }
+
+    /// An error for a session that is gone although it was stored.
+    pub(crate) fn deleted(session: &SessionId) -> Self {
+        let text = "the session was deleted, and what was under way or waited in it with it; begin a new one";
+        Self::new(ErrorKind::NotFound, text).with("session", session.as_str())
     }
 
     /// An error for a session that does not exist.

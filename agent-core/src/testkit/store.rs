@@ -301,6 +301,7 @@ fn cases() -> impl IntoIterator<Item = Case> {
         lease::a_lease_alone_changes_nothing_else,
         lease::a_lease_of_nothing_is_not_found,
         lease::attack_10_a_stale_owner_is_fenced,
+        lease::a_session_made_anew_takes_nothing_that_is_for_the_deleted_one,
         lease::attack_10_a_lease_that_ran_out_or_was_given_back_still_fences,
         lease::attack_12_an_echo_of_a_fenced_owner_stores_nothing,
         lease::leases_come_back_at_their_limits,

@@ -13,6 +13,7 @@
     clippy::needless_pass_by_value
 )]
 
+mod anew;
 mod approvals;
 mod basics;
 mod below;

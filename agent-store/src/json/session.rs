@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use entourage_core::{
-    Error, SessionId,
+    Error, SessionId, Timestamp,
     session::{Batch, Lease, ReadRange, Row},
 };
 
@@ -55,6 +55,7 @@ pub(super) fn append(
             found => break found?,
         }
     };
+    check_created(&file, session, batch.created.filter(|_| batch.create.is_none()))?;
     let State { head, lease: held, .. } = &end.state;
     if batch.create.is_some() || head.seq != expected {
         return if stored_before(&file, expected, batch)? {
@@ -78,9 +79,18 @@ pub(super) fn lease(
     patience: Duration,
 ) -> Result<(), Failure> {
     let (file, end) = locked(directory, session, patience)?;
+    check_created(&file, session, lease.created)?;
     admit(session, &lease, end.state.lease.as_ref())?;
     let line = line::change(&State { lease: Some(lease), ..end.state })?;
     file.add(end.whole, &line, directory.durability)
+}
+
+/// Refuses what is for a session that was deleted, and whose id another one has since.
+fn check_created(file: &SessionFile, session: &SessionId, known: Option<Timestamp>) -> Result<(), Failure> {
+    match known {
+        Some(known) if file.record()?.created != known => Err(Error::made_anew(session).into()),
+        _ => Ok(()),
+    }
 }
 
 fn admit(session: &SessionId, lease: &Lease, held: Option<&Lease>) -> Result<(), Failure> {

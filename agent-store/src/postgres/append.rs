@@ -23,7 +23,7 @@ macro_rules! events {
 }
 
 /// A row lock makes the second of two writers wait, and what it compares with then is what the first one left.
-const APPEND: &str = concat!("WITH written AS (", update_head!(), " RETURNING id)", events!());
+const APPEND: &str = concat!("WITH written AS (", update_head!("$26"), " RETURNING id)", events!());
 
 const CREATE: &str = concat!(
     "WITH written AS (",
@@ -43,7 +43,7 @@ pub(super) async fn append(
     let stored = match &batch.create {
         None => {
             let statement = batch.bind_head(sqlx::query(APPEND), session);
-            batch.bind_events(statement).fetch_optional(&mut *db).await?
+            batch.bind_events(statement).bind(batch.created).fetch_optional(&mut *db).await?
         }
         Some(record) => match create(db, record, batch).await {
             // The parent was deleted while its child was written.
@@ -81,7 +81,7 @@ async fn explain(
     let found = sqlx::query(
         "SELECT seq, lease_owner, lease_generation, (SELECT count(*) FROM events \
          WHERE session = $1 AND events.seq > $2 AND events.seq <= $3 AND writer = $4), \
-         $5 IS NULL OR EXISTS (SELECT 1 FROM sessions WHERE id = $5) \
+         $5 IS NULL OR EXISTS (SELECT 1 FROM sessions WHERE id = $5), created \
          FROM (SELECT 1) AS one LEFT JOIN sessions ON id = $1",
     )
     .bind(session.as_str())
@@ -93,7 +93,9 @@ async fn explain(
     .await?;
     let (seq, held): (Option<i64>, _) = (found.try_get(0)?, (found.try_get(1)?, found.try_get(2)?));
     let (known, parented): (i64, bool) = (found.try_get(3)?, found.try_get(4)?);
+    let created: Option<i64> = found.try_get(5)?;
     Ok(match (seq, &batch.create) {
+        (Some(_), None) if is_another(batch.created, created) => Some(Appended::MadeAnew),
         (Some(seq), _) if seq != batch.expected => {
             let seq = unsigned("seq", seq)?;
             Some(if known == batch.len() { Appended::Before(seq) } else { Appended::TooLate(seq) })
@@ -112,15 +114,24 @@ pub(super) async fn take_lease(
     lease: LeaseColumns,
 ) -> Result<Option<Leased>, Failure> {
     let statement = bind_lease(Some(lease), sqlx::query(TAKE_LEASE).bind(session.as_str()));
+    let statement = statement.bind(lease.created);
     if statement.execute(&mut *db).await?.rows_affected() == 1 {
         return Ok(Some(Leased::Taken));
     }
-    let held = sqlx::query_as("SELECT lease_owner, lease_generation FROM sessions WHERE id = $1")
+    let found = sqlx::query_as("SELECT lease_owner, lease_generation, created FROM sessions WHERE id = $1")
         .bind(session.as_str())
         .fetch_optional(db)
         .await?;
-    let Some(held) = held else { return Ok(Some(Leased::NoSession)) };
-    Ok(fence(Some(lease), held)?.map(Leased::Fenced))
+    let Some((owner, generation, created)) = found else { return Ok(Some(Leased::NoSession)) };
+    if is_another(lease.created, created) {
+        return Ok(Some(Leased::MadeAnew));
+    }
+    Ok(fence(Some(lease), (owner, generation))?.map(Leased::Fenced))
+}
+
+/// Whether the session is not the one that was created at the time that is `known`.
+fn is_another(known: Option<i64>, created: Option<i64>) -> bool {
+    known.is_some() && known != created
 }
 
 /// The generation of the lease that is held by owner and generation, when `lease` does not replace it.

@@ -16,6 +16,8 @@ type Statement<'q> = write::Statement<'q, Postgres>;
 pub(super) struct Encoded {
     pub(super) create: Option<SessionRecord>,
     pub(super) expected: i64,
+    /// When the session was created that the batch is for.
+    pub(super) created: Option<i64>,
     /// The bits of the writer's number: PostgreSQL has no unsigned integers.
     pub(super) writer: i64,
     head: HeadColumns,
@@ -38,6 +40,7 @@ impl Encoded {
         Ok(Self {
             events: Events::new(&batch.rows)?,
             expected: signed(expected)?,
+            created: batch.created.map(Timestamp::as_micros),
             writer: batch.writer.cast_signed(),
             head: HeadColumns::new(batch.head)?,
             lease: batch.lease.map(LeaseColumns::new).transpose()?,

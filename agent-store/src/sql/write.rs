@@ -23,6 +23,8 @@ pub(crate) enum Appended {
     TooLate(u64),
     /// The stored lease is of this generation, and the batch's does not replace it.
     Fenced(u64),
+    /// The batch is for a session that was deleted, and another one has its id.
+    MadeAnew,
     NoSession,
     NoParent,
 }
@@ -34,6 +36,7 @@ impl Appended {
             Self::Stored(seq) | Self::Before(seq) => Ok(seq),
             Self::TooLate(actual) => Err(Error::append_conflict(session, expected, actual)),
             Self::Fenced(held) => Err(Error::fenced(session, held)),
+            Self::MadeAnew => Err(Error::made_anew(session)),
             Self::NoSession => Err(Error::no_session(session).during(operation)),
             Self::NoParent => Err(Error::new(
                 ErrorKind::NotFound,
@@ -51,6 +54,8 @@ pub(crate) enum Leased {
     Taken,
     /// The stored lease is of this generation, and the one asked for does not replace it.
     Fenced(u64),
+    /// It is for a session that was deleted, and another one has its id.
+    MadeAnew,
     NoSession,
 }
 
@@ -60,6 +65,7 @@ impl Leased {
         match self {
             Self::Taken => Ok(()),
             Self::Fenced(held) => Err(Error::fenced(session, held).during(operation)),
+            Self::MadeAnew => Err(Error::made_anew(session).during(operation)),
             Self::NoSession => Err(Error::no_session(session).during(operation)),
         }
     }
@@ -80,16 +86,26 @@ macro_rules! replaces {
     };
 }
 
+/// Whether the session is the one that was created then; any is for `NULL`.
+macro_rules! is_known {
+    ($created:literal) => {
+        concat!("(", $created, " IS NULL OR created = ", $created, ")")
+    };
+}
+
 /// Replaces the head if the session is where the batch expects it to be and the batch's lease, if any, may be stored.
-/// Parameters 1 to 18 are [`HeadColumns::bind`]'s, the next one is the number that is expected.
+/// Parameters 1 to 18 are [`HeadColumns::bind`]'s, the next one is the number that is expected; `$created` is when the
+/// session was created that the batch is for.
 macro_rules! update_head {
-    () => {
+    ($created:literal) => {
         concat!(
             "UPDATE sessions SET seq = $2, status = $3, run = $4, agent = $5, title = $6, messages = $7, \
              input_tokens = $8, output_tokens = $9, cache_read_tokens = $10, cache_write_tokens = $11, \
              reasoning_tokens = $12, cost_pico = $13, updated = $14, checkpoint = $15, \
              lease_owner = coalesce($16, lease_owner), lease_generation = coalesce($17, lease_generation), \
-             lease_until = coalesce($18, lease_until) WHERE id = $1 AND seq = $19 AND ($17 IS NULL OR ",
+             lease_until = coalesce($18, lease_until) WHERE id = $1 AND seq = $19 AND ",
+            $crate::sql::write::is_known!($created),
+            " AND ($17 IS NULL OR ",
             $crate::sql::write::replaces!("$16", "$17"),
             ")"
         )
@@ -105,11 +121,13 @@ macro_rules! insert_session {
     };
 }
 
-pub(crate) use {insert_session, replaces, update_head};
+pub(crate) use {insert_session, is_known, replaces, update_head};
 
-/// Stores a lease if it replaces the stored one. The session, then [`bind_lease`].
+/// Stores a lease if it replaces the stored one. The session, [`bind_lease`], and when the session was created.
 pub(crate) const TAKE_LEASE: &str = concat!(
     "UPDATE sessions SET lease_owner = $2, lease_generation = $3, lease_until = $4 WHERE id = $1 AND ",
+    is_known!("$5"),
+    " AND ",
     replaces!("$2", "$3")
 );
 

@@ -18,10 +18,13 @@ pub(super) async fn append(
         return insert_events(db, session, batch).await;
     }
     match (at(db, session).await?, &batch.create) {
-        (Some((seq, held)), None) if seq == batch.expected => {
+        (Some((_, _, created)), None) if batch.created.is_some_and(|known| known != created) => {
+            Ok(Appended::MadeAnew)
+        }
+        (Some((seq, held, _)), None) if seq == batch.expected => {
             Ok(Appended::Fenced(unsigned("lease_generation", held.unwrap_or_default())?))
         }
-        (Some((seq, _)), _) => {
+        (Some((seq, ..)), _) => {
             let seq = unsigned("seq", seq)?;
             Ok(if stored_before(db, session, &batch).await? {
                 Appended::Before(seq)
@@ -48,11 +51,13 @@ pub(super) async fn take_lease(
     lease: LeaseColumns,
 ) -> Result<Leased, Failure> {
     let statement = bind_lease(Some(lease), sqlx::query(TAKE_LEASE).bind(session.as_str()));
+    let statement = statement.bind(lease.created);
     if statement.execute(&mut *db).await?.rows_affected() == 1 {
         return Ok(Leased::Taken);
     }
     match at(db, session).await? {
-        Some((_, held)) => Ok(Leased::Fenced(unsigned("lease_generation", held.unwrap_or_default())?)),
+        Some((_, _, created)) if lease.created.is_some_and(|known| known != created) => Ok(Leased::MadeAnew),
+        Some((_, held, _)) => Ok(Leased::Fenced(unsigned("lease_generation", held.unwrap_or_default())?)),
         None => Ok(Leased::NoSession),
     }
 }
@@ -73,9 +78,12 @@ pub(super) async fn remove(db: &mut SqliteConnection, session: &SessionId) -> Re
     Ok(clamped(tree.len()).unsigned_abs())
 }
 
-/// The number of the newest event, and the generation of the lease.
-async fn at(db: &mut SqliteConnection, session: &SessionId) -> Result<Option<(i64, Option<i64>)>, Failure> {
-    let statement = sqlx::query_as("SELECT seq, lease_generation FROM sessions WHERE id = ?1");
+/// The number of the newest event, the generation of the lease, and when the session was created.
+async fn at(
+    db: &mut SqliteConnection,
+    session: &SessionId,
+) -> Result<Option<(i64, Option<i64>, i64)>, Failure> {
+    let statement = sqlx::query_as("SELECT seq, lease_generation, created FROM sessions WHERE id = ?1");
     Ok(statement.bind(session.as_str()).fetch_optional(db).await?)
 }
 
@@ -85,8 +93,8 @@ async fn replace_head(
     session: &SessionId,
     batch: &Encoded,
 ) -> Result<bool, Failure> {
-    let statement = batch.bind_head(sqlx::query(update_head!()), session);
-    Ok(statement.bind(batch.expected).execute(db).await?.rows_affected() == 1)
+    let statement = batch.bind_head(sqlx::query(update_head!("$20")), session);
+    Ok(statement.bind(batch.expected).bind(batch.created).execute(db).await?.rows_affected() == 1)
 }
 
 async fn insert_session(

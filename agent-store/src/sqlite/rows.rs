@@ -15,6 +15,8 @@ type Statement<'q> = write::Statement<'q, Sqlite>;
 pub(super) struct Encoded {
     pub(super) create: Option<SessionRecord>,
     pub(super) expected: i64,
+    /// When the session was created that the batch is for.
+    pub(super) created: Option<i64>,
     pub(super) events: Vec<EncodedEvent>,
     /// The bits of the writer's number: SQLite has no unsigned integers.
     pub(super) writer: i64,
@@ -38,6 +40,7 @@ impl Encoded {
         Ok(Self {
             events: batch.rows.iter().map(encode).collect::<Result<_>>()?,
             expected: signed(expected)?,
+            created: batch.created.map(Timestamp::as_micros),
             writer: batch.writer.cast_signed(),
             head: HeadColumns::new(batch.head)?,
             lease: batch.lease.map(LeaseColumns::new).transpose()?,

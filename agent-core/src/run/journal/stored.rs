@@ -39,6 +39,17 @@ impl Journal {
         Ok(Self::with(env, record, Box::new(fold.state), fold.recorded, lease))
     }
 
+    /// Refuses to go on here with what belongs to a session of the same id that was created at another time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
+    pub(crate) fn check_created(&self, known: Option<Timestamp>) -> Result<()> {
+        match known {
+            Some(created) if created != self.record.created => Err(Error::made_anew(&self.record.id)),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether something is being written here, or this process holds the lease.
     pub(crate) fn is_in_use(&self, now: Timestamp) -> bool {
         let inner = self.lock();

@@ -117,6 +117,39 @@ pub(super) async fn attack_10_a_stale_owner_is_fenced(at: Fixture) -> Checked {
     same("the lease", &held(&at.store, &session).await?, &Some(lease(7, 6, 9)))
 }
 
+pub(super) async fn a_session_made_anew_takes_nothing_that_is_for_the_deleted_one(at: Fixture) -> Checked {
+    let session = id("s")?;
+    let made = |created| SessionRecord::root(session.clone(), micros(created));
+    // Also with a clock that was set back meanwhile, and whichever lease is the later one.
+    for (old, new) in [(made(10), made(20)), (made(20), made(10))] {
+        for held_anew in [None, Some(lease(9, 1, 9)), Some(lease(9, 5, 9))] {
+            at.store.append(&session, 0, batch(1, 0, 2).creating(old.clone()).leased(lease(7, 4, 9))).await?;
+            at.store.append(&session, 2, batch(1, 2, 1).of(&old)).await?;
+            at.store.lease(&session, lease(7, 4, 10).of(&old)).await?;
+            same("the lease", &held(&at.store, &session).await?, &Some(lease(7, 4, 10)))?;
+            same("the number of deleted sessions", &at.store.delete(&session).await?, &1)?;
+            let mut anew = batch(2, 0, 3).creating(new.clone());
+            anew.lease = held_anew;
+            at.store.append(&session, 0, anew).await?;
+
+            let before = all(&at.store, &session).await?;
+            let late = batch(1, 3, 1).of(&old);
+            for batch in [late.clone(), late.clone().leased(lease(7, 4, 11)), late.leased(lease(7, 9, 11))] {
+                refused("a late append", at.store.append(&session, 3, batch).await, ErrorKind::Conflict)?;
+            }
+            let late = at.store.lease(&session, lease(7, 9, 11).of(&old)).await;
+            refused("a late lease", late, ErrorKind::Conflict)?;
+            same("the session", &all(&at.store, &session).await?, &before)?;
+
+            at.store.append(&session, 3, batch(2, 3, 1).of(&new).leased(lease(9, 6, 9))).await?;
+            at.store.lease(&session, lease(9, 6, 10).of(&new)).await?;
+            same("its own lease", &held(&at.store, &session).await?, &Some(lease(9, 6, 10)))?;
+            same("the number of sessions", &at.store.delete(&session).await?, &1)?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) async fn attack_10_a_lease_that_ran_out_or_was_given_back_still_fences(at: Fixture) -> Checked {
     // A store has no clock: the generation alone decides.
     let session = create(&at.store, "s").await?;

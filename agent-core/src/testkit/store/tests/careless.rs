@@ -18,6 +18,8 @@ pub(super) enum Lapse {
     LeasesWhatIsNotThere,
     TouchesTheHead,
     KeepsTheLeaseOfTheDeleted,
+    AppendsToTheMadeAnew,
+    LeasesTheMadeAnew,
     CutsTheOwner,
     LooksThenLeases,
     LooksThenAppends,
@@ -180,6 +182,9 @@ impl SessionStore for Careless {
         if looks_first {
             dawdle().await;
         }
+        if self.lapse == Lapse::AppendsToTheMadeAnew {
+            batch.created = None;
+        }
         if self.lapse == Lapse::ForgetsTheCheckpoint {
             batch.head.checkpoint = 0;
         }
@@ -225,6 +230,11 @@ impl SessionStore for Careless {
         if !self.exists(session).await? && self.lapse != Lapse::LeasesWhatIsNotThere {
             return Err(Error::no_session(session));
         }
+        let info = self.inner.query(&SessionFilter::id(session.clone())).await?.pop();
+        let created = info.map(|info| info.record.created);
+        if lease.created.is_some() && lease.created != created && self.lapse != Lapse::LeasesTheMadeAnew {
+            return Err(Error::made_anew(session));
+        }
         self.check(session, lease)?;
         match self.lapse {
             Lapse::IgnoresLeases => return Ok(()),
@@ -243,7 +253,9 @@ impl SessionStore for Careless {
     }
 }
 
-pub(super) const LAPSES: [(Lapse, &str); 32] = [
+pub(super) const LAPSES: [(Lapse, &str); 34] = [
+    (Lapse::AppendsToTheMadeAnew, "a_session_made_anew_takes_nothing_that_is_for_the_deleted_one"),
+    (Lapse::LeasesTheMadeAnew, "a_session_made_anew_takes_nothing_that_is_for_the_deleted_one"),
     (Lapse::ForgetsTheFirstLease, "a_lease_comes_with_the_first_batch"),
     (Lapse::ForgetsLeasesOfBatches, "an_append_takes_and_renews_the_lease"),
     (Lapse::IgnoresLeases, "a_lease_alone_changes_nothing_else"),

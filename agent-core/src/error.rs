@@ -35,6 +35,9 @@ pub enum ErrorKind {
     Diverged,
     /// The record of a run has no end: its process died, or the run is still active.
     Unfinished,
+    /// A prompt that had to wait is stored in its session's queue, and its run did not begin here. It is not lost:
+    /// [`Runtime::recover`](crate::Runtime::recover) runs it. Given again it would run twice.
+    Queued,
     /// A key is missing or was refused.
     Authentication,
     /// The caller is known and may not do this.
@@ -91,6 +94,7 @@ impl ErrorKind {
             Self::Conflict => "conflict",
             Self::Diverged => "diverged",
             Self::Unfinished => "unfinished",
+            Self::Queued => "queued",
             Self::Authentication => "authentication",
             Self::PermissionDenied => "permission denied",
             Self::TooMany => "too many",

@@ -95,7 +95,7 @@ fn start(
     if queued.is_some_and(|seq| !waits(seq)) {
         return Err(Error::new(
             ErrorKind::Conflict,
-            "another process took the session over, and this queued prompt with it; open it again",
+            "another process took the session over, and this queued prompt with it",
         )
         .with("session", session.as_str()));
     }

@@ -51,7 +51,8 @@ impl<'a> Checked<'a> {
         };
         if pending.started && spec.repeat() == Repeat::Once {
             return settled(
-                "the process ended while this call ran, so its outcome is unknown; find out before you repeat it"
+                "no result of this call was stored, since its process ended or its store failed while it ran, so its outcome is \
+                 unknown; find out before you repeat it"
                     .to_owned(),
             );
         }

@@ -264,22 +264,29 @@ impl Shared {
             // Taken down before anything is staged: that would be part of the journal's state at once.
             let used = self.lock().journal.clone().filter(|journal| !journal.is_broken());
             let mut seen = used.map(|journal| open_run(&journal));
+            // A recovery tells by itself of what it could not begin.
+            let waited = recovering.is_none() && matches!(admission, Admission::Queued(_, Some(_)));
             let mut tries = 0;
             let (outcome, journal) = loop {
-                let journal = self.journal_for(&admission, recovering.as_ref(), seen).await?;
+                let journal = self.journal_for(&admission, recovering.as_ref(), seen).await;
+                let journal =
+                    journal.map_err(|error| if waited { self.still_queued(error) } else { error })?;
                 seen.get_or_insert_with(|| open_run(&journal));
                 let before = journal.committed();
                 let agents = recovering.as_ref().map(|recovering| &recovering.agents);
                 self.adopt(&journal, &entry.agent, &admission, agents);
                 let (env, agent) = (Arc::clone(&self.env), Arc::clone(&entry.agent));
                 let within = self.within(&entry);
+                let newest = journal.seq();
                 let outcome = execute(env, Arc::clone(&journal), agent, admission.clone(), within).await;
                 // Somebody wrote in the session between the look at the store and the first commit: nothing of the run is
                 // stored, and its agent has not begun.
                 let lost = journal.is_broken() && journal.committed() == before;
                 let again = lost && tries < TRIES && !entry.cancel.is_cancelled();
                 if !again || !outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
-                    break (outcome, journal);
+                    let begun = journal.committed() > newest;
+                    let told = |error| if waited && !begun { self.still_queued(error) } else { error };
+                    break (outcome.map_err(told), journal);
                 }
                 tries += 1;
             };

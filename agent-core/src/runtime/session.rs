@@ -70,6 +70,11 @@ impl Session {
     /// `start` abandons it, and the queue goes on. If the session holds an unfinished run when a new one begins, the
     /// unfinished one is abandoned as well.
     ///
+    /// The outcome of a prompt that waited is [`ErrorKind::Queued`] when the prompt is stored and its run could neither
+    /// begin here nor be taken back, as while the store cannot be reached: [`Runtime::recover`] runs it, so do not send it
+    /// again. After any other error while it waits it does not run, except that [`ErrorKind::Timeout`] (the store does not
+    /// answer) leaves that open.
+    ///
     /// An empty prompt, a full queue and the like are errors of the outcome, and nothing is stored. So is a session
     /// below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
     /// budget. Must be called within a tokio runtime.

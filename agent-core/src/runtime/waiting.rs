@@ -158,7 +158,8 @@ impl Shared {
             biased;
             active = &mut turn => active,
             () = entry.cancel.cancelled() => {
-                if self.withdraw(&entry, place.accepted).await? {
+                let withdrawn = self.withdraw(&entry, place.accepted).await;
+                if withdrawn.map_err(|error| self.still_queued(error))? {
                     return Ok(Outcome::new(Status::Cancelled));
                 }
                 turn.await
@@ -171,6 +172,19 @@ impl Shared {
         drop(place);
         let admission = Admission::Queued(task, active.queued);
         Box::pin(self.run(active, entry, admission, None)).await
+    }
+
+    /// The error of a prompt that is stored and whose run did not begin here, unless it is gone with its session.
+    pub(super) fn still_queued(&self, error: Error) -> Error {
+        if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Queued) {
+            return error;
+        }
+        let text = format!(
+            "the prompt waits in the session's stored queue and did not run here; `Runtime::recover` runs it, so do not \
+             give it again: {}",
+            error.message()
+        );
+        Error::new(ErrorKind::Queued, text).with("session", self.id.as_str()).caused_by(error)
     }
 
     /// Writes down that a prompt waits, and those accepted before it first.
@@ -277,5 +291,5 @@ impl Shared {
 }
 
 fn too_late() -> Error {
-    Error::new(ErrorKind::Timeout, "the store did not take the queued prompt in time").during("store.append")
+    Error::new(ErrorKind::Timeout, "the store did not answer for the queued prompt in time; look at the session's queue before you give it again").during("store.append")
 }

@@ -15,6 +15,7 @@
 
 mod anew;
 mod approvals;
+mod away;
 mod basics;
 mod below;
 mod bounds;

@@ -43,6 +43,7 @@ fn another_may_help(error: &Error, egress: Egress) -> bool {
         | ErrorKind::Conflict
         | ErrorKind::Diverged
         | ErrorKind::Unfinished
+        | ErrorKind::Queued
         | ErrorKind::ContentFiltered
         | ErrorKind::ContextOverflow
         | ErrorKind::TooLarge

@@ -1,4 +1,4 @@
-//! Lists and trees of sessions, for stores that no database sorts for.
+//! Lists and trees of sessions, for stores without a database that sorts.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use entourage_core::{
     session::{SessionFilter, SessionInfo, SessionRecord},
 };
 
-/// A session and everything below it, parents before children.
+/// Returns a session and its descendants, parents before children.
 pub(crate) fn below<'a>(
     records: impl Iterator<Item = &'a SessionRecord>,
     root: &SessionId,
@@ -20,7 +20,7 @@ pub(crate) fn below<'a>(
     }
     let (mut found, mut next) = (vec![root.clone()], 0);
     while let Some(id) = found.get(next) {
-        // Each entry is used once, so parents that go round in a circle end.
+        // Each entry is taken once, so a cycle of parents ends.
         let below = children.remove(id).unwrap_or_default();
         found.extend(below.into_iter().filter(|id| *id != root).cloned());
         next += 1;
@@ -28,7 +28,7 @@ pub(crate) fn below<'a>(
     found
 }
 
-/// Puts what was found in the order of lists and takes the page that is asked for. Only what is on it is copied.
+/// Sorts sessions in the order of lists and returns the page of `filter`. Only that page is cloned.
 pub(crate) fn page<'a>(
     found: impl Iterator<Item = &'a SessionInfo>,
     filter: &SessionFilter,

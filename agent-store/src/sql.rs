@@ -1,5 +1,5 @@
-//! What the SQL stores share: a batch's head as columns take it, rows as the core takes them, and why an operation
-//! failed. Nothing here knows an engine's dialect or its result codes.
+//! Shared by the SQL stores: a batch's head in the types of columns, rows in the core's types, and failures. Nothing
+//! here knows an engine's dialect or its result codes.
 
 pub(crate) mod held;
 pub(crate) mod write;
@@ -12,14 +12,14 @@ use entourage_core::{
 };
 use sqlx::{ColumnIndex, Decode, Row, Type};
 
-/// Why an operation failed. Kept apart from the core's error so that each text is written once.
+/// Failure of an operation. Separate from the core's error, so that each text is written once.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The driver or the database reported it.
     Driver(sqlx::Error),
     /// A value in the database is one that this store never writes.
     Damaged(String),
-    /// Said already as the caller is to read it.
+    /// The error that the caller gets, unchanged.
     Refused(Error),
 }
 
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// The error that the caller sees; `driver` reads an engine's codes.
+    /// Returns the error that the caller sees; `driver` reads an engine's codes.
     pub(crate) fn into_error(self, driver: fn(sqlx::Error) -> Error) -> Error {
         match self {
             Self::Driver(error) => driver(error),
@@ -63,15 +63,15 @@ impl Failure {
     }
 }
 
-/// Whether the error says that the store was closed, which is the caller's doing and no damage.
+/// Returns true if the error says that the store was closed, which is the caller's doing and no damage.
 #[cfg(feature = "hybrid")]
 pub(crate) fn says_closed(error: &Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<sqlx::Error>());
     matches!(cause, Some(sqlx::Error::PoolClosed))
 }
 
-/// A head in the types of its columns. A figure that is larger than a column can hold is as large as it can be: it must not
-/// be the end of a session, and the events hold it as it is. Numbers of events are no figures, and are refused.
+/// A head in the types of its columns. A figure too large for its column is clamped, because it must not end the
+/// session; the events hold the exact value. `seq` is never clamped: a number too large is refused.
 #[derive(Debug)]
 pub(crate) struct HeadColumns {
     pub(crate) seq: i64,
@@ -80,7 +80,7 @@ pub(crate) struct HeadColumns {
     pub(crate) agent: Arc<str>,
     pub(crate) title: Arc<str>,
     pub(crate) messages: i64,
-    /// Input, output, cache read, cache write, reasoning.
+    /// Tokens: input, output, cache read, cache write, reasoning.
     pub(crate) usage: [Option<i64>; 5],
     pub(crate) cost: Option<i64>,
     pub(crate) updated: i64,
@@ -112,7 +112,7 @@ pub(crate) struct LeaseColumns {
     pub(crate) owner: i64,
     pub(crate) generation: i64,
     pub(crate) until: i64,
-    /// When the session that it is for was created: compared, not stored.
+    /// Creation time of the session that the lease is for: compared, not stored.
     pub(crate) created: Option<i64>,
 }
 
@@ -124,7 +124,7 @@ impl LeaseColumns {
     }
 }
 
-/// A number as a column takes it.
+/// Converts a number to a column's type. One that is too large is refused.
 pub(crate) fn signed(number: u64) -> Result<i64> {
     i64::try_from(number).map_err(|_| {
         Error::new(
@@ -135,12 +135,13 @@ pub(crate) fn signed(number: u64) -> Result<i64> {
     })
 }
 
-/// As much of a number as a column takes: a window or a page that asks for more than a database can count wants all of it.
+/// Clamps a number to a column's maximum. A window or a page that asks for more than a database can count wants all of
+/// it.
 pub(crate) fn clamped(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-/// A number that is never negative.
+/// Converts a column to an unsigned number. A negative one is damage.
 pub(crate) fn unsigned(column: &'static str, number: i64) -> Result<u64, Failure> {
     u64::try_from(number).map_err(|_| Failure::damaged(format!("{column} = {number}")))
 }
@@ -159,7 +160,7 @@ pub(crate) const SESSION_COLUMNS: &str = "id, parent, role, created, seq, status
      input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_pico, updated, \
      lease_owner, lease_generation, lease_until, checkpoint";
 
-/// Reads [`SESSION_COLUMNS`]. `text` undoes what the engine needed to store any text.
+/// Reads [`SESSION_COLUMNS`]. `text` undoes the engine's escapes.
 pub(crate) fn session<'r, R>(
     row: &'r R,
     text: fn(&str) -> Result<Arc<str>, Failure>,

@@ -1,7 +1,7 @@
-//! Writing: one statement that stores a batch or nothing.
+//! Writes in one statement, which stores a batch entirely or not at all.
 //!
-//! A statement is a transaction of its own, so a batch costs one round trip. Only when it stored nothing, another one
-//! asks why.
+//! A statement is a transaction of its own, so a batch costs one round trip. Only if it stored nothing, another one
+//! asks for the reason.
 
 use entourage_core::{SessionId, session::SessionRecord};
 use sqlx::{PgConnection, Row};
@@ -12,7 +12,7 @@ use crate::sql::{
     write::{Appended, Leased, TAKE_LEASE, bind_lease, insert_session, update_head},
 };
 
-/// The events of parameters 19 to 25, for the session that the statement before them named `written`.
+/// Inserts the events of parameters 19 to 25 for the session that the statement before returned as `written`.
 macro_rules! events {
     () => {
         ", stored AS (INSERT INTO events (session, seq, at, kind, run, agent, writer, body) \
@@ -22,7 +22,8 @@ macro_rules! events {
     };
 }
 
-/// A row lock makes the second of two writers wait, and what it compares with then is what the first one left.
+/// Replaces the head and inserts the events. A row lock makes the second of two writers wait; it then compares with the
+/// row that the first one left.
 const APPEND: &str = concat!("WITH written AS (", update_head!("$26"), " RETURNING id)", events!());
 
 const CREATE: &str = concat!(
@@ -34,7 +35,7 @@ const CREATE: &str = concat!(
     events!()
 );
 
-/// `None` when nothing was stored and nothing speaks against the batch any more: what did is gone since.
+/// Stores a batch. `None` if nothing was stored and the reason is gone since, so that the caller may retry.
 pub(super) async fn append(
     db: &mut PgConnection,
     session: &SessionId,
@@ -71,7 +72,7 @@ async fn create(
     Ok(statement.fetch_optional(db).await?)
 }
 
-/// Why nothing was stored, if there still is a reason.
+/// Returns the reason that nothing was stored; `None` if it is gone since.
 async fn explain(
     db: &mut PgConnection,
     session: &SessionId,
@@ -107,7 +108,7 @@ async fn explain(
     })
 }
 
-/// `None` when it was not stored and nothing speaks against it any more.
+/// Stores a lease. `None` if it was not stored and the reason is gone since, so that the caller may retry.
 pub(super) async fn take_lease(
     db: &mut PgConnection,
     session: &SessionId,
@@ -129,12 +130,12 @@ pub(super) async fn take_lease(
     Ok(fence(Some(lease), (owner, generation))?.map(Leased::Fenced))
 }
 
-/// Whether the session is not the one that was created at the time that is `known`.
+/// Returns true if the session was not created at the `known` time.
 fn is_another(known: Option<i64>, created: Option<i64>) -> bool {
     known.is_some() && known != created
 }
 
-/// The generation of the lease that is held by owner and generation, when `lease` does not replace it.
+/// Returns the generation of the held lease, given by owner and generation, if `lease` does not replace it.
 fn fence(lease: Option<LeaseColumns>, held: (Option<i64>, Option<i64>)) -> Result<Option<u64>, Failure> {
     match (lease, held) {
         (Some(lease), (owner, Some(generation)))

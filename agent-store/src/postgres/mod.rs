@@ -31,11 +31,11 @@ use crate::{
     sql::{Failure, LeaseColumns, held::Held},
 };
 
-/// How often an operation is tried when others are in its way or its connection breaks.
+/// Maximum number of attempts when others are in the way or the connection breaks.
 const ATTEMPTS: u32 = 5;
 /// Pause before the second attempt; each further one waits twice as long.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Time after which who waits for a new connection looks for one that was given back.
+/// Interval at which a waiter for a new connection looks for one that was given back.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// Keeps sessions in a PostgreSQL database, version 13 or later.
@@ -44,25 +44,25 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// get [`ErrorKind::Conflict`]. Readers see whole batches and never wait for a writer. Each append is one statement and
 /// one round trip.
 ///
-/// # What an append survives
-/// That is the server's to say: its settings `fsync` and `synchronous_commit`. With both `on`, the default, an append
-/// that returned survives the death of this process, of the server and a power cut; with `synchronous_standby_names`
-/// set it is on the standby too. With `synchronous_commit = off` a crash of the server may undo the last appends (never
-/// half of one). The store takes what is configured for the server, the database or the user; to choose for its
-/// connections alone, add `?options[synchronous_commit]=on` to the URL.
+/// # Durability
+/// The server decides, by its settings `fsync` and `synchronous_commit`. With both `on`, the default, an append that
+/// returned survives the death of this process, of the server and a power cut; with `synchronous_standby_names` set it
+/// is on the standby too. With `synchronous_commit = off` a crash of the server may undo the last appends (never half
+/// of one). The store takes what is configured for the server, the database or the user; to choose for its connections
+/// alone, add `?options[synchronous_commit]=on` to the URL.
 ///
 /// # Broken connections
-/// An operation whose connection breaks is tried again on another one. That is safe: a batch whose commit succeeded and
-/// whose answer was lost is known by its writer and numbers and not stored twice. When the server stays away the error
-/// is temporary, and the same batch may be sent again at any time.
+/// An operation whose connection breaks is retried on another one. That is safe: a batch whose commit succeeded and
+/// whose answer was lost is recognised by its writer and numbers, and not stored twice. If the server stays away the
+/// error is temporary, and the same batch may be sent again at any time.
 ///
 /// # Proxies
 /// The store prepares statements and sets options of its sessions, so it wants the server itself or a proxy that keeps
 /// one server connection for each of the store's.
 ///
 /// # Cancel safety
-/// An operation that was polled once comes to its end without its caller, completely or not at all. A future that is
-/// dropped or never polled again holds up nobody.
+/// Once polled, an operation completes without its caller, entirely or not at all. A future that is dropped or no
+/// longer polled blocks no other operation.
 ///
 /// ```no_run
 /// # async fn example() -> entourage_core::Result<()> {
@@ -81,7 +81,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 pub struct PostgresStore {
     place: Arc<str>,
     pool: PgPool,
-    /// How long one attempt may take, the server's own timeout included.
+    /// Timeout of one attempt, the server's own timeout included.
     patience: Duration,
 }
 
@@ -98,12 +98,12 @@ impl PostgresStore {
         Self::builder(url).connect().await
     }
 
-    /// Options for the database at `url`.
+    /// Returns the options for the database at `url`.
     pub fn builder(url: impl Into<String>) -> PostgresBuilder {
         PostgresBuilder::new(url)
     }
 
-    /// Waits for operations under way and closes all connections, for all clones of this store. Dropping the last clone
+    /// Waits for operations in flight and closes all connections, for all clones of this store. Dropping the last clone
     /// closes them too, without waiting.
     pub async fn close(&self) {
         self.pool.close().await;
@@ -113,8 +113,8 @@ impl PostgresStore {
         Self { place, pool, patience }
     }
 
-    /// Runs `operation` in a task of its own, again when others were in its way or its connection broke. So it must be one
-    /// that may be repeated after it succeeded unseen.
+    /// Runs `operation` in a task of its own, and retries it if others were in its way or its connection broke. So it
+    /// must be safe to repeat after a success whose answer was lost.
     async fn attempt<A, T>(&self, with: &Arc<A>, operation: Operation<A, T>) -> Result<T, Failure>
     where
         A: Send + Sync + 'static,
@@ -169,7 +169,8 @@ fn unsteady() -> Error {
 type Operation<A, T> = for<'a> fn(&'a mut PgConnection, &'a A) -> Running<'a, T>;
 type Running<'a, T> = std::pin::Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
-/// A connection that answers. Others are closed: after a restart of the server that may be all that rested in the pool.
+/// Takes a connection that answers a ping. Others are closed: after a restart of the server those may be all that were
+/// idle in the pool.
 async fn tested(pool: &PgPool) -> Result<Held<Postgres>, Failure> {
     for _ in 0..pool.options().get_max_connections() {
         let mut held = taken(pool).await?;
@@ -180,8 +181,8 @@ async fn tested(pool: &PgPool) -> Result<Held<Postgres>, Failure> {
     taken(pool).await
 }
 
-/// A connection of the pool. Who waits for a new one, which the server may have no room for, takes one that others gave
-/// back meanwhile.
+/// Takes a connection of the pool. A waiter for a new one, for which the server may have no room, takes one that others
+/// gave back meanwhile.
 async fn taken(pool: &PgPool) -> Result<Held<Postgres>, Failure> {
     let mut taking = pin!(Held::take(pool));
     loop {

@@ -1,4 +1,4 @@
-//! Windows, lists and deletion of whole trees.
+//! Reads windows and lists, and deletes whole trees.
 
 use entourage_core::{
     SessionId,
@@ -9,8 +9,8 @@ use sqlx::{Connection, PgConnection, Postgres, QueryBuilder, Row as _, postgres:
 use super::{rows, text::unescape};
 use crate::sql::{self, Failure, SESSION_COLUMNS, clamped};
 
-/// The window, or `None` when there is no such session. One statement, so that both are seen at one moment: a session
-/// that is created or deleted meanwhile is not found half.
+/// Returns the window, or `None` if there is no such session. One statement, so that both are seen at one moment: a
+/// session that is created or deleted meanwhile is not seen in part.
 pub(super) async fn window(
     db: &mut PgConnection,
     session: &SessionId,
@@ -28,7 +28,7 @@ pub(super) async fn window(
     .await?;
     match found.first() {
         None => return Ok(None),
-        // No event, but a session.
+        // The session exists, without events in the window.
         Some(row) if row.try_get::<Option<i64>, _>(0)?.is_none() => return Ok(Some(Vec::new())),
         Some(_) => {}
     }
@@ -44,7 +44,7 @@ pub(super) async fn window(
 }
 
 pub(super) async fn list(db: &mut PgConnection, filter: &SessionFilter) -> Result<Vec<SessionInfo>, Failure> {
-    // No id holds such a character, and no parameter may.
+    // No id holds NUL, and no parameter may.
     if filter.prefix.as_ref().is_some_and(|prefix| prefix.contains('\0')) {
         return Ok(Vec::new());
     }
@@ -88,11 +88,11 @@ fn statement(filter: &SessionFilter) -> QueryBuilder<Postgres> {
     query
 }
 
-/// Deletes a tree, and returns how many sessions that were.
+/// Deletes a tree and returns the number of its sessions.
 pub(super) async fn remove(db: &mut PgConnection, session: &SessionId) -> Result<u64, Failure> {
     let mut transaction = db.begin().await?;
-    // Below a session that is locked nobody creates another one: once a look finds no more than the one before, the
-    // tree is whole and stays so. In one order, so that two deletions do not lock each other out.
+    // Nobody creates a session below a locked one: once a pass finds no more than the one before, the tree is complete
+    // and stays so. Rows are locked in one order, so that two deletions cannot deadlock.
     let mut known = 0;
     loop {
         let locked = sqlx::query(

@@ -1,4 +1,4 @@
-//! Between the core's types and PostgreSQL's columns.
+//! Converts between the core's types and PostgreSQL's columns.
 
 use entourage_core::{
     Error, Result, SessionId, Timestamp,
@@ -11,12 +11,12 @@ use crate::sql::{Failure, HeadColumns, LeaseColumns, clamped, run, signed, unsig
 
 type Statement<'q> = write::Statement<'q, Postgres>;
 
-/// A batch as the tables take it. Making one is where a batch that does not fit is refused, before anything is written.
+/// A batch in the types of the tables. `new` refuses a batch that does not fit, before anything is written.
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) create: Option<SessionRecord>,
     pub(super) expected: i64,
-    /// When the session was created that the batch is for.
+    /// Creation time of the session that the batch is for.
     pub(super) created: Option<i64>,
     /// The bits of the writer's number: PostgreSQL has no unsigned integers.
     pub(super) writer: i64,
@@ -25,7 +25,7 @@ pub(super) struct Encoded {
     events: Events,
 }
 
-/// The events, one list a column: one statement takes them all.
+/// The events as one list for each column, so that one statement inserts them all.
 #[derive(Debug, Default)]
 struct Events {
     at: Vec<i64>,
@@ -53,17 +53,17 @@ impl Encoded {
         self.head.seq
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub(super) fn len(&self) -> i64 {
         clamped(self.events.at.len())
     }
 
-    /// Parameters 1 to 18: see [`HeadColumns::bind`].
+    /// Binds parameters 1 to 18: see [`HeadColumns::bind`].
     pub(super) fn bind_head<'q>(&'q self, statement: Statement<'q>, session: &'q SessionId) -> Statement<'q> {
         self.head.bind(statement, session, self.lease, escape)
     }
 
-    /// Seven parameters: the number before the first event, the writer, and the columns of the events.
+    /// Binds seven parameters: the number before the first event, the writer, and the columns of the events.
     pub(super) fn bind_events<'q>(&'q self, statement: Statement<'q>) -> Statement<'q> {
         let Events { at, kind, run, agent, body } = &self.events;
         statement

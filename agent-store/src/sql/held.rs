@@ -1,14 +1,14 @@
-//! A connection while it is used, and what becomes of it then.
+//! Guards a connection in use: it returns to the pool only if it is given back.
 
 use sqlx::{Database, Pool, pool::PoolConnection};
 
 use super::Failure;
 
-/// A connection in use. Unless it is given back it is closed, and the pool opens another one: what is left on it after an
-/// error or in the middle of an operation is of no use to anybody.
+/// A connection in use. Unless it is given back it is closed, and the pool opens another one: after an error, or in the
+/// middle of an operation, its state is of no use to anybody.
 pub(crate) struct Held<DB: Database> {
     connection: Option<PoolConnection<DB>>,
-    /// Whether all data is gone with the connection, so that it is given back in any case.
+    /// True if the data lives in the connection, which is then given back in any case.
     only: bool,
 }
 
@@ -28,7 +28,7 @@ impl<DB: Database> Held<DB> {
 
 #[cfg(feature = "postgres")]
 impl<DB: Database> Held<DB> {
-    /// One that rests in the pool now.
+    /// Takes a connection that is idle in the pool now, if there is one.
     pub(crate) fn resting(pool: &Pool<DB>) -> Option<Self> {
         pool.try_acquire().map(|connection| Self { connection: Some(connection), only: false })
     }
@@ -36,7 +36,7 @@ impl<DB: Database> Held<DB> {
 
 #[cfg(feature = "sqlite")]
 impl<DB: Database> Held<DB> {
-    /// Passes on what a look came to. Where it failed, so may the next one on this connection.
+    /// Returns the result of a read. Closes the connection after a driver's error, which could repeat on it.
     pub(crate) async fn settle<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
         match result {
             Err(Failure::Driver(_)) => self.close().await,
@@ -45,19 +45,20 @@ impl<DB: Database> Held<DB> {
         result
     }
 
-    /// One that is never closed, because the data lives in it.
+    /// Marks the connection as never to be closed, because the data lives in it.
     pub(crate) fn only(mut self) -> Self {
         self.only = true;
         self
     }
 
-    /// Closes the connection and waits for that, so that nothing of it is in the next one's way.
+    /// Closes the connection and waits for that, so that it does not block the next one. Gives it back if the data
+    /// lives in it.
     pub(crate) async fn close(mut self) {
         if self.only {
             return self.give_back();
         }
         if let Some(connection) = self.connection.take() {
-            // It is gone in any case.
+            // The connection is gone in any case.
             connection.close().await.ok();
         }
     }

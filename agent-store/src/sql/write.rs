@@ -1,7 +1,7 @@
-//! Writing on any SQL engine: the statements that compare and set, what they are given, and what they came to.
+//! Writes on any SQL engine: the compare-and-set statements, their parameters and their results.
 //!
-//! Parameters are written `$1`, which both engines read. How events are inserted, and how a refusal is explained, is the
-//! engines' own business: one does it in a transaction, the other in a single statement.
+//! Parameters are written `$1`, which both engines read. Each engine inserts events and explains refusals by itself:
+//! one in a transaction, the other in a single statement.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use super::{HeadColumns, LeaseColumns};
 
 pub(crate) type Statement<'q, DB> = Query<'q, DB, <DB as Database>::Arguments>;
 
-/// What an append came to.
+/// Result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
     /// The number of the newest event.
@@ -30,7 +30,7 @@ pub(crate) enum Appended {
 }
 
 impl Appended {
-    /// What the caller of the append is told.
+    /// Converts this to the result that the caller of the append gets.
     pub(crate) fn told(self, operation: &'static str, session: &SessionId, expected: u64) -> Result<u64> {
         match self {
             Self::Stored(seq) | Self::Before(seq) => Ok(seq),
@@ -48,19 +48,19 @@ impl Appended {
     }
 }
 
-/// What asking for a lease came to.
+/// Result of a request for a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leased {
     Taken,
     /// The stored lease is of this generation, and the one asked for does not replace it.
     Fenced(u64),
-    /// It is for a session that was deleted, and another one has its id.
+    /// The lease is for a session that was deleted, and another one has its id.
     MadeAnew,
     NoSession,
 }
 
 impl Leased {
-    /// What whoever asked is told.
+    /// Converts this to the result that the caller gets.
     pub(crate) fn told(self, operation: &'static str, session: &SessionId) -> Result<()> {
         match self {
             Self::Taken => Ok(()),
@@ -71,7 +71,7 @@ impl Leased {
     }
 }
 
-/// Whether the lease of these parameters replaces the stored one: see `Lease::replaces`.
+/// The condition under which the lease of these parameters replaces the stored one: see `Lease::replaces`.
 macro_rules! replaces {
     ($owner:literal, $generation:literal) => {
         concat!(
@@ -86,16 +86,16 @@ macro_rules! replaces {
     };
 }
 
-/// Whether the session is the one that was created then; any is for `NULL`.
+/// The condition that the session was created at this time; true for `NULL`.
 macro_rules! is_known {
     ($created:literal) => {
         concat!("(", $created, " IS NULL OR created = ", $created, ")")
     };
 }
 
-/// Replaces the head if the session is where the batch expects it to be and the batch's lease, if any, may be stored.
-/// Parameters 1 to 18 are [`HeadColumns::bind`]'s, the next one is the number that is expected; `$created` is when the
-/// session was created that the batch is for.
+/// Replaces the head if the session is the one that the batch is for, its newest event is the expected one, and the
+/// batch's lease, if any, may be stored. Parameters 1 to 18 are [`HeadColumns::bind`]'s, the next one is the number of
+/// the expected event; `$created` is the creation time of the session that the batch is for.
 macro_rules! update_head {
     ($created:literal) => {
         concat!(
@@ -112,7 +112,7 @@ macro_rules! update_head {
     };
 }
 
-/// Begins the statement that makes a session of the parameters of [`HeadColumns::bind`] and of three more columns.
+/// Begins the statement that creates a session from the parameters of [`HeadColumns::bind`] and three more columns.
 macro_rules! insert_session {
     () => {
         "INSERT INTO sessions (id, seq, status, run, agent, title, messages, input_tokens, output_tokens, \
@@ -123,7 +123,8 @@ macro_rules! insert_session {
 
 pub(crate) use {insert_session, is_known, replaces, update_head};
 
-/// Stores a lease if it replaces the stored one. The session, [`bind_lease`], and when the session was created.
+/// Stores a lease if it is for this session and replaces the stored one. Parameters: the session, those of
+/// [`bind_lease`], and the creation time of the session.
 pub(crate) const TAKE_LEASE: &str = concat!(
     "UPDATE sessions SET lease_owner = $2, lease_generation = $3, lease_until = $4 WHERE id = $1 AND ",
     is_known!("$5"),
@@ -131,7 +132,7 @@ pub(crate) const TAKE_LEASE: &str = concat!(
     replaces!("$2", "$3")
 );
 
-/// Three parameters: the owner, the generation, the end; all `NULL` without a lease.
+/// Binds three parameters: the owner, the generation and the expiry; all `NULL` without a lease.
 pub(crate) fn bind_lease<'q, DB>(
     lease: Option<LeaseColumns>,
     statement: Statement<'q, DB>,
@@ -147,7 +148,8 @@ where
 }
 
 impl HeadColumns {
-    /// Parameters 1 to 18: the session, its head and the writer's lease. `text` makes what the engine can store of a text.
+    /// Binds parameters 1 to 18: the session, its head and the writer's lease. `text` escapes what the engine cannot
+    /// store.
     pub(crate) fn bind<'q, DB>(
         &'q self,
         statement: Statement<'q, DB>,

@@ -1,4 +1,4 @@
-//! Writing, within a transaction that holds all of it or nothing.
+//! Writes within a transaction, which stores a batch entirely or not at all.
 
 use entourage_core::{SessionId, session::SessionRecord};
 use sqlx::SqliteConnection;
@@ -62,7 +62,7 @@ pub(super) async fn take_lease(
     }
 }
 
-/// Deletes a tree, and returns how many sessions that were.
+/// Deletes a tree and returns the number of its sessions.
 pub(super) async fn remove(db: &mut SqliteConnection, session: &SessionId) -> Result<u64, Failure> {
     let tree: Vec<String> = sqlx::query_scalar(
         "WITH RECURSIVE tree (id) AS (SELECT id FROM sessions WHERE id = ?1 UNION \
@@ -78,7 +78,7 @@ pub(super) async fn remove(db: &mut SqliteConnection, session: &SessionId) -> Re
     Ok(clamped(tree.len()).unsigned_abs())
 }
 
-/// The number of the newest event, the generation of the lease, and when the session was created.
+/// Returns the number of the newest event, the generation of the lease, and the creation time of the session.
 async fn at(
     db: &mut SqliteConnection,
     session: &SessionId,
@@ -87,7 +87,8 @@ async fn at(
     Ok(statement.bind(session.as_str()).fetch_optional(db).await?)
 }
 
-/// Whether the session was where the batch expects it to be.
+/// Replaces the head. Returns false, and changes nothing, if the session is not the one that the batch is for, is not
+/// at the expected event, or has a lease that fences the batch off.
 async fn replace_head(
     db: &mut SqliteConnection,
     session: &SessionId,
@@ -132,7 +133,7 @@ async fn insert_events(
     Ok(Appended::Stored(seq))
 }
 
-/// Whether all events of the batch are there and are this writer's.
+/// Returns true if all events of the batch are stored and are this writer's.
 async fn stored_before(
     db: &mut SqliteConnection,
     session: &SessionId,

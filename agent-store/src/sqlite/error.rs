@@ -1,4 +1,4 @@
-//! What went wrong in the database, as the core's error. Nothing outside this file reads a result code.
+//! Maps failures of the database to the core's error. Nothing outside this file reads a result code.
 
 use std::path::Path;
 
@@ -6,20 +6,20 @@ use entourage_core::{Error, ErrorKind, Retry, SessionId};
 
 use crate::{os, sql::Failure};
 
-/// What SQLite's result codes make of a failure.
+/// Explains a failure by SQLite's result codes.
 pub(super) trait Explain: Sized {
-    /// The error that the caller sees. `operation` is the one of the trait.
+    /// Returns the error that the caller sees. `operation` is the one of the trait.
     fn explain(self, operation: &'static str, path: &Path) -> Error;
 
-    /// The same, naming the session.
+    /// Returns the same error with the session's id.
     fn explain_session(self, operation: &'static str, path: &Path, session: &SessionId) -> Error {
         self.explain(operation, path).with("session", session.as_str())
     }
 
-    /// Whether another connection is in the way, so that trying again can help.
+    /// Returns true if another connection is in the way, so that a retry can help.
     fn is_busy(&self) -> bool;
 
-    /// Whether the database wants to be recovered by somebody who may write.
+    /// Returns true if the database must be recovered by a connection that may write.
     fn needs_writer(&self) -> bool;
 }
 
@@ -42,14 +42,14 @@ impl Explain for Failure {
     }
 }
 
-/// The primary result code, such as 5 for `SQLITE_BUSY`.
+/// Returns the primary result code, such as 5 for `SQLITE_BUSY`.
 fn result_code(error: &sqlx::Error) -> Option<i32> {
     let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
     Some(extended & 0xff)
 }
 
-/// The error when nothing at all can be opened: SQLite tells that like a file that is not there. The file itself is not
-/// tried: closing any handle of it drops the locks that this process has on it.
+/// Returns the error for too many open files, which SQLite reports like a missing file. The file itself is not tried:
+/// closing any handle of it drops the locks that this process has on it.
 fn no_file_left(path: &Path) -> Option<Error> {
     let error = std::fs::read_dir(path.parent()?).err().filter(os::is_too_many_files)?;
     let (text, retry) = os::explain(&error);

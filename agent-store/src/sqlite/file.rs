@@ -1,4 +1,4 @@
-//! What lies at a path, before SQLite sees it. Reads a few bytes and changes nothing.
+//! Inspects and creates database files without SQLite. An inspection reads a few bytes and changes nothing.
 
 use std::{
     ffi::OsString,
@@ -12,11 +12,11 @@ use entourage_core::{Error, ErrorKind};
 use super::schema::Label;
 use crate::os;
 
-/// The first bytes of a database, as the file format lays them out.
+/// Length in bytes of a database's header, as the file format defines it.
 const HEADER: usize = 100;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// What a path holds.
+/// Content of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     /// Nothing, or an empty file: a new database may be made here.
@@ -25,7 +25,7 @@ pub(super) enum Found {
     Database,
 }
 
-/// Looks at `path`, which is absolute.
+/// Inspects `path`, which is absolute.
 pub(super) fn inspect(path: &Path) -> Result<Found, Error> {
     let refuse = |kind, text: &'static str| Err(Error::new(kind, text));
     let metadata = match fs::metadata(path) {
@@ -71,7 +71,7 @@ fn inspect_parent(path: &Path) -> Result<Found, Error> {
     }
 }
 
-/// Which file it is, whatever its path.
+/// Identity of a file, whatever its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId {
     #[cfg(unix)]
@@ -81,7 +81,7 @@ pub(super) struct FileId {
 }
 
 impl FileId {
-    /// Of the file that is at `path`.
+    /// Returns the identity of the file at `path`.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         #[cfg(unix)]
@@ -95,8 +95,8 @@ impl FileId {
     }
 }
 
-/// Makes an empty file that only this user may read: SQLite gives its logs the same mode. Never touches a file that is
-/// there.
+/// Creates an empty file that only this user may read; SQLite gives its logs the same mode. Never touches an existing
+/// file.
 pub(super) fn create(path: &Path) -> Result<(), Error> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -114,7 +114,7 @@ pub(super) fn create(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The file of an open store is not at its path.
+/// The error of an open store whose file is missing from its path.
 pub(super) fn gone() -> Error {
     Error::new(
         ErrorKind::Store,
@@ -123,7 +123,7 @@ pub(super) fn gone() -> Error {
     )
 }
 
-/// Another file is at the path of an open store, beside the log of the one before.
+/// The error of an open store with another file at its path, beside the log of its own one.
 pub(super) fn mixed() -> Error {
     Error::new(
         ErrorKind::Store,
@@ -137,22 +137,22 @@ pub(super) fn unreadable(error: io::Error) -> Error {
     Error::new(ErrorKind::Store, text).with_retry(retry).caused_by(error)
 }
 
-/// Whether a log beside the file may hold newer pages than the file itself.
+/// Returns true if a log beside the file may hold newer pages than the file itself.
 fn has_journal(path: &Path) -> bool {
     ["-wal", "-journal"]
         .iter()
         .any(|suffix| fs::metadata(beside(path, suffix)).is_ok_and(|log| log.len() > 0))
 }
 
-/// The file that SQLite keeps beside the database under this suffix.
+/// Returns the path of the file that SQLite keeps beside the database under this suffix.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Refuses what can be refused without opening it. The header may be older than a log beside the file, so passing here
-/// is not yet an admission.
+/// Refuses a file by its header alone. The header may be older than a log beside the file, so passing here is not yet
+/// an admission.
 fn judge_header(header: &[u8], length: u64, journal: bool) -> Result<(), Error> {
     if !header.starts_with(header_start(header)) || header.is_empty() {
         return Err(Error::new(

@@ -1,4 +1,4 @@
-//! Opening a database: look, judge, prepare, and only then hand out connections.
+//! Opens a database: inspect, judge, prepare, and only then hand out connections.
 
 use std::{
     fmt,
@@ -29,7 +29,7 @@ use crate::{
 };
 
 const OPERATION: &str = "store.open";
-/// How long a caller waits for its turn inside this process.
+/// Timeout of a caller that waits for a connection inside this process.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause between attempts to take the lock that SQLite does not wait for by itself.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -54,19 +54,21 @@ impl SqliteBuilder {
         }
     }
 
-    /// How long an operation waits for another process that writes to the same file. Default 5 seconds, at most a day.
+    /// Sets how long an operation waits for another process that writes to the same file. Default 5 seconds, at most a
+    /// day.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout.min(LONGEST_WAIT);
         self
     }
 
-    /// What a returned append survives. Default [`Durability::PowerLoss`].
+    /// Sets the failures that a returned append survives. Default [`Durability::PowerLoss`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Connections that read, besides the one that writes. Default 4; 0 counts as 1, and at most 64 are opened.
+    /// Sets the number of connections that read, besides the one that writes. Default 4; 0 counts as 1, and at most 64
+    /// are opened.
     pub fn readers(mut self, readers: u32) -> Self {
         self.readers = readers.clamp(1, 64);
         self
@@ -84,14 +86,14 @@ impl SqliteBuilder {
         self.opened(Purpose::Make).await
     }
 
-    /// Opens a database that is there, and writes nothing.
+    /// Opens an existing database and writes nothing.
     #[cfg(feature = "hybrid")]
     pub(crate) async fn open_to_look(self) -> Result<SqliteStore> {
         self.opened(Purpose::Look).await
     }
 
-    /// A store of a database that must be there when it is used, and is opened then. While it cannot be, every operation is
-    /// the error of opening it.
+    /// Returns a store that opens its database when it is first used; the database must exist then. While it cannot be
+    /// opened, every operation fails with the error of opening it.
     #[cfg(feature = "hybrid")]
     pub(crate) fn open_later(self) -> Result<SqliteStore> {
         let path: Arc<Path> = Arc::from(self.absolute()?);
@@ -119,7 +121,7 @@ impl SqliteBuilder {
         opening.await.map_err(|failure: Failure| failure.explain(OPERATION, &at))
     }
 
-    /// Connections to the database at `path`, for a purpose.
+    /// Opens connections to the database at `path`, for a purpose.
     pub(super) async fn connections(&self, path: &Path, purpose: Purpose) -> Result<Connections, Failure> {
         let found = look(path.to_owned()).await?;
         if found == Found::Database {
@@ -149,11 +151,11 @@ impl SqliteBuilder {
         Ok(connection.close().await?)
     }
 
-    /// Judges what an existing file says by itself, however damaged it is and whoever has it open. SQLite would read the
-    /// log beside it as part of it and at last write it over the file, also when it is another one's.
+    /// Judges an existing file without the log beside it, even if it is damaged or in use. SQLite would read that log
+    /// as part of the file and finally write it over the file, also if it is another file's log.
     async fn admit_alone(&self, path: &Path) -> Result<(), Failure> {
-        // The file is read as if nobody could change it, so that no log is looked at; with a writable schema, what the log
-        // completes may be missing in the file. Nothing is written.
+        // An immutable file is read without its log. A writable schema admits a file that is incomplete without that
+        // log. Nothing is written.
         let alone = self.options(path, Access::Look).immutable(true).pragma("writable_schema", "ON");
         let mut connection = SqliteConnection::connect_with(&alone).await?;
         let label = Label::of_header(&mut connection).await;
@@ -166,7 +168,7 @@ impl SqliteBuilder {
         let label = async {
             let mut connection = self.connect(path, Access::Look).await?;
             let label = Label::read(&mut connection).await;
-            // What the close says does not matter: nothing was written.
+            // An error of the close does not matter: nothing was written.
             connection.close().await.ok();
             label
         };
@@ -190,7 +192,7 @@ impl SqliteBuilder {
     async fn log_ahead(&self, connection: &mut SqliteConnection) -> Result<(), Failure> {
         let deadline = time::Instant::now() + self.busy_timeout;
         loop {
-            // The switch needs the file for itself, and SQLite does not wait for that.
+            // The switch needs exclusive access to the file, and SQLite does not wait for that.
             let mode = sqlx::query_scalar::<_, String>("PRAGMA journal_mode = WAL")
                 .fetch_one(&mut *connection)
                 .await;
@@ -233,19 +235,19 @@ impl SqliteBuilder {
     }
 }
 
-/// What a database is opened for.
+/// Purpose of opening a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To be used, and made when there is none.
+    /// Use the database, and create it if there is none.
     Make,
-    /// To be used.
+    /// Use an existing database.
     Use,
-    /// To be read, by who has another store open on it.
+    /// Only read a database on which the caller has another store open.
     #[cfg_attr(not(feature = "hybrid"), allow(dead_code, reason = "only an archive is looked at like this"))]
     Look,
 }
 
-/// What a connection is for.
+/// Access rights of a connection.
 #[derive(Clone, Copy)]
 pub(super) enum Access {
     Look,
@@ -254,14 +256,15 @@ pub(super) enum Access {
 }
 
 impl SqliteStore {
-    /// A database in memory, gone with the store. For trying out SQL; tests of agents want the core's `MemoryStore`.
+    /// Opens a database in memory, which is gone with the store. For trying out SQL; tests of agents want the core's
+    /// `MemoryStore`.
     ///
     /// # Errors
     /// [`ErrorKind::Store`] when there is no memory for it.
     pub async fn in_memory() -> Result<Self> {
         let path: Arc<Path> = Arc::from(Path::new(":memory:"));
         let failed = |failure: Failure| failure.explain(OPERATION, &path);
-        // The one connection holds the data, so it must never be replaced: `pool` lets none grow old.
+        // The one connection holds the data, so it must never be replaced: `pool` sets no maximum age.
         let options = quiet(SqliteConnectOptions::new()).in_memory(true).foreign_keys(true);
         let pool = pool(1).connect_with(options).await.map_err(Failure::from).map_err(failed)?;
         let mut connection = pool.acquire().await.map_err(Failure::from).map_err(failed)?;
@@ -286,7 +289,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     })?
 }
 
-/// Applies what is missing in one transaction, after looking again: another process may have been faster.
+/// Applies the pending migrations in one transaction. Reads the label again under the lock, because another process may
+/// have migrated meanwhile.
 async fn migrate(connection: &mut SqliteConnection) -> Result<(), Failure> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let label = Label::read(&mut transaction).await?;
@@ -297,7 +301,7 @@ async fn migrate(connection: &mut SqliteConnection) -> Result<(), Failure> {
     Ok(transaction.commit().await?)
 }
 
-/// Connections live as long as the store: no background task watches their age.
+/// Returns options of a pool whose connections live as long as the store: no background task watches their age.
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(connections)
@@ -307,7 +311,7 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .acquire_timeout(QUEUE_TIMEOUT)
 }
 
-/// The driver would log every statement; what matters is in the errors.
+/// Turns off the driver's log of every statement; the errors hold what matters.
 fn quiet(options: SqliteConnectOptions) -> SqliteConnectOptions {
     use sqlx::ConnectOptions;
     options.disable_statement_logging()

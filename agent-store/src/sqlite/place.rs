@@ -1,5 +1,5 @@
-//! The database's file and the connections to it. They are replaced together: who has a file open that is no longer at
-//! its path reads and writes what nobody will ever see.
+//! The database's file and the connections to it. They are replaced together: a connection to a file that has left its
+//! path reads and writes data that nobody else will ever see.
 
 use std::{
     io,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::sql::{Failure, held::Held};
 
-/// Where a store keeps its sessions.
+/// The database of a store: its path and the current connections to it.
 pub(super) struct Place {
     pub(super) path: Arc<Path>,
-    /// How to open what takes the file's place; nothing does in memory.
+    /// Opens the file that takes the place of a replaced one; `None` in memory, where nothing does.
     builder: Option<(SqliteBuilder, Purpose)>,
     current: Mutex<Arc<Connections>>,
     /// Held while connections are replaced or closed.
@@ -30,7 +30,7 @@ pub(super) struct Place {
 /// The connections to one file: one that writes and a few that read.
 pub(super) struct Connections {
     of: Of,
-    /// The log that lies beside it while they are open, as last seen.
+    /// The log beside the file while these connections are open, as last seen.
     log: Mutex<Option<FileId>>,
     writer: SqlitePool,
     readers: SqlitePool,
@@ -41,7 +41,7 @@ pub(super) struct Connections {
 pub(super) enum Of {
     Memory,
     File(FileId),
-    /// None yet: the first operation opens the one that is there then.
+    /// None yet: the first operation opens the database that is there then.
     #[cfg_attr(not(feature = "hybrid"), allow(dead_code, reason = "only an archive may be opened later"))]
     Nothing,
 }
@@ -60,8 +60,8 @@ impl Connections {
         Ok(if matches!(self.of, Of::Memory) { held.only() } else { held })
     }
 
-    /// Waits for operations under way. Who waits for a connection is told at once; the one that writes goes last, and writes
-    /// the log back.
+    /// Waits for operations in flight; waiters for a connection fail at once. The writer closes last and writes the log
+    /// back.
     async fn close(&self) {
         let (readers, writer) = (self.readers.close(), self.writer.close());
         readers.await;
@@ -83,12 +83,12 @@ impl Place {
         Self { path, builder, current, changing: tokio::sync::Mutex::default() }
     }
 
-    /// The connection that writes to the file that is at the path now, when it is free.
+    /// Waits for the connection that writes to the file now at the path.
     pub(super) async fn writer(&self) -> Result<(Arc<Connections>, Held<Sqlite>), Failure> {
         self.take(Access::Write).await
     }
 
-    /// One that reads from it.
+    /// Waits for a connection that reads from that file.
     pub(super) async fn reader(&self) -> Result<Held<Sqlite>, Failure> {
         self.take(Access::Read).await.map(|(_, held)| held)
     }
@@ -97,14 +97,14 @@ impl Place {
         loop {
             let connections = self.connections().await?;
             match connections.take(access).await {
-                // They were closed because others took their place, while this waited for one of them.
+                // Closed because they were replaced while this call waited for one of them.
                 Err(failure) if is_closed(&failure) && !Arc::ptr_eq(&connections, &self.current()) => {}
                 taken => return Ok((connections, taken?)),
             }
         }
     }
 
-    /// The connections to the file that is at the path now.
+    /// Returns the connections to the file now at the path, and opens them if the file was replaced.
     async fn connections(&self) -> Result<Arc<Connections>, Failure> {
         let current = self.current();
         if self.is_in_use(&current)? { Ok(current) } else { self.replace().await }
@@ -136,14 +136,14 @@ impl Place {
         if self.is_in_use(&current)? {
             return Ok(current);
         }
-        // SQLite takes a log for that of whichever file it lies beside.
+        // SQLite applies a log to whichever file it lies beside.
         let log = *current.log.lock().unwrap_or_else(PoisonError::into_inner);
         if log.is_some() && log == FileId::of(&beside(&self.path, "-wal")).ok() {
             return Err(mixed().into());
         }
         let opened = Arc::new(builder.connections(&self.path, *purpose).await?);
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&opened);
-        // What is under way on the file that was here before ends by itself, and nobody waits for it.
+        // Operations in flight on the old file end by themselves, and nobody waits for them.
         tokio::spawn(async move { current.close().await });
         Ok(opened)
     }
@@ -152,7 +152,8 @@ impl Place {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether these are the ones to use: a store that was closed stays so.
+    /// Returns true if these are the connections to use: their file is at the path, or the store was closed and stays
+    /// so.
     fn is_in_use(&self, connections: &Connections) -> Result<bool, Failure> {
         Ok(connections.writer.is_closed() || self.is_here(connections)?)
     }

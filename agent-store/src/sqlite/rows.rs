@@ -1,4 +1,4 @@
-//! Between the core's types and columns. Every number and name that comes from the database is checked.
+//! Converts between the core's types and columns. Checks every number and name that comes from the database.
 
 use entourage_core::{
     Result, SessionId, Timestamp,
@@ -10,12 +10,12 @@ use crate::sql::{Failure, HeadColumns, LeaseColumns, run, signed, unsigned, writ
 
 type Statement<'q> = write::Statement<'q, Sqlite>;
 
-/// A batch as the tables take it. Making one is where a batch that does not fit is refused, before anything is written.
+/// A batch in the types of the tables. `new` refuses a batch that does not fit, before anything is written.
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) create: Option<SessionRecord>,
     pub(super) expected: i64,
-    /// When the session was created that the batch is for.
+    /// Creation time of the session that the batch is for.
     pub(super) created: Option<i64>,
     pub(super) events: Vec<EncodedEvent>,
     /// The bits of the writer's number: SQLite has no unsigned integers.
@@ -53,14 +53,14 @@ impl Encoded {
         self.head.seq
     }
 
-    /// Parameters 1 to 18: see [`HeadColumns::bind`].
+    /// Binds parameters 1 to 18: see [`HeadColumns::bind`].
     pub(super) fn bind_head<'q>(&'q self, statement: Statement<'q>, session: &'q SessionId) -> Statement<'q> {
         self.head.bind(statement, session, self.lease, |text| text.into())
     }
 }
 
 impl EncodedEvent {
-    /// Parameters 3 to 8: the event, after session and writer.
+    /// Binds parameters 3 to 8: the event, after session and writer.
     pub(super) fn bind(self, statement: Statement<'_>) -> Statement<'_> {
         statement
             .bind(self.seq)

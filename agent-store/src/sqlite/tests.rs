@@ -1,4 +1,4 @@
-//! Faults that only the store's own connections can be given.
+//! Faults that can be injected only into the store's own connections.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ fn batch(expected: u64, bytes: usize) -> Batch {
     Batch::new(1, vec![Row::stored(columns, format!("{{\"text\":\"{}\"}}", "x".repeat(bytes)))], head)
 }
 
-/// Lets the connection that writes have no further page.
+/// Bounds the size of the database, so that the writer gets no further page.
 async fn fill(store: &SqliteStore) {
     let (_, mut held) = store.place.writer().await.unwrap();
     let db = held.connection().unwrap();
@@ -57,7 +57,7 @@ async fn after_a_disk_that_was_full_for_a_moment_the_next_operations_work() {
     }
 }
 
-/// A store with the session `s` of one event.
+/// Returns a store with the session `s` of one event.
 async fn some_session(path: &Path) -> (SqliteStore, SessionId) {
     let store = SqliteStore::builder(path).readers(1).open().await.unwrap();
     let session = SessionId::new("s").unwrap();
@@ -66,7 +66,7 @@ async fn some_session(path: &Path) -> (SqliteStore, SessionId) {
     (store, session)
 }
 
-/// Polls once: somebody else has the connection that the operation wants.
+/// Polls an operation once. It stays pending, because another one holds the connection that it needs.
 fn waiting<F: Future>(operation: F) -> Pin<Box<F>> {
     let mut operation = Box::pin(operation);
     let polled = operation.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -8,7 +8,7 @@ use entourage_core::Retry;
 #[cfg(unix)]
 const TOO_MANY_FILES: [i32; 2] = [24, 23];
 
-/// The text for an error of the system, which names it, and whether trying again can help.
+/// Returns a text for an error of the system, which names it, and the retry that can help.
 pub(crate) fn explain(error: &io::Error) -> (Cow<'static, str>, Retry) {
     if is_too_many_files(error) {
         let text = format!(

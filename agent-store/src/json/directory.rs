@@ -1,5 +1,5 @@
-//! The directory of sessions: which there are, and everything that concerns more than one file. Blocking; the store
-//! runs it aside.
+//! The directory of sessions: its inventory, and all operations that concern more than one file. Blocking; the store
+//! runs it on threads for that.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{Durability, listing::below};
 
-/// A file that was changed later than this ago is read again: clocks of file systems are that coarse.
+/// Age up to which a file's stamp is not trusted and the file is read again: clocks of file systems are that coarse.
 const SETTLED: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -34,16 +34,16 @@ pub(super) struct Directory {
     pub(super) patience: Duration,
     /// Proves that the directory is still at its path.
     label: Label,
-    /// What listing read of each file, valid while the file has the same stamp.
+    /// Cache of listings by file name. An entry is valid while the file has the same stamp.
     known: Mutex<HashMap<String, (Stamp, Arc<Known>)>>,
-    /// What was noticed and mended on the way.
+    /// Problems noticed since the directory was opened, mended ones included.
     noticed: Mutex<Vec<Problem>>,
-    /// How many files were read to learn of a session.
+    /// Number of files that were read to learn of a session.
     #[cfg(test)]
     pub(super) reads: std::sync::atomic::AtomicUsize,
 }
 
-/// What lists need of a session.
+/// The data of a session that lists need.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) info: SessionInfo,
@@ -56,7 +56,7 @@ impl Known {
     }
 }
 
-/// What a file system says about a file, and changes with its content.
+/// Metadata of a file that changes with its content.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stamp {
     len: u64,
@@ -65,7 +65,7 @@ pub(super) struct Stamp {
     inode: u64,
 }
 
-/// All that is in the directory.
+/// Contents of the directory.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     pub(super) sessions: HashMap<SessionId, Arc<Known>>,
@@ -76,7 +76,7 @@ pub(super) struct Inventory {
 }
 
 impl Directory {
-    /// Makes the directory if there is none, clears up what dead processes left in it, and sets torn lines aside.
+    /// Creates the directory if there is none, deletes unfinished files of dead processes, and sets torn lines aside.
     pub(super) fn open(path: PathBuf, durability: Durability, patience: Duration) -> Result<Self, Failure> {
         make_directory(&path)?;
         let locked = file::lock_file(&path.join(name::LOCK), patience)
@@ -104,7 +104,7 @@ impl Directory {
         self.path.join(name::file_name(session))
     }
 
-    /// Keeps everybody else from creating and deleting sessions.
+    /// Takes the directory's lock: nobody else creates or deletes sessions while it is held.
     pub(super) fn lock(&self) -> Result<File, Failure> {
         self.lock_with(file::lock_file, name::LOCK)
     }
@@ -132,7 +132,7 @@ impl Directory {
         done
     }
 
-    /// Sessions that were never given their name: nobody can be creating one while this process has the lock.
+    /// Deletes sessions that were never given their name. Needs the lock, under which nobody can be creating one.
     fn remove_unfinished(&self) -> Result<(), Failure> {
         for name in self.names()? {
             if name.ends_with(name::NEW) && name::judge(&name) == Name::Own {
@@ -160,7 +160,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The end of a file whose lock is held, after what is torn was set aside.
+    /// Returns the end of a locked file, after setting torn bytes aside.
     pub(super) fn whole_end(
         &self,
         file: &SessionFile,
@@ -190,7 +190,7 @@ impl Directory {
         }
     }
 
-    /// What was noticed so far and what is wrong now.
+    /// Returns the problems noticed so far and those that exist now, sorted by path.
     pub(super) fn problems(&self) -> Result<Vec<Problem>, Failure> {
         let mut problems = self.steady_inventory()?.problems;
         let noticed = lock(&self.noticed).clone();
@@ -209,13 +209,13 @@ impl Directory {
         Ok(names)
     }
 
-    /// [`Directory::inventory`] while nobody creates or deletes a session: it shows no half of a tree.
+    /// Takes the [`Directory::inventory`] while nobody creates or deletes a session, so that no tree is seen in part.
     pub(super) fn steady_inventory(&self) -> Result<Inventory, Failure> {
         let _lock = self.lock_with(file::lock_file_shared, name::LOCK)?;
         self.inventory()
     }
 
-    /// Looks at every file, reading those that changed since the last time.
+    /// Lists every file, and reads those that changed since the last time.
     fn inventory(&self) -> Result<Inventory, Failure> {
         let mut inventory = Inventory::default();
         let mut there = HashSet::new();
@@ -276,13 +276,13 @@ impl Directory {
         if named { Ok(known) } else { Err(Failure::misplaced(record)) }
     }
 
-    /// One session, sealed or not; [`Failure::Missing`] when its file is not there.
+    /// Reads one session, sealed or not; [`Failure::Missing`] if its file is not there.
     pub(super) fn look_up(&self, session: &SessionId) -> Result<Known, Failure> {
-        // What a name stands for is checked there, so this is the session.
+        // The file's record was checked against its name, so this is the session.
         self.read_known(&self.path_of(session))
     }
 
-    /// Gives a new session its file; `false` when there is one already.
+    /// Creates the file of a new session; returns false if there is one already.
     pub(super) fn create(&self, record: &SessionRecord, lines: &[u8]) -> Result<bool, Failure> {
         let _lock = self.lock()?;
         let path = self.path_of(&record.id);
@@ -303,9 +303,9 @@ impl Directory {
         Ok(true)
     }
 
-    /// Deletes a session and everything below it; gives the number of those that were not sealed.
+    /// Deletes a session and its descendants, and returns the number of those that were not sealed.
     ///
-    /// What is deepest goes first: when this is cut short, the rest still hangs together and the next call finds it.
+    /// The deepest go first: if this is cut short, the rest is still connected, and the next call finds it.
     pub(super) fn delete(&self, root: &SessionId) -> Result<u64, Failure> {
         let _lock = self.lock()?;
         let inventory = self.inventory()?;
@@ -316,7 +316,7 @@ impl Directory {
             match SessionFile::lock(&self.path_of(session), self.patience).and_then(SessionFile::remove) {
                 Ok(()) => deleted += u64::from(!sealed),
                 Err(Failure::Missing) => {}
-                // A link or a directory in the place of a session is nobody's to delete.
+                // A link or a directory in place of a session's file is not the store's to delete.
                 Err(failure) => return Err(failure),
             }
             #[cfg(feature = "hybrid")]
@@ -326,7 +326,7 @@ impl Directory {
         Ok(deleted)
     }
 
-    /// Makes changes of names last.
+    /// Makes created, renamed and deleted names survive a power cut, where the durability asks for it.
     pub(super) fn flush(&self) -> Result<(), Failure> {
         if cfg!(unix) && self.durability == Durability::PowerLoss {
             File::open(&self.path)?.sync_all()?;
@@ -352,14 +352,14 @@ impl Directory {
         self.move_aside(root)
     }
 
-    /// The same without what is below it.
+    /// Moves a session's file aside as `set_tree_aside` does, without those of its descendants.
     #[cfg(feature = "hybrid")]
     pub(super) fn set_one_aside(&self, session: &SessionId) -> Result<PathBuf, Failure> {
         let _lock = self.lock()?;
         self.move_aside(session)
     }
 
-    /// Needs the directory's lock.
+    /// Moves a session's file to another name and reports it. Needs the directory's lock.
     fn move_aside(&self, session: &SessionId) -> Result<PathBuf, Failure> {
         let path = self.path_of(session);
         let aside = SessionFile::lock(&path, self.patience)?.rename_beside(&format!("{}0", name::DAMAGED))?;
@@ -383,8 +383,9 @@ impl Stamp {
         })
     }
 
-    /// Whether any later change will show in the stamp: it will have another time. A time in the future is that of a clock
-    /// that was set back since, and settled too: else every list would read the file until the clock is there again.
+    /// Returns true if any later change will show in the stamp, by another time. A time in the future comes from a
+    /// clock that was set back since, and counts as settled: else every list would read the file until the clock
+    /// catches up.
     fn is_settled(&self) -> bool {
         let now = SystemTime::now();
         let apart = |modified| now.duration_since(modified).unwrap_or_else(|error| error.duration());
@@ -424,7 +425,7 @@ fn refused(text: &'static str) -> Failure {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change under it is one infallible step.
+    // A poisoned lock is harmless: every change under it is one infallible step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

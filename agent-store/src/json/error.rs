@@ -1,4 +1,4 @@
-//! What went wrong with a file, as the core's error and as a line of a report.
+//! Maps failures of files to the core's error and to the problems of a report.
 
 use std::{
     io,
@@ -9,23 +9,23 @@ use entourage_core::{Error, ErrorKind, Retry, SessionId, session::SessionRecord}
 
 use crate::os;
 
-/// Why an operation on files failed. Kept apart from the core's error so that each text is written once.
+/// Failure of an operation on files. Separate from the core's error, so that each text is written once.
 #[derive(Debug)]
 pub(super) enum Failure {
     Io(io::Error),
     /// The file holds what this store never writes.
     Damaged(String),
-    /// The file is of this later format.
+    /// The file has this newer format.
     Newer(u64),
-    /// Somebody else holds the lock for too long.
+    /// Somebody else did not release the lock in time.
     Locked,
     /// There is no such file.
     Missing,
-    /// The session went on elsewhere; its file only waits to be deleted.
+    /// The session has moved to another store; its file only waits to be deleted.
     Sealed,
     /// The core's own error.
     Refused(Error),
-    /// It is about this file, and not about the one that was asked for.
+    /// A failure of this file, which is not the one that was asked for.
     At(PathBuf, Box<Self>),
 }
 
@@ -49,12 +49,12 @@ impl Failure {
         Self::Damaged(what.into())
     }
 
-    /// The file holds another session than its name says.
+    /// Returns the failure of a file that holds another session than its name says.
     pub(super) fn misplaced(record: &SessionRecord) -> Self {
         Self::Damaged(format!("it holds the session {}, which belongs in another file", record.id))
     }
 
-    /// The same failure about a file of the whole directory. An absence or a lock keeps its meaning.
+    /// Returns the same failure about a file of the whole directory. An absence or a lock keeps its meaning.
     pub(super) fn at(self, path: &Path) -> Self {
         match self {
             Self::Damaged(_) => {
@@ -67,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// True for a failure that says that something is not there.
+    /// Returns true if the failure says that something is not there.
     pub(super) fn is_absence(&self) -> bool {
         match self {
             Self::Missing | Self::Sealed => true,
@@ -76,7 +76,7 @@ impl Failure {
         }
     }
 
-    /// The error that the caller sees. `operation` is the one of the trait.
+    /// Returns the error that the caller sees. `operation` is the one of the trait.
     pub(super) fn into_error(self, operation: &'static str, path: &Path) -> Error {
         let error = match self {
             Self::Refused(error) => error,
@@ -120,43 +120,43 @@ impl Failure {
     }
 }
 
-/// Something in the directory of a [`JsonStore`](super::JsonStore) that needs a look.
+/// A file in the directory of a [`JsonStore`](super::JsonStore) that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The session that it is named after, where the name tells.
+    /// Session that the file is named after, if the name spells it out.
     pub session: Option<SessionId>,
-    /// What is wrong.
+    /// Kind of the problem.
     pub kind: ProblemKind,
-    /// The same for people, in one line.
+    /// Description for people, in one line.
     pub detail: String,
 }
 
-/// What is wrong with a file.
+/// Kind of a problem with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// A write was cut short by a crash. What it left was moved to `aside`; the session goes on without it.
+    /// A crash cut a write short. Its torn bytes were moved to `aside`; the session goes on without them.
     Torn {
-        /// Where the bytes are now.
+        /// Path of the file with the torn bytes.
         aside: PathBuf,
-        /// How many.
+        /// Number of torn bytes.
         bytes: u64,
     },
     /// The file cannot be read as a session. It is still where it was.
     Damaged,
     /// The file was damaged and was moved to `aside`, so that the session is no longer here.
     SetAside {
-        /// Where the file is now.
+        /// New path of the file.
         aside: PathBuf,
     },
     /// A newer version of this library wrote it.
     NewerVersion,
-    /// It is none of this store's files, or no regular file; it is left alone.
+    /// The name is none of this store's; the file is left alone.
     Foreign,
-    /// It cannot be opened.
+    /// The file cannot be opened or read.
     Unreadable,
 }
 

@@ -1,7 +1,7 @@
-//! One session's file: where its whole lines end, which line holds an event, and adding a line.
+//! One session's file: finds the end of its whole lines and the line of an event, and adds lines.
 //!
-//! A line is written in one go and counts once its end is there; what follows the last end is a write that was cut short
-//! or is under way. Nothing here knows of other sessions.
+//! A line is written in one go and counts once its line feed is there; bytes after the last line feed are a write that
+//! was cut short or is in flight. Nothing here knows of other sessions.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, TryLockError},
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::Durability;
 
-/// How much is read at once while looking for the end of a line.
+/// Number of bytes read at once in search of the end of a line.
 const CHUNK: usize = 8 << 10;
 /// Longest first line in bytes: a record has no long parts.
 const LONGEST_FIRST: u64 = 1 << 20;
@@ -31,28 +31,28 @@ pub(super) struct SessionFile {
     path: PathBuf,
 }
 
-/// Where a file's whole lines end, and what the last of them says.
+/// The end of a file's whole lines, and the state after the last of them.
 #[derive(Debug)]
 pub(super) struct End {
-    /// Length of the whole lines.
+    /// Length of the whole lines in bytes.
     pub(super) whole: u64,
-    /// Length of what follows them.
+    /// Length of the torn bytes after them.
     pub(super) torn: u64,
     pub(super) state: State,
 }
 
 impl SessionFile {
-    /// Opens the file for reading. What is no regular file is refused, and so is a link to one.
+    /// Opens the file for reading. Refuses all but regular files, and links to them too.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         Self::open_with(path, OpenOptions::new().read(true))
     }
 
     fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, Failure> {
-        // Looked at first: opening a pipe would wait for its other end.
+        // Checked before it is opened: opening a pipe would wait for its other end.
         regular(path)?;
         let file = options.open(path)?;
         let opened = Self { file, path: path.to_owned() };
-        // Whoever replaced the file in between, by a link or another file, is noticed here.
+        // Detects that the path was replaced in between by a link or another file.
         if opened.is_in_place()? { Ok(opened) } else { Err(Failure::Missing) }
     }
 
@@ -71,14 +71,14 @@ impl SessionFile {
                 opened => opened?,
             };
             wait_for_lock(|| opened.file.try_lock(), deadline)?;
-            // Who had the lock before may have deleted the file; a new one of its name may be there.
+            // The previous holder of the lock may have deleted the file; a new one of its name may be there.
             if opened.is_in_place()? {
                 return Ok(opened);
             }
         }
     }
 
-    /// Looks at the file, and when it seems damaged looks again while nobody writes.
+    /// Runs `look`, and if it finds damage runs it again under a shared lock, while nobody writes.
     pub(super) fn steadily<T>(
         &self,
         patience: Duration,
@@ -95,7 +95,7 @@ impl SessionFile {
         }
     }
 
-    /// Whether the path still leads to the open file.
+    /// Returns true if the path still leads to the open file.
     fn is_in_place(&self) -> Result<bool, Failure> {
         match self.path.symlink_metadata() {
             Ok(there) => Ok(there.is_file() && same_file(&self.file.metadata()?, &there)),
@@ -151,7 +151,7 @@ impl SessionFile {
         }
     }
 
-    /// Where the last line ends that ends before `end`.
+    /// Returns the end of the last line that ends at or before `end`; `None` if there is none.
     fn line_end_before(&self, mut end: u64) -> Result<Option<u64>, Failure> {
         while end > 0 {
             let start = end.saturating_sub(CHUNK as u64);
@@ -175,7 +175,7 @@ impl SessionFile {
         Ok(bytes)
     }
 
-    /// The whole lines from the one that holds the first event after `after` on.
+    /// Returns the whole lines from one at or before the first event after `after`.
     pub(super) fn lines_after(&self, after: u64) -> Result<Lines<'_>, Failure> {
         let len = self.len()?;
         let start = self.find(self.first_line()?.len() as u64, len, after)?;
@@ -183,8 +183,8 @@ impl SessionFile {
         Ok(Lines { reader: BufReader::new((&self.file).take(len - start)), line: Vec::new() })
     }
 
-    /// Where the first line begins that ends at an event greater than `after`, or some line before it. Lines are in
-    /// order, so halving the file finds it in a few reads, however long it is.
+    /// Returns the start of the first line that ends at an event greater than `after`, or of some line before it. Lines
+    /// are in order, so a binary search finds it in a few reads, however long the file is.
     fn find(&self, first: u64, len: u64, after: u64) -> Result<u64, Failure> {
         let (mut low, mut high) = (first, len);
         while after > 0 && high - low > CHUNK as u64 {
@@ -197,7 +197,7 @@ impl SessionFile {
         Ok(low)
     }
 
-    /// Where the first line begins that does so in `from..until` and is spelled as lines are, and the number it ends at.
+    /// Returns the start and the newest event of the first well-formed line that begins between `from` and `until`.
     fn numbers_behind(&self, from: u64, until: u64) -> Result<Option<(u64, u64)>, Failure> {
         (&self.file).seek(SeekFrom::Start(from))?;
         let mut reader = BufReader::with_capacity(CHUNK, (&self.file).take(until - from));
@@ -211,7 +211,7 @@ impl SessionFile {
             if let Some((_, seq)) = line::numbers(&start) {
                 return Ok(Some((at, seq)));
             }
-            // Damaged: any line behind it will do.
+            // Damaged: any later line will do.
             at += start.len() as u64;
             if start.last() != Some(&b'\n') {
                 at += reader.skip_until(b'\n')? as u64;
@@ -219,21 +219,21 @@ impl SessionFile {
         }
     }
 
-    /// Adds one line behind the whole ones. Needs the lock, and that nothing torn is left.
+    /// Writes one line at `end`, after the whole ones. Needs the lock, and that no torn bytes are left.
     pub(super) fn add(&self, end: u64, line: &[u8], durability: Durability) -> Result<(), Failure> {
         let written = (&self.file)
             .seek(SeekFrom::Start(end))
             .and_then(|_| (&self.file).write_all(line))
             .and_then(|()| flush(&self.file, durability));
         if let Err(error) = written {
-            // What could not be written whole must not stay. Where even this fails, the next writer finds a torn line.
+            // A partial line must not stay. If even this fails, the next writer finds a torn line.
             self.file.set_len(end).ok();
             return Err(Failure::Io(error));
         }
         Ok(())
     }
 
-    /// Moves what follows the whole lines to a file of its own. Needs the lock.
+    /// Moves the torn bytes to a file of their own and returns its path. Needs the lock.
     pub(super) fn set_torn_aside(&self, end: &End, durability: Durability) -> Result<PathBuf, Failure> {
         let (path, mut aside) = create_beside(&self.path, &format!("{TORN}{}", end.whole))?;
         (&self.file).seek(SeekFrom::Start(end.whole))?;
@@ -265,7 +265,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// The next line without its end; `None` behind the last whole one.
+    /// Returns the next line without its line feed; `None` after the last whole one.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         self.line.clear();
         let mut bounded = (&mut self.reader).take(line::LONGEST);
@@ -278,7 +278,7 @@ impl Lines<'_> {
     }
 }
 
-/// Writes a new file under a name of its own and then gives it `path`, which must be free. Needs the directory's lock.
+/// Writes a file under the name `new` and then renames it to `path`, which must be free. Needs the directory's lock.
 pub(super) fn create(path: &Path, new: &Path, bytes: &[u8], durability: Durability) -> Result<(), Failure> {
     match fs::remove_file(new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
@@ -292,7 +292,7 @@ pub(super) fn create(path: &Path, new: &Path, bytes: &[u8], durability: Durabili
     })
 }
 
-/// Writes a small file that must not be there yet. Where the process dies meanwhile an empty one may stay.
+/// Writes a small file that must not exist yet. If the process dies meanwhile, an empty one may stay.
 pub(super) fn create_new(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), Failure> {
     let mut file = private().open(path).map_err(Failure::Io)?;
     file.write_all(bytes).and_then(|()| flush(&file, durability)).map_err(|error| {
@@ -301,14 +301,14 @@ pub(super) fn create_new(path: &Path, bytes: &[u8], durability: Durability) -> R
     })
 }
 
-/// Takes the lock of `path`, a file that is made when there is none.
+/// Takes the exclusive lock of `path`, a file that is created if there is none. Waits for `patience` at most.
 pub(super) fn lock_file(path: &Path, patience: Duration) -> Result<File, Failure> {
     let file = open_lock(path)?;
     wait_for_lock(|| file.try_lock(), Instant::now() + patience)?;
     Ok(file)
 }
 
-/// Shares the lock with others that do so.
+/// Takes a shared lock of `path`, a file that is created if there is none. Waits for `patience` at most.
 pub(super) fn lock_file_shared(path: &Path, patience: Duration) -> Result<File, Failure> {
     let file = open_lock(path)?;
     wait_for_lock(|| file.try_lock_shared(), Instant::now() + patience)?;
@@ -325,7 +325,7 @@ fn open_lock(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// A new empty file beside `path`, with a number at its end when the name is taken.
+/// Creates an empty file beside `path`, with a number appended if the name is taken.
 fn create_beside(path: &Path, ending: &str) -> Result<(PathBuf, File), Failure> {
     let mut number = 0_u32;
     loop {
@@ -342,7 +342,7 @@ fn create_beside(path: &Path, ending: &str) -> Result<(PathBuf, File), Failure> 
     }
 }
 
-/// Options that make a file which only its owner reads, and never take one that is there.
+/// Returns options that create a file which only its owner may read, and never open an existing one.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
@@ -371,7 +371,7 @@ fn flush(file: &File, durability: Durability) -> io::Result<()> {
     }
 }
 
-/// Refuses links, directories, pipes and whatever else is no plain file.
+/// Refuses links, directories, pipes and all else that is no regular file.
 pub(super) fn regular(path: &Path) -> Result<(), Failure> {
     if path.symlink_metadata()?.is_file() {
         return Ok(());

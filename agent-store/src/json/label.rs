@@ -1,5 +1,5 @@
-//! The label of a directory, by which a store knows that it still has the directory that it opened: one that is gone, or an
-//! empty one in its place such as that of a disk that is not mounted, must not look like a directory without sessions.
+//! The label of a directory, by which a store knows the directory that it opened. A directory that is gone, or an empty
+//! one in its place (its disk is not mounted), must not look like one without sessions.
 
 use std::{
     fs::{self, File},
@@ -21,12 +21,12 @@ const LONGEST: u64 = 256;
 pub(super) struct Label {
     path: PathBuf,
     text: String,
-    /// The file as last seen; while it stays so, nobody needs to read it.
+    /// Stamp of the file when it was last read; the file is read again only if its stamp differs.
     seen: Mutex<Option<Stamp>>,
 }
 
 impl Label {
-    /// Reads the label of a directory, or gives it one. Needs the directory's lock.
+    /// Reads the label of a directory, or creates one. Needs the directory's lock.
     pub(super) fn open(directory: &Path, durability: Durability) -> Result<Self, Failure> {
         let path = directory.join(name::LABEL);
         let text = match read(&path) {

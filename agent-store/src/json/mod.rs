@@ -1,7 +1,7 @@
-//! Sessions as files that people can read: one a session, one line a batch.
+//! Sessions as files that people can read: one file for each session, one line for each batch.
 //!
-//! This file runs blocking work aside and keeps racing callers in line; `session` and `directory` do the work, `file`
-//! knows about locks and line ends, `line` how a line is spelled, `name` how a file is called.
+//! This module runs blocking work on threads for it; `turns` queues racing callers, `session` and `directory` do the
+//! work, `file` handles locks and line ends, `line` encodes lines, and `name` names files.
 
 mod directory;
 mod error;
@@ -45,28 +45,31 @@ use turns::Turns;
 /// Keeps each session in a file of JSON lines in one directory.
 ///
 /// The first line of a file is the session's record; each further line is one batch with its events, the lease and the
-/// head after it. Bodies come back byte for byte; one with line breaks or space around it stands there as a string.
+/// head after it. Bodies are read back byte for byte; one with line breaks, or space around it, is stored as a JSON
+/// string.
 ///
 /// Several stores, in one process or in several, may use the same directory: each append compares and writes under the
 /// file's lock, so of writers that race one wins. Readers of a session take no lock and see whole batches; lists wait for
 /// sessions that are being created or deleted. The directory must be on a file system with locks, and hold nothing else.
 ///
 /// # Crashes and damage
-/// A line counts once it is complete. What a crash leaves of one is moved to `<file>.torn-<offset>` by the next `open`
-/// or append and reported by [`JsonStore::problems`]. A file that is damaged, of a newer format or no regular file is a
-/// typed error for its session, which lists leave out and `problems` names; all others load. A changed byte that leaves
-/// valid lines is not noticed.
+/// A line counts once it is complete. The next `open` or append moves a torn line to `<file>.torn-<offset>`, and
+/// [`JsonStore::problems`] reports it. A file that is damaged, of a newer format or no regular file is a typed error
+/// for its session, which lists leave out and `problems` names; all others load. A changed byte that leaves valid lines
+/// is not noticed.
 ///
-/// The directory has a label, the file `.store`. While the directory that was opened is not at its path (its disk is not
-/// mounted, or another one is in its place), every operation is an [`ErrorKind::Store`]; it goes on once it is back.
+/// The directory has a label, the file `.store`. While the directory that was opened is not at its path (its disk is
+/// not mounted, or another one is in its place), every operation fails with [`ErrorKind::Store`]; the store continues
+/// once the directory is back.
 ///
 /// # Costs
-/// An operation on one session costs the same however many there are; lists look at every file, and read those that changed
-/// since the last list. So does `delete`, which has to find what is below the session.
+/// An operation on one session costs the same however many there are; lists look at every file, and read those that
+/// changed since the last list. So does `delete`, which has to find the session's descendants.
 ///
 /// # Cancel safety
-/// An operation that was polled once comes to its end by itself, whether its future is dropped, kept or polled; operations
-/// on the same session wait for it. It runs on the tokio runtime that polled it, which must be kept running. Deleting a tree may stop between two sessions when the process dies; repeated, it goes on.
+/// Once polled, an operation completes by itself, whether its future is dropped, kept or polled; operations on the same
+/// session wait for it. It runs on the tokio runtime that polled it, which must be kept running. If the process dies,
+/// deleting a tree may stop between two sessions; a repeated call continues.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -85,7 +88,7 @@ pub struct JsonStore(Arc<Inner>);
 struct Inner {
     directory: Arc<Directory>,
     turns: Turns,
-    /// Written by what creates or deletes, read by what lists.
+    /// Write-locked by operations that create or delete, read-locked by those that list.
     whole: Arc<RwLock<()>>,
 }
 
@@ -99,13 +102,13 @@ pub struct JsonBuilder {
 }
 
 impl JsonBuilder {
-    /// How long an operation waits for another process that holds a lock. Default 5 seconds, at most a day.
+    /// Sets how long an operation waits for another process that holds a lock. Default 5 seconds, at most a day.
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout.min(LONGEST_WAIT);
         self
     }
 
-    /// What a returned append survives. Default [`Durability::PowerLoss`].
+    /// Sets the failures that a returned append survives. Default [`Durability::PowerLoss`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -144,7 +147,7 @@ impl JsonStore {
         Self::builder(path).open().await
     }
 
-    /// Options for the directory at `path`.
+    /// Returns the options for the directory at `path`.
     pub fn builder(path: impl Into<PathBuf>) -> JsonBuilder {
         JsonBuilder {
             path: path.into(),
@@ -153,20 +156,20 @@ impl JsonStore {
         }
     }
 
-    /// The directory, absolute.
+    /// Returns the absolute path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.directory.path
     }
 
-    /// The file of a session, whether it is there or not.
+    /// Returns the path of a session's file, which need not exist.
     #[must_use]
     pub fn path_of(&self, session: &SessionId) -> PathBuf {
         self.0.directory.path_of(session)
     }
 
-    /// What needs a look, by path: what this store set aside or found damaged since it was opened, and what listing the
-    /// directory finds now.
+    /// Returns the problems of the directory, sorted by path: those that this store mended, set aside or found since it
+    /// was opened, and those that a listing finds now.
     ///
     /// # Errors
     /// [`ErrorKind::Store`] when the directory cannot be read.
@@ -174,9 +177,10 @@ impl JsonStore {
         self.look("store.problems", Directory::problems).await
     }
 
-    /// Moves a session's file to `<file>.damaged-0` (or the next free number) and returns where it is, and so the files of
-    /// all sessions below it. They are then not here any more, and others may take their ids. For files that cannot be read;
-    /// nothing is deleted. Cut short by the death of the process, it goes on when it is repeated.
+    /// Moves a session's file to `<file>.damaged-0` (with `-1` and so on appended if that name is taken) after the
+    /// files of its descendants, and returns its new path. They are then gone from here, and others may take their ids.
+    /// Meant for files that cannot be read; nothing is deleted. If the process dies meanwhile, a repeated call
+    /// continues.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is no such file, [`ErrorKind::Store`] when it cannot be moved.
@@ -191,13 +195,13 @@ impl JsonStore {
         .await
     }
 
-    /// Waits for this process's other changes of more than one session.
+    /// Waits until no other operation of this process creates, deletes or lists sessions.
     async fn whole_turn(&self) -> OwnedRwLockWriteGuard<()> {
         Arc::clone(&self.0.whole).write_owned().await
     }
 
-    /// Runs `work` where it may block. `turn` is held until it is done, also when nobody waits for it any more. Who waits
-    /// for a turn first does so in a task of its own.
+    /// Runs `work` where it may block. `turn` is held until it is done, also if the caller is gone by then. A caller
+    /// that waits for a turn first does so in a task of its own.
     async fn on<T: Send + 'static>(
         &self,
         operation: &'static str,

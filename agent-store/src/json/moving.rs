@@ -1,5 +1,5 @@
-//! What `HybridStore` needs to move sessions out of a directory: whole batches, the note that a copy elsewhere does not
-//! count, and the seal that ends a session's life here.
+//! Moves of sessions out of a directory, for `HybridStore`: whole batches, the note that a copy elsewhere does not
+//! count, and the seal that ends a session here. No file is deleted before its note is surely gone.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::{
 const PAGE: usize = 4 << 20;
 /// Longest note in bytes: it holds an id.
 const LONGEST_NOTE: u64 = 4 << 10;
-/// For people who find the label.
+/// Content of the file `.archive`, for people who find it.
 const ABOUT: &[u8] =
     b"Sessions of this directory may be in its archive, which must not be replaced by an empty one.\n\
 To begin a new archive all the same, remove this file.\n";
@@ -113,12 +113,12 @@ impl JsonStore {
         if labelled.await? {
             return Ok(true);
         }
-        // A directory of before there were labels.
+        // The directory is older than the label.
         let held = self.held().await?;
         Ok(!held.copies.is_empty() || held.sessions.iter().any(|held| held.sealed))
     }
 
-    /// Notes that the directory has an archive, for good.
+    /// Stores, for good, that the directory has an archive.
     pub(crate) async fn note_archive(&self) -> Result<()> {
         self.look("store.open", |directory| {
             let _lock = directory.lock()?;
@@ -130,7 +130,8 @@ impl JsonStore {
         .await
     }
 
-    /// [`JsonStore::set_aside`] for one whose sessions below it are in use.
+    /// Moves a session's file aside, as [`JsonStore::set_aside`] does, without those of its descendants, which are in
+    /// use.
     pub(crate) async fn set_one_aside(&self, session: &SessionId) -> Result<PathBuf> {
         let (store, id) = (self.clone(), session.clone());
         owned(async move {
@@ -201,7 +202,7 @@ fn seal(directory: &Directory, expected: &SessionInfo) -> Result<(), Failure> {
     }
     let line = line::change(&line::State { sealed: true, ..end.state })?;
     file.add(end.whole, &line, directory.durability)?;
-    // The seal says more than the note; should that stay behind, it goes before the file does.
+    // The seal overrides the note. A note that stays is deleted before the file is.
     directory.remove_note(session).ok();
     Ok(())
 }
@@ -210,7 +211,7 @@ fn remove(directory: &Directory, sealed: &[SessionId]) -> Result<(), Failure> {
     let _lock = directory.lock()?;
     let mut there = Vec::new();
     for session in sealed {
-        // One file at a time is open, however many there are: a seal stays.
+        // Opens one file at a time, however many there are: a seal stays.
         if sealed_file(directory, session)?.is_some() {
             there.push(session);
         }
@@ -218,19 +219,19 @@ fn remove(directory: &Directory, sealed: &[SessionId]) -> Result<(), Failure> {
     removal(&there).try_for_each(|step| take(directory, step))
 }
 
-/// A step of removing what was moved.
+/// A step of the removal of moved sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Removal<'a> {
     Note(&'a SessionId),
-    /// What was done so far survives a loss of power.
+    /// Makes the steps so far survive a power cut.
     Flush,
     File(&'a SessionId),
 }
 
-/// The steps, in their order. A file system may keep a later one of two changes and lose the earlier one when the power
-/// fails. A note without its file hides what the archive has, which is then the only copy; a sealed file without its note
-/// is what the next mover goes on with. So no file goes before it is sure that its note is gone, also one that went when
-/// the file was sealed.
+/// Returns the steps in order. In a power cut, a file system may keep a later one of two changes and lose the earlier
+/// one. A note without its file hides the archive's session, which is then the only copy; a sealed file without its
+/// note is completed by the next mover. So no file is deleted before the deletion of its note is flushed, also of one
+/// that was deleted at the seal.
 fn removal<'a>(sealed: &'a [&'a SessionId]) -> impl Iterator<Item = Removal<'a>> {
     let notes = sealed.iter().map(|session| Removal::Note(session));
     let files = sealed.iter().map(|session| Removal::File(session));
@@ -249,7 +250,7 @@ fn take(directory: &Directory, step: Removal<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The locked file of a sealed session; `None` when it is gone.
+/// Locks the file of a sealed session; `None` if it is gone. A session that is not sealed is a conflict.
 fn sealed_file(directory: &Directory, session: &SessionId) -> Result<Option<SessionFile>, Failure> {
     let file = match SessionFile::lock(&directory.path_of(session), directory.patience) {
         Err(Failure::Missing) => return Ok(None),
@@ -271,21 +272,22 @@ impl Directory {
         path.into()
     }
 
-    /// Needs the session to be here: the lock of its file keeps it from being sealed or deleted meanwhile.
+    /// Stores the note of a session, which must be here: the lock of its file keeps it from being sealed or deleted
+    /// meanwhile.
     fn note_copy(&self, session: &SessionId, patience: Duration) -> Result<(), Failure> {
         let _locked = locked(self, session, patience)?;
         let note = self.note_of(session);
         if read_note(&note)?.as_ref() != Some(session) {
-            // A process that died may have left one without the id.
+            // A process that died may have left a note without the id.
             self.remove_note(session)?;
             file::create_new(&note, session.as_str().as_bytes(), self.durability)?;
         }
-        // Also for one that was there: who made it may not have come so far.
+        // Also for an existing note: its writer may have died before this.
         self.flush()
     }
 
     fn is_copy(&self, session: &SessionId) -> Result<bool, Failure> {
-        // The seal is looked for first: it comes before the note goes.
+        // The seal is checked first: it is stored before the note is deleted.
         if self.look_up(session).is_ok_and(|known| known.sealed) {
             return Ok(false);
         }
@@ -304,7 +306,7 @@ impl Directory {
     }
 }
 
-/// The session that a note names; `None` when it names none, or is gone.
+/// Returns the session that a note names; `None` if it names none, or is gone.
 fn read_note(path: &std::path::Path) -> Result<Option<SessionId>, Failure> {
     let mut text = String::new();
     let opened = match fs::File::open(path) {

@@ -1,18 +1,19 @@
 //! File names of sessions. Ids that differ only in case get names that differ on every file system, and no name is one
-//! that a system keeps for itself.
+//! that a system reserves.
 
 use entourage_core::{Digest, SessionId};
 
 const PREFIX: &str = "s-";
 /// Ends the name of a session's file.
 const SUFFIX: &str = ".jsonl";
-/// Longest escaped id that is spelled out. Leaves room for the endings of what is set aside within 255 bytes.
+/// Maximum length of an escaped id that is spelled out. Leaves room for the endings of files set aside, within 255
+/// bytes.
 const LONGEST: usize = 180;
-/// Characters of a longer id that its name begins with, for people.
+/// Number of characters of a longer id that its name begins with, for people.
 const SHOWN: usize = 60;
 
-/// The file that holds a session: the id with `+` before each small letter that stands for a capital. A longer one is
-/// cut and ends in a digest; the file's first line has the whole id.
+/// Returns the name of a session's file: the id in lower case, with `+` before each letter that was a capital. A longer
+/// id is cut and followed by a digest; the file's first line has the whole id.
 pub(super) fn file_name(session: &SessionId) -> String {
     let id = session.as_str();
     let escaped = escape(id);
@@ -23,14 +24,14 @@ pub(super) fn file_name(session: &SessionId) -> String {
     format!("{PREFIX}{}~{}{SUFFIX}", escape(&start), Digest::of([id.as_bytes()]))
 }
 
-/// What a name in the directory stands for.
+/// Meaning of a name in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Name {
-    /// A session's file; the id where the name spells it out.
+    /// A session's file, with the id if the name spells it out.
     Session(Option<SessionId>),
-    /// A file that this store makes: a lock, a session under way to its name, something set aside.
+    /// Another file of this store: a lock, a note, an unfinished session, or something set aside.
     Own,
-    /// None of this store's.
+    /// Not a file of this store.
     Foreign,
 }
 
@@ -53,7 +54,7 @@ pub(super) fn judge(name: &str) -> Name {
     }
 }
 
-/// The session whose note this is; `None` inside where the name does not spell the id out.
+/// Returns the session of a note; `None` if this is no note, `Some(None)` if the name does not spell the id out.
 #[cfg(feature = "hybrid")]
 pub(super) fn noted(name: &str) -> Option<Option<SessionId>> {
     match judge(name.strip_suffix(COPIED)?) {
@@ -62,9 +63,9 @@ pub(super) fn noted(name: &str) -> Option<Option<SessionId>> {
     }
 }
 
-/// The file whose lock stands for the directory.
+/// File whose lock is the directory's lock.
 pub(super) const LOCK: &str = ".lock";
-/// The file whose lock is the leave to move sessions elsewhere. Kept for longer than the directory's.
+/// File whose lock is the leave to move or delete sessions. Held for longer than the directory's.
 pub(super) const MOVING: &str = ".moving";
 /// The file that tells the directory from others.
 pub(super) const LABEL: &str = ".store";
@@ -72,9 +73,9 @@ pub(super) const LABEL: &str = ".store";
 pub(super) const ARCHIVE: &str = ".archive";
 /// Added to the name of a session that is being created.
 pub(super) const NEW: &str = ".new";
-/// Added to the name of a session that an archive has a copy of, which does not count.
+/// Added to the name of a session to name its note: an archive has a copy of it, which does not count.
 pub(super) const COPIED: &str = ".copied";
-/// Added, with a number, to the name of what followed the last whole line.
+/// Added, with a number, to the name of a file of torn bytes.
 pub(super) const TORN: &str = ".torn-";
 /// Added, with a number, to the name of a file that cannot be read.
 pub(super) const DAMAGED: &str = ".damaged-";

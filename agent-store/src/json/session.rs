@@ -14,7 +14,7 @@ use super::{
     line::{self, Line, State, Stored},
 };
 
-/// Locks a session's file and gives it with its end.
+/// Locks a session's file and returns it with its end. A sealed session is a failure.
 pub(super) fn locked(
     directory: &Directory,
     session: &SessionId,
@@ -50,7 +50,7 @@ pub(super) fn append(
             }
         }
         match locked(directory, session, patience) {
-            // It was there, and was deleted since: the creation has its turn again.
+            // The file existed and was deleted since: try to create it again.
             Err(Failure::Missing) if batch.create.is_some() => {}
             found => break found?,
         }
@@ -85,7 +85,7 @@ pub(super) fn lease(
     file.add(end.whole, &line, directory.durability)
 }
 
-/// Refuses what is for a session that was deleted, and whose id another one has since.
+/// Refuses a write for a session that was deleted and whose id another one has since.
 fn check_created(file: &SessionFile, session: &SessionId, known: Option<Timestamp>) -> Result<(), Failure> {
     match known {
         Some(known) if file.record()?.created != known => Err(Error::made_anew(session).into()),
@@ -100,7 +100,7 @@ fn admit(session: &SessionId, lease: &Lease, held: Option<&Lease>) -> Result<(),
     }
 }
 
-/// Whether all events of the batch are there and are this writer's.
+/// Returns true if all events of the batch are stored and are this writer's.
 fn stored_before(file: &SessionFile, expected: u64, batch: &Batch) -> Result<bool, Failure> {
     let last = expected.saturating_add(batch.rows.len() as u64);
     let (mut lines, mut reached) = (file.lines_after(expected)?, expected);
@@ -117,7 +117,7 @@ fn stored_before(file: &SessionFile, expected: u64, batch: &Batch) -> Result<boo
     Ok(true)
 }
 
-/// The rows in `range`.
+/// Returns the rows in `range`.
 pub(super) fn read(
     directory: &Directory,
     session: &SessionId,
@@ -140,7 +140,8 @@ pub(super) fn read(
     })
 }
 
-/// Reads from a session's file; once more with its lock held when something is odd: somebody may just be mending it.
+/// Reads from the file of a session that is not sealed. If the file seems damaged, reads again under a shared lock:
+/// another process may just be mending it.
 pub(super) fn looking<T>(
     directory: &Directory,
     session: &SessionId,
@@ -170,7 +171,7 @@ pub(super) fn looking_also_sealed<T>(
     })
 }
 
-/// Gives the lines with events after `after` to `take`, until it wants no more.
+/// Passes the lines with events after `after` to `take`, until that returns false.
 pub(super) fn scan(
     file: &SessionFile,
     after: u64,
@@ -184,7 +185,7 @@ pub(super) fn scan(
         }
         let line = match Line::<Vec<Stored<'_>>>::parse(text) {
             Ok(line) => line,
-            // What a power cut left of the last write, or something before what is wanted.
+            // Zeros that a power cut left of the last write, or a line before the wanted ones.
             Err(failure) if text.contains(&0) || at.is_none() => {
                 odd.get_or_insert(failure);
                 continue;

@@ -1,5 +1,5 @@
-//! Turns at a session, and room for those that write. A session that somebody else keeps locked holds up nobody but those
-//! who want that one.
+//! Queues of each session's writers, and bounds on the writers at work. A session that somebody else keeps locked
+//! blocks its own waiters alone.
 
 use std::{
     collections::HashMap,
@@ -12,8 +12,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use super::{JsonStore, directory::Directory, error::Failure};
 
-/// Sessions that are written at once, and as many again that wait for another process's lock; the others wait without
-/// holding a thread.
+/// Maximum number of sessions that are written at once, and of those that wait for another process's lock; the others
+/// wait without holding a thread.
 const ROOM: usize = 64;
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Turns {
         if let Some(line) = sessions.get(session).and_then(Weak::upgrade) {
             return line;
         }
-        // When the table would grow, those that nobody stands in make room first.
+        // Before the table grows, queues that nobody waits in are removed.
         if sessions.len() == sessions.capacity() {
             sessions.retain(|_, line| line.strong_count() > 0);
         }
@@ -57,8 +57,8 @@ impl Turns {
 }
 
 impl JsonStore {
-    /// Runs `work` on a session's file, with the time that it may wait for the file's lock: first none, so that the others
-    /// go on beside one that somebody else keeps locked.
+    /// Runs `work` on a session's file, and gives it the time to wait for the file's lock: first none, so that a file
+    /// which somebody else keeps locked does not block other sessions; then the lock timeout.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! What lists and creations cost, by the files that they read.
+//! Costs of lists and creations, in files that they read.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ fn open(path: &Path) -> Directory {
     Directory::open(path.to_owned(), Durability::ProcessDeath, Duration::from_secs(5)).unwrap()
 }
 
-/// Files that were changed long ago.
+/// Dates the files back by a minute, so that their stamps are settled.
 fn settle(path: &Path) {
     change_at(path, SystemTime::now() - Duration::from_secs(60));
 }

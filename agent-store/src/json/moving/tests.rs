@@ -1,4 +1,4 @@
-//! Crashes in the middle of what a mover does to a directory.
+//! Crashes between the steps of a mover in a directory.
 
 use entourage_core::{
     RunId, Timestamp,
@@ -30,7 +30,7 @@ fn notes_and_files(active: &JsonStore) -> usize {
     names.filter(|name| name.as_ref().unwrap().file_name().to_string_lossy().starts_with("s-")).count()
 }
 
-/// Of what was not flushed, a file system may have kept any part when the power comes back.
+/// After a power cut, a file system may have kept any part of the changes that were not flushed.
 #[tokio::test]
 async fn a_loss_of_power_while_sealed_sessions_are_removed_hides_none_of_them() {
     let archive = SqliteStore::in_memory().await.unwrap();
@@ -53,7 +53,7 @@ async fn a_loss_of_power_while_sealed_sessions_are_removed_hides_none_of_them() 
                 active.append(session, 0, batch.clone()).await.unwrap();
                 let found = active.query(&SessionFilter::id(session.clone())).await.unwrap();
                 active.seal(&found[0]).await.unwrap();
-                // The note's end at the seal is one of the changes that may be lost.
+                // The deletion of the note at the seal is one of the changes that may be lost.
                 fs::write(directory.note_of(session), session.as_str()).unwrap();
             }
             let survived = pending.iter().enumerate().filter(|(n, _)| kept & (1 << n) != 0);
@@ -77,7 +77,7 @@ async fn a_loss_of_power_while_sealed_sessions_are_removed_hides_none_of_them() 
     assert!(states > 12, "{states}");
 }
 
-/// The name of a long id's note does not tell the id.
+/// The file name of a note does not spell out a long id.
 #[tokio::test]
 async fn a_note_that_a_crash_left_without_its_id_is_written_again() {
     let place = tempfile::tempdir().unwrap();

@@ -1,8 +1,7 @@
-//! Moving trees of sessions to the archive, so that a crash at any point loses nothing and the next call goes on.
+//! Moves trees of sessions to the archive. A crash at any point loses nothing, and the next call continues.
 //!
-//! One mover at a time has leave, and so has whoever deletes, so that what it judged stays as it was. The mover holds nothing
-//! that a run wants. It copies, and at the turning point compares: a session to which anything
-//! happened since it was judged is not sealed.
+//! One mover or deleter at a time has leave, so no other one changes what it has judged. The mover holds nothing that a
+//! run needs. It copies, and at the turning point compares: a session that changed since it was judged is not sealed.
 
 use std::collections::HashSet;
 
@@ -15,30 +14,30 @@ use super::{ActiveStore, ArchiveStore, Held, HybridStore, Known, check::another}
 use crate::owned::owned;
 
 const OPERATION: &str = "store.archive";
-/// Events that are copied in one go.
+/// Number of events after which a page to copy may end.
 const EVENTS: usize = 500;
 
-/// How far a step brought a tree.
+/// Progress of a tree after a step.
 enum Step {
-    /// It is sealed as far as it was known.
+    /// All of its sessions that were known are sealed.
     Sealed,
     /// All of it is in the archive.
     Done,
 }
 
 impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
-    /// Moves the root `session` and everything below it to the archive and returns how many sessions that were; 0 when
-    /// they were there already. May be repeated at any time, and finishes what an earlier call began.
+    /// Moves the root `session` and its descendants to the archive and returns the number of moved sessions; 0 if they
+    /// were there already. May be repeated at any time, and finishes what an earlier call began.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] while a run is under way or paused in the tree, somebody holds a lease of it or another process
-    /// moves or deletes, [`ErrorKind::Conflict`] when something happens in it meanwhile (both are over later), or when the
-    /// archive has another session of this id; [`ErrorKind::InvalidInput`] for a session below an active one,
-    /// [`ErrorKind::NotFound`] when there is no such session, [`ErrorKind::Store`] or [`ErrorKind::Corrupt`] when what
-    /// was copied cannot be read back. What is not moved then is still active, and as usable as before.
+    /// [`ErrorKind::Busy`] while a run is in flight or paused in the tree, somebody holds a lease of it or another
+    /// process moves or deletes, [`ErrorKind::Conflict`] if something happens in it meanwhile (both are over later), or
+    /// if the archive has another session of this id; [`ErrorKind::InvalidInput`] for a session below an active one,
+    /// [`ErrorKind::NotFound`] if there is no such session, [`ErrorKind::Store`] or [`ErrorKind::Corrupt`] if a copy
+    /// cannot be read back. A session that is not moved stays active and as usable as before.
     ///
     /// # Cancel safety
-    /// A move that was polled once goes on by itself; [`HybridStore::archive_idle`] stops after the tree under way.
+    /// Once polled, a move completes by itself; [`HybridStore::archive_idle`] stops after the tree at hand.
     pub async fn archive(&self, session: &SessionId) -> Result<u64> {
         let (store, id) = (self.clone(), session.clone());
         owned(async move { store.move_tree(&id).await }).await
@@ -48,7 +47,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         let _moving = self.moving.lock().await;
         let _leave = self.active.leave().await?;
         let mut moved = HashSet::new();
-        // A child may be born until its parent is sealed; a round more finds it, and then there is no more.
+        // Children may be created until their parent is sealed; another round finds them, and then there are no more.
         loop {
             let known = Known::new(self.active.held().await?);
             let Some(root) = known.sessions.get(session) else {
@@ -69,32 +68,32 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         }
     }
 
-    /// Moves every tree in which nothing is under way or paused and nothing happened since `before`, and returns the
-    /// roots. Costs in proportion to what is moved and to the number of active sessions.
+    /// Moves every tree without a run in flight or paused and without an event since `before`, and returns the roots.
+    /// The cost is proportional to the number of moved sessions and to that of active ones.
     ///
     /// # Errors
-    /// As either store's, the first one, after all other trees were moved; a tree that gets busy meanwhile is left out.
+    /// The first error of either store, after all other trees were moved; a tree that gets busy meanwhile is left out.
     pub async fn archive_idle(&self, before: Timestamp) -> Result<Vec<SessionId>> {
         let is_over =
             |held: &Held| held.info.head.status == SessionStatus::Idle && held.info.head.updated < before;
         self.move_trees(|members| members.iter().all(is_over)).await
     }
 
-    /// Finishes the moves that a crash cut short after their turning point, and returns how many. One whose tree is in
-    /// use is left for later.
+    /// Finishes the moves that a crash cut short after their first seal, and returns their number. A tree in use is
+    /// left for later.
     ///
     /// # Errors
-    /// As either store's, the first one, after all other moves were finished.
+    /// The first error of either store, after all other moves were finished.
     pub async fn recover(&self) -> Result<u64> {
         let moved = self.move_trees(|members| members.iter().any(|held| held.sealed)).await?;
         Ok(moved.len() as u64)
     }
 
-    /// Takes all trees a step further, then looks for what was born meanwhile, until there is no more. One look is for
-    /// all of them: a look at each tree would cost as much as there are sessions.
+    /// Takes all picked trees one step further, round by round, until no child was created meanwhile. One inventory
+    /// serves all trees of a round: one for each tree would cost as much as there are sessions.
     async fn move_trees(&self, pick: impl Fn(&[Held]) -> bool) -> Result<Vec<SessionId>> {
         let (mut done, mut under_way) = (Vec::new(), None::<HashSet<SessionId>>);
-        // One tree that cannot be moved keeps no other one from it.
+        // A tree that cannot be moved must not stop the others.
         let mut failed = None;
         loop {
             let known = Known::new(self.active.held().await?);
@@ -122,7 +121,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         }
     }
 
-    /// `None` when the tree is in use.
+    /// Takes a tree one step further; `None` if it is in use.
     async fn step_if_free(&self, members: Vec<Held>) -> Result<Option<Step>> {
         let store = self.clone();
         let stepped = owned(async move {
@@ -141,13 +140,13 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         }
     }
 
-    /// Copies and seals what is open of a tree; where nothing is, removes it. Parents come first in `members`: the archive
-    /// wants a child's parent, and no child may be created below what is sealed.
+    /// Copies and seals the open sessions of a tree; removes the tree if none is open. Parents come first in `members`:
+    /// the archive needs a child's parent, and no child may be created below a sealed session.
     async fn step(&self, members: &[&Held]) -> Result<Step> {
         let open: Vec<&SessionInfo> = members.iter().filter(|it| !it.sealed).map(|it| &it.info).collect();
         if open.is_empty() {
             self.check_copies(&members.iter().map(|it| &it.info).collect::<Vec<_>>()).await?;
-            // The deepest first: when this is cut short, the rest still hangs together.
+            // The deepest first: if this is cut short, the rest is still connected.
             let ids: Vec<_> = members.iter().rev().map(|it| it.info.record.id.clone()).collect();
             self.active.remove(&ids).await?;
             return Ok(Step::Done);
@@ -171,8 +170,8 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         }
     }
 
-    /// Brings the archive's copy of a session up to date. What an earlier move left and what is no beginning of it is
-    /// replaced; what somebody stored there is not.
+    /// Brings the archive's copy of a session up to date. A copy of an earlier move that is not a prefix of the session
+    /// is replaced; a session that somebody stored there is not.
     async fn copy(&self, info: &SessionInfo) -> Result<()> {
         let session = &info.record.id;
         let is_copy = self.active.is_copy(session).await?;
@@ -202,8 +201,8 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         Ok(there.first().map_or(0, |info| info.head.seq))
     }
 
-    /// Fails when the archive's `there` events are not the beginning of the session: the last one is appended once more,
-    /// which is a conflict unless it is the same one.
+    /// Fails if the archive's `there` events are not a prefix of the session: the last one is appended once more, which
+    /// is a conflict unless it is the same one.
     async fn compare(&self, info: &SessionInfo, there: u64) -> Result<()> {
         let session = &info.record.id;
         if there > info.head.seq {
@@ -217,8 +216,8 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         Ok(())
     }
 
-    /// Deletes a copy that does not count, and those below it; what counts is never deleted here. It cannot begin to count
-    /// in between: who has leave to move is alone in sealing.
+    /// Deletes a copy that does not count, and those below it; a session that counts is never deleted here. None can
+    /// begin to count in between: only the holder of the leave seals.
     async fn drop_copy(&self, session: &SessionId) -> Result<()> {
         for copy in self.archive.query(&SessionFilter::tree(session.clone())).await? {
             if !self.active.is_copy(&copy.record.id).await? {
@@ -241,7 +240,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
                 at = last;
             }
         }
-        // Who held the session before goes on in the archive, and who lost it to that one is refused there as well.
+        // The lease moves along: its owner continues in the archive, and a stale owner is refused there as well.
         match info.lease {
             Some(lease) => self.archive.lease(session, lease).await,
             None => Ok(()),
@@ -249,14 +248,14 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     }
 }
 
-/// The same batch, whose head is of the event `seq`.
+/// Returns the batch with its head at the event `seq`.
 fn headed(mut batch: Batch, seq: u64) -> Batch {
     batch.head.seq = seq;
     batch
 }
 
-/// Whether somebody holds a lease is asked of this machine's clock. A wrong one costs a move, or a run its first append
-/// to the old place, and never an event: the seal compares.
+/// Refuses sessions with a run in flight or paused, or with a lease that is live by this machine's clock. A wrong clock
+/// costs a move, or a run its first append to the old place, and never an event: the seal compares.
 fn check_idle(open: &[&SessionInfo]) -> Result<()> {
     let now = Timestamp::now();
     for info in open {
@@ -272,7 +271,7 @@ fn check_idle(open: &[&SessionInfo]) -> Result<()> {
     Ok(())
 }
 
-/// Batches of one writer that follow each other become one: each costs the archive a transaction. Writers and numbers
+/// Joins consecutive batches of one writer, because each batch costs the archive a transaction. Writers and numbers
 /// tell events apart, so nothing is lost.
 fn joined(batches: Vec<Batch>) -> Vec<Batch> {
     let mut joined: Vec<Batch> = Vec::with_capacity(batches.len());

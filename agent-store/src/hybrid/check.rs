@@ -1,4 +1,4 @@
-//! Reading back what was moved, as the next process would. Nothing is sealed or deleted that was not found again.
+//! Reads copies back as the next process would. No session is sealed or deleted whose copy was not found again.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,9 +12,10 @@ use super::{ActiveStore, ArchiveStore, HybridStore, Known, is_missing};
 use crate::SqliteStore;
 
 const OPERATION: &str = "store.archive";
-/// Events that are compared in one go.
+/// Number of events after which a page to compare may end.
 const EVENTS: usize = 500;
-/// Sessions under way to the archive that a list looks for one by one. There are none but while trees move.
+/// Maximum number of sealed sessions that a list looks up in the archive one by one. There are none except while trees
+/// move.
 const LOOKS: usize = 8;
 
 #[async_trait]
@@ -44,7 +45,8 @@ impl ArchiveStore for MemoryStore {
 }
 
 impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
-    /// Fails unless the archive has every event of these sessions, byte for byte. It may have more of one that is sealed.
+    /// Fails unless the archive has every event of these sessions, byte for byte. It may have more events of a sealed
+    /// one.
     pub(super) async fn check_copies(&self, moved: &[&SessionInfo]) -> Result<()> {
         let fresh = self.archive.afresh().await?;
         let archive: &dyn SessionStore = match &fresh {
@@ -57,8 +59,8 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         Ok(())
     }
 
-    /// Fails while a sealed file is left of a session of this id that the archive lacks: a new one there would be taken for
-    /// it.
+    /// Fails while a sealed file is left of a session of this id that the archive lacks: a new session there would be
+    /// taken for the old one.
     pub(super) async fn check_born(&self, session: &SessionId) -> Result<()> {
         if !self.is_active(session).await? && self.is_lost(session).await? {
             return Err(lacking(session));
@@ -66,7 +68,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         Ok(())
     }
 
-    /// An error for the first session that was moved and that the archive, which listed `found`, does not have.
+    /// Returns an error for the first moved session that the archive, which listed `found`, does not have.
     pub(super) async fn lost_move(&self, known: &Known, found: &[SessionInfo]) -> Result<Option<Error>> {
         let sealed = known.sessions.values().filter(|held| held.sealed).map(|held| &held.info.record.id);
         let unseen = sealed.filter(|id| !found.iter().any(|info| info.record.id == **id));
@@ -89,7 +91,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
             if !self.archive.query(&filter).await?.is_empty() {
                 return Ok(false);
             }
-            // Looked at once more: it may just be deleted.
+            // Checked once more, as the session may just be deleted.
         }
         Ok(true)
     }
@@ -112,7 +114,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
                 Err(error) if is_missing(&error) => return Ok(()),
                 batches => batches?.into_iter().flat_map(|batch| batch.rows).collect::<Vec<_>>(),
             };
-            // Who appends meanwhile is noticed when the session is sealed.
+            // An append meanwhile is noticed when the session is sealed.
             rows.retain(|row| row.seq() <= info.head.seq);
             let copies = archive.read(session, ReadRange::after(at).take(rows.len())).await?;
             at = match rows.last() {
@@ -146,7 +148,7 @@ fn lacking(session: &SessionId) -> Error {
     .with("session", session.as_str())
 }
 
-/// An error for a session whose id another one has in the archive.
+/// Returns the error for a session whose id another one has in the archive.
 pub(super) fn another(session: &SessionId) -> Error {
     Error::new(
         ErrorKind::Conflict,

@@ -48,7 +48,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         deleted += self.delete_tree(session).await?;
         let lost = |id: &&SessionId| known.copies.contains(*id) && !known.sessions.contains_key(*id);
         for id in copies.iter().map(|copy| &copy.record.id).filter(lost) {
-            // Its file is gone or damaged, so that the tree did not lead there.
+            // Its file is gone or damaged, so the tree did not lead to it.
             self.active.delete(id).await?;
         }
         Ok(deleted.saturating_sub(twice))

@@ -1,7 +1,7 @@
-//! Active sessions in one store, completed ones in another: what callers see is one store.
+//! One store out of two: active sessions in one, completed ones in the other.
 //!
-//! Which of the two answers is decided here; `archive` moves sessions, `check` reads back what was moved, `delete` takes
-//! both away. Nothing here knows how either keeps its data.
+//! This module decides which of the two answers; `archive` moves sessions, `check` reads copies back, `delete` deletes
+//! from both. Nothing here knows how either keeps its data.
 
 mod archive;
 mod check;
@@ -25,64 +25,64 @@ use crate::{JsonStore, ProblemKind, SqliteStore, listing::page, owned::owned, sq
 
 /// A store that [`HybridStore`] can move sessions out of.
 ///
-/// A session is sealed as the turning point of its move: from then on [`SessionStore`]'s methods know it no more
+/// The seal is the turning point of a session's move. From then on [`SessionStore`]'s methods do not find the session
 /// ([`ErrorKind::NotFound`], not listed, no parent to anybody), but for `delete`, which removes it without counting it.
 /// Its children that are not sealed stay.
 ///
-/// Before anything of a session is copied, a note is made of it: what the archive has is then a copy that does not count.
-/// The seal ends the note, and so does `delete`. A note outlives the session's file, should that be lost.
+/// Before a session is copied, a note is stored: as long as it exists, the archive has a mere copy, which does not
+/// count. The seal deletes the note, and so does `delete`. A note outlives the session's file, should that be lost.
 #[async_trait]
 pub trait ActiveStore: SessionStore {
-    /// Everything that has data here, as of one moment.
+    /// Returns everything that has data here, as of one moment.
     async fn held(&self) -> Result<Holdings>;
 
-    /// Batches with events after `after`, as they were appended and in order; the first one of a session carries its
-    /// record. At least one if there is one; the page may end once it holds `events` events. Sealed sessions can be read
-    /// until they are removed.
+    /// Returns a page of batches with events after `after`, as they were appended and in order; the first one of a
+    /// session carries its record. The page has at least one if there is one, and may end once it holds `events`
+    /// events. Sealed sessions can be read until they are removed.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is no such session.
     async fn batches(&self, session: &SessionId, after: u64, events: usize) -> Result<Vec<Batch>>;
 
-    /// Notes, durably, that what the archive has of the session is a copy.
+    /// Stores, durably, the note that the archive has a mere copy of the session.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when there is no such session or it is sealed.
     async fn note_copy(&self, session: &SessionId) -> Result<()>;
 
-    /// Whether there is such a note of a session that is not sealed.
+    /// Returns true if there is such a note, and the session is not sealed.
     async fn is_copy(&self, session: &SessionId) -> Result<bool>;
 
-    /// Seals the session if nothing happened to it: its newest event and its lease are those of `expected`. Compared and
-    /// done in one step, and durable like an append.
+    /// Seals the session if its newest event and its lease are still those of `expected`. Compares and seals in one
+    /// step, and is durable like an append.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when something happened, [`ErrorKind::NotFound`] when there is no such session or it is
     /// sealed.
     async fn seal(&self, expected: &SessionInfo) -> Result<()>;
 
-    /// Leave to move or delete sessions, which nobody else has until it is dropped, in this process or in another. Waits for
-    /// who has it, for a while.
+    /// Takes leave to move or delete sessions. Nobody else has it until it is dropped, in this process or in another.
+    /// Waits for its holder, for a while.
     ///
     /// # Errors
     /// [`ErrorKind::Busy`] when somebody else has it for too long.
     async fn leave(&self) -> Result<Leave>;
 
-    /// Removes sealed sessions for good, in this order; what is gone already is left out.
+    /// Removes sealed sessions for good, in this order; those already gone are skipped.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] for one that is not sealed.
     async fn remove(&self, sealed: &[SessionId]) -> Result<()>;
 }
 
-/// Leave to move or delete sessions; over when it is dropped, and when its process ends.
+/// Leave to move or delete sessions. Ends when it is dropped, and with its process.
 #[must_use = "it is over when it is dropped"]
 pub struct Leave {
     _held: Box<dyn Send + Sync>,
 }
 
 impl Leave {
-    /// Leave that lasts as long as `held` is kept, such as a lock.
+    /// Creates a leave that lasts as long as `held` is kept, such as a lock.
     pub fn new(held: impl Send + Sync + 'static) -> Self {
         Self { _held: Box::new(held) }
     }
@@ -97,26 +97,26 @@ impl fmt::Debug for Leave {
 /// A store that [`HybridStore`] can move sessions into.
 #[async_trait]
 pub trait ArchiveStore: SessionStore {
-    /// The same data through a handle that is opened anew, as the next process would: what it cannot show is not stored.
+    /// Opens the same data through a new handle, as the next process would: data that it cannot show is not stored.
     /// `None` for a store that has no other way to its data.
     ///
     /// # Errors
-    /// As opening the store, and when what should be opened is not there.
+    /// As opening the store, and if the data to open is not there.
     async fn afresh(&self) -> Result<Option<SharedStore>>;
 }
 
-/// What an [`ActiveStore`] has data of.
+/// All data of an [`ActiveStore`]: its sessions and its notes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Holdings {
     /// Every session, sealed ones too, in any order.
     pub sessions: Vec<Held>,
-    /// Sessions that a copy is noted of and that are not sealed, whether they can still be read or not.
+    /// Sessions that have a note of a copy and are not sealed, readable or not.
     pub copies: Vec<SessionId>,
 }
 
 impl Holdings {
-    /// What an [`ActiveStore`] holds.
+    /// Creates the holdings of an [`ActiveStore`].
     #[must_use]
     pub fn new(sessions: Vec<Held>, copies: Vec<SessionId>) -> Self {
         Self { sessions, copies }
@@ -127,14 +127,14 @@ impl Holdings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Held {
-    /// What lists show of it.
+    /// The session as lists show it.
     pub info: SessionInfo,
-    /// Whether it was moved and only waits to be deleted.
+    /// True if the session was moved and only waits to be deleted.
     pub sealed: bool,
 }
 
 impl Held {
-    /// A session as an [`ActiveStore`] holds it.
+    /// Creates an entry for a session of an [`ActiveStore`].
     #[must_use]
     pub fn new(info: SessionInfo, sealed: bool) -> Self {
         Self { info, sealed }
@@ -144,30 +144,30 @@ impl Held {
 /// Keeps active sessions in files of JSON lines and moves completed ones to an SQLite archive.
 ///
 /// New sessions are files. [`HybridStore::archive`] and [`HybridStore::archive_idle`] move whole trees to the archive;
-/// nothing moves by itself. An archived session stays usable: appending goes on in the archive, and so do children that
-/// are created below it.
+/// nothing moves by itself. An archived session stays usable: appends continue in the archive, and children created
+/// below it are stored there too.
 ///
 /// # How a tree moves
 /// The mover copies the batches to the archive with their writers (so appending one of them again still stores nothing)
-/// and with their leases, reads the copies back as the next process would, seals the files, reads back again, and deletes
-/// them. It takes nothing from anybody: a file is sealed only if its newest event and its lease are still what was
-/// copied, so a run that began meanwhile goes on undisturbed and the move is [`ErrorKind::Conflict`]. A run that begins
-/// after the seal goes on in the archive.
+/// and with their leases, reads the copies back as the next process would, seals the files, reads back again, and
+/// deletes them. It takes nothing from a run: a file is sealed only if its newest event and its lease are still those
+/// that were copied, so a run that began meanwhile continues undisturbed, and the move fails with
+/// [`ErrorKind::Conflict`]. A run that begins after the seal continues in the archive.
 ///
-/// Until a file is sealed it alone counts, from then on the archive does; so each session is in one place at any moment,
-/// is listed once, and no append is lost. What a move that failed left in the archive is never served; the next move
-/// completes or replaces it. A move that was cut short at any point is finished by calling it again, or by
-/// [`HybridStore::recover`], which `open` does.
+/// Until a file is sealed it alone counts, from then on the archive does; so each session is in one place at any
+/// moment, is listed once, and no append is lost. The copy of a failed move is never served; the next move completes or
+/// replaces it. A move that was cut short at any point is finished by calling it again; from its first seal on, also by
+/// [`HybridStore::recover`], which `open` calls.
 ///
 /// # When one side is damaged
-/// A damaged file is an error of its session, as in [`JsonStore`]. While the archive cannot be read, active sessions and
-/// new ones work as ever and lists show the active ones only: [`HybridStore::archive_error`] says so. What would need
-/// the archive (a session that is not active, deleting, moving) is the archive's error. A new session of an id that is in
-/// the archive hides the archived one, which cannot be told then; such a session is not moved.
+/// A damaged file is an error of its session, as in [`JsonStore`]. While the archive cannot be read, active sessions
+/// and new ones work as ever and lists show the active ones only: [`HybridStore::archive_error`] says so. An operation
+/// that needs the archive (on a session that is not active, a delete, a move) fails with the archive's error. A new
+/// session whose id is in the unreadable archive hides the archived one; such a session is not moved.
 ///
-/// Several of these may use the same directory and database, in one process or in several. One of them at a time moves or
-/// deletes; another one that would waits, for as long as the directory's lock timeout, and then is [`ErrorKind::Busy`].
-/// Appending, reading and listing wait for neither.
+/// Several of these stores may use the same directory and database, in one process or in several. One at a time moves
+/// or deletes; another one waits for the directory's lock timeout at most, and then fails with [`ErrorKind::Busy`].
+/// Appends, reads and lists wait for neither.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -205,15 +205,15 @@ impl<A, B> Clone for HybridStore<A, B> {
 }
 
 impl HybridStore {
-    /// Opens the directory of active sessions and the archive, creating what is missing (but not what is above them),
-    /// and finishes moves that were cut short. A damaged file of a session that was moved before is set aside; any other
-    /// stays, as an error of its session. `store.active().problems()` names both. A move that cannot be finished is left as
-    /// it is; [`HybridStore::recover`] tells why.
+    /// Opens the directory of active sessions and the archive, creating what is missing (but not the directories
+    /// above), and finishes moves that were cut short. A damaged file of a session that was moved before is set aside;
+    /// any other stays, as an error of its session. `store.active().problems()` names both. A move that cannot be
+    /// finished is left as it is; [`HybridStore::recover`] returns the error.
     ///
     /// # Errors
-    /// As [`JsonStore::open`] and [`SqliteStore::open`]. A directory that had an archive before, which its file `.archive`
-    /// says, opens without it too: while the archive is gone or cannot be read, [`HybridStore::archive_error`] says so and
-    /// the store is without it. It is never replaced by an empty one.
+    /// As [`JsonStore::open`] and [`SqliteStore::open`]. A directory that had an archive before, which its file
+    /// `.archive` says, opens without it too: while the archive is gone or cannot be read, the store works without it,
+    /// and [`HybridStore::archive_error`] returns the reason. The archive is never replaced by an empty one.
     pub async fn open(directory: impl Into<PathBuf>, database: impl Into<PathBuf>) -> Result<Self> {
         let (active, archive) = (JsonStore::open(directory).await?, SqliteStore::builder(database));
         let store = if active.has_archive().await? {
@@ -229,7 +229,7 @@ impl HybridStore {
             if let (ProblemKind::Damaged, Some(session)) = (&problem.kind, &problem.session)
                 && store.is_archived(session).await.or_else(not_while_unreadable)?
             {
-                // What is no file cannot be moved, and stays reported as it is.
+                // A link or a directory cannot be set aside, and stays reported.
                 store.active.set_one_aside(session).await.ok();
             }
         }
@@ -238,7 +238,7 @@ impl HybridStore {
         Ok(store)
     }
 
-    /// Opens an archive that must be there, and notes it when that cannot be.
+    /// Opens an archive that must exist, and notes its error if it cannot be read.
     async fn look_for_archive(&self) -> Result<()> {
         match self.archive.query(&SessionFilter::all().page(0, 1)).await {
             Err(error) if is_unreadable(&error) => self.note_trouble(Some(&error)),
@@ -260,19 +260,21 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         }
     }
 
-    /// Where sessions are until they are moved.
+    /// Returns the store of active sessions.
     #[must_use]
     pub fn active(&self) -> &A {
         &self.active
     }
 
-    /// Where they are then. It also has the copies of moves that failed, which this store does not show.
+    /// Returns the store of archived sessions. It also has the copies of failed moves, which the hybrid store does not
+    /// show.
     #[must_use]
     pub fn archived(&self) -> &B {
         &self.archive
     }
 
-    /// Why the newest list has none of the archive's sessions, or lacks one that was moved there; `None` when it has them.
+    /// Returns the error for which the newest list has none of the archive's sessions, or lacks one that was moved
+    /// there; `None` if it has them.
     #[must_use]
     pub fn archive_error(&self) -> Option<Error> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
@@ -287,18 +289,18 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         Ok(!self.active.query(&SessionFilter::id(session.clone())).await?.is_empty())
     }
 
-    /// Whether the archive has the session, and not a mere copy.
+    /// Returns true if the archive has the session, and not a mere copy.
     async fn is_archived(&self, session: &SessionId) -> Result<bool> {
         let found = self.archive.query(&SessionFilter::id(session.clone())).await?;
         Ok(!found.is_empty() && !self.active.is_copy(session).await?)
     }
 
-    /// The archive, for a session that is not active.
+    /// Returns the archive, for a session that is not active; an error if it has a mere copy.
     async fn archive_of(&self, session: &SessionId) -> Result<&B> {
         if self.active.is_copy(session).await? { Err(Error::no_session(session)) } else { Ok(&self.archive) }
     }
 
-    /// Whether a new session belongs in the archive: it is there, or its parent is.
+    /// Returns true if a new session belongs in the archive: it is there already, or its parent is not active.
     async fn is_born_archived(&self, batch: &Batch) -> Result<bool> {
         let Some(record) = &batch.create else { return Ok(false) };
         if self.is_active(&record.id).await? {
@@ -306,7 +308,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         }
         match self.is_archived(&record.id).await {
             Ok(true) => return Ok(true),
-            // New sessions must not depend on old ones.
+            // An unreadable archive must not stop new sessions.
             Err(error) if !is_unreadable(&error) => return Err(error),
             Ok(false) | Err(_) => {}
         }
@@ -336,7 +338,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         self.archive_of(session).await?.append(session, expected, batch).await
     }
 
-    /// The archive's answer to `filter`, from the first on, without what is active.
+    /// Returns the archive's matches of `filter` up to the end of its page, without active sessions.
     async fn query_archive(&self, filter: &SessionFilter, known: &Known) -> Result<Vec<SessionInfo>> {
         let wanted = filter.limit.map(|limit| filter.offset.saturating_add(limit));
         let mut filter = filter.clone();
@@ -356,7 +358,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
     }
 
     async fn query_both(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
-        // The active ones first: what moves meanwhile is then found in both, never in neither.
+        // The active ones first: a session that moves meanwhile is then found in both, never in neither.
         let known = Known::new(self.active.held().await?);
         let tree = filter.tree.as_ref().map(|root| known.tree(root).into_iter().collect::<HashSet<_>>());
         let active = known.sessions.values().filter(|held| !held.sealed).map(|held| &held.info);
@@ -419,7 +421,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> SessionStore for Hybri
     }
 }
 
-/// Of what cannot be read nothing is known.
+/// Returns false for the error of an unreadable store, of which nothing is known, and any other error as it is.
 fn not_while_unreadable(error: Error) -> Result<bool> {
     if is_unreadable(&error) { Ok(false) } else { Err(error) }
 }
@@ -428,14 +430,14 @@ fn is_missing(error: &Error) -> bool {
     error.kind() == ErrorKind::NotFound
 }
 
-/// Whether a store cannot be used until somebody mends it.
+/// Returns true if the store cannot be used until somebody repairs it.
 fn is_unreadable(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Store | ErrorKind::Corrupt | ErrorKind::NewerVersion)
         && error.retry() != Retry::Temporary
         && !says_closed(error)
 }
 
-/// [`Holdings`], to be looked up.
+/// [`Holdings`], indexed for lookups.
 struct Known {
     sessions: HashMap<SessionId, Held>,
     copies: HashSet<SessionId>,
@@ -455,7 +457,7 @@ impl Known {
         Self { sessions, copies: held.copies.into_iter().collect(), children }
     }
 
-    /// Whether what the archive has of the session does not count.
+    /// Returns true if the archive's data of the session does not count.
     fn hides(&self, session: &SessionId) -> bool {
         match self.sessions.get(session) {
             Some(held) => !held.sealed,
@@ -463,11 +465,11 @@ impl Known {
         }
     }
 
-    /// A session and everything below it that is held, parents before children; itself also when it is not.
+    /// Returns a session and its held descendants, parents before children; the session itself also if it is not held.
     fn tree(&self, root: &SessionId) -> Vec<SessionId> {
         let (mut found, mut seen, mut next) = (vec![root.clone()], HashSet::from([root.clone()]), 0);
         while let Some(id) = found.get(next) {
-            // Each once: parents go round in a circle in files that somebody edited.
+            // Each once: parents may form a cycle in files that somebody edited.
             let below = self.children.get(id).into_iter().flatten();
             let below: Vec<_> = below.filter(|id| seen.insert((*id).clone())).cloned().collect();
             found.extend(below);
@@ -476,12 +478,12 @@ impl Known {
         found
     }
 
-    /// The sessions of a tree.
+    /// Returns the held sessions of a tree.
     fn members<'a>(&'a self, tree: &'a [SessionId]) -> impl Iterator<Item = &'a Held> {
         tree.iter().filter_map(|id| self.sessions.get(id))
     }
 
-    /// Sessions with no held one above them, in a stable order.
+    /// Returns the sessions without a held parent, sorted.
     fn roots(&self) -> Vec<SessionId> {
         let is_top = |held: &&Held| {
             held.info.record.parent.as_ref().is_none_or(|parent| !self.sessions.contains_key(parent))

@@ -1,4 +1,4 @@
-//! What must be absent, checked by machine: dependencies, arrows between crates, and words in sources.
+//! Checks of what must be absent: dependencies, arrows between crates, and words in sources.
 //!
 //! Manifests are read through `cargo metadata --no-deps`, dependency trees through `cargo tree`: `cargo metadata`
 //! unites the features of the whole workspace and so cannot tell what one crate alone pulls in. Both run offline.
@@ -26,16 +26,17 @@ use serde_json::Value;
 
 use scan::{code, has_word, lines_without_tests, names_more, paths, tokens};
 
-/// Crates below the core, itself not counted, build scripts and macros counted.
+/// Maximum number of crates below the core: itself not counted, build scripts and macros counted.
 const CORE_TREE_LIMIT: usize = 50;
 
-/// What only providers, tools and stores may pull in. An entry that ends in `-` stands for all names that start so.
+/// Crates that only providers, tools and stores may pull in. An entry that ends in `-` stands for all names that start
+/// so.
 const NOT_IN_CORE: &str = "reqwest, hyper, hyper-util, h2, http, rustls, native-tls, openssl, tungstenite, sqlx, sqlx-, \
     rusqlite, libsqlite3-sys, tokio-postgres, redis, rocksdb, sled, cap-std, cap-primitives, \
     cap-fs-ext, tempfile, ignore, walkdir, globset, notify, grep-searcher, process-wrap, nix, rustix, \
     landlock, mio, socket2, signal-hook-registry, tokio-process";
 
-/// What the facade's default features may not pull in.
+/// Crates that the facade's default features may not pull in.
 const NOT_IN_FACADE: &str = "reqwest, hyper, rustls, sqlx, sqlx-, libsqlite3-sys, cap-std, opentelemetry, \
     entourage-otel, entourage-providers, entourage-store, entourage-tools";
 
@@ -45,12 +46,12 @@ const CORE_TOKIO_FEATURES: &[&str] = &["sync", "time", "rt", "macros"];
 const CORE_PATHS: &str = "std::fs, std::process, std::env, std::os, std::net::Tcp, std::net::Udp, std::net::ToSocketAddrs, \
     tokio::fs, tokio::net, tokio::process, tokio::signal, tokio::io";
 
-/// Matched anywhere, in code, strings and documentation.
+/// Names of vendors, matched anywhere: in code, strings and documentation.
 const VENDORS: &str = "openai, anthropic, gemini, ollama, mistral, groq, deepseek, openrouter, claude, chatgpt, gpt-, \
     llama, lm studio, lmstudio, vllm, hugging face, huggingface, cerebras, qwen, moonshot, bedrock, \
     fireworks";
 
-/// Matched as whole words, because they are parts of common ones.
+/// Names of vendors that are parts of common words, and so are matched as whole words.
 const VENDOR_WORDS: &str = "cohere, azure, grok, xai, gpt, together ai";
 
 /// `(package, what it may depend on in this workspace, and in its tests besides)`.
@@ -159,8 +160,8 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
-/// All `.rs` files below `folder`, sorted. What a compiler never builds into a crate (`target`, the refused examples of
-/// `tests/ui`) is left out.
+/// Returns all `.rs` files below `folder`, sorted. Files that a compiler never builds into a crate (`target`, the
+/// refused examples of `tests/ui`) are left out.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_owned()];
@@ -247,7 +248,7 @@ fn the_core_touches_no_file_socket_process_or_environment() {
     );
 }
 
-/// What must know no vendor and do no I/O: the core without the doubles for tests.
+/// Returns the sources that must know no vendor and do no I/O: the core without the doubles for tests.
 fn core_sources() -> Vec<PathBuf> {
     let folder = root().join("agent-core/src");
     sources(&folder).into_iter().filter(|path| !path.starts_with(folder.join("testkit"))).collect()

@@ -1,4 +1,4 @@
-//! LO10: active sessions as JSON lines, completed ones in an SQLite archive, and moves that are cut short at every step.
+//! Active sessions as JSON lines, completed ones in an SQLite archive, and moves that are cut short at every step.
 
 #![cfg(feature = "hybrid")]
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, clippy::indexing_slicing)]
@@ -37,7 +37,7 @@ fn micros(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-/// `count` events after `expected`, by `writer`, at the time `expected`.
+/// Returns a batch of `count` events after `expected`, by `writer`, at the time `expected`.
 fn batch(writer: u64, expected: u64, count: u64) -> Batch {
     let rows = (expected + 1..=expected + count)
         .map(|seq| {
@@ -69,7 +69,7 @@ async fn create(store: &dyn SessionStore, name: &str, parent: Option<&SessionId>
     id
 }
 
-/// A tree of four sessions.
+/// Creates a tree of four sessions.
 async fn create_tree(store: &dyn SessionStore, name: &str) -> Vec<SessionId> {
     let root = create(store, name, None).await;
     let child = create(store, &format!("{name}.1$$0"), Some(&root)).await;
@@ -119,7 +119,7 @@ impl Place {
         HybridStore::open(self.active(), self.archive()).await.unwrap()
     }
 
-    /// Files of sessions in the directory.
+    /// Returns the number of session files in the directory.
     fn files(&self) -> usize {
         let is_session = |path: &Path| path.extension().is_some_and(|it| it == "jsonl");
         fs::read_dir(self.active())
@@ -129,7 +129,7 @@ impl Place {
     }
 }
 
-/// A directory and an archive that do not wait for the disk.
+/// Opens a directory and an archive that do not wait for the disk.
 async fn quick(place: &Place) -> (JsonStore, SqliteStore) {
     let active =
         JsonStore::builder(place.active()).durability(Durability::ProcessDeath).open().await.unwrap();
@@ -138,7 +138,8 @@ async fn quick(place: &Place) -> (JsonStore, SqliteStore) {
     (active, archive)
 }
 
-/// The same for round `n` of many, with the archive in memory in most of them: what such a test costs is opening databases.
+/// Opens the same for round `n` of many. Most rounds have the archive in memory, because such a test spends its time on
+/// opening databases.
 async fn round(place: &Place, n: usize) -> (JsonStore, SqliteStore) {
     if n.is_multiple_of(8) {
         return quick(place).await;
@@ -147,7 +148,7 @@ async fn round(place: &Place, n: usize) -> (JsonStore, SqliteStore) {
     (active.open().await.unwrap(), SqliteStore::in_memory().await.unwrap())
 }
 
-/// A store where every session is archived as soon as it is written: going on in the archive keeps the contract.
+/// A store that archives every session as soon as it is written: sessions in the archive keep the contract.
 #[derive(Debug)]
 struct Eager(HybridStore);
 
@@ -228,7 +229,7 @@ async fn lo10_a_tree_moves_to_the_archive_byte_for_byte_and_goes_on_there() {
     assert_eq!(store.query(&SessionFilter::all()).await.unwrap().len(), 5);
     assert_eq!(ids(&store, &SessionFilter::tree(tree[1].clone())).await.len(), 2);
 
-    // A late echo of what was appended before the move stores nothing, whoever wrote it.
+    // A late repetition of a batch from before the move stores nothing, whoever wrote it.
     for (writer, expected, count) in [(1, 0, 3), (2, 3, 2), (2, 4, 1), (1, 5, 1)] {
         assert_eq!(store.append(&tree[0], expected, batch(writer, expected, count)).await.unwrap(), 6);
     }
@@ -295,7 +296,7 @@ async fn lo10_what_is_not_over_is_not_archived() {
         assert_eq!(store.archive_idle(Timestamp::now()).await.unwrap(), []);
     }
     store.append(&tree[3], 8, batch(1, 8, 1)).await.unwrap();
-    // Somebody works on it though no run is under way.
+    // Somebody holds a lease though no run is in flight.
     let until = Timestamp::now().after(Duration::from_secs(60));
     store.lease(&tree[2], Lease::new(1, 1, until)).await.unwrap();
     assert_eq!(store.archive(&tree[0]).await.unwrap_err().kind(), ErrorKind::Busy);
@@ -352,7 +353,7 @@ async fn lo10_another_history_in_the_archive_is_a_conflict() {
     assert_eq!(contents(&store, &session).await.0.len(), 6, "the file counts as long as it is there");
     assert_eq!(store.archive(&session).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!((place.files(), contents(&store, &session).await.0.len()), (1, 6));
-    // Nobody is kept out by an attempt that failed.
+    // A failed attempt blocks nobody.
     assert_eq!(store.append(&session, 6, batch(1, 6, 1)).await.unwrap(), 7);
 }
 
@@ -388,7 +389,7 @@ async fn lo10_damaged_files_are_set_aside_and_reported() {
     assert_eq!(ids(&reopened, &SessionFilter::all()).await.len(), 5);
 }
 
-/// Writers go on while their sessions are moved over and over; what they were told is stored, is stored.
+/// Writers continue while their sessions are moved over and over; every append that returned is stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn lo10_no_append_is_lost_while_sessions_move() {
     let place = Place::new();
@@ -430,7 +431,7 @@ async fn lo10_no_append_is_lost_while_sessions_move() {
     assert_eq!(place.files(), 0);
 }
 
-/// Many events: the copy goes page by page.
+/// A session of many events is copied page by page.
 #[tokio::test]
 async fn lo10_a_long_session_moves_in_pages() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What only the store of JSON lines promises: torn lines, damage, several stores on one directory, bounded reads.
+//! Promises of the JSON lines store alone: torn lines, damage, several stores on one directory, bounded reads.
 
 #![cfg(feature = "json")]
 #![allow(
@@ -37,7 +37,7 @@ fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
 }
 
-/// `count` events after `expected`, by `writer`.
+/// Returns a batch of `count` events after `expected`, by `writer`.
 fn batch(writer: u64, expected: u64, count: u64) -> Batch {
     let run = RunId::parse("019a7b1c-0000-7000-8000-000000000001").unwrap();
     let rows = (expected + 1..=expected + count)
@@ -70,7 +70,7 @@ async fn count(store: &JsonStore, id: &SessionId) -> usize {
     store.read(id, ReadRange::all()).await.unwrap().len()
 }
 
-/// A store that does not wait for the disk.
+/// Opens a store that does not wait for the disk.
 async fn quick(path: &Path) -> JsonStore {
     JsonStore::builder(path).durability(Durability::ProcessDeath).open().await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! Just enough of a reader of Rust for rules about words: no comment, string or lifetime is taken for code.
+//! A minimal scanner of Rust for rules about words: no comment, string or lifetime is taken for code.
 //!
 //! It does not expand macros and knows no scopes. A path behind `use … as` is seen where it is imported, not where the
 //! new name is used.
@@ -23,7 +23,7 @@ pub(crate) fn code(source: &str) -> String {
     out
 }
 
-/// Where the comment or literal ends that begins at `at`; `at` when none does.
+/// Returns the end of the comment or literal that begins at `at`; `at` if none does.
 fn blank_end(text: &[char], at: usize) -> usize {
     let is =
         |at: usize, wanted: &str| wanted.chars().enumerate().all(|(i, one)| text.get(at + i) == Some(&one));
@@ -149,7 +149,7 @@ pub(crate) fn lines_without_tests(source: &str) -> usize {
     count
 }
 
-/// Whether `prefix` is cut inside a name: `std::net::Tcp` for `std::net::TcpStream`.
+/// Returns true if `prefix` ends inside a name, as `std::net::Tcp` does in `std::net::TcpStream`.
 pub(crate) fn names_more(prefix: &str, path: &str) -> bool {
     prefix.rsplit("::").next().unwrap().starts_with(char::is_uppercase) && path.starts_with(prefix)
 }

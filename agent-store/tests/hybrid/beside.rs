@@ -1,4 +1,4 @@
-//! Runs beside a mover: whatever the order of their steps, a run that has begun is never ended, and nothing is lost.
+//! Runs beside a mover: in any order of their steps, a run that has begun is never ended, and nothing is lost.
 
 use std::{
     pin::Pin,
@@ -20,7 +20,7 @@ use crate::{
     wire::{Event, Wire},
 };
 
-/// What a process that had the session open before does in it: it begins a run, goes on, renews its lease and ends.
+/// Number of steps of a process that had the session open before: it begins a run, renews its lease, appends and ends.
 const STEPS: usize = 5;
 
 async fn run_step(store: &dyn SessionStore, session: &SessionId, step: usize) {
@@ -43,7 +43,8 @@ async fn run_step(store: &dyn SessionStore, session: &SessionId, step: usize) {
     done.unwrap_or_else(|error| panic!("step {step} of the run: {error:?}"));
 }
 
-/// The run's steps happen before operations `first`, `first + gap`, … of the mover. Gives how many the mover did.
+/// Takes the run's steps before operations `first`, `first + gap`, … of the mover. Returns the number of the mover's
+/// operations, and the kind of its error.
 async fn beside(first: usize, gap: usize, member: usize) -> (usize, Option<ErrorKind>) {
     let place = Place::new();
     let (active, archive) = round(&place, first).await;
@@ -71,7 +72,7 @@ async fn beside(first: usize, gap: usize, member: usize) -> (usize, Option<Error
     }
     assert_eq!(contents(&*user, &session).await.0.len(), 10, "first {first}, every {gap}th, member {member}");
     assert_eq!(user.query(&SessionFilter::all()).await.unwrap().len(), 2);
-    // Once it is over the tree moves.
+    // Once the run is over, the tree moves.
     user.archive(&tree[0]).await.unwrap();
     assert_eq!((place.files(), contents(&archive, &session).await.0.len()), (0, 10));
     (wire.used(), moved.err().map(|error| error.kind()))
@@ -100,7 +101,7 @@ async fn attack_34_a_run_that_begins_at_any_step_of_a_move_is_never_ended_by_it(
     assert!(moved > 20 && refused > 20, "{moved} {refused}");
 }
 
-/// The judgement and the seal are one look at the session.
+/// A seal fails if the session's newest event or its lease changed since it was judged.
 #[tokio::test]
 async fn attack_34_a_seal_compares_the_newest_event_and_the_lease() {
     let place = Place::new();
@@ -139,7 +140,7 @@ async fn leases_of_clocks_that_are_days_apart_only_delay_a_move() {
         store.lease(&session, lease).await.unwrap();
         let moved = store.archive(&session).await;
         assert_eq!(moved.as_ref().err().map(|error| error.kind()), (!moves).then_some(ErrorKind::Busy));
-        // Whoever holds it goes on, wherever the session is; whoever lost it does not.
+        // The lease's owner continues, wherever the session is; a stale owner does not.
         let next = batch(7, 6, 1).leased(Lease::new(7, 3, micros(now + 9 * DAY)));
         assert_eq!(store.append(&session, 6, next).await.unwrap(), 7, "{until}");
         let late = batch(6, 7, 1).leased(Lease::new(6, 2, micros(i64::MAX)));
@@ -147,7 +148,7 @@ async fn leases_of_clocks_that_are_days_apart_only_delay_a_move() {
     }
 }
 
-/// A tree of two sessions: a step of a move treats one above and one below.
+/// Creates a tree of two sessions: each step of a move then handles one above and one below.
 async fn create_pair(store: &dyn SessionStore) -> [SessionId; 2] {
     let root = create(store, "talk", None).await;
     let child = create(store, "talk.1$$0", Some(&root)).await;
@@ -164,8 +165,8 @@ fn deletes(store: HybridStore, session: SessionId) -> Doing {
     Box::pin(async move { store.delete(&session).await })
 }
 
-/// A mover, and what another process, which waits for nobody, does at its operation `at`. Gives what came of both, or
-/// `None` when the mover did not come that far.
+/// Runs a mover, and at its operation `at` the work of another process, which waits for no lock. Returns both results,
+/// or `None` if the mover did not come that far.
 async fn interrupted(
     (active, archive, session): (&JsonStore, &SqliteStore, &SessionId),
     (at, does, idle): (usize, fn(HybridStore, SessionId) -> Doing, bool),
@@ -194,13 +195,13 @@ async fn interrupted(
     Some((moved, did))
 }
 
-/// Done, unless another one was there first or is at it.
+/// Returns true if the operation succeeded, or failed because another one came first or is still at it.
 fn is_done_or_late(result: &Result<u64>) -> bool {
     let late = [ErrorKind::Conflict, ErrorKind::NotFound, ErrorKind::Busy];
     result.as_ref().err().is_none_or(|error| late.contains(&error.kind()))
 }
 
-/// Two movers of one tree are in nobody's way.
+/// Two movers of one tree do not hinder each other.
 #[tokio::test]
 async fn two_movers_move_a_tree_once() {
     for (idle, at) in [false, true].into_iter().flat_map(|idle| (0..60).map(move |at| (idle, at))) {
@@ -223,8 +224,8 @@ async fn two_movers_move_a_tree_once() {
     }
 }
 
-/// What an earlier move left in the archive is no beginning of the session, so that a mover drops it. What another one
-/// put in its place meanwhile is the only copy of the tree.
+/// A stale copy in the archive is no prefix of the session, so a mover drops it. A copy that another mover put in its
+/// place meanwhile is the only one of the tree.
 #[tokio::test]
 async fn a_mover_drops_a_stale_copy_and_never_what_another_one_put_in_its_place() {
     for (idle, at) in [false, true].into_iter().flat_map(|idle| (0..60).map(move |at| (idle, at))) {
@@ -286,14 +287,14 @@ async fn a_tree_that_is_deleted_while_another_process_moves_it_is_gone_or_whole(
     assert!(deleted > 2 && refused > 20, "{deleted} {refused}");
 }
 
-/// What a directory holds beside its locks.
+/// Returns the names in a directory apart from its locks.
 fn left(active: &JsonStore) -> Vec<String> {
     let names = std::fs::read_dir(active.path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
-/// Moving many costs what they are: the number of operations for each is the same however many there are.
+/// The number of operations for each tree is the same, however many are moved.
 #[tokio::test]
 async fn attack_38_archive_idle_looks_at_each_session_as_often_however_many_there_are() {
     let mut costs = Vec::new();

@@ -21,7 +21,7 @@ use crate::{
     Place, all_contents, batch, contents, create, create_tree, id, ids, micros, quick, root, wire::Wire,
 };
 
-/// What becomes of the archive's file while it is in use.
+/// Loses or damages the archive's file while it is in use, in the way named by `how`.
 fn lose(path: &std::path::Path, how: &str) {
     let beside = |ending: &str| path.with_file_name(format!("archive.db{ending}"));
     match how {
@@ -67,7 +67,7 @@ async fn attack_36_nothing_is_deleted_that_cannot_be_read_again_in_the_archives_
                 assert_eq!(all_contents(&active, &tree).await, before, "{how}");
                 assert_eq!(store.append(&tree[1], 6, batch(9, 6, 1)).await.unwrap(), 7, "{how}");
             }
-            // What was cut may have been written anew, from the log: then the next process sees it.
+            // A cut file may have been rewritten from the log: then the next process sees everything.
             Ok(moved) => {
                 assert_eq!((how, moved), ("cut", 4));
                 let next = SqliteStore::open(place.archive()).await.unwrap();
@@ -142,7 +142,7 @@ async fn attack_44_without_its_archive_the_store_starts_goes_on_with_and_lists_a
     assert_eq!(ids(&store, &SessionFilter::roots().page(0, 1)).await.len(), 1);
     assert_eq!(ids(&store, &SessionFilter::tree(tree[1].clone())).await.len(), 2);
     assert_eq!(store.archive_error().unwrap().kind(), ErrorKind::Corrupt, "the list says what it lacks");
-    // Nothing else is guessed.
+    // All else is an error, never a guess.
     assert_eq!(store.query(&SessionFilter::id(old.clone())).await.unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(store.read(&old, ReadRange::all()).await.unwrap_err().kind(), ErrorKind::Corrupt);
     assert_eq!(store.append(&old, 6, batch(9, 6, 1)).await.unwrap_err().kind(), ErrorKind::Corrupt);
@@ -189,7 +189,7 @@ async fn a_new_session_of_an_archived_id_is_not_moved_over_the_old_one() {
     assert_eq!(contents(&store, &session).await.0.len(), 9);
 }
 
-/// A move that was cut between the first copy and the seal, and a session that went on.
+/// Returns a move that was cut between the first copy and the seal, of a session that got more events since.
 async fn stale(place: &Place) -> (JsonStore, SqliteStore, SessionId) {
     let (active, archive) = quick(place).await;
     let session = create(&active, "talk", None).await;
@@ -224,11 +224,11 @@ async fn attack_37_the_copy_of_a_failed_move_is_not_served_when_the_file_is_dama
         );
         assert_eq!(ids(&store, &SessionFilter::all()).await, [""; 0]);
     }
-    // Mended, it goes on.
+    // Once its file is mended, the session goes on.
     let damaged = fs::read(&file).unwrap();
     fs::write(&file, &whole).unwrap();
     assert_eq!(contents(&store, &session).await.0.len(), 9);
-    // Set aside, it is not here, and another may take its id.
+    // Once set aside, it is gone, and another session may take its id.
     fs::write(&file, &damaged).unwrap();
     store.active().set_aside(&session).await.unwrap();
     assert_eq!(store.query(&of).await.unwrap(), []);
@@ -237,7 +237,7 @@ async fn attack_37_the_copy_of_a_failed_move_is_not_served_when_the_file_is_dama
     assert_eq!(store.archive(&session).await.unwrap_err().kind(), ErrorKind::NotFound);
     store.append(&session, 0, batch(5, 0, 2).creating(root(&session))).await.unwrap();
     assert_eq!(contents(&store, &session).await.0.len(), 2);
-    // The next move replaces the copy of the other one.
+    // The next move replaces the copy of the first session.
     assert_eq!(store.archive(&session).await.unwrap(), 1);
     assert_eq!(contents(&store, &session).await.0.len(), 2);
     assert_eq!(contents(store.archived(), &session).await.0.len(), 2);
@@ -264,7 +264,7 @@ async fn attack_37_a_copy_whose_file_is_lost_is_deleted_with_it() {
     }
 }
 
-/// One file among many that cannot be read, of each kind.
+/// Files that cannot be read, one of each kind among many intact ones.
 #[tokio::test]
 async fn attack_44_an_unreadable_file_is_an_error_of_its_session_alone() {
     let place = Place::new();
@@ -297,7 +297,7 @@ async fn attack_44_an_unreadable_file_is_an_error_of_its_session_alone() {
     assert_eq!(store.active().held().await.unwrap().sessions, []);
 }
 
-/// A move whose copy is lost cannot be finished; it keeps no other session away, and no other tree from being moved.
+/// A move whose copy is lost cannot be finished. It blocks no other session, and no move of another tree.
 #[tokio::test]
 async fn attack_44_a_move_that_cannot_be_finished_holds_up_nothing_else() {
     let place = Place::new();

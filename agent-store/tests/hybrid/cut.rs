@@ -8,7 +8,7 @@ use entourage_store::{ActiveStore, HybridStore, JsonStore, SqliteStore};
 
 use crate::{Place, all_contents, batch, contents, create, create_tree, id, ids, quick, round, wire::Wire};
 
-/// Archives `talk` until the power is cut; `None` when it did not come to that.
+/// Archives `talk` until the power is cut; `None` if the move ended before.
 async fn cut_short(active: &JsonStore, archive: &SqliteStore, cut: usize, after: bool) -> Option<Error> {
     let wire = Wire::cutting(cut, after);
     let result = wire.store(active, archive).archive(&id("talk")).await;
@@ -36,7 +36,7 @@ async fn lo10_a_move_that_is_cut_short_at_any_step_loses_nothing_and_is_finished
             assert_eq!(ids(&store, &SessionFilter::tree(tree[1].clone())).await.len(), 2, "{cut} {after}");
             let held = active.held().await.unwrap().sessions;
             both += usize::from(held.iter().any(|it| it.sealed));
-            // It goes on where the session is, and an echo of the past stores nothing.
+            // Appends continue where the session is, and a repeated old batch stores nothing.
             assert_eq!(store.append(&tree[1], 4, batch(2, 4, 1)).await.unwrap(), 6, "{cut} {after}");
             for session in &tree {
                 assert_eq!(store.append(session, 6, batch(9, 6, 1)).await.unwrap(), 7, "{cut} {after}");
@@ -63,7 +63,7 @@ async fn lo10_a_move_that_is_cut_short_at_any_step_loses_nothing_and_is_finished
 
 #[tokio::test]
 async fn lo10_opening_finishes_what_a_crash_left_in_both_places_and_the_archive_wins() {
-    // The first cut at which all files are sealed: they are all there still.
+    // The first cut after which all files are sealed; all of them still exist.
     let (mut place, mut cut) = (Place::new(), 0);
     let (tree, before, active, archive) = loop {
         let (active, archive) = quick(&place).await;
@@ -77,7 +77,7 @@ async fn lo10_opening_finishes_what_a_crash_left_in_both_places_and_the_archive_
     };
     assert_eq!((place.files(), active.held().await.unwrap().sessions.len()), (4, 4));
     assert_eq!(active.query(&SessionFilter::all()).await.unwrap(), []);
-    // What counts is in the archive: a later change there is what everybody sees.
+    // The archive counts now: a later change there is what everybody sees.
     let store = HybridStore::new(active.clone(), archive.clone());
     store.append(&tree[0], 6, batch(3, 6, 1)).await.unwrap();
     assert_eq!(contents(&store, &tree[0]).await.0.len(), 7);
@@ -88,7 +88,7 @@ async fn lo10_opening_finishes_what_a_crash_left_in_both_places_and_the_archive_
     assert_eq!(contents(&reopened, &tree[0]).await.0.len(), 7);
 }
 
-/// Deleting is not undone by what a move left behind.
+/// A delete is not undone by what a cut move left behind.
 #[tokio::test]
 async fn lo10_a_tree_can_be_deleted_in_the_middle_of_its_move() {
     let mut points = 0;

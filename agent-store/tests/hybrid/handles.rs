@@ -27,7 +27,8 @@ fn runtime(active: &JsonStore, archive: &SqliteStore) -> Runtime {
     Runtime::builder().store(HybridStore::new(active.clone(), archive.clone())).build()
 }
 
-/// A session with an open handle, and what moves do to it: an error, a panic or a drop at each of their steps.
+/// Prompts a session through an open handle, and through another process, after a move with an error, a panic or a drop
+/// at each of its steps. Returns the number of steps.
 async fn prompts_after(mover: impl AsyncFn(&JsonStore, &SqliteStore, &SessionId, usize) -> bool) -> usize {
     for n in 0.. {
         let place = Place::new();
@@ -45,7 +46,7 @@ async fn prompts_after(mover: impl AsyncFn(&JsonStore, &SqliteStore, &SessionId,
         assert_eq!(said.unwrap_or_else(|error| panic!("{n}, elsewhere: {error:?}")).text, "r2", "{n}");
         assert_eq!(here.sessions(&SessionFilter::all()).await.unwrap().len(), 1);
         let mover = HybridStore::new(active, archive);
-        // Until the mover that nobody waits for is done: it is another one.
+        // Another mover, which is refused until the abandoned one is done.
         while let Err(error) = mover.archive(session.id()).await {
             let late = [ErrorKind::Conflict, ErrorKind::NotFound, ErrorKind::Busy];
             assert!(late.contains(&error.kind()), "{n}: {error:?}");
@@ -99,14 +100,14 @@ async fn attack_35_after_a_move_that_was_cut_at_any_poll_the_open_handle_goes_on
             if kept {
                 left.lock().unwrap().push(moving);
             }
-            // Enough of them: where a move is after how many polls is a matter of threads.
+            // A bound: how far a move is after so many polls depends on the threads.
             n < 40
         })
         .await;
     }
 }
 
-/// Another session's owner deletes, and the store is not held up by a move that nobody polls.
+/// A move and a delete that are no longer polled do not block the store.
 #[tokio::test]
 async fn a_move_or_a_delete_that_is_polled_no_more_holds_up_nobody() {
     for polls in 1..4 {
@@ -137,7 +138,7 @@ async fn a_move_or_a_delete_that_is_polled_no_more_holds_up_nobody() {
     }
 }
 
-/// The tool of a run is at work; a mover comes, and the run ends as if it had not.
+/// A mover comes while a run's tool is at work, and the run ends as if it had not.
 #[tokio::test]
 async fn attack_34_a_run_whose_tool_is_at_work_outlives_every_move() {
     let place = Place::new();

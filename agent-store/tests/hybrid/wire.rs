@@ -1,4 +1,4 @@
-//! Stores whose operations are counted, and where something happens at one of them.
+//! Stores that count their operations and inject an event at one of them.
 
 use std::{
     pin::Pin,
@@ -17,16 +17,17 @@ use entourage_store::{ActiveStore, ArchiveStore, Holdings, HybridStore, JsonStor
 
 type Happening = Box<dyn Fn(usize) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// What happens when an operation is about to begin. The first one is number 0.
+/// An event that is injected as an operation begins. The first operation is number 0.
 pub(crate) enum Event {
-    /// The power is cut at this one: before it, or after it was done but before anybody heard.
+    /// A power cut at this operation: before it, or after it was done but before its result was returned. All later
+    /// ones fail too.
     Cut {
         at: usize,
         after: bool,
     },
-    /// The code panics.
+    /// A panic at this operation.
     Panic(usize),
-    /// Somebody does something in between.
+    /// The work of somebody else before each operation, given its number.
     Beside(Happening),
     Nothing,
 }

@@ -1,4 +1,4 @@
-//! Operations whose futures are polled a few times and then dropped, or kept and never polled again, hold up nobody.
+//! Operations whose futures are polled a few times and then dropped, or kept and no longer polled, block no other one.
 
 use std::{fs::File, future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{batch, create, id, quick, root};
 type Operation = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 type Make = fn(JsonStore, SessionId) -> Operation;
 
-/// Everything that waits for a turn, by name.
+/// Every operation that waits for a turn, by name.
 const OPERATIONS: [(&str, Make); 6] = [
     ("append", |store, id| Box::pin(async move { store.append(&id, 1, batch(1, 1, 1)).await.map(drop) })),
     ("create", |store, _| {
@@ -30,7 +30,7 @@ const OPERATIONS: [(&str, Make); 6] = [
     ("problems", |store, _| Box::pin(async move { store.problems().await.map(drop) })),
 ];
 
-/// Polls `operation` and lets everything else run in between.
+/// Polls `operation` up to `times` times, and lets everything else run in between. Returns true once it is ready.
 async fn poll(operation: &mut Operation, times: usize) -> bool {
     for _ in 0..times {
         if poll_fn(|context| Poll::Ready(operation.as_mut().poll(context).is_ready())).await {
@@ -43,7 +43,8 @@ async fn poll(operation: &mut Operation, times: usize) -> bool {
     false
 }
 
-/// `first` waits for somebody else's lock on `locked`; behind it `cut` waits for its turn, and is never polled again.
+/// Checks that `next` completes. Before it, `first` waits for a foreign lock on `locked`, and `cut` waits for its turn
+/// behind `first` and is never polled again.
 async fn next_one_gets_its_turn(locked: &str, first: (&str, Make), cut: (&str, Make), next: (&str, Make)) {
     for (polls, kept) in [(1, true), (1, false), (2, true), (2, false)] {
         let directory = tempfile::tempdir().unwrap();
@@ -100,7 +101,7 @@ async fn an_append_that_was_polled_once_is_stored_without_its_caller() {
         poll_fn(|context| Poll::Ready(operation.as_mut().poll(context).is_ready())).await;
         let operation = kept.then_some(operation);
         tokio::task::yield_now().await;
-        // Whoever comes next has its turn behind it.
+        // The next operation has its turn after the append.
         store.lease(&session, Lease::new(1, 1, Timestamp::default())).await.unwrap();
         assert_eq!(crate::count(&store, &session).await, 2, "kept: {kept}");
         drop(operation);

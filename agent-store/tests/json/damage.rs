@@ -10,7 +10,7 @@ use entourage_store::{JsonStore, ProblemKind};
 
 use crate::{batch, child, count, create, id, quick, root};
 
-/// Ten events, one a line.
+/// Returns the lines of a session of ten events, one event a line.
 async fn recorded() -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let store = quick(directory.path()).await;
@@ -22,7 +22,7 @@ async fn recorded() -> Vec<String> {
     text.split_inclusive('\n').map(str::to_owned).collect()
 }
 
-/// A directory where the session `s` is `bytes` and two others are well.
+/// Opens a directory where the file of session `s` is `bytes` and two others are intact.
 async fn damaged(path: &Path, bytes: impl AsRef<[u8]>) -> JsonStore {
     let store = quick(path).await;
     create(&store, "before", 3).await;
@@ -156,11 +156,11 @@ async fn attack_08_a_damaged_line_in_the_middle_spoils_what_is_read_across_it_on
             matches!(problems.as_slice(), [it] if it.kind == ProblemKind::Damaged),
             "{what}: {problems:?}"
         );
-        // What lies before the damage loads, and so does what lies behind it (from a checkpoint, say).
+        // Events before the damage load, and so do those after it (from a checkpoint, say).
         assert_eq!(store.read(&session, ReadRange::all().take(4)).await.unwrap().len(), 4, "{what}");
         let rest = store.read(&session, ReadRange::after(6)).await.unwrap();
         assert_eq!(rest.iter().map(|row| row.seq()).collect::<Vec<_>>(), [7, 8, 9, 10], "{what}");
-        // Its end is well: it is listed and goes on.
+        // Its end is intact: it is listed, and appends continue.
         assert_eq!(store.append(&session, 10, batch(1, 10, 1)).await.unwrap(), 11, "{what}");
         assert_eq!(store.query(&SessionFilter::all()).await.unwrap().len(), 3, "{what}");
         others_load(&store).await;

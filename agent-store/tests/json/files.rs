@@ -1,4 +1,4 @@
-//! Which files there are, how they are called, and what they look like to people.
+//! The store's files: their names, their content, and their form for people.
 
 use std::fs;
 
@@ -66,7 +66,7 @@ async fn attack_07_names_differ_without_their_case_and_none_is_special() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "only the lock and the label are left");
 }
 
-/// Deleting takes what its records say, never what names look like.
+/// A delete follows the records, never file names that look alike.
 #[tokio::test]
 async fn attack_13_a_neighbour_whose_file_is_called_alike_stays() {
     let directory = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ async fn a_file_reads_like_a_log() {
         (&lines[2]["after"], &lines[2]["seq"], &lines[2]["lease"]["owner"]),
         (&2.into(), &2.into(), &4.into())
     );
-    // The lease of a batch that brings none is the one before.
+    // A batch without a lease keeps the one before.
     assert_eq!((&lines[3]["head"]["seq"], &lines[3]["lease"]["owner"]), (&3.into(), &4.into()));
     let rows = store.read(&session, ReadRange::after(1).take(1)).await.unwrap();
     assert_eq!(rows[0].body().unwrap(), "{\n  \"pretty\": true\n}");
@@ -264,7 +264,7 @@ async fn ca07_a_tree_is_deleted_from_its_leaves_so_that_a_second_try_finishes_it
     let (blocked, kept) = (store.path_of(&id("level10")), directory.path().join("kept"));
     fs::rename(&blocked, &kept).unwrap();
     fs::create_dir(&blocked).unwrap();
-    // Below what is missing nothing can be found from above; so the try begins below it.
+    // Nothing below a missing session is found from above, so the try begins there.
     assert!(store.delete(&id("level10")).await.is_err());
     fs::remove_dir(&blocked).unwrap();
     fs::rename(&kept, &blocked).unwrap();

@@ -1,4 +1,4 @@
-//! Reading a long session takes what is asked for, not the file.
+//! A read of a long session costs what it asks for, not the whole file.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn bytes_read() -> u64 {
     io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
 }
 
-/// Alone in its process: it measures what the whole process reads.
+/// Runs alone in its process, because it measures the reads of the whole process.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "the test below starts it in a process of its own"]
@@ -25,7 +25,7 @@ fn measured_alone() {
         let directory = tempfile::tempdir().unwrap();
         let store = quick(directory.path()).await;
         let session = create(&store, "s", 1).await;
-        // Events as they are appended in life: some alone, some together, with leases in between.
+        // Batches of one to seven events, as runs append them.
         let (mut at, mut size) = (1, 1);
         while at < EVENTS {
             let count = size.min(EVENTS - at);

@@ -68,7 +68,7 @@ async fn of_creators_through_several_stores_one_wins() {
 const DIRECTORY: &str = "ENTOURAGE_JSON_TEST_DIRECTORY";
 const ROUNDS: u64 = 60;
 
-/// Appends whenever it can, for as many events as there are rounds, and says which of them were its own.
+/// Appends until the session has `ROUNDS` further events, and prints the numbers of its own ones.
 #[test]
 #[ignore = "a process that the next test starts"]
 fn racing_process() {
@@ -216,7 +216,7 @@ async fn attack_f9_files_that_somebody_keeps_locked_hold_up_no_other_session() {
     }
 }
 
-/// Drops `future` when it would be polled once more than `polls` times.
+/// Drops `future` instead of polling it more than `polls` times.
 async fn cut_short<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -238,7 +238,7 @@ async fn a_dropped_append_is_finished_before_the_next_one_begins() {
     for polls in 0..40 {
         let session = create(&store, &format!("s{polls}"), 1).await;
         cut_short(store.append(&session, 1, batch(9, 1, 5)), polls % 3).await;
-        // Another writer finds the number before it or after it, never in between.
+        // Another writer finds the session before the batch or after it, never in between.
         let error = store.append(&session, 4, batch(8, 4, 1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
         let there = count(&store, &session).await;
@@ -271,7 +271,7 @@ async fn children_are_not_born_below_a_tree_that_is_being_deleted() {
     }
 }
 
-/// A file that is deleted while a writer waits for its lock takes no event with it.
+/// A writer that waits for the lock of a file that is then deleted must not lose an event with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_append_is_lost_in_a_file_that_is_deleted() {
     let directory = tempfile::tempdir().unwrap();

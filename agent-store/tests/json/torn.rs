@@ -1,4 +1,4 @@
-//! What a crash leaves of a line, at every byte of it.
+//! Lines that a crash cut short, at every byte.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use entourage_store::{JsonStore, ProblemKind};
 
 use crate::{batch, count, create, id, quick, root};
 
-/// The bytes of a session of five events in three lines, and where the last line begins.
+/// Returns the bytes of a session of five events in three lines, and the offset of the last line.
 async fn recorded() -> (Vec<u8>, usize) {
     let directory = tempfile::tempdir().unwrap();
     let store = quick(directory.path()).await;
@@ -45,7 +45,7 @@ async fn attack_08_a_line_that_was_cut_at_any_byte_is_set_aside_and_the_rest_loa
         // The batch that was cut short is simply appended again.
         assert_eq!(store.append(&session, 2, batch(1, 2, 3)).await.unwrap(), 5);
         assert_eq!(fs::read(&file).unwrap(), bytes);
-        // What was set aside is none of the sessions, and no foreign file either.
+        // The file that was set aside is no session, and no foreign file either.
         let again = quick(directory.path()).await;
         assert_eq!(again.query(&SessionFilter::all()).await.unwrap().len(), 1);
         assert!(again.problems().await.unwrap().is_empty());
@@ -61,7 +61,7 @@ async fn a_writer_that_meets_a_torn_line_sets_it_aside_before_it_writes() {
     let file = store.path_of(&session);
     for n in 1..=3 {
         fs::write(&file, &bytes[..bytes.len() - n]).unwrap();
-        // Readers leave it alone: a write may be under way.
+        // Readers leave it alone: a write may be in flight.
         assert_eq!(count(&store, &session).await, 2);
         assert_eq!(store.query(&SessionFilter::id(session.clone())).await.unwrap()[0].head.seq, 2);
         assert_eq!(fs::read(&file).unwrap().len(), bytes.len() - n);

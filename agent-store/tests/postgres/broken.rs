@@ -1,4 +1,4 @@
-//! Connections that break at the worst moment, and who is told what.
+//! Connections that break at the worst moment, and the errors that callers get.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::{Place, batch, below, count, create, id, number, place, proxy::Proxy, run};
 
-/// The place's URL with another host, and as `name` on the server.
+/// Returns the place's URL with another host, and with `name` as the application's name.
 fn url(place: &Place, name: &str, host: Option<String>) -> String {
     let (scheme, rest) = place.url.split_once("://").unwrap();
     let (authority, path) = rest.split_once('/').unwrap();
@@ -22,7 +22,7 @@ fn url(place: &Place, name: &str, host: Option<String>) -> String {
     format!("{scheme}://{user}@{host}/{path}{separator}application_name={name}")
 }
 
-/// `host:port` of the place's server.
+/// Returns `host:port` of the place's server.
 fn server(place: &Place) -> String {
     let (_, rest) = place.url.split_once("://").unwrap();
     let authority = rest.split(['/', '?']).next().unwrap();
@@ -34,7 +34,7 @@ fn named(place: &Place, name: &str) -> PostgresBuilder {
     PostgresStore::builder(url(place, name, None)).schema(&place.schema)
 }
 
-/// Ends the connections of `name` that wait for a lock, as soon as there is one.
+/// Kills the connections of `name` that wait for a lock, as soon as there is one.
 async fn kill_waiting(plain: &mut PgConnection, name: &str) {
     let sql = format!(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
@@ -95,7 +95,7 @@ async fn connections_killed_at_random_lose_nothing_and_double_nothing() {
         tasks.spawn(async move {
             for round in 0..40_u64 {
                 let expected = 1 + round * 5;
-                // What a caller does with a temporary error: the same batch again.
+                // A caller repeats the same batch after a temporary error.
                 let batch = batch(n, expected, 5);
                 while let Err(error) = store.append(&session, expected, batch.clone()).await {
                     assert_eq!(error.retry(), Retry::Temporary, "{error:?}");
@@ -222,7 +222,7 @@ async fn a_closed_store_says_so() {
     assert_eq!(error.retry(), Retry::Permanent);
 }
 
-/// Futures dropped at every await: the pool keeps its size, and nothing is stored by half.
+/// Futures dropped at every await: the pool keeps its size, and no batch is stored in part.
 #[tokio::test]
 async fn dropped_operations_leave_the_store_usable() {
     let place = place!("dropped_operations_leave_the_store_usable");
@@ -241,7 +241,7 @@ async fn dropped_operations_leave_the_store_usable() {
             () = tokio::task::yield_now() => {}
         }
     }
-    // What still runs on the server ends before the next writer's turn.
+    // Statements still running on the server end before this lock is granted.
     let mut plain = place.plain().await;
     run(&mut plain, "BEGIN; LOCK TABLE sessions IN EXCLUSIVE MODE; COMMIT").await;
     let seq = count(&store, &session).await as u64;

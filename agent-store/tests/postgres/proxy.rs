@@ -1,4 +1,5 @@
-//! A connection that breaks when a test says so: forwards bytes, and can lose an answer after the server sent it.
+//! A proxy whose connections break when a test says so: forwards bytes, and can lose an answer after the server sent
+//! it.
 
 use std::{
     net::SocketAddr,
@@ -17,7 +18,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-/// Stands between a store and its server until it is dropped.
+/// A proxy between a store and its server, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
@@ -26,7 +27,7 @@ pub(crate) struct Proxy {
     task: AbortHandle,
 }
 
-/// Which answers are lost: to questions that hold `mark`, so many.
+/// The answers to lose: those to the next `left` questions that hold `mark`.
 #[derive(Debug, Default)]
 struct Losing {
     mark: &'static str,
@@ -34,7 +35,7 @@ struct Losing {
 }
 
 impl Losing {
-    /// Whether the answer to `question` is one of them.
+    /// Returns true, and counts it, if the answer to `question` is one of them.
     fn takes(&mut self, question: &[u8]) -> bool {
         let mark = self.mark.as_bytes();
         let meant = mark.is_empty() || question.windows(mark.len()).any(|window| window == mark);
@@ -67,18 +68,18 @@ impl Proxy {
         Self { address, losing, full, task: task.abort_handle() }
     }
 
-    /// Of the next questions that hold `mark`, `count` reach the server and are answered, and the answer is lost with
-    /// its connection.
+    /// Loses the answers to the next `count` questions that hold `mark`, with their connections. The questions reach
+    /// the server and are answered.
     pub(crate) fn lose(&self, mark: &'static str, count: usize) {
         *self.losing.lock().unwrap() = Losing { mark, left: count };
     }
 
-    /// From now on, nobody who connects is answered.
+    /// Answers no new connection from now on.
     pub(crate) fn fill(&self) {
         self.full.store(true, Ordering::SeqCst);
     }
 
-    /// How many answers are still to be lost.
+    /// Returns the number of answers still to be lost.
     pub(crate) fn left(&self) -> usize {
         self.losing.lock().unwrap().left
     }
@@ -106,7 +107,7 @@ async fn link(client: TcpStream, server: TcpStream, losing: Arc<Mutex<Losing>>) 
     }
 }
 
-/// Forwards what `passes`; ends with the connection, or with what does not pass.
+/// Forwards the bytes that `passes` admits. Ends with the connection, or with bytes that it rejects.
 async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, passes: impl Fn(&[u8]) -> bool) {
     let mut buffer = vec![0; 64 * 1_024];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {

@@ -42,8 +42,8 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
         for root in &sealed.open_below {
             deleted += self.delete_tree(root).await?;
         }
-        // For these the archive alone counts, so what is left of them here goes first: should the process die then, they
-        // are in the archive and whole. The other way round, files would be left that nothing can finish.
+        // For sealed sessions the archive alone counts, so their files go first: if the process dies then, the sessions
+        // are whole in the archive. The other way round, files would be left whose move nothing can finish.
         self.active.remove(&sealed.sessions).await?;
         deleted += self.delete_tree(session).await?;
         let lost = |id: &&SessionId| known.copies.contains(*id) && !known.sessions.contains_key(*id);

@@ -70,7 +70,7 @@ pub(super) struct Stamp {
 pub(super) struct Inventory {
     pub(super) sessions: HashMap<SessionId, Arc<Known>>,
     pub(super) problems: Vec<Problem>,
-    /// Names of notes.
+    /// File names of the notes.
     #[cfg(feature = "hybrid")]
     pub(super) notes: Vec<String>,
 }
@@ -121,8 +121,8 @@ impl Directory {
         Ok(file)
     }
 
-    /// Runs `work` on the directory, and fails unless the directory is at its path all the while: a file that is missing in
-    /// another directory proves nothing.
+    /// Runs `work` on the directory, and fails unless the directory is at its path before and after: a file that is
+    /// missing from another directory proves nothing.
     pub(super) fn here<T>(&self, work: impl FnOnce(&Self) -> Result<T, Failure>) -> Result<T, Failure> {
         self.label.check()?;
         let done = work(self);
@@ -334,8 +334,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Moves a session's file to another name and reports it, after the files of all sessions below it: a new session of
-    /// its id must not find the children of the one before. Sealed ones below it stay for their mover.
+    /// Moves a session's file to another name and reports it, after the files of its descendants: a new session of its
+    /// id must not find the children of the one before. Sealed descendants stay for their mover.
     pub(super) fn set_tree_aside(&self, root: &SessionId) -> Result<PathBuf, Failure> {
         let _lock = self.lock()?;
         let inventory = self.inventory()?;

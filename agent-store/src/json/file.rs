@@ -258,7 +258,7 @@ impl SessionFile {
     }
 }
 
-/// Whole lines, one after the other.
+/// Reader of whole lines, one after the other.
 pub(super) struct Lines<'a> {
     reader: BufReader<io::Take<&'a File>>,
     line: Vec<u8>,

@@ -63,8 +63,8 @@ use turns::Turns;
 /// once the directory is back.
 ///
 /// # Costs
-/// An operation on one session costs the same however many there are; lists look at every file, and read those that
-/// changed since the last list. So does `delete`, which has to find the session's descendants.
+/// An operation on one session costs the same, however many sessions there are. Lists look at every file, and read
+/// those that changed since the last list. So does `delete`, which has to find the session's descendants.
 ///
 /// # Cancel safety
 /// Once polled, an operation completes by itself, whether its future is dropped, kept or polled; operations on the same

@@ -177,7 +177,7 @@ pub(super) fn scan(
     after: u64,
     mut take: impl FnMut(Line<Vec<Stored<'_>>>) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    // `odd` is a line that may be damaged: it matters only when something that is wanted is missing.
+    // `odd` is a line that may be damaged: it matters only if a wanted event is missing.
     let (mut lines, mut at, mut odd) = (file.lines_after(after)?, None, None);
     while let Some(text) = lines.next()? {
         if at.is_none() && line::numbers(text).is_some_and(|(_, seq)| seq <= after) {
@@ -204,7 +204,7 @@ pub(super) fn scan(
         }
     }
     match odd {
-        // The file ends whole (its end was read before), so what is odd comes before a good line.
+        // The file's end was read before and is whole, so the odd line comes before a good one.
         Some(failure) if at.is_none() && file.end()?.state.head.seq > after => Err(failure),
         _ => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Connecting: check what was asked for, connect once, prepare the tables, and only then hand out connections.
+//! Connects to a database: check the options, connect once, prepare the tables, and only then hand out connections.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -80,11 +80,11 @@ impl PostgresBuilder {
     /// at once.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a URL or a schema's name that cannot be one, [`ErrorKind::Transport`] or
+    /// [`ErrorKind::InvalidInput`] for a malformed URL or schema name, [`ErrorKind::Transport`] or
     /// [`ErrorKind::Timeout`] when the server is not reached, [`ErrorKind::Authentication`] and
     /// [`ErrorKind::PermissionDenied`] when it does not let this user in, [`ErrorKind::NewerVersion`] for tables that a
-    /// newer version of this library wrote, [`ErrorKind::Store`] for what belongs to another program or is no UTF-8
-    /// database. A schema that is refused is not changed. No error holds the password.
+    /// newer version of this library wrote, [`ErrorKind::Store`] for a schema of another program or a database that is
+    /// not UTF-8. A schema that is refused is not changed. No error holds the password.
     pub async fn connect(self) -> Result<PostgresStore> {
         let options = self.options()?;
         let connections = self.connections;

@@ -52,7 +52,7 @@ impl Appended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leased {
     Taken,
-    /// The stored lease is of this generation, and the one asked for does not replace it.
+    /// The stored lease is of this generation, and the requested one does not replace it.
     Fenced(u64),
     /// The lease is for a session that was deleted, and another one has its id.
     MadeAnew,

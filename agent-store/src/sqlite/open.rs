@@ -79,8 +79,8 @@ impl SqliteBuilder {
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] for a file that is no SQLite database or was cut short, [`ErrorKind::NewerVersion`] for
-    /// one that a newer version wrote, [`ErrorKind::Store`] for what cannot be opened, belongs to another program or
-    /// stays locked (the last is worth a retry), [`ErrorKind::Config`] when the program is linked with an SQLite
+    /// one that a newer version wrote, [`ErrorKind::Store`] for one that cannot be opened, belongs to another program
+    /// or stays locked (the last is worth a retry), [`ErrorKind::Config`] when the program is linked with an SQLite
     /// that may damage a file of several connections. A file that is refused is not changed.
     pub async fn open(self) -> Result<SqliteStore> {
         self.opened(Purpose::Make).await

@@ -110,7 +110,7 @@ impl Place {
         if self.is_in_use(&current)? { Ok(current) } else { self.replace().await }
     }
 
-    /// Fails unless what was just written through `connections` is in the file at the path.
+    /// Fails unless the data just written through `connections` is in the file at the path.
     pub(super) fn check(&self, connections: &Connections) -> Result<(), Failure> {
         if self.is_here(connections)? {
             return Ok(());

@@ -1,5 +1,5 @@
-//! One side that is out of reach for a while, and deletes that died half way. A session that cannot be seen is never taken
-//! for one that does not exist.
+//! One side that is out of reach for a while, and deletes that died half way. A session that cannot be reached is never
+//! taken for one that does not exist.
 
 use std::fs;
 
@@ -121,7 +121,7 @@ async fn attack_f7_an_archive_is_made_where_there_was_none_and_after_its_label_i
     let store = place.open().await;
     assert!(store.archive_error().is_none());
     assert_eq!(ids(&store, &SessionFilter::all()).await, [""; 0]);
-    // A directory of before there were labels tells by what it holds.
+    // A directory that is older than the label has notes or sealed files.
     let half = create(&store, "half", None).await;
     store.active().note_copy(&half).await.unwrap();
     store.archived().close().await;
@@ -211,7 +211,7 @@ async fn attack_f6_a_move_whose_copy_is_lost_is_told_and_its_id_not_used_anew() 
     assert!(store.archive_error().is_none());
 }
 
-/// The advice must not cost the new session.
+/// To follow the error's advice must not cost the newer session.
 #[tokio::test]
 async fn attack_f6_of_two_sessions_of_one_id_the_older_file_can_be_moved_away() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! A directory that is not at its path for a while: its sessions are out of reach, and nothing says that they never were.
+//! A directory that is missing from its path for a while: its sessions are out of reach, and no operation says that
+//! they do not exist.
 
 use std::{fs, path::Path};
 

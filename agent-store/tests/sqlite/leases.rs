@@ -41,7 +41,7 @@ async fn a_lease_comes_with_a_batch_and_fences_off_older_ones() {
     assert_eq!(store.append(&session, 2, taken.clone()).await.unwrap(), 3);
     let renewed = store.lease(&session, lease(u64::MAX, 1)).await.unwrap_err();
     assert!(renewed.to_string().contains("generation 2"), "{renewed}");
-    // What was stored before is a repetition, whoever holds the lease by now; a wrong number comes before the lease.
+    // A stored batch is a repetition, whoever holds the lease by now; a wrong number comes before the lease.
     assert_eq!(store.append(&session, 0, first).await.unwrap(), 3);
     let late = store.append(&session, 2, batch(3, 2, 1).leased(lease(u64::MAX, 1))).await.unwrap_err();
     assert!(late.to_string().contains("it is at event 3, not 2"), "{late}");
@@ -145,7 +145,7 @@ async fn attack_13_a_tree_is_what_was_started_below_not_what_looks_like_it() {
     assert_eq!(ids(&store, SessionFilter::tree(id("s1"))).await, ["odd", "s1", "s1.1$$0", "s1.1$$0.1$$0"]);
     assert_eq!(ids(&store, SessionFilter::tree(id("s1.1$$0"))).await, ["s1.1$$0", "s1.1$$0.1$$0"]);
     assert_eq!(ids(&store, SessionFilter::tree(id("nobody"))).await, [""; 0]);
-    // Filters add up, and a page is cut from what is left.
+    // Filters combine, and the page is cut from the result.
     let filter = SessionFilter::tree(id("s1")).with_prefix("s1.").page(1, 5);
     assert_eq!(ids(&store, filter).await, ["s1.1$$0.1$$0"]);
 }

@@ -1,4 +1,4 @@
-//! What a run begins with: whether it is admitted, and what its session holds for it.
+//! Admission of a run: the checks before it begins, and what its session holds for it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::{
     session::{ReadRange, SessionState},
 };
 
-/// What joins the conversation before the prompt. An answer at its beginning is for a message that was left without one.
+/// Returns the messages that join the conversation before the prompt. An answer at their beginning is kept only if the
+/// conversation ends with a user message without one.
 pub(super) fn opening(journal: &Journal, messages: Vec<Arc<Message>>) -> impl Iterator<Item = Arc<Message>> {
     let waits = |state: &SessionState| state.history().last().is_some_and(|it| it.role() == Role::User);
     let answers = messages.first().is_some_and(|first| first.role() == Role::Assistant);
@@ -20,8 +21,8 @@ pub(super) fn opening(journal: &Journal, messages: Vec<Arc<Message>>) -> impl It
     messages.into_iter().skip(skipped)
 }
 
-/// What the run recorded up to now: as found when the session was opened, else read from the store, since the run was
-/// paused in this process.
+/// Returns the events that the run recorded: as found when the session was opened, else read from the store, since the
+/// run was paused in this process.
 pub(super) async fn recorded(journal: &Journal, env: &Env) -> Result<Vec<Event>> {
     let found = journal.recorded();
     let Some(store) = env.store.as_ref().filter(|_| found.is_empty()) else { return Ok(found) };
@@ -57,7 +58,7 @@ pub(super) fn admit(
                     .with("session", session.as_str())
             })?;
             if run.agent != name {
-                // Whoever runs it there is the other one's code.
+                // Below another run, another agent means that the code above differs.
                 let kind = if within.path.is_some() { ErrorKind::Diverged } else { ErrorKind::Config };
                 return Err(Error::new(
                     kind,
@@ -106,7 +107,7 @@ fn start(
     Ok((Arc::new(Origin::new(session, run, path)), task, Event::RunStarted(Arc::new(started))))
 }
 
-/// Nobody else runs an agent in the session, as far as its lease tells.
+/// Checks that no other process runs an agent in the session, as far as its lease tells.
 pub(crate) fn check_lease(journal: &Journal, now: Timestamp) -> Result<()> {
     let Some(until) = journal.leased_elsewhere(now) else { return Ok(()) };
     let left = until.since(now).as_secs() + 1;
@@ -119,7 +120,7 @@ pub(crate) fn check_lease(journal: &Journal, now: Timestamp) -> Result<()> {
     .with("session", journal.session().as_str()))
 }
 
-/// CM01: nothing is stored for a prompt that says nothing, or that could not be stored or read again.
+/// Refuses a prompt that is empty, or that could not be stored or read again, before anything is stored.
 pub(crate) fn check_prompt(task: &Task) -> Result<()> {
     let says = |part: &Part| match part {
         Part::Text(text) => !text.trim().is_empty(),

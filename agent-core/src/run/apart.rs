@@ -1,7 +1,7 @@
-//! Work that comes to its end without its caller: a future that is kept and not polled holds nothing up.
+//! Operations that end without their caller: a future that is kept and not polled blocks nobody.
 //!
-//! It is polled once where it begins, which is all that a store in memory takes. What is not over then goes on in a task
-//! of its own.
+//! It is polled once where it begins, which suffices for a store in memory. If it is not done then, it continues in a
+//! task of its own.
 
 use std::{future::poll_fn, task::Poll};
 
@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::{Nest, panic_text};
 use crate::{Error, ErrorKind, Result};
 
-/// `work`, which goes on whatever becomes of this future once that was polled.
+/// Runs `work`, which continues also when this future is dropped after its first poll.
 ///
 /// # Errors
 /// Those of `work`; [`ErrorKind::Internal`] when it panicked, or the tokio runtime ended.
@@ -23,7 +23,7 @@ pub(crate) async fn apart<T: Send + 'static>(
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return done;
     }
-    // A store that waits for something else than tokio: its caller has to.
+    // Outside of tokio nothing else would poll it: its caller has to.
     let Ok(tokio) = Handle::try_current() else { return work.await };
     let ended = tasks.spawn_on(Nest::inherited(work), &tokio).await;
     ended.unwrap_or_else(|failed| Err(unanswered(failed)))

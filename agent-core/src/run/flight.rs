@@ -1,7 +1,7 @@
-//! What a journal has under way in its store: once begun it comes to its end, whatever becomes of whoever began it.
+//! Operations of a journal in its store. Once begun, an operation runs to its end, also when its caller is dropped.
 //!
-//! It is polled once where it begins, which is all that a store in memory takes. What is not over then goes on in a task
-//! of its own.
+//! It is polled once where it begins, which suffices for a store in memory. If it is not done then, it continues in a
+//! task of its own.
 
 use std::{
     future::{Future, poll_fn, ready},
@@ -20,18 +20,18 @@ use tokio::{runtime::Handle, sync::oneshot};
 use super::{Emitter, Journal, bus::Undelivered, journal::Inner, tool_run::panic_text};
 use crate::{Error, ErrorKind, Result, Timestamp, session::Lease};
 
-/// The one thing that a journal has under way. Dropped with events aboard, as when the tokio runtime ends, it leaves the
-/// journal broken: nobody knows whether they are stored.
+/// The one operation that a journal has in flight. Dropped with events aboard, as when the tokio runtime ends, it
+/// leaves the journal broken: nobody knows if they are stored.
 struct Flight {
     journal: Arc<Journal>,
-    /// How many events the store was given and did not answer for.
+    /// Number of events that the store was given and has not acknowledged.
     aboard: usize,
 }
 
 impl Journal {
-    /// Stores what is staged, then shows it to whoever watches.
+    /// Stores the staged events, then delivers them to the run's handle, subscribers and observers.
     ///
-    /// What is staged when this is polled is stored and shown whether or not it is polled again.
+    /// Events that are staged when this is polled are stored and delivered, also if it is not polled again.
     pub(crate) async fn commit(self: &Arc<Self>, emitter: &Emitter) -> Result<()> {
         while self.wants_more()? {
             match self.take_off() {
@@ -39,17 +39,17 @@ impl Journal {
                 None => self.settled().await,
             }
         }
-        // A run whose model, tools and store are always ready lets others have their turn.
+        // A run whose model, tools and store are always ready must yield to other tasks.
         tokio::task::consume_budget().await;
         Ok(())
     }
 
-    /// Gives back a lease that was kept, unless somebody holds it again.
+    /// Gives back a lease that was kept, unless it is held again.
     pub(crate) async fn return_lease(self: &Arc<Self>, emitter: &Emitter) -> Result<()> {
         self.send_lease(emitter, |inner| self.lease_to_return(inner)).await
     }
 
-    /// Renews the lease of a run that stored nothing for a while: at least a third of `time`, which it is held for.
+    /// Renews the lease of a run that stored nothing for at least a third of `time`, the lease's duration.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] when another process took the session over, the store's.
@@ -62,7 +62,7 @@ impl Journal {
         self.send_lease(emitter, |inner| self.lease_to_renew(inner, now, time)).await
     }
 
-    /// An error of the store about a session that it had stored.
+    /// Returns an error of the store about a session that it had stored: one that is not found was deleted.
     fn explained(&self, error: Error) -> Error {
         match error.kind() {
             ErrorKind::NotFound => Error::deleted(&self.record.id).caused_by(error),
@@ -70,17 +70,17 @@ impl Journal {
         }
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until nothing is in flight.
     pub(crate) async fn settled(&self) {
         let mut landed = std::pin::pin!(self.landed.notified());
-        // Heard of from here on, so that no landing is missed between the look and the wait.
+        // Enabled here, so that no landing is missed between the look and the wait.
         landed.as_mut().enable();
         if self.lock().aloft {
             landed.await;
         }
     }
 
-    /// Asks for all that is staged to be stored. False when it is, and was shown.
+    /// Requests a commit of all that is staged. Returns false when all of it is stored and delivered.
     fn wants_more(&self) -> Result<bool> {
         let mut inner = self.lock();
         let newest = inner.staged.back().map_or(0, |event| event.seq);
@@ -98,7 +98,7 @@ impl Journal {
         free.then(|| Flight { journal: Arc::clone(self), aboard: 0 })
     }
 
-    /// Stores a lease, unless `choose` says that there is no need to.
+    /// Stores the lease that `choose` returns, if any.
     async fn send_lease(
         self: &Arc<Self>,
         emitter: &Emitter,
@@ -116,7 +116,7 @@ impl Journal {
         let (tell, told) = oneshot::channel();
         let onward = emitter.clone();
         let work = Box::pin(async move {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             drop(tell.send(flight.lease(lease).await));
             flight.journey(onward).await;
         });
@@ -126,7 +126,7 @@ impl Journal {
 }
 
 impl Flight {
-    /// Stores and shows what is staged.
+    /// Stores and delivers the staged events.
     async fn go(mut self, emitter: &Emitter) {
         if self.journal.store.is_some() {
             return send_off(Box::pin(self.journey(emitter.clone())), emitter).await;
@@ -142,7 +142,7 @@ impl Flight {
         }
     }
 
-    /// Goes on until all that somebody wants stored is stored and shown.
+    /// Continues until all requested events are stored and delivered.
     async fn journey(mut self, emitter: Emitter) {
         while self.board() {
             let stored = AssertUnwindSafe(self.append()).catch_unwind().await;
@@ -156,7 +156,8 @@ impl Flight {
         }
     }
 
-    /// Takes what is staged aboard. False when nobody waits for it, or nothing can be stored any more.
+    /// Takes the staged events aboard. Returns false when no commit of them was requested, or nothing can be stored any
+    /// more.
     fn board(&mut self) -> bool {
         let inner = self.journal.lock();
         let wanted = inner.staged.front().is_some_and(|event| event.seq <= inner.wanted);
@@ -181,7 +182,8 @@ impl Flight {
         leased.map_err(|error| self.journal.explained(error))
     }
 
-    /// The store has answered: what is stored is shown. What a subscriber has no room for has to be waited for.
+    /// Takes the store's answer and delivers the stored events. Returns the events that have to wait for room with a
+    /// subscriber.
     fn land(&mut self, stored: Result<()>, emitter: &Emitter) -> Option<Box<Undelivered>> {
         let count = std::mem::take(&mut self.aboard);
         let mut inner = self.journal.lock();
@@ -220,7 +222,7 @@ fn unanswered() -> Error {
     Error::new(ErrorKind::Internal, text)
 }
 
-/// Polls what has begun once; what is not over then goes on in a task of its own.
+/// Polls `work` once; if it is not done, it continues in a task of its own.
 async fn send_off(mut work: BoxFuture<'static, ()>, emitter: &Emitter) {
     let over = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await;
     if over {
@@ -228,7 +230,7 @@ async fn send_off(mut work: BoxFuture<'static, ()>, emitter: &Emitter) {
     }
     match Handle::try_current() {
         Ok(tokio) => drop(emitter.env().tasks.spawn_on(work, &tokio)),
-        // A store that waits for something else than tokio: its caller has to.
+        // Outside of tokio nothing else would poll it: its caller has to.
         Err(_) => work.await,
     }
 }

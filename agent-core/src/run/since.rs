@@ -1,5 +1,5 @@
-//! The spend of one run in a session that outlives it, read backwards from the session's end: the rows that are read grow
-//! with the run and not with the session's age.
+//! The spend of one run in a session that outlives it, read backwards from the session's end: the number of rows read
+//! grows with the run, and not with the session's age.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -53,8 +53,8 @@ impl Began<'_> {
     }
 }
 
-/// The spend of a session from the first of the runs `began` on, and the number of that run's first event; `None` when
-/// none of them began. `newest` is the number of the session's newest event.
+/// Returns the spend of a session from the first of the runs `began` on, and the number of that run's first event;
+/// `None` when none of them began. `newest` is the number of the session's newest event.
 ///
 /// # Errors
 /// The store's.

@@ -1,4 +1,4 @@
-//! Whether a call of a step may run: what its text alone tells at once, and the verdict when it is about to start.
+//! The judgement of a step's calls: checks of their text at once, and the verdict when one is about to start.
 //!
 //! Runs nothing and records nothing.
 
@@ -14,7 +14,7 @@ use crate::{
     tool::{Footprint, Repeat, Tool, ToolSpec, validate},
 };
 
-/// A call of which all is known that does not depend on when it starts.
+/// A call after the checks that do not depend on when it starts.
 pub(super) enum Checked<'a> {
     /// It is never run: this is its result.
     Settled { call: &'a ToolCall, text: String },
@@ -22,7 +22,7 @@ pub(super) enum Checked<'a> {
     Open { call: &'a ToolCall, tool: &'a Arc<dyn Tool>, arguments: Value, asked: u8 },
 }
 
-/// What is to be done about one call now.
+/// The next action for one call.
 pub(super) enum Plan<'a> {
     /// It is never run: this is its result.
     Settled { call: &'a ToolCall, text: String, denied: bool },
@@ -64,7 +64,7 @@ impl<'a> Checked<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Whether the call must run alone; `None` when it does not run.
+    /// True when the call must run alone; `None` when it does not run.
     pub(super) fn is_exclusive(&self) -> Option<bool> {
         match self {
             Self::Settled { .. } => None,
@@ -72,7 +72,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The call as it was before it was judged; a question that was not put does not count.
+    /// Returns the call as it was before it was judged. A question that was not asked does not count.
     pub(super) fn put_off(self) -> Checked<'a> {
         match self {
             Self::Settled { call, text, .. } => Checked::Settled { call, text },
@@ -82,7 +82,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// A call that did not start after all is judged anew.
+/// Makes a call that did not start after all one to be judged anew.
 impl<'a> From<Ready<'a>> for Checked<'a> {
     fn from(ready: Ready<'a>) -> Self {
         let Ready { call, tool, arguments, asked, .. } = ready;
@@ -90,7 +90,7 @@ impl<'a> From<Ready<'a>> for Checked<'a> {
     }
 }
 
-/// What calls are judged by, and where they stand.
+/// The context in which a step's calls are judged.
 pub(super) struct Judge<'a> {
     pub(super) cx: &'a RunContext,
     pub(super) journal: &'a Journal,
@@ -100,7 +100,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// The verdict on a call, by what it touches at this moment.
+    /// Judges a call, by its footprint at this moment.
     pub(super) fn plan<'c>(&self, index: usize, checked: Checked<'c>) -> Plan<'c> {
         let (call, tool, arguments, asked) = match checked {
             Checked::Settled { call, text } => return Plan::Settled { call, text, denied: false },

@@ -1,4 +1,4 @@
-//! A journal and what the store has of its session: how it is read, and whether it still is what it was.
+//! A journal and the store's copy of its session: how it is read, and the check that both are still equal.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Journal {
-    /// The session as the store lists it; `None` when it does not know it.
+    /// Returns the session as the store lists it; `None` when the store does not know it.
     pub(crate) async fn look_up(env: &Env, id: &SessionId) -> Result<Option<SessionInfo>> {
         match &env.store {
             Some(store) => Ok(store.query(&SessionFilter::id(id.clone())).await?.pop()),
@@ -18,9 +18,9 @@ impl Journal {
         }
     }
 
-    /// A session that the store knows, read from its newest checkpoint on.
+    /// Reads a session that the store knows, from its newest checkpoint on; `None` for any other.
     pub(crate) async fn find(env: &Env, id: &SessionId) -> Result<Option<Arc<Self>>> {
-        // In a box of its own: it takes kilobytes, which would otherwise be a part of every run's task and be moved with
+        // In a box of its own: it takes kilobytes, which would otherwise be part of every run's task and be moved with
         // it.
         let read = async {
             match Self::look_up(env, id).await? {
@@ -31,7 +31,7 @@ impl Journal {
         Box::pin(read).await
     }
 
-    /// The session that the store lists as `info`, read from its newest checkpoint on.
+    /// Reads the session that the store lists as `info`, from its newest checkpoint on.
     pub(crate) async fn read_from_store(env: &Env, info: SessionInfo) -> Result<Arc<Self>> {
         let SessionInfo { record, head, lease } = info;
         let store = env.store.as_ref().ok_or_else(|| Error::no_session(&record.id))?;
@@ -39,7 +39,7 @@ impl Journal {
         Ok(Self::with(env, record, Box::new(fold.state), fold.recorded, lease))
     }
 
-    /// Refuses to go on here with what belongs to a session of the same id that was created at another time.
+    /// Refuses to continue here what belongs to a session of the same id that was created at another time.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict).
@@ -50,7 +50,7 @@ impl Journal {
         }
     }
 
-    /// Whether something is being written here, or this process holds the lease.
+    /// True while something is being written here, or this process holds the lease.
     pub(crate) fn is_in_use(&self, now: Timestamp) -> bool {
         let inner = self.lock();
         let held = |lease: Lease| lease.owner == self.owner && lease.is_live(now);
@@ -61,7 +61,7 @@ impl Journal {
             || (self.record.parent.is_none() && inner.lease.is_some_and(held))
     }
 
-    /// Whether the store has the session as it is here: nobody else appended to it, took its lease, or deleted it.
+    /// True when the store has the session as it is here: nobody else appended to it, took its lease, or deleted it.
     pub(crate) fn is_current(&self, stored: Option<&SessionInfo>) -> bool {
         let inner = self.lock();
         match stored {

@@ -45,8 +45,8 @@ impl LocalEffects {
         Ok(Observation::Child { child, outcome, work: Vec::new() })
     }
 
-    /// The first child to end; ties go to the order given. Children that are paused are passed over, and when only
-    /// such are left their pause is the error. So is what is no end of a child.
+    /// Waits for the first child to end; ties go to the order given. Paused children are passed over, and when only
+    /// such are left, their pause is the error. So is a child whose end cannot be known.
     pub(in crate::run) async fn first_ended(
         &self,
         cx: &RunContext,
@@ -69,7 +69,7 @@ impl LocalEffects {
         let mut pause: Option<Pause> = None;
         let mut lent = None;
         loop {
-            // Only who really waits lends its place.
+            // Only a wait that blocks lends the run's slot.
             let next = match waiting.next().now_or_never() {
                 Some(next) => next,
                 None => {
@@ -92,9 +92,9 @@ impl LocalEffects {
         ))
     }
 
-    /// Records that a wait begins, so that other code does not take its place, and returns how long it lasts. Its end is
-    /// part of the record: it survives a restart. While the process lives, the time that was asked for counts, whatever
-    /// becomes of the clock.
+    /// Records that a wait begins, so that changed code cannot put another effect in its place, and returns its
+    /// duration. The time of its end is recorded, and so survives a restart. While the process lives, the requested
+    /// duration counts, whatever the clock does.
     fn begin_wait(
         &self,
         cx: &RunContext,
@@ -148,7 +148,7 @@ impl LocalEffects {
         let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a signal needs a keyed effect"))?;
         let begun = recorded.iter().any(|event| matches!(event, Event::WaitStarted(_)));
         let (taken, came) = self.journal.read(|state| (state.has_taken(name), state.has_signal(name)));
-        // The wait is recorded before anything comes of it, so that other code does not take its place.
+        // The wait is recorded before its result, so that changed code cannot put another effect in its place.
         if !taken && (came || !begun) {
             let wait = WaitStarted { until: None, signal: Some(name.to_owned()), key };
             self.stage(cx, Event::WaitStarted(Arc::new(wait)));
@@ -163,7 +163,7 @@ impl LocalEffects {
     }
 }
 
-/// Ends when the time is over; never, without one.
+/// Completes when `time` is over; never without one.
 async fn pass(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,

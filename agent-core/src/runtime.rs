@@ -1,4 +1,4 @@
-//! Where runs happen: a store, a policy, who is asked, who watches. Opens sessions and starts runs in them.
+//! The runtime: a store, a policy, an approver and observers. Opens sessions, and starts runs in them.
 
 mod below;
 mod desk;
@@ -36,10 +36,10 @@ use crate::{
     session::{MemoryStore, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 
-/// How long [`Runtime::cancel_all`] waits for runs to unwind (CM13).
+/// Time that [`Runtime::cancel_all`] waits for runs to unwind.
 const UNWIND: Duration = Duration::from_secs(5);
 
-/// Where runs happen. Cloning shares it.
+/// The surroundings of runs: store, policy, approver, observers. Cloning shares them.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -74,20 +74,20 @@ impl Runtime {
         RuntimeBuilder::default()
     }
 
-    /// A runtime that keeps its sessions in memory, with the default policy and nobody to ask.
+    /// Creates a runtime that keeps its sessions in memory, with the default policy and without an approver.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().build()
     }
 
-    /// A new session. Nothing is stored until its first run begins.
+    /// Creates a session. Nothing is stored until its first run begins.
     #[must_use]
     pub fn session(&self) -> Session {
         self.create(SessionId::generate())
     }
 
-    /// A session under an id of the caller's choice: the stored one if there is one, otherwise new. `$$` is for the ids of
-    /// sessions below others: a new one whose id holds it is refused when something is to be stored in it.
+    /// Returns the session of this id: the stored one if there is one, otherwise a new one. `$$` is for the ids of
+    /// child sessions: a new session whose id holds it is refused when something is to be stored in it.
     #[must_use]
     pub fn session_with_id(&self, id: SessionId) -> Session {
         let mut live = self.live();
@@ -107,11 +107,11 @@ impl Runtime {
         Session(session)
     }
 
-    /// A stored session, to go on with it.
+    /// Opens a stored session, to continue it.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) when there is none of this id; the store's own errors, `Corrupt`
-    /// and `NewerVersion` among them.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) when there is none of this id; the store's own errors,
+    /// `Corrupt` and `NewerVersion` among them.
     pub async fn open(&self, id: &SessionId) -> Result<Session> {
         let session = self.session_with_id(id.clone());
         session.0.journal(false).await?;
@@ -126,8 +126,8 @@ impl Runtime {
         self.0.store.query(filter).await
     }
 
-    /// Cancels the run of a session, if there is one, and drops what waits there. A prompt that comes later is not affected
-    /// (CM13).
+    /// Cancels the run of a session, if there is one, and drops the prompts queued there. Later prompts are not
+    /// affected.
     pub fn cancel(&self, session: &SessionId) {
         let found = self.live().get(session).and_then(Weak::upgrade);
         if let Some(session) = found {
@@ -135,8 +135,8 @@ impl Runtime {
         }
     }
 
-    /// Cancels every run, drops every prompt that waits, and waits until all have unwound, at most 5 seconds. Returns whether
-    /// they have.
+    /// Cancels every run, drops every queued prompt, and waits until all have unwound, at most 5 seconds. Returns true
+    /// if they have.
     pub async fn cancel_all(&self) -> bool {
         let sessions: Vec<_> = self.live().values().filter_map(Weak::upgrade).collect();
         for session in &sessions {
@@ -154,13 +154,14 @@ impl Runtime {
         all
     }
 
-    /// All events of all runs from now on, children's and streamed ones included, for a reader who may be slow (CD03).
+    /// Streams all events of all runs from now on, children's and streamed ones included, for a reader that may be
+    /// slow.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         Bus::subscribe(&self.0.env, self.0.env.event_buffer)
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &SharedStore {
         &self.0.store
@@ -217,50 +218,50 @@ impl Default for RuntimeBuilder {
 }
 
 impl RuntimeBuilder {
-    /// Where sessions live. Default: in memory.
+    /// Sets the store of the sessions. Default: in memory.
     pub fn store(mut self, store: impl SessionStore + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// A store that others use too.
+    /// Sets a store that others use too.
     pub fn shared_store(mut self, store: SharedStore) -> Self {
         self.store = Some(store);
         self
     }
 
-    /// Rules about tool calls. Default: reading is allowed, anything else is asked for.
+    /// Sets the rules about tool calls. Default: reading is allowed, anything else is asked for.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Who is asked. Without one, a call that must be asked for pauses its run.
+    /// Sets the approver. Without one, a call that must be asked for pauses its run.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// Adds somebody who sees every event.
+    /// Adds an observer, which sees every event.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// What each run of a root session may use, with all that it starts, unless its task says otherwise
+    /// Bounds what each run of a root session may use, with all that it starts, unless its task says otherwise
     /// ([`Task::within`](crate::run::Task::within)). Default: no bounds.
     pub fn budget(mut self, limits: BudgetLimits) -> Self {
         self.budget = Some(limits);
         self
     }
 
-    /// Where time comes from. Default: the system's clock.
+    /// Sets the clock. Default: the system's clock.
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Where model calls may connect to. Default: anywhere.
+    /// Sets the hosts that model calls may connect to. Default: all.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
         self
@@ -272,42 +273,43 @@ impl RuntimeBuilder {
         self
     }
 
-    /// How long a run's lease on its session lasts without being renewed; a live run renews it well before. Default 30
-    /// seconds: so long after a process died others may go on with its runs unasked.
+    /// Sets the time after which a run's lease on its session expires unless it is renewed; a live run renews it well
+    /// before. Default 30 seconds: that long after a process died, others may recover its runs.
     pub fn lease(mut self, time: Duration) -> Self {
         self.lease = time;
         self
     }
 
-    /// How many prompts may wait in one session; more are refused. Default 1,000.
+    /// Sets the number of prompts that may wait in one session; more are refused. Default 1,000.
     pub fn queue(mut self, prompts: usize) -> Self {
         self.queue = prompts;
         self
     }
 
-    /// How many events a subscriber may lag behind before it misses some; at least 1. Default 4,096 (CD03).
+    /// Sets the number of events that a subscriber may lag behind before it misses some; at least 1. Default 4,096.
     pub fn event_buffer(mut self, events: usize) -> Self {
         self.event_buffer = events;
         self
     }
 
-    /// At least how many events lie between two checkpoints of a session; with a long conversation, more. Default 512.
+    /// Sets the smallest number of events between two checkpoints of a session; with a long conversation there are
+    /// more. Default 512.
     pub fn checkpoint_every(mut self, events: u64) -> Self {
         self.checkpoint_every = events;
         self
     }
 
-    /// How many agents run at once below one run of a root session; at least 1. Default 10 (AI04).
+    /// Sets the number of agents that run at once below one run of a root session; at least 1. Default 10.
     ///
-    /// Further ones begin in the order in which they were started. An agent that waits for others below it does not
-    /// count meanwhile, so no depth of nesting comes to a halt. What is a part of a run does not count beside it: titles,
-    /// summaries, and the phases of a [`DualAgent`](crate::agent::DualAgent).
+    /// Further ones wait for a slot, in the order in which they were started. An agent that waits for others below it
+    /// lends its slot, so nesting cannot deadlock. The parts of a run take no slot: titles, summaries, and the phases
+    /// of a [`DualAgent`](crate::agent::DualAgent).
     pub fn sub_agents(mut self, at_once: usize) -> Self {
         self.sub_agents = at_once;
         self
     }
 
-    /// The runtime.
+    /// Builds the runtime.
     #[must_use]
     pub fn build(mut self) -> Runtime {
         let store = self.store.get_or_insert_with(|| Arc::new(MemoryStore::new()));

@@ -1,4 +1,5 @@
-//! Sessions below others. An agent runs in one through its root alone: the root's run gives it its scope and its budget.
+//! Sessions below others. An agent runs in one through its root alone: the root's run gives it its scope and its
+//! budget.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use crate::{
     run::{Env, Journal},
 };
 
-/// Sessions above each other, at most. No id that is derived from another one is so long.
+/// Largest depth of sessions. No derived id is long enough for more.
 const DEEPEST: usize = 240;
 
 /// Refuses to run an agent in a session below another one, where it would have neither scope nor budget.
@@ -21,7 +22,7 @@ pub(super) async fn refuse_below(env: &Arc<Env>, journal: &Journal) -> Result<()
     }
 }
 
-/// The error of a session below `parent` that somebody wants to run an agent in.
+/// Returns the error for a caller that wants to run an agent in a session below `parent`.
 pub(super) async fn below(env: &Env, session: &SessionId, parent: &SessionId) -> Error {
     let root = match root(env, parent).await {
         Ok(root) => root,
@@ -33,7 +34,7 @@ pub(super) async fn below(env: &Env, session: &SessionId, parent: &SessionId) ->
     Error::new(ErrorKind::InvalidInput, text).with("session", session.as_str()).with("root", root.as_str())
 }
 
-/// The topmost session above, `session` itself included.
+/// Returns the topmost session above, or `session` itself.
 async fn root(env: &Env, session: &SessionId) -> Result<SessionId> {
     let mut top = session.clone();
     for _ in 0..DEEPEST {
@@ -45,8 +46,8 @@ async fn root(env: &Env, session: &SessionId) -> Result<SessionId> {
     Ok(top)
 }
 
-/// Refuses a new root whose id looks like one that is derived from another session's: an agent that works there could not
-/// have its own session any more.
+/// Refuses a new root whose id looks like one that is derived from another session's: that session's child of the same
+/// id could not have its own session any more.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`].

@@ -1,4 +1,4 @@
-//! A session's one desk: who runs in it, who waits there, and the journal that all of them write in.
+//! The shared state of a session in this process: its active run, its queue, and the journal that all of them write to.
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Times that a run is begun again whose first commit another process was faster than.
+/// Retries of a run whose first commit another process was faster than.
 const TRIES: u32 = 4;
 
 pub(super) struct Shared {
@@ -33,20 +33,20 @@ pub(super) struct Shared {
     pub(super) runtime: Weak<Inner>,
     pub(super) id: SessionId,
     state: Mutex<State>,
-    /// Held by tasks of their own alone.
+    /// Held only by work that ends without its caller.
     pub(super) opening: AsyncMutex<()>,
-    /// Told whenever a run ends and whenever a prompt no longer waits.
+    /// Notified whenever a run ends and whenever a prompt leaves the queue.
     pub(super) changed: Notify,
 }
 
 pub(super) struct State {
     pub(super) journal: Option<Arc<Journal>>,
-    /// Known to be new, so that the store need not be asked.
+    /// True when it is known to be new, so that the store need not be asked.
     pub(super) new: bool,
     pub(super) line: Line,
 }
 
-/// A run that is about to begin, or to wait.
+/// A run that is about to begin, or to join the queue.
 pub(super) struct Entry {
     pub(super) run: RunId,
     pub(super) agent: Arc<dyn Agent>,
@@ -59,7 +59,7 @@ impl Entry {
         Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(Sink::new(run)) }
     }
 
-    /// Of a run that nobody gets a handle of.
+    /// Creates the entry of a run without a handle.
     pub(super) fn unread(run: RunId, agent: Arc<dyn Agent>) -> Self {
         Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(Sink::unread(run)) }
     }
@@ -96,12 +96,12 @@ impl Shared {
         self.lock().line.active().is_some()
     }
 
-    /// Whether an agent is under way in this process.
+    /// True while an agent runs in this process.
     pub(super) fn runs_here(&self) -> bool {
         self.lock().line.active().is_some_and(|running| running.agent.is_some())
     }
 
-    /// Signals the active run and drops what waits (CM13). Returns the number of the newest prompt that this is about.
+    /// Cancels the active run and drops the queued prompts. Returns the number of the newest prompt that this is about.
     pub(super) fn cancel(&self) -> u64 {
         let (tokens, mark) = {
             let mut state = self.lock();
@@ -130,11 +130,11 @@ impl Shared {
         }
     }
 
-    /// The journal that a run begins or goes on with: as the store has it now.
+    /// Returns the journal that a run begins or continues with, as the store has it now.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the run that `seen` has open is another process' by now, or was when a recovery looked
-    /// at it; [`ErrorKind::InvalidInput`] for a session below another one.
+    /// [`ErrorKind::Conflict`] when the open run, as this handle (`seen`) or a recovery last saw it, is another
+    /// process' by now, or the session was made anew; [`ErrorKind::InvalidInput`] for a session below another one.
     async fn journal_for(
         self: &Arc<Self>,
         admission: &Admission,
@@ -163,7 +163,7 @@ impl Shared {
         Ok(journal)
     }
 
-    /// Busy check and activation in one.
+    /// Checks that no run is active and activates this one, in one step.
     fn occupy(&self, state: &mut State, running: impl FnOnce(u64) -> Running) -> Result<()> {
         if let Some(active) = state.line.active() {
             return Err(Error::new(
@@ -178,7 +178,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Keeps runs away while something is written down in the session. Waits while something brief is.
+    /// Claims the session for a write, so that no run begins meanwhile. Waits for a brief claim to end.
     pub(super) async fn claim(
         self: &Arc<Self>,
         run: RunId,
@@ -207,7 +207,7 @@ impl Shared {
         Ok(Active::new(Arc::clone(self) as _, sink, None))
     }
 
-    /// Begins a run, or lets it wait behind the others (CM11): one step, so that no two runs are ever active.
+    /// Begins a run, or puts it into the queue: one step, so that no two runs are ever active.
     pub(super) fn begin(self: &Arc<Self>, entry: Entry, task: Task) -> RunHandle {
         let (sink, cancel) = (Arc::clone(&entry.sink), entry.cancel.clone());
         let job = tokio().and_then(|tokio| {
@@ -222,7 +222,7 @@ impl Shared {
         RunHandle::new(self.env.owner, self.id.clone(), sink, job, cancel)
     }
 
-    /// Goes on with a run, or with a queue, that nobody here works on.
+    /// Continues a run, or a queue, that this process does not work on.
     pub(super) fn go_on(
         self: &Arc<Self>,
         entry: Entry,
@@ -261,10 +261,10 @@ impl Shared {
     ) -> impl Future<Output = Result<Outcome>> + Send {
         let nest = Nest::new(&self.env, &self.id, &entry.sink);
         nest.around(async move {
-            // Taken down before anything is staged: that would be part of the journal's state at once.
+            // Read before anything is staged: that would be part of the journal's state at once.
             let used = self.lock().journal.clone().filter(|journal| !journal.is_broken());
             let mut seen = used.map(|journal| open_run(&journal));
-            // A recovery tells by itself of what it could not begin.
+            // A recovery reports by itself what could not begin.
             let waited = recovering.is_none() && matches!(admission, Admission::Queued(_, Some(_)));
             let mut tries = 0;
             let (outcome, journal) = loop {
@@ -279,7 +279,7 @@ impl Shared {
                 let within = self.within(&entry);
                 let newest = journal.seq();
                 let outcome = execute(env, Arc::clone(&journal), agent, admission.clone(), within).await;
-                // Somebody wrote in the session between the look at the store and the first commit: nothing of the run is
+                // Another process appended between the look at the store and the first commit: nothing of the run is
                 // stored, and its agent has not begun.
                 let lost = journal.is_broken() && journal.committed() == before;
                 let again = lost && tries < TRIES && !entry.cancel.is_cancelled();
@@ -316,7 +316,7 @@ impl Shared {
         })
     }
 
-    /// Gives the lease back that was kept for those who waited, when nobody does any more.
+    /// Gives back the lease that was kept for queued prompts, once there are none.
     pub(super) async fn rest(self: &Arc<Self>, journal: &Arc<Journal>) {
         if !journal.keeps_lease() {
             return;
@@ -333,7 +333,7 @@ impl Shared {
         drop(tokio::time::timeout(CLEAN_UP, Box::pin(journal.return_lease(&emitter))).await);
     }
 
-    /// Gives the turn to whoever is next; first of all the active run is over, if `ended`.
+    /// Lets the next queued prompt begin its run. With `ended`, ends the active run first.
     pub(super) fn pass_on(self: &Arc<Self>, mut ended: bool, hold: bool) {
         loop {
             let next = {
@@ -371,20 +371,21 @@ impl Desk for Shared {
     }
 }
 
-/// The open run of a session, if it has one: how often it was resumed, and whether it is paused.
+/// The open run of a session, if it has one: its id, how often it was resumed, and true if it is paused.
 pub(super) type Life = Option<(RunId, u32, bool)>;
 
 pub(super) fn open_run(journal: &Journal) -> Life {
     journal.read(|state| state.run().map(|run| (run.id, run.resumed, run.pause.is_some())))
 }
 
-/// Whether the open run of a session, as it was `seen`, is another process' by now: that one ended it, or works on it.
+/// True when the open run of a session, as it was `seen`, is another process' by now: that one ended it, or works on
+/// it.
 fn was_taken(seen: Life, now: &Journal, at: Timestamp) -> bool {
     let open = open_run(now);
     seen != open && (open.is_none() || now.leased_elsewhere(at).is_some())
 }
 
-/// Whether the run can be resumed, so that what waits must not give it up.
+/// True when the run can be resumed, so that queued prompts must not abandon it.
 fn is_open(outcome: &Result<Box<Outcome>>) -> bool {
     match outcome {
         Ok(outcome) => matches!(outcome.status, Status::Paused(_)),

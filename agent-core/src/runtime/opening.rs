@@ -10,14 +10,15 @@ use crate::{
 };
 
 impl Shared {
-    /// The session's journal: the one in use, or as the store has it now, or new if that is allowed.
+    /// Returns the session's journal: the one in use, or as the store has it now, or new if that is allowed.
     pub(super) async fn journal(self: &Arc<Self>, create: bool) -> Result<Arc<Journal>> {
         self.opened(create, false).await
     }
 
-    /// With `anew` the store is asked even though an agent is about to run here.
+    /// Opens the journal. With `anew` the store is read even though an agent is about to run here.
     ///
-    /// One at a time asks the store, and others wait for it. So it does so without its caller.
+    /// One caller at a time reads the store, and others wait for it. So it does that to its end, also when it is
+    /// dropped.
     pub(super) async fn opened(self: &Arc<Self>, create: bool, anew: bool) -> Result<Arc<Journal>> {
         if let Some(journal) = self.used_here(anew) {
             return Ok(journal);
@@ -26,14 +27,14 @@ impl Shared {
         apart(&self.env.tasks, Box::pin(async move { shared.open(create, anew).await })).await
     }
 
-    /// When the stored session was created that was seen here last.
+    /// Returns the time at which the stored session that was last seen here was created.
     pub(super) fn created(&self) -> Option<Timestamp> {
         let state = self.lock();
         let stored = state.journal.as_ref().filter(|journal| journal.committed() > 0);
         stored.map(|journal| journal.record.created)
     }
 
-    /// The journal of the agent that runs here: nobody else appends to it.
+    /// Returns the journal of the agent that runs here: nobody else appends to it.
     fn used_here(&self, anew: bool) -> Option<Arc<Journal>> {
         let state = self.lock();
         let runs_here = state.line.active().is_some_and(|running| running.agent.is_some());

@@ -1,4 +1,4 @@
-//! Going on with what a dead process left, and with what waits for a decision.
+//! Recovery of what a dead process left, and of runs whose questions were answered.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -16,25 +16,25 @@ use crate::{
     session::{ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
 };
 
-/// Agents by name: who may go on with the runs that a process left. Cloning shares it.
+/// Agents by name, which may continue the runs that a process left. Cloning shares them.
 #[derive(Clone, Default)]
 pub struct Agents(Arc<HashMap<String, Arc<dyn Agent>>>);
 
 impl Agents {
-    /// None.
+    /// Creates a set without agents.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same and `agent`, instead of any other of its name.
+    /// Adds `agent`, instead of any other of its name.
     #[must_use]
     pub fn with(mut self, agent: impl Agent + 'static) -> Self {
         Arc::make_mut(&mut self.0).insert(agent.name().to_owned(), Arc::new(agent));
         self
     }
 
-    /// The agent of this name.
+    /// Returns the agent of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Agent>> {
         self.0.get(name)
@@ -47,38 +47,38 @@ impl fmt::Debug for Agents {
     }
 }
 
-/// What [`Runtime::recover`] found.
+/// The result of [`Runtime::recover`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 #[must_use = "dropping the runs cancels them; await their outcomes or detach them"]
 pub struct Recovery {
-    /// The runs that go on in this process, each in its session and admitted there. Those that another process was faster
-    /// with are not among them.
+    /// The runs that continue in this process, each admitted in its session. Those that another process was faster with
+    /// are not among them.
     pub resumed: Vec<RunHandle>,
-    /// The sessions that stay as they are, although nobody else goes on with them.
+    /// The sessions that were left as they are, although nobody else continues them.
     pub skipped: Vec<Skipped>,
 }
 
 impl Recovery {
-    /// Lets the runs go on without their handles.
+    /// Lets the runs continue without their handles.
     pub fn detach(self) {
         self.resumed.into_iter().for_each(RunHandle::detach);
     }
 }
 
-/// A session that was not gone on with.
+/// A session that was not recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// Which.
+    /// The session.
     pub session: SessionId,
-    /// Who would go on with it; empty if that cannot be told.
+    /// Name of the agent that would continue it; empty if that cannot be told.
     pub agent: Arc<str>,
-    /// Why not.
+    /// The reason that it was not recovered.
     pub reason: SkipReason,
 }
 
-/// Why a session was not gone on with.
+/// The reason that a session was not recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SkipReason {
@@ -86,18 +86,18 @@ pub enum SkipReason {
     UnknownAgent,
     /// It cannot be read.
     Unreadable(ErrorRecord),
-    /// Its run could not be begun or gone on with, as when the store refused to write.
+    /// Its run could not begin or continue, as when the store refused to write.
     Refused(ErrorRecord),
 }
 
-/// A recovery that a run is gone on with in.
+/// The recovery in which a run continues.
 pub(super) struct Recovering {
     pub(super) agents: Agents,
-    /// What the session had open when it was looked at: if that is another process' by now, it is left alone.
+    /// The session's open run when it was looked at: if that is another process' by now, it is left alone.
     pub(super) seen: Life,
 }
 
-/// What there is to go on with in a session.
+/// The work that is left in a session.
 struct Left {
     run: RunId,
     agent: Arc<str>,
@@ -106,20 +106,20 @@ struct Left {
 }
 
 impl Runtime {
-    /// Goes on with what dead processes left in the store: runs that have no end, each by the agent of its name among
-    /// `agents`, and behind them the prompts that were waiting. A run whose session somebody holds a lease of is not
-    /// touched. Children go on with their roots.
+    /// Continues what dead processes left in the store: runs without an end, each with the agent of its name among
+    /// `agents`, and the prompts queued behind them. A run whose session has a live lease is not touched. Children
+    /// continue with their roots.
     ///
-    /// A run that is paused goes on when it was answered since: a question of it, or of an agent below it, was decided, or
-    /// the signal came that it waits for. Who answers and then resumes by itself while others recover may find that
-    /// one of them was faster ([`ErrorKind::Conflict`], [`ErrorKind::Busy`]). Other paused runs are not touched.
+    /// A paused run continues if it was answered since: a question of it, or of an agent below it, was decided, or the
+    /// signal that it waits for came. A caller that answers and then resumes by itself while others recover may find
+    /// that one of them was faster ([`ErrorKind::Conflict`], [`ErrorKind::Busy`]). Other paused runs are not touched.
     ///
-    /// Several processes may recover one store: each run is admitted in one of them. This returns once that is settled for
-    /// each. A process that died holds its leases for a while ([`RuntimeBuilder::lease`](super::RuntimeBuilder::lease)):
+    /// Several processes may recover one store: each run is admitted in one of them. This returns once that is settled
+    /// for each. A dead process holds its leases for a while ([`RuntimeBuilder::lease`](super::RuntimeBuilder::lease)):
     /// call this again after that time.
     ///
     /// # Errors
-    /// The store's, when it cannot list its sessions. What concerns one session alone is told in [`Recovery`].
+    /// The store's, when it cannot list its sessions. Errors of one session alone are in [`Recovery`].
     pub async fn recover(&self, agents: &Agents) -> Result<Recovery> {
         let (mut found, mut begun) = (Recovery::default(), Vec::new());
         for status in [SessionStatus::Running, SessionStatus::Paused] {
@@ -168,11 +168,13 @@ impl Runtime {
         Some((agent, session.go_on(entry, admission, Some(recovering))))
     }
 
-    /// Answers a question that paused a run, whichever session asked it; a child's too. To go on, resume the root of that
-    /// session with [`Session::resume`](super::Session::resume): it enters its children again. Another process may do so, days later.
+    /// Answers a question that paused a run, in any session, a child's too. To continue, resume the root of that
+    /// session with [`Session::resume`](super::Session::resume): it enters its children again. Another process may do
+    /// so, days later.
     ///
     /// # Errors
-    /// Those of [`Session::decide`](super::Session::decide); [`ErrorKind::NotFound`] also for an id that names no session.
+    /// Those of [`Session::decide`](super::Session::decide); [`ErrorKind::NotFound`] also for an id that names no
+    /// session.
     pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
         let session = id.session().ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "no question has such an id").with("approval", id.as_str())
@@ -181,14 +183,14 @@ impl Runtime {
     }
 }
 
-/// The run once it was admitted; otherwise what there is to tell of it.
+/// Waits until the run is admitted; otherwise returns the entry to report, if any.
 async fn admission(agent: Arc<str>, run: RunHandle) -> Result<RunHandle, Option<Skipped>> {
     let session = run.session().clone();
     run.admitted().await.map_err(|error| Skipped::new(session, agent, &error))
 }
 
 impl Skipped {
-    /// A session whose run was not admitted here; `None` when another process was faster.
+    /// Creates the entry of a session whose run was not admitted here; `None` when another process was faster.
     fn new(session: SessionId, agent: Arc<str>, error: &Error) -> Option<Self> {
         use ErrorKind::{Busy, Conflict, NotFound};
         let reason = SkipReason::Refused(error.record());
@@ -219,7 +221,7 @@ async fn left(session: &Arc<Shared>, info: &SessionInfo) -> Result<Option<Left>>
     }))
 }
 
-/// Whether the paused run of a root, which event `begun` started, got an answer since: itself, or by way of a session
+/// True when the paused run of a root, which event `begun` started, got an answer since: itself, or through a session
 /// below it.
 async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> {
     let Some(store) = &env.store else { return Ok(false) };
@@ -241,8 +243,8 @@ async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> 
     Ok(false)
 }
 
-/// Whether a paused session belongs to what the root's run has under way. What is below a run that was given up, or has
-/// ended, stays as it was left.
+/// True when a paused session belongs to the root's open run. Sessions below a run that was abandoned, or has ended,
+/// stay as they were left.
 async fn is_part_of_it(
     env: &Env,
     (root, begun): (&SessionId, u64),

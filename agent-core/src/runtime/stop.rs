@@ -1,4 +1,4 @@
-//! The end of a run that nobody will go on with: a paused one, or one that a process left.
+//! Ending a run that nobody will continue: a paused one, or one that a process left.
 
 use std::sync::Arc;
 
@@ -25,12 +25,12 @@ pub(super) async fn stop(session: &Session) -> Result<bool> {
     let emitter = Emitter::new(None, &shared.env).at(Arc::clone(shared) as _, run);
     let ended = end(&shared.env, &journal, &emitter).await?;
     shared.lock().line.let_go();
-    // The root is over first: should this process die here, nobody goes on with what is below it.
+    // The root ends first: if this process dies here, nobody continues what is below it.
     end_below(&shared.env, shared.id.clone()).await?;
     Ok(ended)
 }
 
-/// Records that the session's open run was cancelled, if it has one.
+/// Records that the session's open run was cancelled, if it has one. Returns true if it had.
 async fn end(env: &Arc<Env>, journal: &Arc<Journal>, emitter: &Emitter) -> Result<bool> {
     let now = env.clock.now();
     if journal.leased(now).is_some() {

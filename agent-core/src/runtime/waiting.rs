@@ -1,4 +1,5 @@
-//! Prompts that wait for their turn, or to join the run under way: stored, dropped, and taken over from a dead process.
+//! Queued prompts, with a run of their own or to join the active one: stored, dropped, and taken over from a dead
+//! process.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -19,11 +20,11 @@ use crate::{
     },
 };
 
-/// A prompt's place among those that wait; given up when its task ends, however it ends.
+/// A prompt's place in the queue; given up when its task ends, however it ends.
 pub(super) struct Place {
     session: Arc<Shared>,
     accepted: u64,
-    /// Closed with the place, unless a run goes on with it.
+    /// Closed with the place, unless the prompt's run takes it over.
     sink: Option<Arc<Sink>>,
 }
 
@@ -37,18 +38,18 @@ impl Drop for Place {
     }
 }
 
-/// What the task of a waiting prompt holds.
+/// The state of a queued prompt's task.
 pub(super) struct Wait {
     entry: Entry,
     task: Task,
     place: Place,
     turn: oneshot::Receiver<Active>,
-    /// Told once the prompt is stored.
+    /// Notified once the prompt is stored.
     stored: Option<oneshot::Sender<Result<()>>>,
 }
 
 impl Shared {
-    /// Puts a prompt behind the others.
+    /// Puts a prompt at the end of the queue.
     pub(super) fn enqueue(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
@@ -61,7 +62,7 @@ impl Shared {
         self.check_room(&state)?;
         let (ticket, wait) = self.ticket(&mut state, entry, task);
         state.line.push(ticket);
-        // Those who waited behind a paused run go on, and give it up as any new prompt does.
+        // A new prompt abandons a paused run, which the queue then no longer waits for.
         state.line.let_go();
         drop(state);
         let waiting = self.env.tasks.spawn_on(Arc::clone(self).wait(wait), tokio);
@@ -69,7 +70,7 @@ impl Shared {
         Ok(waiting)
     }
 
-    /// CM11: a plain prompt, which joins the active run at its next step. Returns once it is stored.
+    /// Queues a plain prompt, which joins the active run at its next step. Returns once it is stored.
     pub(super) async fn steer(self: &Arc<Self>, task: Task) -> Result<()> {
         check_prompt(&task)?;
         let tokio = tokio()?;
@@ -135,7 +136,7 @@ impl Shared {
         (ticket, Wait { entry, task, place, turn: turns, stored: None })
     }
 
-    /// A prompt's time in the line: it is stored, has its turn or joins a run, or is dropped.
+    /// Waits with a queued prompt: it is stored, then begins its run, joins another one, or is dropped.
     async fn wait(self: Arc<Self>, wait: Wait) -> Result<Outcome> {
         let Wait { entry, task, mut place, mut turn, stored } = wait;
         let noted = self.note(&entry, place.accepted).await;
@@ -174,7 +175,8 @@ impl Shared {
         Box::pin(self.run(active, entry, admission, None)).await
     }
 
-    /// The error of a prompt that is stored and whose run did not begin here, unless it is gone with its session.
+    /// Returns the error of a prompt that is stored and whose run did not begin here, unless it is gone with its
+    /// session.
     pub(super) fn still_queued(&self, error: Error) -> Error {
         if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Queued) {
             return error;
@@ -187,7 +189,7 @@ impl Shared {
         Error::new(ErrorKind::Queued, text).with("session", self.id.as_str()).caused_by(error)
     }
 
-    /// Writes down that a prompt waits, and those accepted before it first.
+    /// Stores a queued prompt, and those accepted before it first.
     async fn note(self: &Arc<Self>, entry: &Entry, accepted: u64) -> Result<()> {
         if self.lock().line.is_noted(accepted) {
             return Ok(());
@@ -213,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// Takes a prompt out of the line and writes that down. False when it had its turn, or joined a run.
+    /// Drops a queued prompt, and stores that. Returns false if its run has begun, or it joined one.
     async fn withdraw(self: &Arc<Self>, entry: &Entry, accepted: u64) -> Result<bool> {
         let write = async {
             let journal = self.journal(true).await?;
@@ -237,7 +239,7 @@ impl Shared {
         Emitter::new(sink, &self.env).at(Arc::clone(self) as _, entry.run)
     }
 
-    /// Lets prompts wait again that a dead process had accepted, before all others, when its work is gone on with. Those
+    /// Queues again, before all others, the prompts that a dead process had accepted, when its work is continued. Those
     /// of unknown agents stay where they are.
     pub(super) fn adopt(
         self: &Arc<Self>,
@@ -250,7 +252,7 @@ impl Shared {
             Admission::Start(_) => return,
             Admission::Queued(_, own) if agents.is_some() => own.map(|own| own.seq),
             Admission::Queued(..) => return,
-            // Otherwise the run is refused.
+            // Without an open run of this agent, the run is refused.
             _ if journal.read(|state| state.run().is_none_or(|run| *run.agent != *agent.name())) => return,
             _ => None,
         };

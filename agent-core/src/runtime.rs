@@ -292,14 +292,14 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the smallest number of events between two checkpoints of a session; with a long conversation there are
-    /// more. Default 512.
+    /// Sets the smallest number of events between two checkpoints of a session; a long conversation has more between
+    /// them. Default 512.
     pub fn checkpoint_every(mut self, events: u64) -> Self {
         self.checkpoint_every = events;
         self
     }
 
-    /// Sets the number of agents that run at once below one run of a root session; at least 1. Default 10.
+    /// Sets the number of agents that may run at once below one run of a root session; at least 1. Default 10.
     ///
     /// Further ones wait for a slot, in the order in which they were started. An agent that waits for others below it
     /// lends its slot, so nesting cannot deadlock. The parts of a run take no slot: titles, summaries, and the phases

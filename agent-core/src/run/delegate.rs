@@ -1,4 +1,4 @@
-//! Agents in sessions below a run's own: beside it, in tasks of their own, or as parts of it, which it polls itself.
+//! Agents in child sessions: beside their run, in tasks of their own, or as parts of it, which it polls itself.
 
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl LocalEffects {
-    /// The child ends with whoever waits for it: dropping the future cancels it, and the run's end waits for it.
+    /// Runs a child and waits for its end. Dropping the future cancels the child, and the run's end waits for it.
     pub(super) async fn delegate(&self, cx: &RunContext, mut delegate: Box<Delegate>) -> Result<Observation> {
         if self.children().contains_key(&delegate.child) {
             return Err(Error::new(ErrorKind::InvalidInput, "an agent runs in this child session already")
@@ -55,7 +55,7 @@ impl LocalEffects {
         Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
     }
 
-    /// The same for an agent written by hand: what came of it is recorded, and it is not begun again.
+    /// Runs a child of a hand-written agent and waits for its end, which is recorded: the child is not begun again.
     pub(super) async fn delegate_once(
         &self,
         cx: &RunContext,
@@ -76,7 +76,7 @@ impl LocalEffects {
                 Event::ChildStarted(Arc::new(ChildStarted { child, agent, run: delegate.run, key })),
             );
         }
-        // One that had a place before a restart waits for another.
+        // A child that had a slot before a restart waits for another one.
         delegate.spawn.at_once &= recorded.is_empty();
         let at_once = delegate.spawn.at_once;
         match self.delegate(cx, delegate).await {
@@ -111,7 +111,7 @@ impl LocalEffects {
         }));
     }
 
-    /// What the child does, from its beginning to its end. It takes no place when it has no seat.
+    /// Returns the child's work, from its beginning to its end. Without a seat it takes no slot.
     fn work(
         &self,
         cx: &RunContext,
@@ -142,7 +142,7 @@ impl LocalEffects {
             let end = end.unwrap_or_else(|error| ChildEnd::lost(&error));
             match seat {
                 Some(seat) if matches!(end.outcome.status, Status::Paused(_)) => seat.leave_unfinished(),
-                // The place is handed on before anybody goes on.
+                // The slot is passed on before the run above hears of the end.
                 seat => drop(seat),
             }
             end
@@ -181,11 +181,11 @@ fn begin(
     run_child(cx.env(), journal, spawn.agent, spawn.task, run.map_or(Turn::Only, Turn::Of), within)
 }
 
-/// What a child does.
+/// The work of a child.
 type Work = Pin<Box<dyn Future<Output = ChildEnd> + Send>>;
 
-/// A child that the run polls itself, since it would do nothing else meanwhile. When nobody waits for it any more it is
-/// cancelled, and comes to its end in a task, which the run's end waits for.
+/// A child that its run only waits for, and so polls itself. If the wait is dropped, the child is cancelled and unwinds
+/// in a task, which the run's end waits for.
 struct Part<'a> {
     local: &'a LocalEffects,
     cx: &'a RunContext,
@@ -210,7 +210,7 @@ impl Drop for Part<'_> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         self.cancel.cancel();
-        // Without a runtime everything is over.
+        // Without a tokio runtime all is over.
         if Handle::try_current().is_ok() {
             self.local.go_on_beside(self.cx, self.child.clone(), None, work);
         }

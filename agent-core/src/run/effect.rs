@@ -1,7 +1,7 @@
-//! What a run may do to the world, as owned values, and what it then knows.
+//! The effects of a run on the outside, as owned values, and the observations that they give.
 //!
-//! Everything that a run does passes through [`Effects`]. The local implementation works on the session's journal; a
-//! durable engine may stand in its place without any agent changing.
+//! Every effect passes through [`Effects`], whose local implementation performs it here and records it in the session's
+//! journal.
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
@@ -32,13 +32,13 @@ pub enum Effect {
     Tools(Box<ToolCalls>),
     /// Start another agent in a session of its own.
     Spawn(Box<Spawn>),
-    /// Run another agent in the session of this id, from its start or on from where it was left, and wait for its end.
+    /// Run another agent in the session of this id, from its start or from where it was left, and wait for its end.
     Delegate(Box<Delegate>),
     /// Wait until any of these children ends.
     WaitAny {
         /// The children's sessions.
         children: Vec<SessionId>,
-        /// Give up after this long.
+        /// Longest time to wait.
         timeout: Option<Duration>,
     },
     /// Wait for a signal, possibly for days: a run whose signal has not come is paused.
@@ -46,7 +46,7 @@ pub enum Effect {
         /// Its name.
         name: String,
     },
-    /// Wait.
+    /// Wait for this long.
     Sleep(Duration),
     /// Read the clock.
     Now,
@@ -55,7 +55,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// What a recorded effect is compared by: everything that decides what it does.
+    /// Returns the digest by which a recorded effect is compared: over everything that decides what it does.
     pub(super) fn digest(&self) -> Digest {
         let text = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
         match self {
@@ -103,17 +103,17 @@ impl Effect {
 pub struct ModelCall {
     /// The model.
     pub model: Model,
-    /// What is asked.
+    /// The request.
     pub request: Request,
-    /// The tools behind the request's specs: calls of others are marked.
+    /// The tools behind the request's specs, against which `repair` checks calls.
     pub offered: Tools,
-    /// The program's way to mend broken calls.
+    /// The program's repair of invalid calls.
     pub repair: Option<Arc<dyn Repair>>,
     /// The step of the run, from 1.
     pub step: u32,
-    /// How long the model may stay silent.
+    /// Longest silence of the model, before and within its reply.
     pub silence: Duration,
-    /// The template that the request's instructions were made of; recorded with the call (CW17).
+    /// Template of the request's instructions; recorded with the call.
     pub template: Option<Arc<str>>,
 }
 
@@ -121,9 +121,9 @@ pub struct ModelCall {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolCalls {
-    /// The message that asks.
+    /// The message that asks for the calls.
     pub message: Arc<Message>,
-    /// Which of its calls.
+    /// The calls of the message to run.
     pub calls: Vec<PendingCall>,
     /// The tools that were offered.
     pub offered: Tools,
@@ -137,74 +137,75 @@ pub struct ToolCalls {
 pub struct PendingCall {
     /// Position in its message, from 0.
     pub index: usize,
-    /// Whether an earlier process began to run it.
+    /// True if an earlier process began to run it.
     pub started: bool,
-    /// Whether it is refused, since the same call was made over and over (CM16).
+    /// True if it is refused because the same call was made too many times in a row.
     #[serde(default)]
     pub repeated: bool,
-    /// Whether it is not run, since a call before it ended the turn.
+    /// True if it is not run because a call before it ended the turn.
     #[serde(default)]
     pub late: bool,
 }
 
-/// Another agent to run to its end, in a session whose id follows from what asks for it.
+/// Another agent to run to its end, in a session whose id follows from its place in the parent.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Delegate {
     /// The child's session.
     pub child: SessionId,
-    /// Who runs there.
+    /// The agent that runs there, and its task.
     pub spawn: Spawn,
-    /// Which of several runs of that session it is; `None` for a session that has one.
+    /// Id of the run, in a session with several; `None` for a session that has one.
     pub run: Option<RunId>,
-    /// What the conversation there is told before the prompt, when this run of it begins.
+    /// Messages that join the conversation there before the prompt, when this run of it begins.
     pub opening: Vec<Arc<Message>>,
-    /// Cancels the child and nothing else; `None`: it ends with this run, and when whoever waits for it no longer does.
+    /// Cancels the child and nothing else. `None`: the child is cancelled with this run, and when the wait for it is
+    /// dropped.
     pub cancel: Option<CancellationToken>,
-    /// Whether it is a part of what this run does, and no agent beside it: it takes no place of its own (AI04).
+    /// True if it is a part of this run and no agent beside it: it takes no slot.
     pub(crate) part_of_run: bool,
-    /// Where the model calls of the child and all below it are counted.
+    /// Counter of the model calls of the child and all below it.
     pub(crate) subtree: Option<Arc<Subtree>>,
 }
 
 impl Delegate {
-    /// `spawn`, run in the session `child`, which has no other run.
+    /// Creates a delegate that runs `spawn` in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
         Self { child, spawn, run: None, opening: Vec::new(), cancel: None, part_of_run: false, subtree: None }
     }
 
-    /// The same as a part of this run: it starts at once, whatever else runs.
+    /// Makes it a part of this run: it starts at once, whatever else runs.
     pub(crate) fn part_of_run(mut self) -> Self {
         self.part_of_run = true;
         self
     }
 
-    /// The same, with the model calls of the child and all below it counted in `subtree`.
+    /// Counts the model calls of the child and all below it in `subtree`.
     pub(crate) fn counted_in(mut self, subtree: Arc<Subtree>) -> Self {
         self.subtree = Some(subtree);
         self
     }
 
-    /// The same as one run of several that follow each other in the session: the conversation goes on. Performed again
-    /// before the next one, it gives what that run ended with, or goes on with it; the id is to be recorded before the first
-    /// time. [`RunContext::ask`] does that, and is not answered by the session but by its own run's journal.
+    /// Makes it the run `run` of several that share the session's conversation. Performed again before the next one, it
+    /// returns that run's outcome or continues it. The id must be recorded before the first time. [`RunContext::ask`]
+    /// does that, and is answered by its own run's journal, not by the session.
     #[must_use]
     pub fn run(mut self, run: RunId) -> Self {
         self.run = Some(run);
         self
     }
 
-    /// The same, with `messages` before the prompt, when the run begins. When the first of them is the model's, it stands
-    /// for an answer that was never given: it joins only a conversation that ends with a message to the model.
+    /// Adds `messages` before the prompt, when the run begins. If the first of them is the model's, it stands for an
+    /// answer that was never given: it joins only a conversation that ends with a message to the model.
     #[must_use]
     pub fn opening(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
         self.opening = messages.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The same, cancelled by `token`, which is to be a child of this run's own: the wait then ends with what the child
-    /// ended with.
+    /// Cancels the child by `token`, which must be a child of this run's own token. The wait then ends with the child's
+    /// outcome.
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancel = Some(token);
@@ -216,24 +217,24 @@ impl Delegate {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Spawn {
-    /// Who.
+    /// The agent.
     pub agent: Arc<dyn Agent>,
-    /// What it is given.
+    /// Its task.
     pub task: Task,
-    /// What it may do, at most; it never has more than its parent.
+    /// Its scope; it never has more than its parent.
     pub scope: Scope,
-    /// What its session is for: `child`, `summary` and the like.
+    /// Purpose of its session: `child`, `summary` and the like.
     pub role: Cow<'static, str>,
-    /// What its session is called; `None`: by the first words of what it is given.
+    /// Title of its session; `None`: the first words of its prompt.
     pub title: Option<Arc<str>>,
-    /// Whether it works on this run's list of what is to be done, instead of one of its own.
+    /// True if it works on this run's todo list, instead of one of its own.
     pub shares_todos: bool,
-    /// Whether it is refused when it could not begin at once (AI04), instead of waiting for its turn.
+    /// True if it is refused when it cannot begin at once, instead of waiting for a slot.
     pub at_once: bool,
 }
 
 impl Spawn {
-    /// An agent that may do what its parent may.
+    /// Creates a spawn of `agent` with its parent's scope.
     pub fn new(agent: Arc<dyn Agent>, task: impl Into<Task>) -> Self {
         Self {
             agent,
@@ -246,37 +247,37 @@ impl Spawn {
         }
     }
 
-    /// The same, in a session of this role.
+    /// Sets the role of its session.
     #[must_use]
     pub fn role(mut self, role: impl Into<Cow<'static, str>>) -> Self {
         self.role = role.into();
         self
     }
 
-    /// The same, in a session of this title, unless it has one. One line of at most 80 characters.
+    /// Sets the title of its session, unless that has one. One line of at most 80 characters.
     #[must_use]
     pub fn titled(mut self, title: impl Into<Arc<str>>) -> Self {
         self.title = Some(title.into());
         self
     }
 
-    /// The same, on this run's list of what is to be done: each sees what the other changes, at once (CW07).
+    /// Shares this run's todo list: each sees what the other changes, at once.
     #[must_use]
     pub fn sharing_todos(mut self) -> Self {
         self.shares_todos = true;
         self
     }
 
-    /// The same, refused with [`ErrorKind::TooMany`](crate::ErrorKind::TooMany) when as many agents run below the root
-    /// as may: see [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents). For an [`Effect::Spawn`] the refusal
-    /// is recorded; for an [`Effect::Delegate`] only when it has a key.
+    /// Refuses it with [`ErrorKind::TooMany`](crate::ErrorKind::TooMany) when as many agents run below the root as may:
+    /// see [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents). For an [`Effect::Spawn`] the refusal is
+    /// recorded; for an [`Effect::Delegate`] only when it has a key.
     #[must_use]
     pub fn at_once(mut self) -> Self {
         self.at_once = true;
         self
     }
 
-    /// The same with at most what `scope` admits.
+    /// Limits it to what `scope` admits.
     #[must_use]
     pub fn within(mut self, scope: Scope) -> Self {
         self.scope = scope;
@@ -293,7 +294,7 @@ impl fmt::Debug for Spawn {
     }
 }
 
-/// What a run knows after an effect.
+/// The result of an effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -309,10 +310,10 @@ pub enum Observation {
     Child {
         /// Its session; `None` when the wait timed out.
         child: Option<SessionId>,
-        /// What it ended with.
+        /// Its outcome.
         outcome: Option<Box<Outcome>>,
-        /// What was said in the run that ended, its prompt aside, as far as a compaction left it. Known for an
-        /// [`Effect::Delegate`] without a key alone: what is recorded of one with a key is its outcome.
+        /// Messages of the run that ended, without its prompt, as far as a compaction left them. Only for an
+        /// [`Effect::Delegate`] without a key: with a key, only the outcome is recorded.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         work: Vec<Arc<Message>>,
     },
@@ -338,13 +339,13 @@ pub trait Effects: Send + Sync + fmt::Debug {
     /// Performs one effect. Hand-written agents pass a key, see [`RunContext::perform`].
     ///
     /// # Errors
-    /// Expected failures (a tool's error, a refusal) are observations. Errors are for what the run cannot go on from:
-    /// a model call that failed, a store that refuses, a cancel, a pause.
+    /// Expected failures (a tool's error, a refusal) are observations. An error is one that the run cannot continue
+    /// from: a model call that failed, a store that refuses, a cancel, a pause.
     async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation>;
 
-    /// The conversation up to now, this run's prompt included. Cheap: the history is shared.
+    /// Returns the conversation up to now, this run's prompt included. Cheap: the history is shared.
     fn history(&self) -> History;
 
-    /// What this run recorded before it was interrupted; empty for a new one.
+    /// Returns the events that this run recorded before it was interrupted; empty for a new one.
     fn recorded(&self) -> Vec<Event>;
 }

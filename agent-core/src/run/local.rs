@@ -34,17 +34,17 @@ pub(crate) struct LocalEffects {
     recorded: Vec<Event>,
     replay: Mutex<HashMap<u64, Recorded>>,
     children: Mutex<HashMap<SessionId, Below>>,
-    /// The sessions of parts that follow each other, once there are any.
+    /// Child sessions with several runs, once there are any.
     pub(super) kept: OnceLock<Kept>,
-    /// Names of tools that were warned of.
+    /// Names of tools that a warning was given about.
     warned: Mutex<HashSet<Box<str>>>,
-    /// What bounds the children: the tree's, or this run's own when it is the root and has any.
+    /// Slots of the children: the tree's pool, or this run's own when it is the root and has any.
     pool: OnceLock<Pool>,
     diverged: OnceLock<ErrorRecord>,
     lost: OnceLock<ErrorRecord>,
 }
 
-/// What the journal holds about one keyed effect.
+/// The recorded events of one keyed effect.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     key: EffectKey,
@@ -73,7 +73,7 @@ impl LocalEffects {
         }
     }
 
-    /// The effects of a run below another one.
+    /// Sets the pool of a run below another one.
     pub(crate) fn seated(mut self, pool: Option<Pool>) -> Self {
         self.pool = pool.map(OnceLock::from).unwrap_or_default();
         self
@@ -95,7 +95,7 @@ impl LocalEffects {
         self.journal.commit(cx.emitter())
     }
 
-    /// Says of each tool, once in a run's life, which rules cannot be matched against its calls.
+    /// Warns, once for each tool in a life of the run, of rules that cannot be matched against its calls.
     pub(crate) fn warn_of_rules(&self, cx: &RunContext, tools: &[ToolSpec]) {
         let policy = &cx.env().policy;
         if !policy.has_subjects() {
@@ -127,22 +127,22 @@ impl LocalEffects {
         lock(&self.children)
     }
 
-    /// Whether this run started children whose end nobody took note of.
+    /// True while this run has children whose end was not observed.
     pub(crate) fn has_children(&self) -> bool {
         !self.children().is_empty()
     }
 
-    /// Waits until none of them runs.
+    /// Waits until no child runs.
     pub(crate) async fn join_children(&self) {
         let left: Vec<_> = self.children().drain().collect();
-        // They may wait for the place that this run has.
+        // The children may wait for this run's slot.
         self.pool.get().into_iter().for_each(Pool::rest);
         for (child, below) in left {
             let _ = ended(child, below.outcome).await;
         }
     }
 
-    /// What is recorded about the effect, once.
+    /// Takes the recorded events of the effect; a second call gets none.
     fn take_recorded(&self, key: Option<EffectKey>) -> Result<Vec<Event>> {
         let Some(key) = key else { return Ok(Vec::new()) };
         let found = self.replay.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.ordinal);
@@ -162,27 +162,27 @@ impl LocalEffects {
         }
     }
 
-    /// Why the agent is not the one that was recorded, once it asked for something else. It gets nothing more: what it
-    /// does from there on is its own.
+    /// Returns the error of an agent that asked for something other than what is recorded. It gets nothing more: it is
+    /// not the agent of this record.
     pub(crate) fn diverged(&self) -> Option<Error> {
         self.diverged.get().map(ErrorRecord::to_error)
     }
 
-    /// Why what a child came to cannot be told, once that is so: its code differs, or its session cannot be read or written.
-    /// Nothing is recorded of it, so the run too gets nothing more, and ends with that.
+    /// Returns the error of a child whose end cannot be known: its code differs, or its session cannot be read or
+    /// written. Nothing is recorded of it, so the run gets nothing more, and ends with this error.
     pub(crate) fn lost(&self) -> Option<Error> {
         self.lost.get().map(ErrorRecord::to_error)
     }
 
-    /// The run gets nothing more, for this reason.
+    /// Returns the error after which the run gets nothing more.
     pub(crate) fn stopped(&self) -> Option<Error> {
         self.diverged().or_else(|| self.lost())
     }
 
-    /// The end of a child.
+    /// Returns the end of a child.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The error of a child whose end cannot be known.
     pub(super) fn unless_lost(&self, end: ChildEnd) -> Result<ChildEnd> {
         match end.lost {
             Some(error) => Err(self.lost.get_or_init(|| *error).to_error()),
@@ -211,7 +211,7 @@ impl LocalEffects {
         }
         let seat = match self.is_observed(&child) {
             true => None,
-            // One that had a place before a restart waits for another.
+            // A child that had a slot before a restart waits for another one.
             false => match self.seat(cx, spawn.at_once && recorded.is_empty()) {
                 Err(refused) => {
                     self.observe(cx, Some(key), refused.clone());
@@ -224,7 +224,7 @@ impl LocalEffects {
             let agent = spawn.agent.name().to_owned();
             let started = ChildStarted { child: child.clone(), agent, run: None, key };
             self.stage(cx, Event::ChildStarted(Arc::new(started)));
-            // The parent's row comes first: a child never exists without the parent knowing of it.
+            // The parent's row comes first: no child exists that its parent does not know of.
             self.commit(cx).await?;
         }
         if seat.is_some() {
@@ -233,7 +233,8 @@ impl LocalEffects {
         Ok(Observation::Spawned(child))
     }
 
-    /// A seat for a child; what is recorded in its stead when there is none and it may not wait.
+    /// Returns a seat for a child. The error is the refusal to record, when there is no slot and the child may not
+    /// wait.
     pub(super) fn seat(&self, cx: &RunContext, at_once: bool) -> Result<Seat, Value> {
         let pool = self.pool(cx);
         if at_once {
@@ -242,7 +243,7 @@ impl LocalEffects {
         Ok(pool.enter())
     }
 
-    /// Whether this run took note of the child's outcome before it was interrupted.
+    /// True when this run recorded the child's outcome before it was interrupted.
     fn is_observed(&self, child: &SessionId) -> bool {
         self.recorded.iter().any(|event| match event {
             Event::ChildFinished(end) => end.child.as_ref() == Some(child),
@@ -350,7 +351,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The end of a child that was taken note of.
+/// Returns the recorded end of a child.
 pub(super) fn child_end(recorded: &[Event]) -> Option<Observation> {
     recorded.iter().find_map(|event| match event {
         Event::ChildFinished(end) => Some(Observation::Child {

@@ -1,4 +1,5 @@
-//! One prompt to one outcome: the pure [`Turn`], the effects that it asks for, and what performs and records them.
+//! A run, from one prompt to one outcome: the pure [`Turn`], the effects that it asks for, and the code that performs
+//! and records them.
 
 mod admit;
 mod apart;
@@ -65,34 +66,34 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use crate::{Timestamp, layers::BudgetLimits, message::Message};
 
-/// What an agent is given.
+/// A task for an agent: a prompt and its bounds.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Task {
     /// The prompt.
     pub prompt: Arc<Message>,
-    /// What the run, and all that it starts, may use. Default: what its surroundings allow.
+    /// Bounds on what the run, and all that it starts, may use. Default: those around it.
     pub budget: Option<BudgetLimits>,
-    /// When it is stopped. Default: never.
+    /// Time at which it is stopped. Default: never.
     pub deadline: Option<Timestamp>,
 }
 
 impl Task {
-    /// A task of one prompt.
+    /// Creates a task of one prompt, without bounds.
     #[must_use]
     pub fn new(prompt: impl Into<Message>) -> Self {
         Self { prompt: Arc::new(prompt.into()), budget: None, deadline: None }
     }
 
-    /// The same task with bounds on what its run, and all that it starts, may use. What calls under way may still use is
-    /// set aside and counts as used until they end: see [`BudgetLimits`].
+    /// Bounds what the run, and all that it starts, may use. Reservations of calls in flight count as used until these
+    /// end: see [`BudgetLimits`].
     #[must_use]
     pub fn within(mut self, budget: BudgetLimits) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// The same task, stopped when `deadline` has passed; a run that is resumed keeps its deadline.
+    /// Stops the run when `deadline` has passed; a resumed run keeps its deadline.
     #[must_use]
     pub fn until(mut self, deadline: Timestamp) -> Self {
         self.deadline = Some(deadline);
@@ -112,21 +113,21 @@ impl<P: Into<Message>> From<P> for Task {
 pub struct Limits {
     /// Model calls of one run. Default 50.
     pub steps: u32,
-    /// Tool calls at once. Default 5 (CM04).
+    /// Tool calls at once. Default 5.
     pub parallel_tools: NonZeroUsize,
-    /// How long one tool call may take, unless its tool says otherwise. Default 10 minutes.
+    /// Time that one tool call may take, unless its tool says otherwise. Default 10 minutes.
     pub tool_timeout: Duration,
-    /// How long a model may stay silent, before and within its reply. Default 5 minutes.
+    /// Time that a model may stay silent, before and within its reply. Default 5 minutes.
     pub model_silence: Duration,
     /// Bytes of text of one tool result; the middle of a longer one is cut out. Default 256 KiB, at most 16 MiB.
     pub tool_output: usize,
-    /// Bytes of the files of one tool result, as they are encoded: those that go beyond are left out, and the model is
+    /// Bytes of the files of one tool result, as they are encoded: files beyond that are left out, and the model is
     /// told. Default 32 MiB, at most 64 MiB.
     pub tool_media: usize,
     /// Bytes of memory that the metadata of one tool result may take, about; more is left out, and the model is told.
     /// Default 1 MiB, at most 32 MiB.
     pub tool_metadata: usize,
-    /// When a run is taken to go in circles (CM16).
+    /// Settings of loop detection.
     pub loops: LoopDetection,
 }
 

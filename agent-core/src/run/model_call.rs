@@ -22,13 +22,13 @@ use crate::{
     tool::check_call,
 };
 
-/// Deltas handed to the reader at once, and between two chances for other tasks.
+/// Deltas that are delivered at once, and between two chances for other tasks, at most.
 const BURST: usize = 128;
 
-/// Where the numbers of calls that are effects begin.
+/// First number of the calls that are keyed effects.
 const EFFECTS: u64 = 1 << 32;
 
-/// What an earlier life of the run was answered, if it was.
+/// Returns the answer that an earlier life of the run recorded, if there is one.
 pub(crate) fn recalled(recorded: Vec<Event>) -> Option<Result<Observation>> {
     recorded.into_iter().find_map(|event| match event {
         Event::ModelFinished(reply) => Some(match &reply.error {
@@ -39,7 +39,7 @@ pub(crate) fn recalled(recorded: Vec<Event>) -> Option<Result<Observation>> {
     })
 }
 
-/// Calls the model and puts down what it answers. Written out, so that what it is given is kept once.
+/// Calls the model and records its reply. Not an `async fn`, which would keep its arguments twice.
 pub(crate) fn perform<'a>(
     local: &'a LocalEffects,
     cx: &'a RunContext,
@@ -76,7 +76,7 @@ pub(crate) fn perform<'a>(
         let cut_off = error.is_some();
         let ended = cx.clock();
         let message = reply.into_message_with(|mut raw| {
-            // CM14: a call that was cut off has no arguments, and is never run.
+            // A call that was cut off has no arguments, and is never run.
             if cut_off {
                 raw.arguments.clear();
             }
@@ -111,7 +111,7 @@ pub(crate) fn perform<'a>(
     }
 }
 
-/// Puts down what happens on the way to a reply.
+/// Records the events of one call.
 struct Notes<'a> {
     local: &'a LocalEffects,
     key: Option<EffectKey>,
@@ -120,7 +120,7 @@ struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    /// Stages the call's beginning; gives the event's number.
+    /// Stages the start of the call. Returns the event's number.
     fn started(
         &self,
         cx: &RunContext,
@@ -161,7 +161,7 @@ impl Notes<'_> {
     }
 }
 
-/// Streams one reply into `assembler`, shows its deltas, and ends early on a cancel or when the model stays silent.
+/// Streams one reply into `assembler`, delivers its deltas, and ends early on a cancel or when the model stays silent.
 async fn reply(
     cx: &RunContext,
     call: Box<ModelCall>,
@@ -212,7 +212,7 @@ async fn reply(
     }
 }
 
-/// Why the pump stands still.
+/// The reason that the pump stopped.
 enum Stop {
     /// The stream has ended.
     End,
@@ -220,7 +220,8 @@ enum Stop {
     Restart,
 }
 
-/// What ends a wait for the model: a cancel, or too long a silence. Made only once there is something to wait for.
+/// The limits of a wait for the model: a cancel, or too long a silence. Timers are made only once there is something to
+/// wait for.
 struct Patience<'a> {
     cx: &'a RunContext,
     silence: Duration,
@@ -237,7 +238,7 @@ impl Patience<'_> {
         }
         let silence = self.silence;
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(silence)));
-        // Too far away to be a moment: the timer is never met as it stands.
+        // A silence beyond the clock's range leaves the timer as it is, which is far away too.
         if moved && let Some(end) = Instant::now().checked_add(silence) {
             timer.as_mut().reset(end);
         }
@@ -248,7 +249,7 @@ impl Patience<'_> {
     }
 }
 
-/// Moves deltas from the stream to the assembler and to whoever watches.
+/// Moves deltas from the stream to the assembler, and to the readers of the run's events.
 struct Pump<'a> {
     cx: &'a RunContext,
     notes: &'a Notes<'a>,
@@ -257,12 +258,12 @@ struct Pump<'a> {
     stream: DeltaStream,
     burst: Vec<Delta>,
     begun: bool,
-    /// Whether anybody hears of the burst; what nobody hears of is not kept for them.
+    /// True when anybody receives the burst; otherwise it is not collected.
     heard: bool,
-    /// When the burst began.
+    /// Time at which the burst began.
     at: Timestamp,
     has_text: bool,
-    /// Whether anything came since the silence was last measured.
+    /// True when anything came since the silence was last measured.
     moved: bool,
 }
 
@@ -277,8 +278,8 @@ impl Pump<'_> {
             }
             left -= 1;
             match self.stream.as_mut().poll_next(task) {
-                // Nearly every delta is text, and its two words are taken out of it: to copy the whole of what the
-                // stream has just written word by word would wait until it has left the store buffer.
+                // Nearly every delta is text, and only its two words are moved out: a copy of the whole delta would
+                // stall until the stream's own writes to it have left the store buffer.
                 Poll::Ready(Some(Ok(Delta::Text(text)))) => {
                     if let Err(error) = self.take_text(text) {
                         break Poll::Ready(Err(error));
@@ -322,7 +323,7 @@ impl Pump<'_> {
     fn take_text(&mut self, mut text: Box<str>) -> Result<()> {
         self.begin_burst();
         if !self.has_text {
-            // CM03: a reply does not begin with a blank line.
+            // A reply does not begin with a blank line.
             if let Some(rest) = text.strip_prefix('\n') {
                 text = rest.into();
             }

@@ -1,8 +1,8 @@
-//! Who runs in a session and who is next (CM11, CM12, CM13): prompts in the order in which they were accepted, and those
-//! that join the run under way at its next step.
+//! The queue of a session: its active run, the prompts behind it in the order in which they were accepted, and those
+//! that join the active run at its next step.
 //!
-//! A [`Line`] is a plain machine behind its session's lock: looking whether the session is busy, and becoming its active
-//! run or the last one that waits, is one step.
+//! A [`Line`] is a plain machine behind its session's lock: checking if the session is busy, and becoming its active
+//! run or the last one in the queue, is one step.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -18,21 +18,21 @@ use crate::{
 
 /// A session as its runs see it.
 pub(crate) trait Desk: Send + Sync + fmt::Debug {
-    /// Where the events of another run of the session go.
+    /// Returns the sink of another run of the session.
     fn sink_of(&self, run: RunId) -> Option<Arc<Sink>>;
 
-    /// Adds the prompts that wait to join the run to its conversation.
+    /// Adds the queued prompts that join the run to its conversation.
     fn fold(&self, journal: &Journal, origin: &Arc<Origin>);
 
-    /// Whether prompts wait for the end of the active run.
+    /// True while prompts wait for the end of the active run.
     fn is_awaited(&self) -> bool;
 
-    /// The active run is over: the next one has its turn, unless those that wait are held back.
+    /// Ends the active run. The next one begins, unless `hold` keeps the queue.
     fn ended(self: Arc<Self>, hold: bool);
 }
 
 impl PromptQueued {
-    /// What its own run is given.
+    /// Returns the task of its own run.
     pub(crate) fn task(&self) -> Task {
         let (prompt, budget, deadline) = (Arc::clone(&self.prompt), self.budget, self.deadline);
         Task { prompt, budget, deadline }
@@ -40,7 +40,7 @@ impl PromptQueued {
 }
 
 impl RunContext {
-    /// Adds prompts that came meanwhile to the conversation. Called between steps, when no call is open.
+    /// Adds prompts that came meanwhile to the conversation. Must be called between steps, when no call is open.
     pub(crate) fn fold_prompts(&self) {
         if let Some(desk) = self.emitter().desk() {
             desk.fold(self.journal(), self.origin());
@@ -53,17 +53,17 @@ impl RunContext {
 pub(crate) struct InQueue {
     /// Number of the event that queued it.
     pub(crate) seq: u64,
-    /// When the session was created that has this event.
+    /// Time at which the session of that event was created.
     pub(crate) created: Timestamp,
 }
 
-/// A run's claim on its session: given up when dropped, also when its task is. Its stream ends then.
+/// A run's claim on its session. Dropping it, also with the run's task, gives the claim up and ends the run's stream.
 pub(crate) struct Active {
     desk: Option<Arc<dyn Desk>>,
     sink: Arc<Sink>,
-    /// Where the run's prompt was stored meanwhile.
+    /// Place of the run's prompt in the stored queue, once it is stored.
     pub(crate) queued: Option<InQueue>,
-    /// The run can be resumed: what waits does not give it up.
+    /// True if the run can be resumed: queued prompts must not abandon it.
     pub(crate) hold: bool,
 }
 
@@ -72,7 +72,7 @@ impl Active {
         Self { desk: Some(desk), sink, queued, hold: false }
     }
 
-    /// Nobody took the turn; who offered it goes on.
+    /// Drops a claim that nobody took; the caller offers it to the next prompt.
     pub(crate) fn refuse(mut self) {
         self.desk = None;
     }
@@ -92,13 +92,13 @@ pub(crate) struct Running {
     pub(crate) accepted: u64,
     pub(crate) sink: Arc<Sink>,
     pub(crate) cancel: CancellationToken,
-    /// `None` while something is written down in the session.
+    /// `None` while the session is only written to.
     pub(crate) agent: Option<Arc<dyn Agent>>,
-    /// It is an answer or a signal: others wait for it rather than hear that the session is busy.
+    /// True for an answer or a signal: others wait for it instead of failing as busy.
     pub(crate) brief: bool,
 }
 
-/// A prompt that waits.
+/// A queued prompt.
 pub(crate) struct Ticket {
     pub(crate) accepted: u64,
     pub(crate) run: RunId,
@@ -106,11 +106,11 @@ pub(crate) struct Ticket {
     pub(crate) task: Task,
     pub(crate) sink: Arc<Sink>,
     pub(crate) cancel: CancellationToken,
-    /// The run that it joins if there is a next step, for a plain prompt.
+    /// For a plain prompt, the run that it joins if that has a next step.
     pub(crate) joins: Option<Arc<Sink>>,
-    /// The event that queued it.
+    /// Place of its event in the stored queue.
     pub(crate) queued: Option<InQueue>,
-    /// Whether that event is stored.
+    /// True once that event is stored.
     pub(crate) noted: bool,
     pub(crate) dropped: bool,
     pub(crate) turn: oneshot::Sender<Active>,
@@ -145,7 +145,7 @@ pub(crate) struct Line {
     active: Option<Running>,
     waiting: VecDeque<Ticket>,
     accepted: u64,
-    /// The newest run is paused: what waits must not give it up.
+    /// True if the newest run is paused: queued prompts must not abandon it.
     held: bool,
 }
 
@@ -154,7 +154,7 @@ impl Line {
         self.active.as_ref()
     }
 
-    /// Whether a new prompt need not wait.
+    /// True when a new prompt need not wait.
     pub(crate) fn is_free(&self) -> bool {
         self.active.is_none() && !self.is_awaited()
     }
@@ -167,13 +167,13 @@ impl Line {
         self.waiting.len()
     }
 
-    /// The number of the next one that is accepted.
+    /// Returns the number of the next prompt that is accepted.
     pub(crate) fn accept(&mut self) -> u64 {
         self.accepted += 1;
         self.accepted
     }
 
-    /// The newest number that was given out.
+    /// Returns the newest number that was given out.
     pub(crate) fn mark(&self) -> u64 {
         self.accepted
     }
@@ -184,7 +184,7 @@ impl Line {
         self.active = Some(running);
     }
 
-    /// What waits may go on: it was told that a paused run is given up.
+    /// Releases the queue that a paused run holds, since that run is abandoned.
     pub(crate) fn let_go(&mut self) {
         self.held = false;
     }
@@ -193,7 +193,7 @@ impl Line {
         self.waiting.push_back(ticket);
     }
 
-    /// Lets `tickets` wait before all others.
+    /// Puts `tickets` before all others.
     pub(crate) fn push_front(&mut self, tickets: Vec<Ticket>) {
         for ticket in tickets.into_iter().rev() {
             self.waiting.push_front(ticket);
@@ -204,14 +204,14 @@ impl Line {
         self.waiting.iter().any(|ticket| ticket.queued.is_some_and(|queued| queued.seq == seq))
     }
 
-    /// The active run is over.
+    /// Ends the active run.
     pub(crate) fn end(&mut self, hold: bool) {
         self.active = None;
         self.held |= hold;
     }
 
-    /// Who has its turn now; it is then active. A prompt that was to join a run has none before it is stored: whoever gave it
-    /// is told that alone.
+    /// Takes the next prompt out of the queue and makes its run the active one. A prompt that was to join a run must be
+    /// stored first: that is all that its caller is told.
     pub(crate) fn next(&mut self) -> Option<Ticket> {
         if self.held || self.active.is_some() {
             return None;
@@ -231,26 +231,27 @@ impl Line {
         Some(ticket)
     }
 
-    /// Drops all that wait and returns what cancels them, and the active run (CM13).
+    /// Drops all queued prompts. Returns the tokens that cancel them and the active run.
     pub(crate) fn clear(&mut self) -> Vec<CancellationToken> {
         self.waiting.iter_mut().for_each(|ticket| ticket.dropped = true);
         let active = self.active.iter().map(|running| &running.cancel);
         active.chain(self.waiting.iter().map(|ticket| &ticket.cancel)).cloned().collect()
     }
 
-    /// Whether anything that was accepted up to `mark` is still there.
+    /// True while anything that was accepted up to `mark` is left.
     pub(crate) fn has(&self, mark: u64) -> bool {
         let active = self.active.iter().map(|running| running.accepted);
         active.chain(self.waiting.iter().map(|ticket| ticket.accepted)).any(|accepted| accepted <= mark)
     }
 
-    /// Takes a prompt out of the order, unless it had its turn or joined a run. Its ticket stays until it is removed.
+    /// Drops a queued prompt, and stages that. Returns false if its run has begun or it joined a run. Its ticket stays
+    /// until it is removed.
     pub(crate) fn withdraw(&mut self, accepted: u64, journal: &Journal, now: Timestamp) -> bool {
         let Some(ticket) = self.waiting.iter_mut().find(|ticket| ticket.accepted == accepted) else {
             return false;
         };
         ticket.dropped = true;
-        // One that waited in a session that was deleted is gone with it.
+        // A prompt of a deleted session is gone with it.
         if let Some(queued) = ticket.queued.filter(|queued| journal.is_of(queued.created)) {
             let dropped = PromptDropped { queued: queued.seq, error: Error::cancelled().record() };
             journal.stage(&ticket.origin(journal), now, Event::PromptDropped(Arc::new(dropped)));
@@ -262,7 +263,7 @@ impl Line {
         self.waiting.retain(|ticket| ticket.accepted != accepted);
     }
 
-    /// Stages what was accepted and not yet put down, in order.
+    /// Stages the prompts that were accepted and not yet staged, in order.
     pub(crate) fn stage(&mut self, journal: &Journal, now: Timestamp) {
         for ticket in self.waiting.iter_mut().filter(|ticket| ticket.queued.is_none()) {
             ticket.stage(journal, now);
@@ -273,29 +274,29 @@ impl Line {
         self.waiting.iter().any(|ticket| ticket.accepted == accepted && ticket.noted)
     }
 
-    /// What was accepted up to here is stored: it was put down in this order.
+    /// Marks the prompts up to `accepted` as stored, which were staged in this order.
     pub(crate) fn note(&mut self, accepted: u64) {
         let put_down = |ticket: &&mut Ticket| ticket.accepted <= accepted && ticket.queued.is_some();
         self.waiting.iter_mut().filter(put_down).for_each(|ticket| ticket.noted = true);
     }
 
-    /// Another journal took the place of one whose staged events are lost.
+    /// Forgets events that were staged and lost, because another journal took the place of theirs.
     pub(crate) fn forget_staged(&mut self) {
         for ticket in self.waiting.iter_mut().filter(|ticket| !ticket.noted) {
             ticket.queued = None;
         }
     }
 
-    /// CM11: adds plain prompts to the conversation of the active run, oldest first.
+    /// Adds plain prompts to the conversation of the active run, oldest first.
     ///
-    /// One that is not stored yet waits for the next step: what joins a run whose commit then fails must be in the store,
-    /// for whoever goes on with the run.
+    /// One that is not stored yet waits for the next step: if the commit of the run fails, a prompt that joined it must
+    /// be in the store for the process that continues the run.
     pub(crate) fn fold(&mut self, journal: &Journal, origin: &Arc<Origin>, clock: &dyn Clock) {
         let joins = |ticket: &Ticket| ticket.joins.is_some() && ticket.noted && ticket.waits();
         if !self.waiting.iter().any(joins) {
             return;
         }
-        // Read only now: most steps have nobody waiting.
+        // Read only now: in most steps the queue is empty.
         let now = clock.now();
         let (joining, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(joins);
         self.waiting = waiting;

@@ -1,6 +1,6 @@
-//! A recorded run once more, without the world: the agent's code runs, and its record answers every effect.
+//! Replay of a recorded run, without the outside world: the agent's code runs, and its record answers every effect.
 //!
-//! Nothing is called and nothing is stored. The code sees what it saw then; where it does something else than what is
+//! Nothing is called and nothing is stored. The code sees what it saw then; if it does something other than what is
 //! recorded, the replay ends and names the event.
 
 mod script;
@@ -41,10 +41,10 @@ type Answer = Result<Observation, Stop>;
 
 /// Answers effects from a record.
 struct ReplayEffects {
-    /// Where outcomes of child sessions are looked up.
+    /// The runtime in which outcomes of child sessions are looked up.
     live: Arc<Env>,
     journal: Arc<Journal>,
-    /// What this life found recorded.
+    /// Events that this life found recorded.
     recorded: Vec<Event>,
     /// Children that this life started and did not see end.
     children: Mutex<HashSet<SessionId>>,
@@ -59,7 +59,7 @@ impl ReplayEffects {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is recorded about an effect of a hand-written agent.
+    /// Returns the recorded answer to an effect of a hand-written agent.
     fn keyed(&self, key: EffectKey, effect: &Effect) -> Answer {
         let asked = name(effect);
         let found = self.follow(|script, state| -> Result<Option<Event>, Stop> {
@@ -77,7 +77,7 @@ impl ReplayEffects {
             }
             match (answer, until) {
                 (Some(place), _) => Ok(script.event(place).cloned()),
-                // It had begun, and came to nothing before the run paused.
+                // It had begun, and had no result when the run paused.
                 (None, Some(_)) if let Some(pause) = script.pause_beside() => Err(Stop::Told(pause)),
                 (None, _) => Ok(None),
             }
@@ -89,7 +89,7 @@ impl ReplayEffects {
         }
     }
 
-    /// The observation that an event holds.
+    /// Returns the observation that an event holds.
     fn observe(&self, effect: &Effect, event: Event) -> Answer {
         let known = match event {
             Event::ModelFinished(reply) => return self.reply(reply),
@@ -117,7 +117,7 @@ impl ReplayEffects {
         Ok(known)
     }
 
-    /// An effect that failed before anything was recorded, or was cut off.
+    /// Answers an effect that failed before anything was recorded, or was cut off.
     fn unrecorded(&self, effect: &Effect, asked: &str) -> Answer {
         if let Effect::WaitAny { children, .. } = effect
             && let Some(unknown) = children.iter().find(|child| !self.children().contains(*child))
@@ -138,7 +138,7 @@ impl ReplayEffects {
     }
 
     fn results(&self, mut results: Vec<Arc<ToolFinished>>) -> Answer {
-        // The first to fail is what the agent was told.
+        // The agent got the error of the first to fail.
         if let Some(error) = results.iter().find_map(|call| call.fatal.as_ref()) {
             return Err(self.follow(|script, _| script.tell(error)).unwrap_or_else(Stop::Told));
         }
@@ -146,7 +146,7 @@ impl ReplayEffects {
         Ok(Observation::Tools(results))
     }
 
-    /// A step's model call.
+    /// Answers a step's model call.
     fn model(&self, call: &ModelCall) -> Answer {
         let reply = self.follow(|script, state| {
             let ours = |event: &Event| match event {
@@ -178,7 +178,7 @@ impl ReplayEffects {
         self.reply(reply.map_err(Stop::Told)??)
     }
 
-    /// A step's tool calls.
+    /// Answers a step's tool calls.
     fn tools(&self, calls: &ToolCalls) -> Answer {
         let asked: Vec<&ToolCall> = calls.message.tool_calls().collect();
         let mut open: HashSet<usize> = calls.calls.iter().map(|call| call.index).collect();
@@ -218,7 +218,7 @@ impl ReplayEffects {
         }
     }
 
-    /// A child whose id follows from what asks for it, as its own session's record tells.
+    /// Answers a child whose id follows from its place in the parent, from the record of its own session.
     async fn delegate(&self, delegate: &Delegate) -> Answer {
         let turn = delegate.run.map_or(ChildTurn::Only, ChildTurn::Of);
         let ended = recorded_end(&self.live, &delegate.child, turn).await.map_err(Stop::Told)?;
@@ -256,7 +256,7 @@ impl ReplayEffects {
 impl Effects for ReplayEffects {
     async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
         let answer = self.answer(key, &effect).await;
-        // As then: nothing but the end came after this.
+        // As in the recorded run: nothing but the end followed.
         if self.follow(|script, state| script.is_cancelled(state))? {
             cx.cancellation().cancel();
         }
@@ -289,8 +289,8 @@ impl fmt::Debug for ReplayEffects {
     }
 }
 
-/// What an agent is told that goes on with `asked` where its record ends: that it is cancelled, or paused. It is told
-/// nothing, and waits for ever, where its process died, and where the record goes on otherwise, which ends the replay.
+/// Returns the error for an agent that continues with `asked` where its record ends: cancelled, or paused. Waits for
+/// ever if its process died there, and if the record continues otherwise, which ends the replay.
 pub(crate) async fn beyond(journal: &Journal, asked: &str) -> Error {
     let stop = journal.follow(|script, state| match script.beyond(state, asked) {
         Stop::Told(error) => Some(error),
@@ -309,7 +309,7 @@ pub(crate) async fn beyond(journal: &Journal, asked: &str) -> Error {
     }
 }
 
-/// Whether the event holds what the effect observed.
+/// True when the event holds the effect's observation.
 fn is_answer(effect: &Effect, event: &Event) -> bool {
     match effect {
         Effect::Model(_) => matches!(event, Event::ModelFinished(_)),
@@ -349,7 +349,7 @@ fn name(effect: &Effect) -> &'static str {
     }
 }
 
-/// The desk of a session that is replayed: prompts join its run where they did.
+/// The desk of a replayed session: prompts join its run where they did.
 #[derive(Debug)]
 struct ReplayDesk;
 
@@ -370,21 +370,21 @@ impl Desk for ReplayDesk {
     fn ended(self: Arc<Self>, _: bool) {}
 }
 
-/// What a replay starts from.
+/// The input of a replay.
 pub(crate) struct Recording {
     pub(crate) record: SessionRecord,
-    /// What the session was before the run.
+    /// State of the session before the run.
     pub(crate) before: SessionState,
     /// The events from the run's first on.
     pub(crate) events: Vec<Envelope>,
     /// The runtime that has the session, where children are looked up.
     pub(crate) live: Arc<Env>,
-    /// One that has nothing, on the recorded time.
+    /// An empty runtime, on the recorded time.
     pub(crate) offline: Arc<Env>,
     pub(crate) time: RecordedTime,
 }
 
-/// Runs `agent` once more on what is recorded.
+/// Replays the record with `agent`.
 ///
 /// # Errors
 /// [`ErrorKind::Diverged`], [`ErrorKind::Unfinished`], the store's.
@@ -423,7 +423,7 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
     Err(journal.follow(|script, _| script.unfinished())?)
 }
 
-/// One life of the run; `None` when its process died before the agent came to an end.
+/// Runs one life of the run; `None` when its process died before the agent came to an end.
 async fn live_again(
     agent: &dyn Agent,
     task: Task,
@@ -440,7 +440,7 @@ async fn live_again(
     }
 }
 
-/// What came of a life, held against its record: the run's outcome if this was its end.
+/// Compares the end of a life with its record. Returns the run's outcome if this was its end.
 fn judge(
     script: &mut Script,
     state: &mut SessionState,

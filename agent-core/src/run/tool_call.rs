@@ -27,7 +27,7 @@ use crate::{
     tool::{Repeat, ToolContext, ToolError, ToolInput, ToolOutput},
 };
 
-/// Questions about one call in one life of its run: after each it may have come to touch something else.
+/// Questions about one call in one life of its run, at most: after each its footprint may have changed.
 const MOST_QUESTIONS: u8 = 3;
 
 pub(crate) async fn perform(
@@ -78,7 +78,8 @@ pub(crate) async fn perform(
     Ok(Observation::Tools(results))
 }
 
-/// What names the calls for good: the number of the message (or of the run) and the index of the first call.
+/// Returns the lasting name of the calls: the number of the event of the message (or of the run), and the index of the
+/// first call.
 fn place(local: &LocalEffects, key: Option<EffectKey>) -> (u64, usize) {
     match key {
         None => (local.journal.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),
@@ -98,7 +99,7 @@ struct Step<'a> {
     calls: &'a ToolCalls,
     results: Vec<Arc<ToolFinished>>,
     fatal: Option<Error>,
-    /// The budget does not cover a further call.
+    /// The error of a budget that does not cover a further call.
     exhausted: Option<Error>,
     pause: Option<Pause>,
     denied: bool,
@@ -192,7 +193,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Whether no further call begins.
+    /// True when no further call begins.
     fn is_over(&self) -> bool {
         self.denied
             || self.ended.is_some()
@@ -201,7 +202,7 @@ impl<'a> Step<'a> {
             || self.pause.is_some()
     }
 
-    /// A refusal (CP04), or a tool, ends the turn: what had not begun by then is answered, and not run.
+    /// Answers the calls that had not begun when a refusal, or a tool, ended the turn; they are not run.
     fn settle_rest(&mut self, slots: &mut [Option<Checked<'_>>]) {
         let why = match &self.ended {
             _ if self.denied => "not run, since leave for another call was refused".to_owned(),
@@ -217,7 +218,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// A hand-written agent's call waits for an answer: the record tells which effect that is.
+    /// Records that a hand-written agent's call waits for an answer, and which effect it is.
     fn waits(&self) {
         if let Some(key) = self.key {
             let wait = WaitStarted { until: None, signal: None, key };
@@ -284,8 +285,8 @@ impl<'a> Step<'a> {
         Some(Box::pin(run_tool(place, ready.call, ready.tool, input, context, limit)))
     }
 
-    /// What an answer means for the call; `None` when it waits on. A yes is for what was shown: the call is judged again,
-    /// and where it has come to touch something else meanwhile, the answer does not hold for it.
+    /// Returns the plan that follows from an answer; `None` when the call keeps waiting. An approval is for what was
+    /// shown: the call is judged again, and if its footprint changed meanwhile, the approval does not cover it.
     fn decided<'c>(
         &mut self,
         place: usize,
@@ -306,7 +307,7 @@ impl<'a> Step<'a> {
         let (call, alone, asked) = (ready.call, ready.exclusive, ready.asked);
         let plan = self.plan(place, ready.into());
         let changed = match &plan {
-            // Others run beside it, which may not run beside what it is now.
+            // It must run alone now, and other calls run beside it.
             Plan::Run(now) | Plan::Ask(now, _) if now.exclusive && !alone => true,
             Plan::Ask(..) => asked >= MOST_QUESTIONS,
             _ => false,
@@ -341,7 +342,7 @@ impl<'a> Step<'a> {
         at: Timestamp,
         time: Duration,
     ) {
-        // The call stays open: it goes on when its run does.
+        // The call stays open, until its run is resumed.
         if let Err(ToolError::Fatal(error)) = &result
             && let Some(pause) = error.pause()
         {
@@ -381,8 +382,8 @@ impl<'a> Step<'a> {
         self.fatal = self.fatal.take().or(fatal);
     }
 
-    /// Why a call that can be entered again stays open: an agent below the run diverged, maybe the call's own. What the tool
-    /// made of that is no result.
+    /// Returns the reason that a call of a `Repeat::Resume` tool stays open: an agent below the run diverged, maybe the
+    /// call's own. The tool's result then does not count.
     fn diverged_below(&self, call: &ToolCall) -> Option<Error> {
         let lost = self.local.lost().filter(|lost| lost.kind() == ErrorKind::Diverged)?;
         let tool = self.calls.offered.get(&call.name)?;

@@ -1,8 +1,8 @@
-//! The record of one run as a replay follows it: which event is next, what the agent's code makes again, and where the
-//! two part ways. Pure.
+//! The record of one run as a replay follows it: the next event, the events that the agent's code makes again, and the
+//! place where the two diverge. Pure.
 //!
-//! A run that was resumed was lived in several processes: each is replayed by itself, from the agent's top, up to where
-//! its record ends.
+//! A resumed run had several lives, each in its own process. Each life is replayed by itself, from the agent's top to
+//! the end of its record.
 
 use std::sync::{
     Arc,
@@ -28,39 +28,39 @@ impl Clock for RecordedTime {
     }
 }
 
-/// Why an effect gets no recorded answer.
+/// The reason that an effect gets no recorded answer.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The process that recorded it died before the answer was stored: its life is over.
     Cut,
-    /// The agent is told this.
+    /// The agent gets this error.
     Told(Error),
     /// The agent does something other than what is recorded.
     Diverged(Error),
 }
 
-/// The events of one run, and how far a replay has come in them.
+/// The events of one run, and the position of a replay in them.
 #[derive(Debug)]
 pub(crate) struct Script {
     events: Vec<Envelope>,
     /// Place of the first event that is not part of the state yet.
     next: usize,
-    /// Where the record of this life ends.
+    /// Place after the last event of this life.
     end: usize,
     time: RecordedTime,
     flaw: Option<Error>,
-    /// Cancelled when this life's code need not go on.
+    /// Cancelled when this life's code need not continue.
     over: CancellationToken,
-    /// The newest failure that the agent was told.
+    /// The newest recorded failure that the agent got.
     told: Option<ErrorRecord>,
-    /// Where this life begins.
+    /// Place of the first event of this life.
     begun: usize,
-    /// How many effects this life's code has asked for: they are numbered in that order.
+    /// Number of effects that this life's code has asked for: they are numbered in that order.
     asked: u64,
 }
 
 impl Script {
-    /// `events` are those of the run, and what others stored meanwhile.
+    /// Creates a script of `events`: those of the run, and those that others stored meanwhile.
     pub(crate) fn new(events: Vec<Envelope>, time: RecordedTime) -> Self {
         let over = CancellationToken::new();
         Self { events, next: 0, end: 0, time, flaw: None, over, told: None, begun: 0, asked: 0 }
@@ -78,7 +78,7 @@ impl Script {
         self.events.get(place).map(|envelope| &envelope.event)
     }
 
-    /// Begins the next life, if there is one: with what it found recorded.
+    /// Begins the next life, if there is one, and returns the events that it found recorded.
     pub(super) fn begin(&mut self, state: &mut SessionState) -> Option<Vec<Event>> {
         let begun = self.next;
         if begun >= self.events.len() {
@@ -103,14 +103,14 @@ impl Script {
         self.end == self.events.len()
     }
 
-    /// What is left of this life joins the state.
+    /// Applies the rest of this life to the state.
     pub(super) fn finish_life(&mut self, state: &mut SessionState) {
         if let Some(last) = self.end.checked_sub(1) {
             self.through(state, last);
         }
     }
 
-    /// Takes the events up to `place` into the state.
+    /// Applies the events up to `place` to the state.
     pub(super) fn through(&mut self, state: &mut SessionState, place: usize) {
         while self.next <= place {
             let Some(envelope) = self.events.get(self.next) else { return };
@@ -120,12 +120,12 @@ impl Script {
         }
     }
 
-    /// Whether the next event is a pause.
+    /// True when the next event is a pause.
     pub(crate) fn is_paused(&self) -> bool {
         matches!(self.peek(), Some((_, Event::RunPaused(_))))
     }
 
-    /// The next event that is the run's own doing.
+    /// Returns the next event of the run itself.
     pub(super) fn peek(&self) -> Option<(usize, &Event)> {
         self.from(self.next)
     }
@@ -135,7 +135,7 @@ impl Script {
         left.map(|(place, envelope)| (place, &envelope.event)).find(|(_, event)| !is_of_others(event))
     }
 
-    /// Takes what others stored up to here into the state.
+    /// Applies the events that others stored up to here to the state.
     pub(crate) fn catch_up(&mut self, state: &mut SessionState) {
         let until = self.peek().map_or(self.end, |(place, _)| place);
         if let Some(last) = until.checked_sub(1) {
@@ -143,7 +143,7 @@ impl Script {
         }
     }
 
-    /// Places of the events of one effect that a hand-written agent asks for, in this life and before it.
+    /// Returns the places of the events of one keyed effect, in this life and before it.
     pub(super) fn keyed(&mut self, ordinal: u64) -> Vec<usize> {
         self.asked = self.asked.max(ordinal.saturating_add(1));
         let of_it =
@@ -152,8 +152,8 @@ impl Script {
         known.filter(|(_, envelope)| of_it(envelope)).map(|(place, _)| place).collect()
     }
 
-    /// Takes the events up to `until`, one of an effect's `places`, into the state, and with them those of effects that were
-    /// under way at once.
+    /// Applies the events up to `until`, one of an effect's `places`, to the state, and with them those of effects that
+    /// were in flight at once.
     ///
     /// # Errors
     /// The place of an event that is neither.
@@ -177,14 +177,14 @@ impl Script {
         Ok(())
     }
 
-    /// Where an effect is recorded in this life that came with others and that the code never asked for.
+    /// Returns the place of an effect that is recorded in this life beside others and that the code never asked for.
     pub(super) fn unasked(&self) -> Option<usize> {
         let passed = self.events.iter().enumerate().take(self.next).skip(self.begun);
         let unasked = |event: &Event| event.effect_key().is_some_and(|key| key.ordinal >= self.asked);
         passed.filter(|(_, envelope)| unasked(&envelope.event)).map(|(place, _)| place).next()
     }
 
-    /// What the run paused for while other effects were under way, when that is how this life ended.
+    /// Returns the pause that ended this life while other effects were in flight, if that is how it ended.
     pub(super) fn pause_beside(&self) -> Option<Error> {
         let mut place = self.next;
         loop {
@@ -196,7 +196,7 @@ impl Script {
         }
     }
 
-    /// The agent's own code stages an event: it must be the next one of the record.
+    /// Takes an event that the agent's own code stages: it must be the next one of the record. Returns its number.
     pub(crate) fn made(&mut self, state: &mut SessionState, made: &Event) -> u64 {
         let staged = state.head().seq.saturating_add(1);
         let mut place = self.next;
@@ -219,7 +219,7 @@ impl Script {
         }
     }
 
-    /// The events of a graph that come next in this life; they join the state.
+    /// Returns the events of a graph that come next in this life, and applies them to the state.
     pub(crate) fn of_graph(&mut self, state: &mut SessionState) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some((place, event)) = self.peek().filter(|(_, event)| is_of_graph(event)) {
@@ -229,7 +229,7 @@ impl Script {
         events
     }
 
-    /// Prompts that joined the run at this place.
+    /// Applies the prompts that joined the run at this place.
     pub(crate) fn fold(&mut self, state: &mut SessionState) {
         while let Some((place, Event::MessageAdded(_))) = self.peek() {
             self.through(state, place);
@@ -245,13 +245,13 @@ impl Script {
         self.flaw.take()
     }
 
-    /// The agent is told of a failure that is recorded.
+    /// Returns a recorded failure for the agent, and keeps it as the newest one.
     pub(super) fn tell(&mut self, error: &ErrorRecord) -> Stop {
         self.told = Some(error.clone());
         Stop::Told(error.to_error())
     }
 
-    /// What an effect gets that is not the next one of the record: the run's end if that is what comes next.
+    /// Answers an effect that is not the next one of the record: with the run's end, if that comes next.
     pub(super) fn beyond(&self, state: &SessionState, asked: &str) -> Stop {
         if let Some((place, outcome)) = self.ending(state) {
             return self
@@ -265,7 +265,7 @@ impl Script {
         }
     }
 
-    /// What an agent was told whose run was ended from outside.
+    /// Returns the error that the agent got, if its run was ended from outside.
     fn cut_short(&self, outcome: &Outcome) -> Option<Error> {
         match &outcome.status {
             Status::Cancelled | Status::Stopped(StopReason::Deadline) => Some(Error::cancelled()),
@@ -273,7 +273,7 @@ impl Script {
                 let error = Error::new(ErrorKind::BudgetExceeded, exhausted.to_string());
                 Some(error.with_exhausted((**exhausted).clone()))
             }
-            // An agent that knows of the failure ends, and asks for nothing more.
+            // An agent that got this failure ends, and asks for nothing more.
             Status::Failed(error) if !self.told.as_ref().is_some_and(|told| is_same(told, error)) => {
                 Some(error.to_error())
             }
@@ -281,12 +281,12 @@ impl Script {
         }
     }
 
-    /// Whether nothing is left but the end of a run that was cancelled, or late.
+    /// True when nothing is left but the end of a run that was cancelled, or late.
     pub(super) fn is_cancelled(&self, state: &SessionState) -> bool {
         self.ending(state).is_some_and(|(_, outcome)| is_from_outside(&outcome.status))
     }
 
-    /// The run's end, when all that is left are the results that an end gives to open calls.
+    /// Returns the run's end, when all that is left are the results that an end gives to open calls.
     pub(super) fn ending(&self, state: &SessionState) -> Option<(usize, &Outcome)> {
         let mut place = self.next;
         let mut given = Vec::new();
@@ -306,7 +306,7 @@ impl Script {
         same.then_some((place, &end.outcome))
     }
 
-    /// The agent, or its code, does `asked` where the event at `place` is recorded.
+    /// Returns the error of code that does `asked` where the event at `place` is recorded.
     pub(super) fn differs(&self, place: usize, asked: &str) -> Error {
         let Some(envelope) = self.events.get(place) else {
             return Error::new(ErrorKind::Internal, "an event of the record is not there");
@@ -324,7 +324,7 @@ impl Script {
         diverged(text, envelope)
     }
 
-    /// The agent came to its end with `status` where the record goes on, or ends otherwise.
+    /// Returns the error of an agent that ended with `status` where the record continues, or ends otherwise.
     pub(super) fn ended_otherwise(&self, place: usize, status: &Status) -> Error {
         match self.events.get(place) {
             Some(envelope) => {
@@ -339,7 +339,7 @@ impl Script {
         }
     }
 
-    /// The record has no end, and the agent's code agrees with all of it.
+    /// Returns the error of a record without an end, with all of which the agent's code agrees.
     pub(super) fn unfinished(&self) -> Error {
         let error = Error::new(
             ErrorKind::Unfinished,
@@ -362,7 +362,7 @@ fn diverged(text: String, envelope: &Envelope) -> Error {
         .with("session", envelope.origin.session.as_str())
 }
 
-/// Another agent than the one that was recorded.
+/// Returns the error of a replay with another agent than the recorded one.
 pub(super) fn other_agent(name: &str, recorded: &str, origin: &Origin, seq: u64) -> Error {
     let text = format!("the run was the agent `{recorded}`'s; replay it with that one, not with `{name}`");
     Error::new(ErrorKind::Diverged, text)
@@ -371,7 +371,7 @@ pub(super) fn other_agent(name: &str, recorded: &str, origin: &Origin, seq: u64)
         .with("session", origin.session.as_str())
 }
 
-/// Whether a run with this status was ended from outside, whatever its agent did.
+/// True when a run with this status was ended from outside, whatever its agent did.
 pub(super) fn is_from_outside(status: &Status) -> bool {
     match status {
         Status::Cancelled | Status::Stopped(StopReason::Deadline) => true,
@@ -380,7 +380,7 @@ pub(super) fn is_from_outside(status: &Status) -> bool {
     }
 }
 
-/// Events that others store while a run is under way, and that nothing in it waits for.
+/// True for events that others store while a run is active, and that nothing in it waits for.
 fn is_of_others(event: &Event) -> bool {
     use Event::{
         ApprovalDecided, Checkpoint, PromptDropped, PromptQueued, SignalReceived, Titled, TodosChanged,
@@ -399,7 +399,7 @@ fn is_of_others(event: &Event) -> bool {
     )
 }
 
-/// What is asked on the way to a tool's result.
+/// True for a question on the way to a tool's result.
 pub(super) fn is_question(event: &Event) -> bool {
     matches!(event, Event::ApprovalRequested(_))
 }
@@ -418,7 +418,7 @@ fn is_alike(recorded: &Event, made: &Event) -> bool {
     }
 }
 
-/// Whether two failures are the same one: the context of one that was read back is written otherwise.
+/// True when two failures are the same. Their context is not compared: one that was read back writes it otherwise.
 pub(super) fn is_same(one: &ErrorRecord, other: &ErrorRecord) -> bool {
     one.kind == other.kind && one.message == other.message
 }

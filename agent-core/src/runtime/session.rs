@@ -1,4 +1,4 @@
-//! A session as programs hold it: starts runs, one at a time, and answers what paused ones wait for.
+//! The public handle of a session: starts runs, one at a time, and answers what paused ones wait for.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ use crate::{
     session::{SessionHead, SessionState},
 };
 
-/// Times that a small write is tried again after another process was faster.
+/// Retries of a small write after another process was faster.
 const TRIES: u32 = 16;
 
 /// A session: runs happen in it one after another, and each sees what was said before. Cloning shares it.
@@ -35,7 +35,7 @@ const TRIES: u32 = 16;
 pub struct Session(pub(super) Arc<Shared>);
 
 impl Session {
-    /// A session for one question: known to nobody else, and kept only while it runs.
+    /// Creates a session for one question: known to nobody else, and kept only while it runs.
     pub(crate) fn ephemeral() -> Self {
         let env = Arc::new(RuntimeBuilder::default().env());
         Self(Arc::new(Shared::new(env, Weak::new(), SessionId::generate(), true)))
@@ -45,7 +45,7 @@ impl Session {
         &self.0.env
     }
 
-    /// Another session of the same runtime.
+    /// Returns another session of the same runtime.
     pub(super) fn sibling(&self, id: SessionId) -> Result<Self> {
         let runtime = self.0.runtime.upgrade().ok_or_else(|| {
             Error::new(
@@ -56,7 +56,7 @@ impl Session {
         Ok(Runtime(runtime).session_with_id(id))
     }
 
-    /// Its id.
+    /// Returns its id.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.0.id
@@ -70,10 +70,10 @@ impl Session {
     /// `start` abandons it, and the queue goes on. If the session holds an unfinished run when a new one begins, the
     /// unfinished one is abandoned as well.
     ///
-    /// The outcome of a prompt that waited is [`ErrorKind::Queued`] when the prompt is stored and its run could neither
-    /// begin here nor be taken back, as while the store cannot be reached: [`Runtime::recover`] runs it, so do not send it
-    /// again. After any other error while it waits it does not run, except that [`ErrorKind::Timeout`] (the store does not
-    /// answer) leaves that open.
+    /// The outcome of a queued prompt is [`ErrorKind::Queued`] when the prompt is stored and its run could neither
+    /// begin here nor be taken back, as while the store cannot be reached: [`Runtime::recover`] runs it, so do not send
+    /// it again. After any other error in the queue it does not run, except that [`ErrorKind::Timeout`] (the store does
+    /// not answer) leaves that open.
     ///
     /// An empty prompt, a full queue and the like are errors of the outcome, and nothing is stored. So is a session
     /// below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
@@ -82,24 +82,25 @@ impl Session {
         self.0.begin(Entry::new(RunId::generate(), Arc::new(agent.clone())), prompt.into())
     }
 
-    /// Says something to the run under way: it joins the conversation before the next model call, together with all that
-    /// came meanwhile (CM11). If there is no further call, it begins a run of the same agent, which subscribers and
-    /// observers see. Only a [`ReactAgent`](crate::agent::ReactAgent) takes prompts in; after any other agent they begin runs.
+    /// Adds a prompt to the active run: it joins the conversation before the next model call, together with all that
+    /// came meanwhile. If there is no further call, it begins a run of the same agent, which subscribers and observers
+    /// see. Only a [`ReactAgent`](crate::agent::ReactAgent) takes prompts in; after any other agent they begin runs.
     ///
     /// Returns once the prompt is stored. Dropping the future takes nothing back.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when no run is under way: use [`Session::start`] then. [`ErrorKind::InvalidInput`] for a
+    /// [`ErrorKind::NotFound`] when no run is active: use [`Session::start`] then. [`ErrorKind::InvalidInput`] for a
     /// session below another one, whose agent takes prompts from its parent alone. [`ErrorKind::EmptyPrompt`],
-    /// [`ErrorKind::Busy`] for a full queue, [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the store's.
+    /// [`ErrorKind::Busy`] for a full queue, [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the
+    /// store's.
     pub async fn steer(&self, prompt: impl Into<Message>) -> Result<()> {
         self.0.steer(Task::new(prompt)).await
     }
 
-    /// Goes on with the run that a process left unfinished, or that is paused. No completed step runs again.
+    /// Continues the run that a process left unfinished, or that is paused. No completed step runs again.
     ///
-    /// Do this when the process that ran it is gone: nothing tells a dead process from a slow one. A live one is fenced
-    /// off at its next append, with [`ErrorKind::Conflict`], and what it had under way may have run by then.
+    /// Do this when the process that ran it is gone: a dead process cannot be told from a slow one. A live one is
+    /// fenced off at its next append, with [`ErrorKind::Conflict`], and its calls in flight may have run by then.
     ///
     /// The outcome is [`ErrorKind::NotFound`] when there is no such run, [`ErrorKind::Conflict`] when another process
     /// was faster, [`ErrorKind::Config`] when another agent started it, [`ErrorKind::InvalidInput`] for a session below
@@ -114,15 +115,16 @@ impl Session {
         self.0.cancel();
     }
 
-    /// Cancels, and waits until all of it has unwound, at most for `limit`. Returns whether it has.
+    /// Cancels as [`Session::cancel`] does, and waits until all of it has unwound, at most for `limit`. Returns true if
+    /// it has.
     pub async fn cancel_within(&self, limit: Duration) -> bool {
         let mark = self.0.cancel();
         tokio::time::timeout(limit, self.0.unwound(mark)).await.is_ok()
     }
 
-    /// Cancels, waits until all of it has unwound, and ends what is then still open: a run that is paused, or that a process
-    /// left, is over as cancelled, and so are the runs below it. The next prompt is a new task. Returns whether there was
-    /// such a run.
+    /// Cancels, waits until all of it has unwound, and ends the run that is still open: one that is paused, or that a
+    /// process left, ends as cancelled, and so do the runs below it. The next prompt is a new task. Returns true if
+    /// there was such a run.
     ///
     /// Dropping the future takes nothing back.
     ///
@@ -138,13 +140,13 @@ impl Session {
         self.0.pause();
     }
 
-    /// Whether a run is under way in this process.
+    /// Returns true while a run, or an operation such as a compaction, is active in this process.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.0.is_busy()
     }
 
-    /// The conversation so far; empty for a session without runs.
+    /// Returns the conversation so far; empty for a session without runs.
     ///
     /// # Errors
     /// The store's.
@@ -152,7 +154,7 @@ impl Session {
         self.read(|state| state.history().clone()).await
     }
 
-    /// What lists show about the session.
+    /// Returns the session's head, which lists show.
     ///
     /// # Errors
     /// The store's.
@@ -160,7 +162,7 @@ impl Session {
         self.read(|state| state.head().clone()).await
     }
 
-    /// What the session's events add up to.
+    /// Returns the fold of the session's events.
     ///
     /// # Errors
     /// The store's.
@@ -168,7 +170,7 @@ impl Session {
         self.read(SessionState::clone).await
     }
 
-    /// The id of the run that a process left unfinished or that is paused, if there is one.
+    /// Returns the id of the run that a process left unfinished or that is paused, if there is one.
     ///
     /// # Errors
     /// The store's.
@@ -184,11 +186,11 @@ impl Session {
         }
     }
 
-    /// Sends the session a signal, which wakes a run that is paused for it when it is resumed. Dropping the future takes
-    /// nothing back.
+    /// Sends the session a signal: a run that is paused for it continues with it when it is resumed. Dropping the
+    /// future takes nothing back.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a value that no reader would take: nested deeper than 96 levels;
+    /// [`ErrorKind::InvalidInput`] for a value that is nested deeper than 96 levels, which no reader would take;
     /// [`ErrorKind::TooLarge`] for one of more than about 32 MiB, or a name of more than 512 bytes;
     /// [`ErrorKind::NotFound`] when the session is not stored, [`ErrorKind::Busy`] while a run is active, the store's.
     pub async fn signal(&self, name: impl Into<String>, value: Value) -> Result<()> {
@@ -233,17 +235,17 @@ impl Session {
         .await
     }
 
-    /// Makes the conversation smaller now (CS02): a summary takes the place of its older messages, which the store
-    /// keeps. `model` is the agent's own; it writes the summary unless `compaction` names another one. False, and no
-    /// call, when nothing of the conversation could go.
+    /// Makes the conversation smaller now: a summary takes the place of its older messages, which the store keeps.
+    /// `model` is the agent's own; it writes the summary unless `compaction` names another one. Returns false, without
+    /// a call, when nothing could be removed.
     ///
     /// Prompts that are queued meanwhile run afterwards. [`Session::cancel`], or dropping the future, leaves the
     /// conversation as it was.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] while a run is active or left unfinished, [`ErrorKind::InvalidInput`] for a session below another
-    /// one, [`ErrorKind::Cancelled`], why no summary was taken
-    /// (the conversation is then what it was), the store's.
+    /// [`ErrorKind::Busy`] while a run is active or left unfinished, [`ErrorKind::InvalidInput`] for a session below
+    /// another one, [`ErrorKind::Cancelled`], the reason that no summary was taken (the conversation is then
+    /// unchanged), the store's.
     pub async fn compact(&self, compaction: &Compaction, model: &Model) -> Result<bool> {
         let cancel = CancellationToken::new();
         let _dropped = cancel.clone().drop_guard();
@@ -270,14 +272,14 @@ impl Session {
         Box::pin(compact_session(env, journal, (run, emitter, cancel), compaction, model)).await
     }
 
-    /// Stores the event that follows from the session as it is; none for `None`. When another process was faster, it is
-    /// looked at again.
+    /// Stores the event that `event` derives from the session as it is, if any. When another process was faster, it is
+    /// derived again.
     async fn append(
         &self,
         event: impl Fn(&Journal) -> Result<Option<Event>> + Send + Sync + 'static,
     ) -> Result<()> {
         let session = self.clone();
-        // It keeps runs away, so it comes to its end without its caller.
+        // It blocks runs, so it comes to its end without its caller.
         apart(&self.env().tasks, Box::pin(async move { session.written(event).await })).await
     }
 
@@ -287,10 +289,10 @@ impl Session {
         let (mut tries, mut known) = (0, self.0.created());
         loop {
             let journal = self.0.journal(false).await?;
-            // Of another one under its id nothing was seen here.
+            // Nothing was seen here of a session that was made anew under its id.
             journal.check_created(Some(*known.get_or_insert(journal.record.created)))?;
             let now = self.0.env.clock.now();
-            // Of a child that runs below another session's run only the lease tells.
+            // Only the lease shows that a child runs below another session's run.
             if journal.leased(now).is_some() {
                 return Err(Error::new(
                     ErrorKind::Busy,

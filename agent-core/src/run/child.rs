@@ -24,28 +24,28 @@ use crate::{
 /// Rows that are read at once.
 const WINDOW: usize = 1_000;
 
-/// How a child's run ended.
+/// The end of a child's run.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildEnd {
     pub(crate) outcome: Box<Outcome>,
-    /// What was said in the run, its prompt aside.
+    /// Messages of the run, without its prompt.
     pub(crate) work: Vec<Arc<Message>>,
-    /// Why the run could not be begun or gone on with: its session cannot be opened or written, or its code differs. Then
-    /// that is no end which the session knows of.
+    /// The error of a run that could not begin or continue: its session cannot be opened or written, or its code
+    /// differs. The session then has no record of this end.
     pub(crate) lost: Option<Box<ErrorRecord>>,
 }
 
-/// A child that was started, and whose end nobody took note of.
+/// A child that was started and whose end was not yet observed.
 pub(super) struct Below {
     pub(super) outcome: Ending,
-    /// `None` for one that takes no place.
+    /// `None` for one that takes no slot.
     pub(super) seat: Option<Number>,
 }
 
-/// Where a child's end is told.
+/// The channel that carries a child's end.
 pub(super) type Ending = watch::Receiver<Option<ChildEnd>>;
 
-/// Sessions that have one run after the other, open between two.
+/// Child sessions with several runs, kept open between two of them.
 pub(super) type Kept = Arc<Mutex<Vec<Arc<Journal>>>>;
 
 impl ChildEnd {
@@ -58,17 +58,17 @@ impl ChildEnd {
     }
 }
 
-/// Which run of a child's session is meant.
+/// The choice of a run in a child's session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Turn {
-    /// The only one that it has.
+    /// The session's only run.
     Only,
-    /// The one of this id, of several that follow each other.
+    /// The run of this id, of several that follow each other.
     Of(RunId),
 }
 
 impl Turn {
-    /// Whether `run` is meant.
+    /// True when `run` is the chosen one.
     fn is(self, run: RunId) -> bool {
         match self {
             Self::Only => true,
@@ -77,8 +77,8 @@ impl Turn {
     }
 }
 
-/// The seat, once there is a place for it; `None` for a child that was cancelled before: that is recorded, and takes no
-/// place.
+/// Waits for the seat's slot. Returns `None` for a child that was cancelled before: its end is recorded, and takes no
+/// slot.
 pub(super) async fn seated(seat: Seat, cancel: &CancellationToken) -> Option<Seat> {
     tokio::select! {
         biased;
@@ -88,7 +88,8 @@ pub(super) async fn seated(seat: Seat, cancel: &CancellationToken) -> Option<Sea
     Some(seat).filter(|_| !cancel.is_cancelled())
 }
 
-/// The child's session, as an earlier run of it left it open, and kept open for the next one.
+/// Returns the child's session, as an earlier run of it left it open or else from the store, and keeps it open for the
+/// next run.
 ///
 /// # Errors
 /// Those of [`open_child`].
@@ -130,7 +131,7 @@ pub(crate) async fn open_child(
     }
 }
 
-/// Runs a child in its session: from its start, or on from where a dead process left it. One that has ended does not run
+/// Runs a child in its session, from its start or from where a dead process left it. One that has ended does not run
 /// again: see [`known_end`].
 pub(crate) fn run_child(
     env: &Arc<Env>,
@@ -158,7 +159,7 @@ pub(crate) fn run_child(
         });
         Ok(match (outcome, recorded) {
             (Ok(outcome), Some((_, work))) => ChildEnd { work, ..ChildEnd::new(outcome) },
-            // A failure too is handed on as it was recorded: with what it had spent by then.
+            // A failure too is returned as it was recorded: with its spend up to then.
             (Err(_), Some((end, work))) => ChildEnd { work, ..ChildEnd::new(Box::new(end.outcome.clone())) },
             (Ok(outcome), None) => ChildEnd::new(outcome),
             // Its run is still open, or another process'.
@@ -169,13 +170,13 @@ pub(crate) fn run_child(
     })
 }
 
-/// Whether the failure is the session's, whatever runs in it.
+/// True when the failure is the session's, whatever runs in it.
 fn is_of_the_session(kind: ErrorKind) -> bool {
     use ErrorKind::{Busy, Conflict, Corrupt, NewerVersion, Store};
     matches!(kind, Busy | Conflict | Corrupt | NewerVersion | Store)
 }
 
-/// The child's end, once it was told.
+/// Waits for the child's end.
 pub(super) async fn ended(child: SessionId, mut outcome: Ending) -> (SessionId, Result<ChildEnd>) {
     let result = match outcome.wait_for(Option::is_some).await {
         Ok(outcome) => outcome.clone().ok_or_else(Error::cancelled),
@@ -184,7 +185,7 @@ pub(super) async fn ended(child: SessionId, mut outcome: Ending) -> (SessionId, 
     (child, result)
 }
 
-/// How a run of a child's session ended, as its record tells.
+/// Reads the end of a run of a child's session from its record.
 pub(crate) async fn recorded_end(env: &Env, child: &SessionId, turn: Turn) -> Result<Option<ChildEnd>> {
     let (Turn::Of(run), Some(store)) = (turn, &env.store) else {
         let Some(journal) = Journal::find(env, child).await? else { return Ok(None) };
@@ -208,7 +209,7 @@ pub(crate) async fn recorded_end(env: &Env, child: &SessionId, turn: Turn) -> Re
     }
 }
 
-/// How the run ended, if it has.
+/// Returns the run's end, if it has ended.
 ///
 /// # Errors
 /// Those of the store.
@@ -224,7 +225,7 @@ pub(crate) async fn known_end(journal: &Journal, turn: Turn) -> Result<Option<Ch
     });
     match ended {
         Some(Some(ended)) => Ok(Some(ended)),
-        // A session that was stored before states knew of ends.
+        // A session of an older version, whose state does not hold the end.
         Some(None) if matches!(turn, Turn::Only) && journal.seq() > 0 => {
             let outcome = Box::pin(journal.last_outcome()).await?;
             Ok(outcome.map(|outcome| ChildEnd::new(Box::new(outcome))))

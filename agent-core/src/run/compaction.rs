@@ -1,7 +1,7 @@
 //! Makes a run's conversation smaller: clears old outputs, or has a summary written in a child session.
 //!
-//! `CompactionStarted` names the child before it begins, so a run that was killed in between goes on with the same one:
-//! what the child has finished is not asked again.
+//! `CompactionStarted` names the child before it begins, so a run that was killed in between continues the same child,
+//! whose finished calls are not repeated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,24 +30,25 @@ use crate::{
     tool::Tools,
 };
 
-/// How the child agent is called, and what its session is for.
+/// Name of the child agent, and role of its session.
 const ROLE: &str = "summary";
 
-/// Times that the summary's own call may fail for length; each next one gets half as much.
+/// Number of attempts at the summary's own call when it fails for length; each next one gets half as much.
 const ATTEMPTS: u32 = 3;
 
-/// What came of a compaction.
+/// The result of a compaction.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The conversation is smaller.
     Smaller,
-    /// Nothing of it could go, and nothing was recorded.
+    /// Nothing could be removed, and nothing was recorded.
     Impossible,
-    /// It is what it was.
+    /// The conversation is unchanged.
     Failed(Error),
 }
 
-/// Whether the conversation is to be made smaller before the next model call, or that was begun and has no end.
+/// True when the conversation must be made smaller before the next model call, or a compaction was begun and has no
+/// end.
 pub(crate) fn is_due(cx: &RunContext, model: &Model) -> bool {
     cx.journal().read(|state| {
         let gauge = state.gauge();
@@ -56,7 +57,7 @@ pub(crate) fn is_due(cx: &RunContext, model: &Model) -> bool {
     })
 }
 
-/// Whether a step that was refused for its length may be tried again with a smaller conversation.
+/// True when a step that was refused for its length may be tried again with a smaller conversation.
 pub(crate) fn may_retry(cx: &RunContext) -> bool {
     cx.journal().read(|state| state.gauge().may_retry())
 }
@@ -149,8 +150,8 @@ impl Before {
     }
 }
 
-/// What the service counted for what was estimated, in thousandths. Some of it were the instructions and the tools; so
-/// this is more than a summary's request takes, and not without bound.
+/// Ratio of counted to estimated tokens, in per mille, clamped to 1,000..=2,000. The count includes instructions and
+/// tools, so it overestimates a summary's request.
 fn permille(state: &SessionState, gauge: &Gauge) -> u64 {
     let context = state.context_usage();
     if context.estimated {
@@ -179,7 +180,7 @@ fn fail(cx: &RunContext, error: Error) -> Result<Ended> {
     Ok(Ended::Failed(error))
 }
 
-/// Has the summary written. The outer error ends the run; the inner one leaves the conversation as it is.
+/// Lets the child write the summary. The outer error ends the run; the inner one leaves the conversation as it is.
 async fn write(
     cx: &RunContext,
     before: &Before,
@@ -223,14 +224,14 @@ async fn write(
     }
 }
 
-/// Puts the summary in the place of what it stands for, unless it is none.
+/// Replaces the older messages by the summary, unless the outcome is none.
 fn adopt(cx: &RunContext, before: &Before, older: usize, outcome: &Outcome, todos: &[Todo]) -> Result<()> {
     check(outcome)?;
     let text = outcome.text.trim();
     let shown = |goal: &Arc<Message>| before.history.iter().skip(older).any(|kept| kept == goal);
     let goal = before.goal.as_ref().filter(|goal| !shown(goal));
     let summary = Arc::new(summary_message(text, todos, goal.map(|goal| &**goal)));
-    // What was reasoned before it is not part of the context.
+    // Reasoning is not part of the context.
     let reasoned = outcome.usage.reasoning.unwrap_or(0);
     let counted =
         outcome.usage.output.map(|output| output.saturating_sub(reasoned)).filter(|tokens| *tokens > 0);
@@ -251,7 +252,7 @@ fn adopt(cx: &RunContext, before: &Before, older: usize, outcome: &Outcome, todo
     Ok(())
 }
 
-/// Whether the reply is a summary. One that reached its output limit is, as far as it goes.
+/// Checks that the outcome is a summary. One that reached its output limit is, as far as it goes.
 fn check(outcome: &Outcome) -> Result<()> {
     match &outcome.status {
         Status::Failed(error) => return Err(error.to_error()),
@@ -278,7 +279,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// The call number `attempt`, from 0; the task is the newest message of its own session.
+    /// Returns the call of attempt `attempt`, from 0. Its last message is the task's prompt.
     fn call(&self, task: &Task, attempt: u32) -> Result<ModelCall> {
         let most = self.room.estimated(self.permille, attempt);
         let mut input = fitted(&self.older, most, self.goal.as_deref()).ok_or_else(|| {
@@ -346,10 +347,10 @@ fn outcome(cx: &RunContext, reply: &ModelFinished) -> Outcome {
     outcome
 }
 
-/// Makes the conversation of a session smaller in which no run is under way (CS02). False when nothing of it could go.
+/// Makes the conversation of an idle session smaller. Returns false when nothing could be removed.
 ///
 /// # Errors
-/// [`ErrorKind::Busy`], [`ErrorKind::Cancelled`], the store's, and why no summary was taken.
+/// [`ErrorKind::Busy`], [`ErrorKind::Cancelled`], the store's, and the reason that no summary was taken.
 pub(crate) async fn compact_session(
     env: Arc<Env>,
     journal: Arc<Journal>,
@@ -391,7 +392,7 @@ pub(crate) async fn compact_session(
     if effects.has_children() {
         effects.join_children().await;
     }
-    // A cancel records nothing; what the compaction itself began ends with the next run or compaction.
+    // A cancel records no end: a compaction that was begun ends with the next run or compaction.
     let ended = ended?;
     journal.commit(cx.emitter()).await?;
     match ended {

@@ -1,4 +1,5 @@
-//! What an agent runs in: it carries what narrows on the way down, and nothing else.
+//! The context of a run. It carries what narrows on the way down (scope, budget, cancellation), and nothing that could
+//! widen it.
 
 use std::{
     collections::VecDeque,
@@ -33,10 +34,10 @@ use crate::{
     tool::Tools,
 };
 
-/// What all runs of a runtime share.
+/// State that all runs of a runtime share.
 #[derive(Debug)]
 pub(crate) struct Env {
-    /// `None`: nothing is kept, since nobody could ask for it.
+    /// `None`: nothing is stored, since nobody could read it.
     pub(crate) store: Option<SharedStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: Policy,
@@ -49,15 +50,15 @@ pub(crate) struct Env {
     pub(crate) queue: usize,
     /// Events that a subscriber may lag behind.
     pub(crate) event_buffer: usize,
-    /// What a root's run may use when its task does not say.
+    /// Bounds of a root's run whose task has none.
     pub(crate) budget: Option<BudgetLimits>,
-    /// Which models are asked for titles.
+    /// Models that are asked for titles.
     pub(crate) titles: Option<Titles>,
-    /// Names the runtime: the owner of its leases.
+    /// Id of the runtime, which owns its leases.
     pub(crate) owner: u64,
-    /// How long a lease lasts when it is not renewed.
+    /// Time after which a lease expires unless it is renewed.
     pub(crate) lease: Duration,
-    /// Events from one checkpoint of a session to the next, at least.
+    /// Smallest number of events between two checkpoints of a session.
     pub(crate) checkpoint_every: u64,
     /// Agents that may run at once below one root's run.
     pub(crate) sub_agents: usize,
@@ -66,38 +67,38 @@ pub(crate) struct Env {
 /// The context of one run. Cloning shares it.
 ///
 /// # Writing an agent by hand
-/// An agent that uses [`RunContext::call_model`], [`RunContext::spawn`] and the other effects survives a crash
-/// without further work: on resume it runs again from its top, and each effect whose observation is recorded is
-/// answered from the journal. That asks for one thing: what it does must follow from what it was given and observed,
-/// not from the clock, the environment, random numbers or the order of a hash map. Where it asks for something other
-/// than what is recorded, it gets [`ErrorKind::Diverged`].
+/// An agent that uses [`RunContext::call_model`], [`RunContext::spawn`] and the other effects survives a crash without
+/// further work: on resume it runs again from its top, and each effect whose observation is recorded is answered from
+/// the journal. There is one rule: what the agent does must follow from its input and its observations, not from the
+/// clock, the environment, random numbers or the order of a hash map. If it asks for something other than what is
+/// recorded, it gets [`ErrorKind::Diverged`].
 ///
 /// | what it wants | how |
 /// |---|---|
 /// | a model's reply, or a value of a type | [`call_model`](Self::call_model), [`generate`](Self::generate) |
 /// | a tool's result | [`call_tool`](Self::call_tool) |
 /// | agents side by side | [`spawn`](Self::spawn), and [`wait_any`](Self::wait_any) for one of them |
-/// | a talk with another agent, turn by turn | [`ask`](Self::ask) |
+/// | a conversation with another agent | [`ask`](Self::ask) |
 /// | to wait, for days too | [`sleep`](Self::sleep), [`signal`](Self::signal) |
 /// | the time, an id | [`now`](Self::now), [`new_id`](Self::new_id) |
 #[derive(Clone)]
 pub struct RunContext(Arc<Inner>);
 
-/// Whose turn it is to ask the approver, among the runs of one tree.
+/// Lock for questions to the approver, among the runs of one tree.
 pub(crate) type Asking = Arc<AsyncMutex<()>>;
 
-/// What a run is given from above.
+/// The surroundings that a run is given from above.
 #[derive(Debug, Clone)]
 pub(crate) struct Given {
     pub(crate) scope: Scope,
     pub(crate) cancel: CancellationToken,
     pub(crate) emitter: Emitter,
     pub(crate) todos: TodoList,
-    /// Held while somebody is asked: one thing at a time below one root.
+    /// Held while the approver is asked: one question at a time below one root.
     pub(crate) asking: Asking,
     /// `None` when nothing is bounded.
     pub(crate) budget: Option<Budget>,
-    /// Where its model calls are counted; `None` when nobody asks.
+    /// Counter of its model calls; `None` when nobody needs it.
     pub(crate) subtree: Option<Arc<Subtree>>,
 }
 
@@ -126,34 +127,34 @@ impl RunContext {
         Self(Arc::new(Inner { env, origin, given, effects, journal, ordinal, wider: None, of_call: false }))
     }
 
-    /// The session of this run.
+    /// Returns the session of this run.
     #[must_use]
     pub fn session(&self) -> &SessionId {
         &self.0.origin.session
     }
 
-    /// This run.
+    /// Returns the id of this run.
     #[must_use]
     pub fn run(&self) -> RunId {
         self.0.origin.run
     }
 
-    /// The agents from the root down to this one, joined by `/`.
+    /// Returns the agents from the root down to this one, joined by `/`.
     #[must_use]
     pub fn agent(&self) -> &str {
         &self.0.origin.agent
     }
 
-    /// What may be done here, at most.
+    /// Returns the scope of this run: the most that may be done here.
     #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.0.given.scope
     }
 
-    /// What this run and all that it starts may use; `None` when nothing is bounded, here or above.
+    /// Returns the budget of this run and of all that it starts; `None` when nothing is bounded, here or above.
     ///
-    /// The run's model calls and tool calls are charged to it as they are made: there is nothing to do for them. What an
-    /// agent reserves by itself is known to this process alone; a run that is resumed has forgotten it.
+    /// The run's model calls and tool calls are charged to it as they are made: the agent need not do that. What an
+    /// agent reserves by itself is known to this process alone; a resumed run has forgotten it.
     #[must_use]
     pub fn budget(&self) -> Option<&Budget> {
         self.0.given.budget.as_ref()
@@ -165,19 +166,19 @@ impl RunContext {
         &self.0.given.cancel
     }
 
-    /// What performs this run's effects.
+    /// Returns the implementation that performs this run's effects.
     #[must_use]
     pub fn effects(&self) -> &Arc<dyn Effects> {
         &self.0.effects
     }
 
-    /// The conversation up to now, the prompt included.
+    /// Returns the conversation up to now, the prompt included.
     #[must_use]
     pub fn history(&self) -> History {
         self.0.effects.history()
     }
 
-    /// The same run with at most what `scope` admits. A context can only narrow.
+    /// Returns a context of the same run with at most what `scope` admits. A context can only narrow.
     #[must_use]
     pub fn narrowed(&self, scope: &Scope) -> Self {
         let inner = &self.0;
@@ -185,7 +186,7 @@ impl RunContext {
         self.within(given, inner.of_call)
     }
 
-    /// The same run as a tool call sees it: without effects.
+    /// Returns the context that a tool call sees: the same run, without effects.
     pub(crate) fn of_call(&self) -> Self {
         self.within(self.0.given.clone(), true)
     }
@@ -247,7 +248,7 @@ impl RunContext {
         cx
     }
 
-    /// Sets aside what a call may use, in a run that is bounded.
+    /// Reserves what a call may use, if the run has a budget.
     pub(crate) fn reserve(&self, charge: impl FnOnce() -> Charge) -> Result<Option<Reservation>> {
         self.budget().map(|budget| budget.reserve(charge())).transpose()
     }
@@ -276,8 +277,8 @@ impl RunContext {
         self.0.effects.perform(self, Some(key), effect).await
     }
 
-    /// Calls a model, which is told nothing but what is in the request: [`Model::request`] makes one of a text, a message
-    /// or a [`History`].
+    /// Calls a model, which sees nothing but the request: [`Model::request`] makes one of a text, a message or a
+    /// [`History`].
     ///
     /// ```
     /// # use entourage_core::{Result, provider::Model, run::RunContext};
@@ -295,7 +296,7 @@ impl RunContext {
         self.call_model_with(model, request, Tools::none()).await
     }
 
-    /// Calls a model that is offered `tools`. The request's own tools are replaced by theirs.
+    /// Calls a model that is offered `tools`, which replace the request's own tools.
     ///
     /// # Errors
     /// The model's error, or [`ErrorKind::Cancelled`].
@@ -361,8 +362,8 @@ impl RunContext {
         }
     }
 
-    /// Starts another agent in a session below this one. It runs at once, beside this agent, and has at most this
-    /// run's scope.
+    /// Starts another agent in a child session. It runs beside this agent, once there is a slot for it, and has at most
+    /// this run's scope.
     ///
     /// # Errors
     /// [`ErrorKind::Diverged`], or a store's error.
@@ -370,7 +371,7 @@ impl RunContext {
         self.spawn_in(agent, task, Scope::all()).await
     }
 
-    /// Starts another agent that may do at most what `scope` and this run's own scope both admit.
+    /// Starts another agent, which may do at most what `scope` and this run's own scope both admit.
     ///
     /// # Errors
     /// As [`RunContext::spawn`].
@@ -383,11 +384,11 @@ impl RunContext {
         self.start(Spawn::new(agent, task).within(scope)).await
     }
 
-    /// Starts another agent if it can begin at once. [`RunContext::spawn`] lets it wait for its turn instead.
+    /// Starts another agent if it can begin at once. [`RunContext::spawn`] lets it wait for a slot instead.
     ///
     /// # Errors
     /// [`ErrorKind::TooMany`] when as many agents run below the root as may
-    /// ([`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents)); a run that is resumed is told the same again.
+    /// ([`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents)); a resumed run gets the same error again.
     /// Otherwise as [`RunContext::spawn`].
     pub async fn try_spawn(&self, agent: Arc<dyn Agent>, task: impl Into<Task>) -> Result<Child> {
         self.start(Spawn::new(agent, task).at_once()).await
@@ -404,9 +405,9 @@ impl RunContext {
     /// not an error.
     ///
     /// # Errors
-    /// [`ErrorKind::Paused`] when all that are left wait for somebody; [`ErrorKind::InvalidInput`] for no children. What is no
-    /// end of a child, after which the run gets nothing more: [`ErrorKind::Diverged`], or why its session cannot be read or
-    /// written.
+    /// [`ErrorKind::Paused`] when all that are left are paused; [`ErrorKind::InvalidInput`] for no children. If a
+    /// child's end cannot be known, its error, after which the run can perform no effect: [`ErrorKind::Diverged`], or
+    /// the reason that its session cannot be read or written.
     pub async fn wait_any(&self, children: &[Child], timeout: Option<Duration>) -> Result<Waited> {
         if children.is_empty() {
             return Err(Error::new(ErrorKind::InvalidInput, "there is no child to wait for"));
@@ -423,8 +424,8 @@ impl RunContext {
         }
     }
 
-    /// Waits for a signal that may take days. When it has not come the run ends as paused; resumed after the signal
-    /// came, this returns what it carries.
+    /// Waits for a signal, which may take days. If it has not come, the run ends as paused; when it is resumed after
+    /// the signal came, this returns the signal's value.
     ///
     /// # Errors
     /// [`ErrorKind::Paused`], to be passed on with `?`.
@@ -435,7 +436,7 @@ impl RunContext {
         }
     }
 
-    /// Waits. After a restart only what is left of the time is waited.
+    /// Waits for `time`; after a restart, for what is left of it.
     ///
     /// # Errors
     /// [`ErrorKind::Cancelled`].
@@ -443,7 +444,7 @@ impl RunContext {
         self.perform(Effect::Sleep(time)).await.map(drop)
     }
 
-    /// The time, the same again after a restart.
+    /// Returns the time, the same again after a restart.
     ///
     /// # Errors
     /// [`ErrorKind::Diverged`].
@@ -454,7 +455,7 @@ impl RunContext {
         }
     }
 
-    /// A new id, the same again after a restart.
+    /// Returns a new id, the same again after a restart.
     ///
     /// # Errors
     /// [`ErrorKind::Diverged`].
@@ -480,14 +481,14 @@ impl fmt::Debug for RunContext {
 pub struct Child(SessionId);
 
 impl Child {
-    /// Its session.
+    /// Returns its session.
     #[must_use]
     pub fn session(&self) -> &SessionId {
         &self.0
     }
 }
 
-/// What [`RunContext::wait_any`] saw.
+/// The result of [`RunContext::wait_any`].
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "made once per wait and taken apart at once")]
 pub enum Waited {
@@ -495,15 +496,15 @@ pub enum Waited {
     Ended {
         /// Its position among the children waited for.
         index: usize,
-        /// What it ended with.
+        /// Its outcome.
         outcome: Outcome,
     },
     /// None ended in time.
     TimedOut,
 }
 
-/// Calls of one step run side by side, and one that ended is not run again: a number in the order of their effects
-/// would name another effect after a restart.
+/// Returns the error of an effect in a tool's call. Calls of one step run side by side, and one that ended is not run
+/// again: a number in the order of their effects would name another effect after a restart.
 fn no_effects() -> Error {
     let text = "a tool's call has no effects of its run; let an agent make them, and run it below the call with \
                 `ToolContext::run_agent`";

@@ -1,4 +1,4 @@
-//! A run from admission to its end: whatever happens in between, the session is left in order.
+//! A run from admission to its end: whatever happens in between, the session is left consistent.
 
 use std::{
     any::Any,
@@ -38,54 +38,54 @@ use crate::{
     session::{Closing, SessionState},
 };
 
-/// How long a run that was cancelled may take to unwind, and its last writes after that (CM14).
+/// Time for a cancelled run to unwind, and again for its last writes.
 pub(crate) const CLEAN_UP: Duration = Duration::from_secs(5);
 
-/// How a run comes to be.
+/// The way in which a run begins.
 #[derive(Clone)]
 pub(crate) enum Admission {
     /// A new prompt.
     Start(Task),
-    /// A prompt that waited, and the event that says so.
+    /// A queued prompt, and its place in the stored queue.
     Queued(Task, Option<InQueue>),
-    /// The run that the session left unfinished.
+    /// The session's unfinished run.
     Resume,
-    /// The same, unless somebody runs it.
+    /// The session's unfinished run, unless another process runs it.
     Recover,
 }
 
-/// What a run works within.
+/// The surroundings of a run, given by its caller.
 pub(crate) struct Within {
     /// The agents above, joined by `/`.
     pub(crate) path: Option<Arc<str>>,
     pub(crate) scope: Scope,
     pub(crate) cancel: CancellationToken,
     pub(crate) emitter: Emitter,
-    /// Shared by the runs of one tree.
+    /// Lock for questions to the approver, shared by the runs of one tree.
     pub(crate) asking: Asking,
-    /// Whose list of what is to be done is worked on; `None` for its session's own.
+    /// Todo list to work on; `None` for its session's own.
     pub(crate) todos: Option<TodoList>,
-    /// What the run that starts it may use.
+    /// Budget of the run that starts it.
     pub(crate) budget: Option<Budget>,
     /// The id of a new run.
     pub(crate) run: Option<RunId>,
-    /// What joins the conversation before the prompt of a new run.
+    /// Messages that join the conversation before the prompt of a new run.
     pub(crate) opening: Vec<Arc<Message>>,
-    /// What its session is called, unless it has a title.
+    /// Title of its session, unless that has one.
     pub(crate) title: Option<Arc<str>>,
-    /// What its children are seated in; `None` for a root, which has its own.
+    /// Pool of its children's slots; `None` for a root, which has its own.
     pub(crate) pool: Option<Pool>,
-    /// It was cancelled before there was a place for it: its agent does not begin.
+    /// True if it was cancelled before it got a slot: its agent does not begin.
     pub(crate) unseated: bool,
-    /// Where its model calls are counted.
+    /// Counter of its model calls.
     pub(crate) subtree: Option<Arc<Subtree>>,
 }
 
-/// Runs `agent` to its outcome. A failure is an `Err`, after it was recorded.
+/// Runs `agent` to its outcome. A failure is recorded, and then an `Err`.
 ///
-/// The run is admitted, and its beginning staged, before this returns; the rest happens as the future is polled. Where another
-/// process may be faster, the agent begins once that beginning is stored, unless it does nothing before its first effect. What
-/// the future keeps is little: it is a part of the task of every run.
+/// The run is admitted, and its first event staged, before this returns; the rest happens as the future is polled. If
+/// another process may be faster, the agent begins once that event is stored, unless it does nothing before its first
+/// effect. The future is kept small, since it is part of every run's task.
 pub(crate) fn execute(
     env: Arc<Env>,
     journal: Arc<Journal>,
@@ -100,7 +100,7 @@ pub(crate) fn execute(
     }
 }
 
-/// A run whose beginning is staged.
+/// A run whose first event is staged.
 struct Admitted {
     env: Arc<Env>,
     journal: Arc<Journal>,
@@ -139,17 +139,18 @@ impl Admitted {
         Ok(Self { env, journal, agent, origin, task, resumed, within })
     }
 
-    /// Whether the agent begins only once another process was not faster. What is below a run that was admitted is that
-    /// process' alone.
+    /// True if the agent begins only once the run's first event is stored, so that no other process was faster. A run
+    /// below an admitted one belongs to that one's process alone.
     fn is_stored_first(&self) -> bool {
         let contested = self.env.store.is_some() && self.within.path.is_none();
         let does_something = || !self.agent.begins_with_an_effect();
-        // They may join the run at once, and only what is stored can be joined.
+        // Queued prompts may join the run at once, and only a stored run can be joined.
         let awaited = || self.within.emitter.desk().is_some_and(|desk| desk.is_awaited());
         self.resumed || contested && (does_something() || awaited())
     }
 
-    /// Begins once that is stored: of two processes that come at once one is admitted, and the other's append conflicts.
+    /// Begins once the first event is stored: of two processes that come at once one is admitted, and the other's
+    /// append conflicts.
     async fn begin_stored(self) -> Result<Box<Outcome>> {
         self.journal.commit(&self.within.emitter).await?;
         if self.resumed {
@@ -158,7 +159,7 @@ impl Admitted {
         self.begin(Vec::new(), BudgetState::default()).drive().await
     }
 
-    /// Takes up what earlier lives of the run left.
+    /// Continues from the record of the run's earlier lives.
     async fn go_on(self) -> Result<Box<Outcome>> {
         let recorded = recorded(&self.journal, &self.env).await?;
         let spent = match self.task.budget {
@@ -187,10 +188,10 @@ impl Admitted {
     }
 }
 
-/// A run whose agent has its turn.
+/// An admitted run whose agent begins next.
 struct Run {
     agent: Arc<dyn Agent>,
-    /// `None` once the agent was given it.
+    /// `None` once the agent has it.
     task: Option<Task>,
     cx: RunContext,
     effects: Arc<LocalEffects>,
@@ -234,20 +235,22 @@ impl Run {
         }
     }
 
-    /// The agent's result, unless its effects stopped the run: whatever it made of that.
+    /// Returns the agent's result. If its effects stopped the run, returns their error instead, whatever the agent made
+    /// of it.
     fn unless_stopped(&self, result: Result<Box<Outcome>>) -> Result<Box<Outcome>> {
         let lost = || self.effects.lost().filter(|_| !self.cx.cancellation().is_cancelled());
         self.effects.diverged().or_else(lost).map_or(result, Err)
     }
 
-    /// What ended beside a child that diverged is stored. An agent that diverged itself leaves nothing.
+    /// Leaves the run open. Stores what ended beside a child that diverged; an agent that diverged itself leaves
+    /// nothing.
     async fn leave_open(&self, error: Error) -> Error {
         let journal = self.cx.journal();
         let below = self.cx.emitter().desk().is_none();
         if below {
             journal.release_lease();
         }
-        // A store that fails now leaves it to be done again, and the lease ends by itself.
+        // If the store fails now, that work is done again, and the lease expires.
         if self.effects.lost().is_some() && self.effects.diverged().is_none() {
             drop(Box::pin(self.commit()).await);
         }
@@ -270,7 +273,7 @@ impl Run {
         })
     }
 
-    /// A pause waits for what is under way; any other end cancels it.
+    /// Cancels the children, unless the run paused or diverged: then it waits for them.
     fn stop_children(&self, result: &Result<Box<Outcome>>) {
         let waits = |error: &Error| error.pause().is_some() || error.kind() == ErrorKind::Diverged;
         if !matches!(result, Err(error) if waits(error)) {
@@ -278,10 +281,10 @@ impl Run {
         }
     }
 
-    /// Stages the run's end, and says what it is: an outcome, and the error if it failed.
+    /// Stages the run's end. Returns its outcome, and the error if it failed.
     ///
     /// # Errors
-    /// Why it has none: it stays open, and with the code that started it can still be resumed.
+    /// The error of a run without an end: it stays open, and the code that started it can still resume it.
     fn conclude(
         &self,
         result: Result<Box<Outcome>>,
@@ -310,7 +313,7 @@ impl Run {
             }
         };
         close(journal, cx.origin(), cx.env(), &outcome);
-        // Between two prompts that were accepted here nobody else is to step in.
+        // No other process is to come between two prompts that were accepted here.
         let awaited = || cx.emitter().desk().is_some_and(|desk| desk.is_awaited());
         if matches!(outcome.status, Status::Paused(_)) || !awaited() {
             journal.release_lease();
@@ -325,11 +328,11 @@ enum Cut {
     Late,
     /// Another process has the session now.
     Fenced(Error),
-    /// It was cancelled, and did not come to its end in time: its store hangs, or its agent does not listen.
+    /// It was cancelled and did not end in time: its store hangs, or its agent does not listen.
     Stuck,
 }
 
-/// Polls the agent, keeps its session's lease meanwhile, and cancels it when something cuts it short.
+/// Polls the agent, renews its session's lease meanwhile, and cancels it when something cuts it short.
 async fn run_agent(
     work: BoxFuture<'_, Result<Outcome>>,
     deadline: Option<Timestamp>,
@@ -340,7 +343,7 @@ async fn run_agent(
     let mut watch: Option<BoxFuture<'_, Cut>> = None;
     let ended = std::future::poll_fn(|task| {
         loop {
-            // Boxed where it comes out: an outcome is large, and is handed on through many hands.
+            // Boxed where it comes out: an outcome is large and is moved often.
             match work.poll_unpin(task) {
                 Poll::Ready(Ok(ended)) => return Poll::Ready(ended.map(Box::new)),
                 Poll::Ready(Err(panic)) => return Poll::Ready(Err(panicked(&*panic, cx.agent()))),
@@ -370,7 +373,7 @@ pub(super) fn panicked(panic: &(dyn Any + Send), agent: &str) -> Error {
     Error::new(ErrorKind::Internal, text).with("agent", agent)
 }
 
-/// Ends when a run that was cancelled has had its time to unwind.
+/// Completes when a cancelled run has used up its time to unwind.
 pub(super) async fn stuck(cx: &RunContext) {
     cx.cancellation().cancelled().await;
     tokio::time::sleep(CLEAN_UP).await;
@@ -392,7 +395,8 @@ async fn watch_over(cx: &RunContext, deadline: Option<Timestamp>) -> Cut {
     }
 }
 
-/// Renews the lease whenever a third of its time went by without a commit; ends when another process has it, or it was deleted.
+/// Renews the lease whenever a third of its time went by without a commit; returns when another process has it, or it
+/// was deleted.
 async fn keep_lease(cx: &RunContext) -> Error {
     let time = cx.env().lease;
     if cx.env().store.is_none() {
@@ -438,7 +442,7 @@ pub(crate) fn close(journal: &Journal, origin: &Arc<Origin>, env: &Env, outcome:
     journal.stage(origin, now, Event::RunFinished(Arc::new(RunFinished { outcome })));
 }
 
-/// What a run's end with this status gives the calls that have no result.
+/// Returns the results that a run's end with this status gives to the calls without one.
 pub(super) fn open_results(state: &SessionState, status: &Status) -> Vec<(usize, ToolResult)> {
     let text;
     let why = match status {

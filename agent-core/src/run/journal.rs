@@ -1,7 +1,7 @@
 //! The one writer of a session: stages events, folds them into the session's state, and commits them to the store.
 //!
-//! What is staged is part of the state at once, and is committed before any effect leaves the process. So a step
-//! with one tool costs two transactions.
+//! A staged event is part of the state at once, and is committed before any effect leaves the process. So a step with
+//! one tool costs two transactions.
 
 mod stored;
 
@@ -31,50 +31,52 @@ pub(crate) struct Journal {
     pub(super) store: Option<SharedStore>,
     pub(crate) record: SessionRecord,
     writer: u64,
-    /// The runtime, which leases are held by.
+    /// Id of the runtime, which holds the leases.
     owner: u64,
-    /// Events from one checkpoint to the next, at least.
+    /// Smallest number of events between two checkpoints.
     checkpoint_every: u64,
-    /// Told whenever nothing is under way any more.
+    /// Notified whenever nothing is in flight any more.
     pub(super) landed: Notify,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    /// In a box, as is its open run: the allocator is quickest with pieces of less than a kilobyte.
+    /// Boxed, as is its open run: the allocator is quickest with pieces of less than a kilobyte.
     state: Box<SessionState>,
     pub(super) staged: VecDeque<Envelope>,
     /// An empty buffer, kept between commits.
     pub(super) spare: VecDeque<Envelope>,
     /// Number of the newest event that the store has.
     pub(super) committed: u64,
-    /// Number of the newest event that somebody wants stored.
+    /// Number of the newest event whose commit was requested.
     pub(super) wanted: u64,
-    /// The store is at something, or it is being shown: one thing at a time, so that what is stored is shown in its order.
+    /// True while an operation of the store is in flight or its events are delivered: one at a time, so that events are
+    /// delivered in the order in which they are stored.
     pub(super) aloft: bool,
     pub(super) broken: Option<ErrorRecord>,
-    /// The events of the run that has no end, as found when the session was opened.
+    /// Events of the open run, as found when the session was opened.
     recorded: Vec<Event>,
     /// The lease as last seen in the store.
     lease: Option<Lease>,
-    /// How long a renewal lasts, while a run holds the lease.
+    /// Duration of the lease, while a run holds it.
     held: Option<Duration>,
-    /// Where what is staged is too much for one append; `None` where nothing is stored.
+    /// Division of the staged events into appends; `None` where nothing is stored.
     pub(super) parts: Option<Parts>,
-    /// Number of the newest event before which a checkpoint was too large to be stored.
+    /// Number of the newest event after which a checkpoint was too large to be stored.
     passed_over: u64,
-    /// The record that a replay follows; what is staged is then part of it already.
+    /// The record that a replay follows; each staged event must be part of it already.
     script: Option<Box<Script>>,
 }
 
 impl Journal {
-    /// A session that the store does not know yet; the first commit creates it.
+    /// Creates the journal of a session that the store does not know yet; the first commit creates the session.
     pub(crate) fn create(env: &Env, record: SessionRecord) -> Arc<Self> {
         Self::with(env, record, Box::default(), Vec::new(), None)
     }
 
-    /// A session as it was in `state`, which goes on as `script` says. Nothing of it is stored: `env` has no store.
+    /// Creates the journal of a replay: a session as it was in `state`, which continues as `script` says. Nothing of it
+    /// is stored: `env` has no store.
     pub(crate) fn replaying(
         env: &Env,
         record: SessionRecord,
@@ -86,12 +88,12 @@ impl Journal {
         journal
     }
 
-    /// Whether this replays a record.
+    /// True when this replays a record.
     pub(crate) fn is_replaying(&self) -> bool {
         self.lock().script.is_some()
     }
 
-    /// Goes on in the record that this replays.
+    /// Calls `follow` on the record that this replays, and on the state.
     pub(crate) fn follow<T>(&self, follow: impl FnOnce(&mut Script, &mut SessionState) -> T) -> Result<T> {
         let mut inner = self.lock();
         let Inner { script, state, .. } = &mut *inner;
@@ -99,7 +101,7 @@ impl Journal {
         script.as_mut().map(|script| follow(script, state)).ok_or_else(no_record)
     }
 
-    /// Whether the record that this replays goes on with a pause, which somebody asked for from outside.
+    /// True when the record that this replays continues with a pause, which was asked for from outside.
     pub(crate) fn paused_here(&self) -> bool {
         self.lock().script.as_ref().is_some_and(|script| script.is_paused())
     }
@@ -145,12 +147,12 @@ impl Journal {
         &self.record.id
     }
 
-    /// Whether this is the stored session that was created then, and not one that is made since.
+    /// True when this is the stored session that was created at `created`, and not one made anew since.
     pub(crate) fn is_of(&self, created: Timestamp) -> bool {
         self.record.created == created && self.committed() > 0
     }
 
-    /// The session above.
+    /// Returns the parent session.
     pub(crate) fn parent(&self) -> Option<&SessionId> {
         self.record.parent.as_ref()
     }
@@ -169,7 +171,7 @@ impl Journal {
         self.lock().recorded.clone()
     }
 
-    /// Until when another process runs an agent here, as far as is known.
+    /// Returns the time until which another process runs an agent here, as far as is known.
     pub(crate) fn leased_elsewhere(&self, now: Timestamp) -> Option<Timestamp> {
         let lease = self.lock().lease;
         lease.filter(|lease| lease.owner != self.owner && lease.is_live(now)).map(|lease| lease.until)
@@ -180,29 +182,29 @@ impl Journal {
         self.lock().committed
     }
 
-    /// Until when anybody runs an agent here, this process too, as far as is known.
+    /// Returns the time until which any process, this one too, runs an agent here, as far as is known.
     pub(crate) fn leased(&self, now: Timestamp) -> Option<Timestamp> {
         self.lock().lease.filter(|lease| lease.is_live(now)).map(|lease| lease.until)
     }
 
-    /// From now on each commit takes or renews the lease for `time`.
+    /// Lets each commit from now on take or renew the lease for `time`.
     pub(crate) fn hold_lease(&self, time: Duration) {
         self.lock().held = Some(time);
     }
 
-    /// The next commit gives the lease back.
+    /// Lets the next commit give the lease back.
     pub(crate) fn release_lease(&self) {
         let mut inner = self.lock();
         inner.held = inner.held.map(|_| Duration::ZERO);
     }
 
-    /// Whether the lease was kept for the next run of the session, after the last commit.
+    /// True when the last commit kept the lease for the next run of the session.
     pub(crate) fn keeps_lease(&self) -> bool {
         let inner = self.lock();
         inner.held.is_some() && inner.lease.is_some_and(|lease| lease.until > Timestamp::default())
     }
 
-    /// The lease that gives back one that was kept; `None` when somebody holds it again.
+    /// Returns the lease that gives back one that was kept; `None` when it is held again.
     pub(super) fn lease_to_return(&self, inner: &mut Inner) -> Option<Lease> {
         if inner.committed == 0 || inner.broken.is_some() || inner.held != Some(Duration::ZERO) {
             return None;
@@ -210,7 +212,7 @@ impl Journal {
         inner.next_lease(self.owner, Timestamp::default())
     }
 
-    /// The lease that renews one that is held for `time`; `None` while at least two thirds of that are left.
+    /// Returns the lease that renews one that is held for `time`; `None` while at least two thirds of that are left.
     pub(super) fn lease_to_renew(&self, inner: &mut Inner, now: Timestamp, time: Duration) -> Option<Lease> {
         let fresh = inner.lease.is_some_and(|lease| lease.until.since(now) > time - time / 3);
         if inner.committed == 0 || fresh {
@@ -223,17 +225,17 @@ impl Journal {
         self.lock().recorded = Vec::new();
     }
 
-    /// Whether another process may have appended, or the store failed: the session must be opened again.
+    /// True when another process may have appended, or the store failed: the session must be opened again.
     pub(crate) fn is_broken(&self) -> bool {
         self.lock().broken.is_some()
     }
 
-    /// What the unfinished run has spent so far, for an outcome of a run that did not get to make one.
+    /// Returns the totals of the unfinished run so far, as an outcome for a run that could not make one.
     pub(crate) fn spent(&self) -> Outcome {
         self.lock().state.spent()
     }
 
-    /// What the session's newest run ended with, if it has ended.
+    /// Reads the outcome of the session's newest run, if that has ended.
     pub(crate) async fn last_outcome(&self) -> Result<Option<Outcome>> {
         let newest = self.seq().saturating_sub(1);
         let Some(store) = &self.store else { return Ok(None) };
@@ -286,7 +288,7 @@ impl Journal {
         self.lock().state.head().seq
     }
 
-    /// What is staged, as much of it as goes in one append.
+    /// Returns the staged events that go into one append.
     pub(super) fn batch(&self, inner: &mut Inner) -> Batch {
         let part = inner.parts.as_ref().map(|parts| parts.next(inner.committed));
         let (count, head) = part.unwrap_or((usize::MAX, None));
@@ -299,7 +301,7 @@ impl Journal {
     }
 }
 
-/// Whether no call is open before this event, so that the state is small and a turn can begin from it.
+/// True when no call is open before this event, so that the state is small and a turn can begin from it.
 fn begins_something(event: &Event) -> bool {
     matches!(event, Event::RunStarted(_) | Event::ModelStarted(_))
 }
@@ -321,7 +323,7 @@ impl Inner {
         seq
     }
 
-    /// A checkpoint that the store could not take is left out: it costs time, not the session.
+    /// Stages a checkpoint. One that the store could not take is left out: that costs time, not the session.
     fn stage_checkpoint(&mut self, origin: &Arc<Origin>, at: Timestamp, largest: usize) {
         let bytes = json_bytes(&self.state, largest);
         if bytes > largest {
@@ -333,8 +335,8 @@ impl Inner {
         self.stage_sized(Arc::clone(origin), at, checkpoint, bytes);
     }
 
-    /// A checkpoint costs what the conversation takes, so a long conversation gets them less often: what is written
-    /// and what is read again both stay in proportion to what happened.
+    /// True when a checkpoint is due. It costs as much as the conversation takes, so a long conversation gets them less
+    /// often: the bytes written, and those read again, stay in proportion to the events.
     fn needs_checkpoint(&self, every: u64) -> bool {
         let head = self.state.head();
         let newest = head.checkpoint.max(self.passed_over);
@@ -343,14 +345,14 @@ impl Inner {
             && head.seq.saturating_sub(newest) >= every.max(messages.saturating_mul(2))
     }
 
-    /// The lease that goes to the store next.
+    /// Returns the lease that goes to the store next.
     fn next_lease(&mut self, owner: u64, now: Timestamp) -> Option<Lease> {
         let time = self.held?;
         let generation = match &self.lease {
             Some(lease) if lease.owner == owner => lease.generation,
             lease => lease.map_or(0, |lease| lease.generation).saturating_add(1),
         };
-        // What was given back is over by everybody's clock.
+        // A lease that is given back has expired by any clock.
         let until = if time.is_zero() { Timestamp::default() } else { now.after(time) };
         self.lease = Some(Lease::new(owner, generation, until));
         self.lease

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 
-/// A graph in words: its tasks, what each of them comes after, and who works on it (LO06).
+/// A graph as data: tasks with their dependencies and their agents.
 ///
 /// Models can write one: it has a JSON schema. Nothing in it is trusted; [`Plan::graph`] says all that is wrong with it at
 /// once, so that the model can be told.
@@ -115,6 +115,7 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 /// # });
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "A plan: tasks, the tasks that each of them comes after, and the agent of each.")]
 pub struct Plan {
     /// The tasks. Those that do not come after each other are done at the same time.
     pub tasks: Vec<PlanTask>,
@@ -122,6 +123,7 @@ pub struct Plan {
 
 /// One task of a [`Plan`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "One task of a plan.")]
 #[non_exhaustive]
 pub struct PlanTask {
     /// Its name in the plan, such as "backend": 1 to 64 letters, digits, `_`, `-` and `.`, no spaces.
@@ -341,5 +343,17 @@ impl TaskGraph {
     /// Those of [`Plan::graph`].
     pub fn from_plan(name: impl Into<String>, plan: &Plan, roster: &[Arc<dyn Agent>]) -> Result<Self> {
         plan.graph(name, roster)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::assert_schema_is_plain;
+
+    #[test]
+    fn the_schema_that_a_model_sees_is_plain() {
+        assert_schema_is_plain::<Plan>();
+        assert_schema_is_plain::<PlanTask>();
     }
 }

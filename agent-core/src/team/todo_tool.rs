@@ -115,3 +115,14 @@ fn counts(todos: &[Todo]) -> String {
     let counted = named.map(|(status, name)| format!("{} {name}", count(status)));
     format!("The list has {} things: {}.", todos.len(), counted.join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::assert_schema_is_plain;
+
+    #[test]
+    fn the_schema_that_a_model_sees_is_plain() {
+        assert_schema_is_plain::<NewList>();
+    }
+}

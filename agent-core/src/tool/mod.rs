@@ -9,6 +9,8 @@ mod spec;
 mod toolset;
 
 pub use arguments::{Repair, check_call, make_ids_unique, repair_json, validate};
+#[cfg(test)]
+pub(crate) use from_fn::assert_schema_is_plain;
 pub use from_fn::{FnTool, from_fn, schema_of, typed};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use spec::{Access, Footprint, Repeat, ToolSpec};

@@ -102,8 +102,9 @@ fn strategy(profile: &Profile) -> Option<Strategy> {
     }
 }
 
-/// Whether the task is done.
+/// The executor's own statement about its task.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(description = "Whether the task is done.")]
 struct Confirmation {
     /// Whether all of it is done, as it was asked.
     done: bool,
@@ -204,6 +205,8 @@ fn rest<'a>(answer: &'a str, word: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
+    use crate::tool::assert_schema_is_plain;
+
     use super::*;
     use crate::{
         provider::FinishReason,
@@ -289,5 +292,10 @@ mod tests {
             outcome.text = "Yes, all of it".to_owned();
             assert_eq!(Confirm.read(&asked, &outcome, &[]).accepted, accepted, "{outcome}");
         }
+    }
+
+    #[test]
+    fn the_schema_that_a_model_sees_is_plain() {
+        assert_schema_is_plain::<Confirmation>();
     }
 }

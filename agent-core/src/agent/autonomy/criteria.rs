@@ -43,8 +43,9 @@ pub(super) struct Drafter {
     pub(super) model: ModelSlot,
 }
 
-/// What must be true once the task is done.
+/// Acceptance criteria, as a model writes them.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(description = "What must be true once the task is done.")]
 struct Criteria {
     /// One sentence each, at least one and at most twelve.
     criteria: Vec<String>,
@@ -90,6 +91,8 @@ pub(super) fn unmet(criteria: Option<&Arc<str>>, met: &[u32]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::tool::assert_schema_is_plain;
+
     use super::*;
 
     #[test]
@@ -107,5 +110,10 @@ mod tests {
         assert_eq!(unmet(Some(&list), &[2, 1]), Vec::<String>::new());
         assert_eq!(unmet(Some(&list), &[0]).len(), 2);
         assert!(unmet(None, &[]).is_empty());
+    }
+
+    #[test]
+    fn the_schema_that_a_model_sees_is_plain() {
+        assert_schema_is_plain::<Criteria>();
     }
 }

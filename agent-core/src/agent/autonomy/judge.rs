@@ -145,6 +145,7 @@ impl Check for Judge {
 
 /// The verdict about the work.
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "The verdict about the work.")]
 struct Judgement {
     /// Whether everything that was asked for is done.
     approved: bool,
@@ -157,6 +158,7 @@ struct Judgement {
 
 /// The verdict about the work, criterion by criterion.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(description = "The verdict about the work, criterion by criterion.")]
 struct Assessment {
     /// The numbers of the criteria that the account shows to be met.
     met: Vec<u32>,
@@ -243,6 +245,8 @@ fn quoted(tag: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::tool::assert_schema_is_plain;
+
     use super::*;
     use crate::{
         provider::FinishReason,
@@ -302,5 +306,11 @@ mod tests {
             let verdict = judge().read(&asked(1, &[]), &outcome, &[]);
             assert_eq!((verdict.accepted, verdict.reason.as_str()), (accepted, reason), "{text}");
         }
+    }
+
+    #[test]
+    fn the_schema_that_a_model_sees_is_plain() {
+        assert_schema_is_plain::<Judgement>();
+        assert_schema_is_plain::<Assessment>();
     }
 }

@@ -373,3 +373,31 @@ async fn design_3_a_call_is_claimed_in_the_store_before_it_runs_asked_for_or_not
         assert_eq!(seen, expected, "{access}");
     }
 }
+
+#[tokio::test]
+async fn attack_run_i5_many_answers_at_once_are_one_answer() {
+    let store = memory();
+    let provider = ScriptedProvider::by_history().call("write", json!({"path": "a"})).text("Done.");
+    let tester = agent(provider.model()).tool(writer()).build().unwrap();
+    let runtime = runtime(&store);
+    let session = runtime.session();
+    let outcome = session.start(&tester, "Go").outcome().await.unwrap();
+    let Status::Paused(Pause::Approval(id)) = outcome.status else { panic!("{outcome}") };
+    let answers = (0..9).map(|n| {
+        let decision = if n % 3 == 2 { Decision::Deny } else { Decision::Allow };
+        let (runtime, id) = (runtime.clone(), id.clone());
+        async move { (decision, runtime.decide(&id, decision).await) }
+    });
+    for (decision, answer) in futures_util::future::join_all(answers).await {
+        match (decision, answer) {
+            (Decision::Allow, answer) => answer.unwrap(),
+            (_, answer) => {
+                let error = answer.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                assert!(error.to_string().contains("allowed"), "{error}");
+            }
+        }
+    }
+    let decided = stored(&store, session.id()).await;
+    assert_eq!(count(&decided, "approval_decided"), 1);
+}

@@ -6,6 +6,7 @@ use std::{
     borrow::Cow,
     error::Error as StdError,
     fmt::{self, Write as _},
+    io,
     time::Duration,
 };
 
@@ -286,7 +287,11 @@ impl Error {
     #[must_use]
     pub fn record(&self) -> ErrorRecord {
         let operation = self.0.operation.iter().map(|operation| (*operation).to_owned());
-        let values = self.0.context.iter().map(|(name, value)| format!("{name}: {value}"));
+        let values = self.0.context.iter().enumerate().map(|(place, (name, value))| match *name {
+            // The context of an earlier record keeps its form.
+            RECORDED if place == 0 => value.clone(),
+            name => format!("{name}: {value}"),
+        });
         let context = operation.chain(values).collect::<Vec<_>>().join(", ");
         ErrorRecord {
             kind: self.kind(),
@@ -294,9 +299,42 @@ impl Error {
             message: bound::shortened(self.message(), bound::TEXT).into_owned(),
             context: bound::shortened(&context, bound::TEXT).into_owned(),
             exhausted: self.0.exhausted.clone(),
+            unsent: self.is_unsent(),
         }
     }
+
+    /// True if a cause shows that the call never left: it was cancelled before, or there never was a connection.
+    pub(crate) fn is_unsent(&self) -> bool {
+        let no_connection = |cause: &(dyn StdError + 'static)| {
+            let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+            matches!(
+                kind,
+                Some(
+                    io::ErrorKind::ConnectionRefused
+                        | io::ErrorKind::HostUnreachable
+                        | io::ErrorKind::NetworkUnreachable
+                        | io::ErrorKind::AddrNotAvailable
+                )
+            )
+        };
+        let mut next = StdError::source(self);
+        while let Some(cause) = next {
+            if cause.is::<NotSent>() || no_connection(cause) {
+                return true;
+            }
+            next = cause.source();
+        }
+        false
+    }
 }
+
+/// Cause of an error of a call that never left.
+#[derive(Debug, thiserror::Error)]
+#[error("the call was not sent")]
+pub(crate) struct NotSent;
+
+/// Name of the value that holds the context of a record.
+const RECORDED: &str = "recorded";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -352,6 +390,9 @@ pub struct ErrorRecord {
     /// The bound of a budget that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exhausted: Option<Box<Exhausted>>,
+    /// True if the call that failed is known never to have been sent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsent: bool,
 }
 
 impl ErrorRecord {
@@ -360,6 +401,7 @@ impl ErrorRecord {
     pub fn to_error(&self) -> Error {
         let mut error = Error::new(self.kind, self.message.clone()).with_retry(self.retry);
         error.0.exhausted.clone_from(&self.exhausted);
-        if self.context.is_empty() { error } else { error.with("recorded", self.context.clone()) }
+        let error = if self.unsent { error.caused_by(NotSent) } else { error };
+        if self.context.is_empty() { error } else { error.with(RECORDED, self.context.clone()) }
     }
 }

@@ -85,7 +85,7 @@ mod retry;
 mod tally;
 mod timeout;
 
-pub(crate) use budget::{Account, reply_charge};
+pub(crate) use budget::{Account, is_free, reply_charge};
 pub use budget::{Budget, BudgetLayer, BudgetLimits, BudgetState, Charge, Exhausted, Reservation, Spend};
 pub use cache::{CacheStats, ResponseCache};
 pub use check::Check;

@@ -3,7 +3,8 @@
 use std::{collections::HashSet, sync::Arc};
 
 use crate::{
-    Error, ErrorKind, Money, Result, Usage, bound,
+    Error, ErrorKind, ErrorRecord, Money, Result, Usage, bound,
+    layers::is_free,
     message::{Message, Part, Reasoning, Role, Signature, ToolCall},
 };
 
@@ -247,7 +248,7 @@ impl Assembler {
     fn restart(&mut self, restart: &Restart) -> Result<()> {
         self.not_finished()?;
         // A refused attempt cost nothing; one that broke off did, even if its tokens were not counted.
-        self.uncounted |= self.usage.is_unknown() && !self.parts.is_empty();
+        self.uncounted |= self.usage.is_unknown() && !(self.parts.is_empty() && is_free(&restart.error));
         self.bytes = 0;
         self.parts.clear();
         self.calls.clear();
@@ -369,7 +370,7 @@ pub struct Assembled {
     pub usage: Usage,
     /// Tokens of the failed attempts before it, as far as the service reported them.
     pub wasted: Usage,
-    /// True if a failed attempt gave content and did not report its tokens.
+    /// True if a failed attempt may have cost something and did not report its tokens.
     pub uncounted: bool,
     /// Facts that the service reported about the response as a whole.
     pub info: ResponseInfo,
@@ -386,9 +387,16 @@ impl Assembled {
     /// switch to another model only reported costs count, since the prices of `model` do not apply.
     #[must_use]
     pub fn cost(&self, model: &Model) -> Option<Money> {
+        self.cost_after(model, None)
+    }
+
+    /// The cost of a call whose last attempt failed with `error`, if it did.
+    pub(crate) fn cost_after(&self, model: &Model, error: Option<&ErrorRecord>) -> Option<Money> {
         let moved = self.restarts.iter().any(|restart| restart.model.is_some());
         let price = |usage: &Usage| if moved { usage.cost } else { model.cost(usage) };
-        let cost = price(&self.usage).filter(|_| !self.uncounted)?;
+        let nothing = self.parts.is_empty() && self.usage.is_unknown() && error.is_some_and(is_free);
+        let last = if nothing { Some(Money::default()) } else { price(&self.usage) };
+        let cost = last.filter(|_| !self.uncounted)?;
         if self.wasted.is_unknown() { Some(cost) } else { Some(cost + price(&self.wasted)?) }
     }
 

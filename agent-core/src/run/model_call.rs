@@ -14,6 +14,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
     Error, ErrorKind, RequestId, Result, Timestamp,
+    error::NotSent,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, Warning},
     layers::{Charge, Reservation, reply_charge},
     provider::{
@@ -54,6 +55,8 @@ pub(crate) fn perform<'a>(
         local.warn_of_rules(cx, call.offered.specs());
         let started = cx.clock();
         let model = call.model.clone();
+        // An earlier life of the run, or a future that was dropped, left a call whose end is unknown.
+        let lost = local.journal.read(|state| state.run().is_some_and(|run| run.calling));
         let seq = notes.started(cx, &call, started, reserved.as_ref());
         local.commit(cx).await?;
 
@@ -70,7 +73,8 @@ pub(crate) fn perform<'a>(
         };
         notes.losses(cx, &reply);
         let (usage, wasted, finish) = (reply.usage, reply.wasted, reply.finish.clone());
-        let cost = reply.cost(&model);
+        let record = error.as_ref().map(Error::record);
+        let cost = reply.cost_after(&model, record.as_ref()).filter(|_| !lost);
         let attempt = reply.restarts.last().map_or(1, |restart| restart.attempt);
         let info = reply.info.clone();
         let cut_off = error.is_some();
@@ -95,7 +99,7 @@ pub(crate) fn perform<'a>(
             request: Some(notes.request),
             attempt,
             micros: u64::try_from(ended.since(started).as_micros()).unwrap_or(u64::MAX),
-            error: error.as_ref().map(Error::record),
+            error: record,
             key,
         };
         if let Some(reserved) = reserved {
@@ -171,7 +175,7 @@ async fn reply(
     notes: &Notes<'_>,
 ) -> Result<()> {
     if cx.cancellation().is_cancelled() {
-        return Err(Error::cancelled());
+        return Err(Error::cancelled().caused_by(NotSent));
     }
     let call_cx = cx.call_context(notes.request);
     let mut patience = Patience { cx, silence: call.silence, cancelled: None, timer: None };

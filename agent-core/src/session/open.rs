@@ -104,7 +104,8 @@ impl OpenRun {
     /// Adds the totals of the run's own calls to an outcome without any: a hand-written agent need not count.
     pub(crate) fn count(&self, outcome: &mut Outcome) {
         if outcome.steps == 0 && self.steps > 0 {
-            (outcome.usage, outcome.cost, outcome.steps) = (self.usage, self.cost, self.steps);
+            let cost = self.cost.filter(|_| !self.calling);
+            (outcome.usage, outcome.cost, outcome.steps) = (self.usage, cost, self.steps);
         }
     }
 

@@ -181,7 +181,7 @@ impl SessionState {
                 text.clone_into(&mut outcome.text);
             }
             outcome.usage = run.usage;
-            outcome.cost = run.cost;
+            outcome.cost = run.cost.filter(|_| !run.calling);
             outcome.steps = run.steps;
         }
         outcome
@@ -455,6 +455,8 @@ impl SessionState {
     /// Ends the open run and leaves no call unanswered.
     fn end(&mut self) {
         self.close(Closing::Abandoned);
+        // The end of a call that began is unknown, and so is its cost.
+        self.head.cost = self.head.cost.filter(|_| !self.run.as_ref().is_some_and(|run| run.calling));
         self.gauge.run_ended();
         self.run = None;
         self.taken = None;

@@ -183,27 +183,29 @@ impl Telemetry {
         let root = self.resolve(id).await?.record.id;
         let mut stats = SessionStats::default();
         for info in self.store.query(&SessionFilter::tree(root.clone())).await? {
-            let runs = self.count(&info.record.id, &mut stats).await?;
+            let (runs, open) = self.count(&info.record.id, &mut stats).await?;
             if info.record.id == root {
-                stats.own.add(&info.head);
+                stats.own.add(&info.head, open);
                 stats.runs = runs;
             } else {
-                stats.descendants.add(&info.head);
+                stats.descendants.add(&info.head, open);
             }
         }
         Ok(stats)
     }
 
-    /// Adds a session's calls to `stats`, and returns the number of its runs that ended.
-    async fn count(&self, id: &SessionId, stats: &mut SessionStats) -> Result<u64> {
+    /// Adds a session's calls to `stats`. Returns the number of its runs that ended, and true if a model call has no
+    /// reply.
+    async fn count(&self, id: &SessionId, stats: &mut SessionStats) -> Result<(u64, bool)> {
         let mut records = Records::default();
-        let mut runs = 0_u64;
+        let (mut runs, mut open) = (0_u64, false);
         let mut add = |records: &mut Records, all: bool| {
             let (mut models, mut tools) = records.drain();
             if all {
                 models.append(&mut records.model_calls);
                 tools.append(&mut records.tool_calls);
             }
+            open |= models.iter().any(|call| call.completed.is_none());
             for call in &models {
                 stats.models.entry(format!("{}:{}", call.provider, call.model)).or_default().add(call);
             }
@@ -216,7 +218,7 @@ impl Telemetry {
         };
         self.read(id, &mut records, |records| add(records, false)).await?;
         add(&mut records, true);
-        Ok(runs)
+        Ok((runs, open))
     }
 
     async fn root(&self, info: &SessionInfo) -> Result<SessionId> {

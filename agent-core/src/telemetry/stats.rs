@@ -62,7 +62,7 @@ pub struct ModelStats {
     pub open: u64,
     /// Tokens of all attempts.
     pub usage: Usage,
-    /// Cost of all calls; `None` when the cost of any is unknown.
+    /// Cost of all calls; `None` when the cost of any is unknown, such as that of a call without a reply.
     pub cost: Option<Money>,
     /// Time of all calls, in microseconds.
     pub micros: u64,
@@ -86,6 +86,7 @@ impl ModelStats {
         self.calls = self.calls.saturating_add(1);
         if call.completed.is_none() {
             self.open = self.open.saturating_add(1);
+            self.cost = None;
             return;
         }
         self.errors = self.errors.saturating_add(u64::from(call.error.is_some()));
@@ -105,7 +106,7 @@ pub struct Totals {
     pub messages: u64,
     /// Tokens of all calls.
     pub usage: Usage,
-    /// Cost of all calls; `None` when the cost of any is unknown.
+    /// Cost of all calls; `None` when the cost of any is unknown, such as that of a call without a reply.
     pub cost: Option<Money>,
 }
 
@@ -116,11 +117,11 @@ impl Default for Totals {
 }
 
 impl Totals {
-    pub(super) fn add(&mut self, head: &SessionHead) {
+    pub(super) fn add(&mut self, head: &SessionHead, open: bool) {
         self.sessions = self.sessions.saturating_add(1);
         self.messages = self.messages.saturating_add(head.messages);
         self.usage += head.usage;
-        self.cost = self.cost.zip(head.cost).map(|(sum, cost)| sum + cost);
+        self.cost = self.cost.zip(head.cost.filter(|_| !open)).map(|(sum, cost)| sum + cost);
     }
 }
 

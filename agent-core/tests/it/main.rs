@@ -27,6 +27,7 @@ mod common;
 mod compaction;
 mod compaction_bounds;
 mod control;
+mod costs;
 mod crash;
 mod crash_suite;
 mod delegate;

@@ -292,8 +292,8 @@ async fn design_7_a_child_that_finds_no_room_says_what_calls_under_way_have_set_
     session.start(&lead, go(none().with_tokens(30))).outcome().await.unwrap();
     assert_eq!(
         *seen.lock().unwrap(),
-        "stopped: the budget's limit of tokens was reached; left: 9 tokens; set aside for calls under way: \
-         21 tokens; a smaller `max_output` sets less aside"
+        "stopped: the budget's limit of tokens does not cover the next call, which may need 21 tokens; left: 9 tokens; \
+         set aside for calls under way: 21 tokens; a smaller `max_output` sets less aside"
     );
 }
 

@@ -88,10 +88,16 @@ pub(crate) fn reply_charge(reserved: &Charge, reply: &ModelFinished) -> Charge {
     Charge::model_call(known.saturating_add(came.saturating_sub(told)), reply.cost.max(reserved.money))
 }
 
+/// True if an attempt that failed so and gave nothing cost nothing: it never left, or was refused before any token.
+pub(crate) fn is_free(error: &ErrorRecord) -> bool {
+    failure(error) != Failure::Unknown
+}
+
 fn failure(error: &ErrorRecord) -> Failure {
     match &error.exhausted {
         // Time may run out before a call or during it.
         Some(exhausted) if &*exhausted.bound == "time" => Failure::Unknown,
+        _ if error.unsent => Failure::NotSent,
         _ => Failure::of_kind(error.kind),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     error::Error as StdError,
-    fmt, io,
+    fmt,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -216,7 +216,7 @@ impl Failure {
                 Self::Unknown
             }
             ErrorKind::PermissionDenied if egress != Egress::Any => Self::NotSent,
-            ErrorKind::Transport if never_connected(error) => Self::NotSent,
+            _ if error.is_unsent() => Self::NotSent,
             kind => Self::of_kind(kind),
         }
     }
@@ -243,27 +243,6 @@ impl Failure {
             _ => Self::Unknown,
         }
     }
-}
-
-/// True if a cause shows that there never was a connection.
-fn never_connected(error: &Error) -> bool {
-    let mut cause = error.source();
-    while let Some(it) = cause {
-        let kind = it.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(
-            kind,
-            Some(
-                io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkUnreachable
-                    | io::ErrorKind::AddrNotAvailable
-            )
-        ) {
-            return true;
-        }
-        cause = it.source();
-    }
-    false
 }
 
 /// A reply that is charged to a budget.
@@ -325,6 +304,8 @@ impl fmt::Debug for Charged {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]

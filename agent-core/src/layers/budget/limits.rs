@@ -181,13 +181,28 @@ pub struct Exhausted {
     /// yet.
     #[serde(default, skip_serializing_if = "Spend::is_nothing")]
     pub reserved: Spend,
+    /// Amount of the bound that the call may use, for money and tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<Charge>,
 }
 
 impl Exhausted {
     /// The bound with this name was reached, with nothing reserved.
     #[must_use]
     pub fn new(bound: impl Into<Box<str>>, remaining: BudgetLimits) -> Self {
-        Self { bound: bound.into(), remaining, reserved: Spend::default() }
+        Self { bound: bound.into(), remaining, reserved: Spend::default(), needed: None }
+    }
+
+    /// Amount that the call may use, where more than nothing is left of the bound.
+    fn call(&self) -> Option<String> {
+        let needed = self.needed?;
+        match &*self.bound {
+            "tokens" if self.remaining.tokens != Some(0) => Some(format!("{} tokens", needed.tokens)),
+            "money" if self.remaining.money != Some(Money::default()) => {
+                needed.money.map(|money| money.to_string())
+            }
+            _ => None,
+        }
     }
 
     /// Reserved amount of the bound, with advice on how to reserve less.
@@ -206,14 +221,24 @@ impl Exhausted {
 
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the budget's limit of {} was reached; left: {}",
-            self.bound.replace('_', " "),
-            self.remaining
-        )?;
+        match self.call() {
+            Some(needed) => write!(
+                f,
+                "the budget's limit of {} does not cover the next call, which may need {needed}; left: {}",
+                self.bound, self.remaining
+            )?,
+            None => write!(
+                f,
+                "the budget's limit of {} was reached; left: {}",
+                self.bound.replace('_', " "),
+                self.remaining
+            )?,
+        }
         match self.set_aside() {
             Some(amount) => write!(f, "; set aside for calls under way: {amount}"),
+            None if self.call().is_some() => {
+                f.write_str("; raise the limit, or set a smaller `max_output`, which sets less aside")
+            }
             None => Ok(()),
         }
     }
@@ -441,8 +466,13 @@ impl Shortage {
         let error = Error::new(ErrorKind::BudgetExceeded, self.to_string()).during("budget.reserve");
         match self.kind.bound() {
             Some(bound) => {
+                let needed = match self.kind {
+                    Short::Money(money) => Some(Charge { money: Some(money), ..Charge::nothing() }),
+                    Short::Tokens(tokens) => Some(Charge { tokens, ..Charge::nothing() }),
+                    _ => None,
+                };
                 let exhausted = Exhausted::new(bound, self.remaining);
-                error.with_exhausted(Exhausted { reserved: self.reserved, ..exhausted })
+                error.with_exhausted(Exhausted { reserved: self.reserved, needed, ..exhausted })
             }
             None => error,
         }

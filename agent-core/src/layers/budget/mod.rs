@@ -10,7 +10,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use account::{Account, reply_charge};
+pub(crate) use account::{Account, is_free, reply_charge};
 pub use layer::BudgetLayer;
 pub use limits::{BudgetLimits, BudgetState, Charge, Exhausted, Spend};
 

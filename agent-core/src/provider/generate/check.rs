@@ -49,7 +49,7 @@ impl Misfit {
     }
 
     /// The same, seen from the value around it.
-    fn from_above(self) -> Self {
+    fn one_up(self) -> Self {
         Self { depth: self.depth.saturating_add(1), other: false, ..self }
     }
 
@@ -286,7 +286,7 @@ impl<'a> Checker<'a> {
         for key in list(schema, "required").iter().filter_map(Value::as_str) {
             if !fields.contains_key(key) {
                 let missing = |this: &mut Self| this.report(|| format!("is missing: `{key}` is required"));
-                misfit.add(self.within(Key::Field(key), missing).from_above());
+                misfit.add(self.within(Key::Field(key), missing).one_up());
             }
         }
         let known = schema.get("properties").and_then(Value::as_object);
@@ -305,7 +305,7 @@ impl<'a> Checker<'a> {
 
     fn part(&mut self, key: Key<'a>, schema: &'a Value, value: &'a Value) -> Misfit {
         let misfit = self.within(key, |this| this.check(schema, value));
-        if misfit.fits() { misfit } else { misfit.from_above() }
+        if misfit.fits() { misfit } else { misfit.one_up() }
     }
 
     fn within<R>(&mut self, key: Key<'a>, work: impl FnOnce(&mut Self) -> R) -> R {

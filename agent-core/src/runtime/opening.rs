@@ -17,8 +17,7 @@ impl Shared {
 
     /// Opens the journal. With `anew` the store is read even though an agent is about to run here.
     ///
-    /// One caller at a time reads the store, and others wait for it. So it does that to its end, also when it is
-    /// dropped.
+    /// One caller at a time reads the store, and others wait for it. So the read continues when its caller is dropped.
     pub(super) async fn opened(self: &Arc<Self>, create: bool, anew: bool) -> Result<Arc<Journal>> {
         if let Some(journal) = self.used_here(anew) {
             return Ok(journal);

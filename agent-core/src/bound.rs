@@ -38,6 +38,17 @@ const ITEM: usize = 64;
 const OBJECT: usize = 640;
 const ENTRY: usize = 64;
 
+/// Checks the name of a signal.
+///
+/// # Errors
+/// [`ErrorKind::TooLarge`] for more than 512 bytes.
+pub(crate) fn check_signal_name(name: &str) -> Result<()> {
+    if name.len() > WORD {
+        return Err(Flaw::Large(WORD).refused("the signal's name"));
+    }
+    Ok(())
+}
+
 /// Reason to refuse a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {

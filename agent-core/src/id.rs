@@ -14,6 +14,9 @@ use crate::{Error, ErrorKind, Result};
 /// Maximum length of a session id in bytes. File systems end names at 255.
 const MAX_SESSION_ID: usize = 240;
 
+/// Levels of sessions below a root.
+const MAX_DEPTH: usize = 40;
+
 /// Id of a session. Letters, digits and `. _ - $` only, so it is safe as a file name and in SQL.
 ///
 /// A root's id is generated (UUID v7) or chosen by the caller. A child's is derived, never taken from a model:
@@ -69,9 +72,19 @@ impl SessionId {
     /// The id of the session that call `index` of message `seq` starts below this one.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when the tree is so deep that the id grows over 240 bytes.
+    /// [`ErrorKind::InvalidInput`] when the tree grows more than 40 levels deep, or its id over 240 bytes.
     pub fn child(&self, seq: u64, index: u64) -> Result<Self> {
-        Self::new(format!("{}.{seq}$${index}", self.0))
+        self.below(format!("{}.{seq}$${index}", self.0))
+    }
+
+    fn below(&self, id: String) -> Result<Self> {
+        if id.len() > MAX_SESSION_ID || self.0.matches("$$").count() >= MAX_DEPTH {
+            let text = format!(
+                "agents nest at most {MAX_DEPTH} levels below a root session, and fewer where ids are long; look for an agent that starts itself again and again"
+            );
+            return Err(Error::new(ErrorKind::InvalidInput, text).with("session", self.as_str()));
+        }
+        Self::new(id)
     }
 
     /// The id of the session in this role below this one. Its runs follow each other; siblings derive each other's id
@@ -79,7 +92,7 @@ impl SessionId {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when the role is not an ASCII letter followed by ASCII letters, ASCII digits, `_`
-    /// and `-`, or the tree is so deep that the id grows over 240 bytes.
+    /// and `-`, or the tree is more than 40 levels deep, or the id grows over 240 bytes.
     pub fn in_role(&self, role: &str) -> Result<Self> {
         let rest = role.strip_prefix(|c: char| c.is_ascii_alphabetic());
         if !rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
@@ -88,7 +101,7 @@ impl SessionId {
             let text = "a role is a letter followed by letters, digits, _ and -; this one is not";
             return Err(Error::new(ErrorKind::InvalidInput, text).with("role", format!("{shown:?}")));
         }
-        Self::new([&*self.0, "$$", role].concat())
+        self.below([&*self.0, "$$", role].concat())
     }
 
     /// The parent's id and the role, if this id was derived by [`SessionId::in_role`].

@@ -1,5 +1,7 @@
 //! Session titles: the request to a model, and the title made from its answer. Pure.
 
+use crate::shown::plain_line;
+
 /// The longest title, in characters.
 const MOST: usize = 50;
 
@@ -23,9 +25,9 @@ pub(crate) fn question(prompt: &str) -> String {
 
 /// A model's answer as a title. An empty answer becomes the beginning of the prompt.
 pub(crate) fn title(answer: &str, prompt: &str) -> String {
-    let said = one_line(&without_thoughts(answer));
+    let said = plain_line(&without_thoughts(answer));
     let said = said.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '“' | '”'));
-    if said.is_empty() { shortened(&one_line(prompt)) } else { shortened(said) }
+    if said.is_empty() { shortened(&plain_line(prompt)) } else { shortened(said) }
 }
 
 /// The text without blocks of thought and without unpaired tags.
@@ -52,11 +54,6 @@ fn without_blocks(text: &str, open: &str, close: &str) -> String {
         rest = after;
     }
     kept + rest
-}
-
-fn one_line(text: &str) -> String {
-    let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn shortened(text: &str) -> String {

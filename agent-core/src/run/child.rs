@@ -113,6 +113,29 @@ pub(super) async fn open_kept(
     Ok(journal)
 }
 
+/// Checks that what is found at a child's place is that child: of the same run, and of the same agent.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] for a session that is there before its run asked for it, [`ErrorKind::Diverged`] for another
+/// agent's. A run of several in one session is told by its id.
+pub(super) fn check_found(journal: &Journal, delegate: &Delegate) -> Result<()> {
+    let agent = delegate.spawn.agent.name();
+    let found = journal.read(|state| (state.head().seq > 0).then(|| Arc::clone(&state.head().agent)));
+    let Some(found) = found.filter(|_| delegate.run.is_none()) else { return Ok(()) };
+    let (kind, text) = if delegate.anew {
+        let text = "a session is at the place of a child that its run has not started yet; delete what an earlier session of this id left, or use another id";
+        (ErrorKind::Conflict, text.to_owned())
+    } else if *found != *agent {
+        let text = format!(
+            "the child was started with the agent `{found}`; go on with that one, not with `{agent}`"
+        );
+        (ErrorKind::Diverged, text)
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(kind, text).with("session", journal.session().as_str()))
+}
+
 /// The child's session: as the store has it, or a new one.
 pub(crate) async fn open_child(
     env: &Arc<Env>,

@@ -162,7 +162,7 @@ fn permille(state: &SessionState, gauge: &Gauge) -> u64 {
 
 fn clear(cx: &RunContext, before: usize, least: u64) -> Result<()> {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-    cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
+    cx.stage_with(cx.clock(), |state| {
         let after = state.history().iter().enumerate().map(|(place, message)| {
             let shown =
                 if place < before { crate::context::cleared(message, least) } else { Arc::clone(message) };
@@ -176,7 +176,7 @@ fn clear(cx: &RunContext, before: usize, least: u64) -> Result<()> {
 
 fn fail(cx: &RunContext, error: Error) -> Result<Ended> {
     let failed = CompactionFailed { error: error.record() };
-    cx.journal().stage(cx.origin(), cx.clock(), Event::CompactionFailed(Arc::new(failed)));
+    cx.stage(cx.clock(), Event::CompactionFailed(Arc::new(failed)))?;
     Ok(Ended::Failed(error))
 }
 
@@ -211,7 +211,7 @@ async fn write(
     }
     let tokens = before.used.max(before.tokens);
     let mut begun = None;
-    let staged = cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
+    let staged = cx.stage_with(cx.clock(), |state| {
         let child = cx.session().child(state.head().seq + 1, 0)?;
         begun = Some(child.clone());
         Ok(Event::CompactionStarted(Arc::new(CompactionStarted { cause, child, tokens })))
@@ -236,7 +236,7 @@ fn adopt(cx: &RunContext, before: &Before, older: usize, outcome: &Outcome, todo
     let counted =
         outcome.usage.output.map(|output| output.saturating_sub(reasoned)).filter(|tokens| *tokens > 0);
     let output = counted.unwrap_or_else(|| estimate_tokens(&Message::assistant(text)));
-    cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
+    cx.stage_with(cx.clock(), |state| {
         // What joined the conversation meanwhile is kept too.
         let kept = state.history().iter().skip(older);
         let count = u64::try_from(kept.len()).unwrap_or(u64::MAX);
@@ -370,7 +370,8 @@ pub(crate) async fn compact_session(
     }
     let agent = journal.read(|state| Arc::clone(&state.head().agent));
     let origin = Arc::new(Origin::new(journal.session().clone(), run, agent));
-    let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), Vec::new()));
+    let life = Arc::default();
+    let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), Vec::new(), Arc::clone(&life)));
     let todos = TodoList::new(&journal, &origin);
     let cx = RunContext::new(
         env,
@@ -383,6 +384,7 @@ pub(crate) async fn compact_session(
             asking: Asking::default(),
             budget: None,
             subtree: None,
+            life,
         },
         Arc::clone(&effects) as _,
         Arc::clone(&journal),

@@ -18,12 +18,13 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Bus, Effect, Effects, Emitter, Journal, Limits, ModelCall, Observation, Outcome, PendingCall, Spawn,
-    Subtree, Task, TodoList, ToolCalls, Watcher,
+    Bus, Effect, Effects, Emitter, Journal, Life, Limits, ModelCall, Observation, Outcome, PendingCall,
+    Spawn, Subtree, Task, TodoList, ToolCalls, Watcher,
 };
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
     agent::Agent,
+    bound,
     event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
     layers::{Budget, BudgetLimits, Charge, Reservation},
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
@@ -66,6 +67,9 @@ pub(crate) struct Env {
 
 /// The context of one run. Cloning shares it.
 ///
+/// It is good until its run ends, is paused or is cancelled, in this process. A clone that is kept longer does nothing any
+/// more: each effect is refused with [`ErrorKind::InvalidInput`], what was under way is cancelled, and nothing is recorded.
+///
 /// # Writing an agent by hand
 /// An agent that uses [`RunContext::call_model`], [`RunContext::spawn`] and the other effects survives a crash without
 /// further work: on resume it runs again from its top, and each effect whose observation is recorded is answered from
@@ -100,6 +104,7 @@ pub(crate) struct Given {
     pub(crate) budget: Option<Budget>,
     /// Counter of its model calls; `None` when nobody needs it.
     pub(crate) subtree: Option<Arc<Subtree>>,
+    pub(crate) life: Arc<Life>,
 }
 
 struct Inner {
@@ -160,7 +165,7 @@ impl RunContext {
         self.0.given.budget.as_ref()
     }
 
-    /// Cancelled when the run is.
+    /// Cancelled when the run is, and when it is over: what it left in tasks of its own is to stop then.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.0.given.cancel
@@ -203,6 +208,10 @@ impl RunContext {
             wider: Some(self.clone()),
             of_call,
         }))
+    }
+
+    pub(super) fn given(&self) -> &Given {
+        &self.0.given
     }
 
     fn ordinal(&self) -> &AtomicU64 {
@@ -254,6 +263,9 @@ impl RunContext {
     }
 
     pub(crate) fn progress(&self, call: &str, text: String) {
+        if self.life().is_over() {
+            return;
+        }
         let progress = Event::Progress(Arc::new(Progress { call: call.to_owned(), text }));
         let seq = self.0.journal.seq();
         let envelope = Envelope::new(Arc::clone(&self.0.origin), seq, self.clock(), progress);
@@ -271,6 +283,10 @@ impl RunContext {
     pub async fn perform(&self, effect: Effect) -> Result<Observation> {
         if self.0.of_call {
             return Err(no_effects());
+        }
+        if let Effect::Signal { name } = &effect {
+            // Nobody could send it.
+            bound::check_signal_name(name)?;
         }
         let ordinal = self.ordinal().fetch_add(1, Ordering::Relaxed);
         let key = EffectKey::new(ordinal, effect.digest());
@@ -428,7 +444,8 @@ impl RunContext {
     /// the signal came, this returns the signal's value.
     ///
     /// # Errors
-    /// [`ErrorKind::Paused`], to be passed on with `?`.
+    /// [`ErrorKind::Paused`], to be passed on with `?`; [`ErrorKind::TooLarge`] for a name of more than 512 bytes, as in
+    /// [`Session::signal`](crate::Session::signal).
     pub async fn signal(&self, name: impl Into<String>) -> Result<Value> {
         match self.perform(Effect::Signal { name: name.into() }).await? {
             Observation::Signal(value) => Ok(value),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Delegate, Journal, Nest, Observation, RunContext, Status, Within,
-    child::{Below, ChildEnd, Kept, Turn, known_end, open_kept, run_child, seated},
+    child::{Below, ChildEnd, Kept, Turn, check_found, known_end, open_kept, run_child, seated},
     local::{LocalEffects, child_end, observed},
     pool::{Number, Pool, Seat, refusal, too_many},
 };
@@ -98,13 +98,22 @@ impl LocalEffects {
         let (child, number) = (delegate.child.clone(), seat.as_ref().and_then(Seat::number));
         // A large future is moved several times on its way into a task; a box is moved cheaply.
         let work = Box::pin(self.work(cx, delegate, seat));
+        if self.life.is_over() {
+            return;
+        }
         self.go_on_beside(cx, child, number, work);
     }
 
     /// Lets the child's work go on in a task of its own.
     fn go_on_beside(&self, cx: &RunContext, child: SessionId, seat: Option<Number>, work: Work) {
         let (tell, outcome) = watch::channel(None);
-        self.children().insert(child, Below { outcome, seat });
+        {
+            let mut children = self.children();
+            // Past the run's end nobody waits for it.
+            if !self.life.is_over() {
+                children.insert(child, Below { outcome, seat });
+            }
+        }
         cx.env().tasks.spawn(Nest::inherited(async move {
             let end = work.await;
             tell.send_replace(Some(end));
@@ -128,7 +137,9 @@ impl LocalEffects {
                 None => (None, false),
             };
             let unseated = seats && seat.is_none();
-            let end = match open_kept(&cx, &delegate, kept.as_ref()).await {
+            let open = open_kept(&cx, &delegate, kept.as_ref()).await;
+            let open = open.and_then(|journal| check_found(&journal, &delegate).map(|()| journal));
+            let end = match open {
                 Ok(journal) => {
                     let turn = delegate.run.map_or(Turn::Only, Turn::Of);
                     match known_end(&journal, turn).await {

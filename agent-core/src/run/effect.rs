@@ -166,13 +166,24 @@ pub struct Delegate {
     pub(crate) part_of_run: bool,
     /// Counter of the model calls of the child and all below it.
     pub(crate) subtree: Option<Arc<Subtree>>,
+    /// Whether nothing of it can be there yet, by what the run recorded.
+    pub(crate) anew: bool,
 }
 
 impl Delegate {
     /// Creates a delegate that runs `spawn` in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
-        Self { child, spawn, run: None, opening: Vec::new(), cancel: None, part_of_run: false, subtree: None }
+        Self {
+            child,
+            spawn,
+            run: None,
+            opening: Vec::new(),
+            cancel: None,
+            part_of_run: false,
+            subtree: None,
+            anew: false,
+        }
     }
 
     /// Makes it a part of this run: it starts at once, whatever else runs.

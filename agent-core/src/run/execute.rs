@@ -173,15 +173,19 @@ impl Admitted {
         let Self { env, journal, agent, origin, task, resumed, within } = self;
         journal.forget_recorded();
         begin_title(&env, &journal, &origin, &task.prompt, &within.emitter);
-        let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), recorded).seated(within.pool));
+        let life = Arc::default();
+        let effects = LocalEffects::new(Arc::clone(&journal), recorded, Arc::clone(&life));
+        let effects = Arc::new(effects.seated(within.pool));
         let given = Given {
             scope: within.scope,
-            cancel: within.cancel,
+            // Its own, so that its end is no cancel of the run.
+            cancel: within.cancel.child_token(),
             emitter: within.emitter,
             asking: within.asking,
             todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),
             budget: budget::open(task.budget, spent, within.budget, &origin.agent),
             subtree: within.subtree,
+            life,
         };
         let cx = RunContext::new(env, origin, given, Arc::clone(&effects) as _, journal);
         Run { agent, task: Some(task), cx, effects, resumed, unseated: within.unseated }
@@ -215,6 +219,8 @@ impl Run {
                     }
                 };
                 let result = self.unless_stopped(result);
+                // What it left behind does nothing more.
+                self.cx.end_life();
                 // No child outlives its parent's run.
                 if self.effects.has_children() {
                     self.stop_children(&result);
@@ -225,7 +231,9 @@ impl Run {
                     Err(error) => return Err(self.leave_open(error).await),
                 }
             };
-            match (error, self.commit().await) {
+            let pressed = self.cx.cancellation().is_cancelled();
+            self.cx.cancellation().cancel();
+            match (error, self.commit(pressed).await) {
                 (Some(error), _) | (None, Err(error)) => Err(error),
                 (None, Ok(())) => match outcome.status {
                     Status::Failed(ref error) => Err(error.to_error()),
@@ -252,7 +260,7 @@ impl Run {
         }
         // If the store fails now, that work is done again, and the lease expires.
         if self.effects.lost().is_some() && self.effects.diverged().is_none() {
-            drop(Box::pin(self.commit()).await);
+            drop(Box::pin(self.commit(self.cx.cancellation().is_cancelled())).await);
         }
         if below && journal.keeps_lease() {
             let returned = journal.return_lease(self.cx.emitter());
@@ -261,10 +269,10 @@ impl Run {
         error
     }
 
-    /// Stores the run's end. Only a cancelled run is pressed for time: others wait for their store.
-    async fn commit(&self) -> Result<()> {
+    /// Stores the run's end. Only a cancelled run is `pressed` for time: others wait for their store.
+    async fn commit(&self, pressed: bool) -> Result<()> {
         let commit = self.cx.journal().commit(self.cx.emitter());
-        if !self.cx.cancellation().is_cancelled() {
+        if !pressed {
             return commit.await;
         }
         Box::pin(tokio::time::timeout(CLEAN_UP, commit)).await.unwrap_or_else(|_| {
@@ -319,6 +327,14 @@ impl Run {
             journal.release_lease();
         }
         Ok((outcome, error))
+    }
+}
+
+impl Drop for Run {
+    /// However it ends.
+    fn drop(&mut self) {
+        self.cx.end_life();
+        self.cx.cancellation().cancel();
     }
 }
 

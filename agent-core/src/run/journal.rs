@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{
-    Env, Outcome, Script,
+    Env, Life, Outcome, Script,
     parts::{Parts, size},
 };
 use crate::{
@@ -250,8 +250,27 @@ impl Journal {
 
     /// Adds an event to the state; it is stored by the next commit. Returns its number.
     pub(crate) fn stage(&self, origin: &Arc<Origin>, at: Timestamp, event: Event) -> u64 {
+        self.stage_locked(&mut self.lock(), origin, at, event)
+    }
+
+    /// The same for an event of a run, unless that run is over.
+    ///
+    /// # Errors
+    /// Those of [`Life::check`].
+    pub(super) fn stage_in(
+        &self,
+        life: &Life,
+        origin: &Arc<Origin>,
+        at: Timestamp,
+        event: Event,
+    ) -> Result<u64> {
         let mut inner = self.lock();
-        if let Inner { script: Some(script), state, .. } = &mut *inner {
+        life.check()?;
+        Ok(self.stage_locked(&mut inner, origin, at, event))
+    }
+
+    fn stage_locked(&self, inner: &mut Inner, origin: &Arc<Origin>, at: Timestamp, event: Event) -> u64 {
+        if let Inner { script: Some(script), state, .. } = inner {
             return script.made(state, &event);
         }
         if let Some(store) = &self.store
@@ -263,17 +282,19 @@ impl Journal {
         inner.stage(Arc::clone(origin), at, event)
     }
 
-    /// Adds an event that follows from the state as it is then, its own number included.
+    /// The same for an event that follows from the state as it is then, its own number included.
     ///
     /// # Errors
-    /// Those of `make`; nothing is added then.
-    pub(crate) fn stage_with(
+    /// Those of [`Life::check`] and of `make`; nothing is added then.
+    pub(super) fn stage_with(
         &self,
+        life: &Life,
         origin: &Arc<Origin>,
         at: Timestamp,
         make: impl FnOnce(&SessionState) -> Result<Event>,
     ) -> Result<u64> {
         let mut inner = self.lock();
+        life.check()?;
         if let Inner { script: Some(script), state, .. } = &mut *inner {
             script.catch_up(state);
             let event = make(state)?;

@@ -5,16 +5,17 @@ mod waits;
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    future::Future,
+    future::{Future, ready},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use futures_util::future::Either;
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    Delegate, Effect, Effects, Journal, Observation, Pause, RunContext, Spawn,
+    Delegate, Effect, Effects, Journal, Life, Observation, Pause, RunContext, Spawn,
     child::{Below, ChildEnd, Kept, ended},
     model_call,
     pool::{Pool, Seat, refusal, too_many},
@@ -42,6 +43,9 @@ pub(crate) struct LocalEffects {
     pool: OnceLock<Pool>,
     diverged: OnceLock<ErrorRecord>,
     lost: OnceLock<ErrorRecord>,
+    pub(super) life: Arc<Life>,
+    /// Number of the run's first event, which names its children.
+    run_seq: u64,
 }
 
 /// The recorded events of one keyed effect.
@@ -52,7 +56,8 @@ pub(crate) struct Recorded {
 }
 
 impl LocalEffects {
-    pub(crate) fn new(journal: Arc<Journal>, recorded: Vec<Event>) -> Self {
+    pub(crate) fn new(journal: Arc<Journal>, recorded: Vec<Event>, life: Arc<Life>) -> Self {
+        let run_seq = journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
         let mut replay: HashMap<u64, Recorded> = HashMap::new();
         for event in &recorded {
             if let Some(key) = event.effect_key() {
@@ -70,6 +75,8 @@ impl LocalEffects {
             pool: OnceLock::new(),
             diverged: OnceLock::new(),
             lost: OnceLock::new(),
+            life,
+            run_seq,
         }
     }
 
@@ -87,12 +94,21 @@ impl LocalEffects {
         self.stage_at(cx, cx.clock(), event)
     }
 
+    /// Nothing, in a run that is over: whoever stages is told by its commit, or by what comes of its effect.
     pub(crate) fn stage_at(&self, cx: &RunContext, at: Timestamp, event: Event) -> u64 {
-        self.journal.stage(cx.origin(), at, event)
+        self.journal.stage_in(&self.life, cx.origin(), at, event).unwrap_or_default()
     }
 
     pub(crate) fn commit<'a>(&'a self, cx: &'a RunContext) -> impl Future<Output = Result<()>> + Send + 'a {
-        self.journal.commit(cx.emitter())
+        match self.life.check() {
+            Ok(()) => Either::Left(self.journal.commit(cx.emitter())),
+            Err(over) => Either::Right(ready(Err(over))),
+        }
+    }
+
+    /// Number of the run's first event.
+    pub(super) fn run_seq(&self) -> u64 {
+        self.run_seq
     }
 
     /// Warns, once for each tool in a life of the run, of rules that cannot be matched against its calls.
@@ -204,8 +220,7 @@ impl LocalEffects {
         spawn: Spawn,
     ) -> Result<Observation> {
         let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a child needs a keyed effect"))?;
-        let run_seq = self.journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
-        let child = self.journal.session().child(run_seq, key.ordinal)?;
+        let child = self.journal.session().child(self.run_seq, key.ordinal)?;
         if let Some(refused) = observed(recorded) {
             return Err(too_many(&refused));
         }
@@ -228,7 +243,9 @@ impl LocalEffects {
             self.commit(cx).await?;
         }
         if seat.is_some() {
-            self.start_child(cx, Box::new(Delegate::new(child.clone(), spawn)), seat);
+            let mut delegate = Delegate::new(child.clone(), spawn);
+            delegate.anew = recorded.is_empty();
+            self.start_child(cx, Box::new(delegate), seat);
         }
         Ok(Observation::Spawned(child))
     }
@@ -308,27 +325,33 @@ impl Effects for LocalEffects {
         'b: 'c,
         Self: 'c,
     {
+        if let Err(over) = self.life.check().and_then(|()| cx.life().check()) {
+            return Box::pin(ready(Err(over)));
+        }
         if matches!(effect, Effect::Model(_) | Effect::Tools(_)) && cx.emitter().is_pausing() {
-            return Box::pin(std::future::ready(Err(Error::paused(Pause::Asked))));
+            return Box::pin(ready(Err(Error::paused(Pause::Asked))));
         }
         if let Some(error) = self.stopped() {
-            return Box::pin(std::future::ready(Err(error)));
+            return Box::pin(ready(Err(error)));
         }
         let recorded = match self.take_recorded(key) {
             Ok(recorded) => recorded,
-            Err(error) => return Box::pin(std::future::ready(Err(error))),
+            Err(error) => return Box::pin(ready(Err(error))),
         };
+        let life = &*self.life;
         match effect {
             Effect::Model(call) => match model_call::recalled(recorded) {
-                Some(answer) => Box::pin(std::future::ready(answer)),
-                None => Box::pin(model_call::perform(self, cx, key, call)),
+                Some(answer) => Box::pin(ready(answer)),
+                None => Box::pin(life.outlasts(model_call::perform(self, cx, key, call))),
             },
-            Effect::Tools(calls) => Box::pin(tool_call::perform(self, cx, key, recorded, calls)),
+            Effect::Tools(calls) => {
+                Box::pin(life.outlasts(tool_call::perform(self, cx, key, recorded, calls)))
+            }
             Effect::Delegate(delegate) => match key {
-                Some(key) => Box::pin(self.delegate_once(cx, key, recorded, delegate)),
-                None => Box::pin(self.delegate(cx, delegate)),
+                Some(key) => Box::pin(life.outlasts(self.delegate_once(cx, key, recorded, delegate))),
+                None => Box::pin(life.outlasts(self.delegate(cx, delegate))),
             },
-            other => Box::pin(self.perform_other(cx, key, recorded, other)),
+            other => Box::pin(life.outlasts(self.perform_other(cx, key, recorded, other))),
         }
     }
 

@@ -42,7 +42,7 @@ impl PromptQueued {
 impl RunContext {
     /// Adds prompts that came meanwhile to the conversation. Must be called between steps, when no call is open.
     pub(crate) fn fold_prompts(&self) {
-        if let Some(desk) = self.emitter().desk() {
+        if let Some(desk) = self.emitter().desk().filter(|_| !self.life().is_over()) {
             desk.fold(self.journal(), self.origin());
         }
     }

@@ -255,6 +255,7 @@ impl ReplayEffects {
 #[async_trait]
 impl Effects for ReplayEffects {
     async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
+        cx.life().check()?;
         let answer = self.answer(key, &effect).await;
         // As in the recorded run: nothing but the end followed.
         if self.follow(|script, state| script.is_cancelled(state))? {
@@ -412,10 +413,14 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
             todos: TodoList::new(&journal, &origin),
             budget: budget::open(task.budget, BudgetState::default(), None, &origin.agent),
             subtree: None,
+            life: Arc::default(),
         };
         let (env, origin) = (Arc::clone(&offline), Arc::clone(&origin));
         let cx = RunContext::new(env, origin, given, Arc::new(effects) as _, Arc::clone(&journal));
-        let ended = Box::pin(live_again(&*agent, task.clone(), &cx, &journal)).await?;
+        let ended = Box::pin(live_again(&*agent, task.clone(), &cx, &journal)).await;
+        cx.end_life();
+        cx.cancellation().cancel();
+        let ended = ended?;
         if let Some(outcome) = journal.follow(|script, state| judge(script, state, ended))?? {
             return Ok(outcome);
         }
@@ -430,7 +435,11 @@ async fn live_again(
     cx: &RunContext,
     journal: &Journal,
 ) -> Result<Option<Result<Outcome>>> {
-    let over = journal.follow(|script, _| script.over())?;
+    let (over, cancelled) = journal.follow(|script, state| (script.over(), script.is_cancelled(state)))?;
+    // It was cancelled before its first effect.
+    if cancelled {
+        cx.cancellation().cancel();
+    }
     let run = AssertUnwindSafe(agent.run(task, cx)).catch_unwind();
     tokio::select! {
         biased;
@@ -471,12 +480,23 @@ fn judge(
             Some((_, Event::RunPaused(paused))) => made.status == Status::Paused(paused.pause.clone()),
             _ => false,
         };
-        if pauses && script.is_last() {
-            return Ok(Some(made));
+        match script.peek().map(|(place, _)| place) {
+            Some(place) if pauses => {
+                script.through(state, place);
+                // Somebody ended it while it was paused.
+                if let Some((_, recorded)) = script.ending(state) {
+                    return Ok(Some(recorded.clone()));
+                }
+                if script.is_last() {
+                    return Ok(Some(made));
+                }
+            }
+            Some(place) => return Err(script.ended_otherwise(place, &made.status)),
+            None => {}
         }
-        if let Some((place, _)) = script.peek().filter(|_| !pauses) {
-            return Err(script.ended_otherwise(place, &made.status));
-        }
+    }
+    if let Some((_, recorded)) = script.ending(state).filter(|(_, end)| is_from_outside(&end.status)) {
+        return Ok(Some(recorded.clone()));
     }
     script.finish_life(state);
     Ok(None)

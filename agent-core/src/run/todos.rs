@@ -48,19 +48,20 @@ impl RunContext {
         }
         let message = Arc::new(Message::user(REMINDER));
         let added = MessageAdded { message, queued: None };
-        self.journal().stage(self.origin(), self.clock(), Event::MessageAdded(Arc::new(added)));
+        // The first effect of a run that is over is refused, and there is nobody to be reminded.
+        drop(self.stage(self.clock(), Event::MessageAdded(Arc::new(added))));
     }
 
     /// Replaces the whole list. When this returns, it is stored, and every run that shares the list sees it.
     ///
     /// # Errors
-    /// The store's.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) when this run is over, the store's.
     pub async fn set_todos(&self, todos: Vec<Todo>) -> Result<()> {
         let list = self.todo_list();
         let owner = &list.origin;
         let origin = Arc::new(Origin::new(owner.session.clone(), owner.run, self.agent()));
         let changed = Event::TodosChanged(Arc::new(TodosChanged { todos }));
-        list.journal.stage(&origin, self.clock(), changed);
+        list.journal.stage_in(self.life(), &origin, self.clock(), changed)?;
         list.journal.commit(self.emitter()).await
     }
 }

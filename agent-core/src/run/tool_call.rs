@@ -83,10 +83,7 @@ pub(crate) async fn perform(
 fn place(local: &LocalEffects, key: Option<EffectKey>) -> (u64, usize) {
     match key {
         None => (local.journal.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),
-        Some(key) => {
-            let run = local.journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
-            (run, usize::try_from(key.ordinal).unwrap_or(usize::MAX))
-        }
+        Some(key) => (local.run_seq(), usize::try_from(key.ordinal).unwrap_or(usize::MAX)),
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
-    bound::{self, Flaw},
+    bound,
     context::Compaction,
     event::{ApprovalDecided, Event, Origin, Signal},
     message::{History, Message},
@@ -135,7 +135,8 @@ impl Session {
         apart(&self.env().tasks, Box::pin(async move { super::stop::stop(&session).await })).await
     }
 
-    /// Asks the active run to pause, if there is one: see [`RunHandle::pause`].
+    /// Asks the active run to pause, if there is one: see [`RunHandle::pause`]. That may be a run that began with a prompt
+    /// of [`Session::steer`]. Runs that wait behind it wait on until it is resumed, or given up: see [`Session::start`].
     pub fn pause(&self) {
         self.0.pause();
     }
@@ -195,9 +196,7 @@ impl Session {
     /// [`ErrorKind::NotFound`] when the session is not stored, [`ErrorKind::Busy`] while a run is active, the store's.
     pub async fn signal(&self, name: impl Into<String>, value: Value) -> Result<()> {
         let signal = Arc::new(Signal { name: name.into(), value });
-        if signal.name.len() > bound::WORD {
-            return Err(Flaw::Large(bound::WORD).refused("the signal's name"));
-        }
+        bound::check_signal_name(&signal.name)?;
         bound::check(&signal.value, bound::VALUE).map_err(|flaw| flaw.refused("the signal's value"))?;
         self.append(move |_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
     }

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use shorter::title;
+use shorter::{given_title, title};
 
 use super::{
     SessionHead, SessionStatus,
@@ -323,7 +323,7 @@ impl SessionState {
             Event::Compacted(compacted) => self.compact(compacted),
             Event::OutputsCleared(note) => self.clear_outputs(note),
             Event::Titled(titled) => {
-                self.head.title = Arc::clone(&titled.title);
+                self.head.title = given_title(&titled.title);
                 self.titled = true;
             }
             Event::TodosChanged(changed) => self.todos.clone_from(&changed.todos),
@@ -355,7 +355,7 @@ impl SessionState {
         self.gauge.run_started();
         if self.head.title.is_empty() {
             self.titled = started.title.is_some();
-            self.head.title = started.title.clone().unwrap_or_else(|| title(&started.prompt));
+            self.head.title = started.title.as_ref().map_or_else(|| title(&started.prompt), given_title);
         }
         self.head.status = SessionStatus::Running;
         self.head.run = Some(envelope.origin.run);

@@ -7,6 +7,7 @@
     reason = "a test may panic and print, in its helpers too"
 )]
 
+mod leave;
 mod talk;
 
 use entourage_core::testkit::crash::{self, Medium, Scenario};

@@ -416,3 +416,34 @@ async fn design_7_a_pause_reaches_children_of_children_and_a_resume_enters_them_
     assert_eq!(tool.started(), 1);
     assert!(tree(&store).await.iter().all(|(_, status)| *status == SessionStatus::Idle));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_behind_one_that_is_paused_waits_until_that_is_resumed_or_given_up() {
+    for resumes in [true, false] {
+        let (first, second) = (Gate::new(), Gate::new());
+        let waits = |gate: &Gate, text: &str| Script::new().wait(gate).text(text).finish(FinishReason::Stop);
+        let provider =
+            ScriptedProvider::new().step(waits(&first, "A")).call("look", json!({})).text("B").text("C");
+        let tool = FakeTool::new("look").behind(&second);
+        let one = agent(provider.model()).tool(tool).build().unwrap();
+        let session = open_runtime().session();
+        let a = session.start(&one, "A?");
+        first.arrived(1).await;
+        let b = session.start(&one, "B?");
+        first.open();
+        assert_eq!(a.outcome().await.unwrap().text, "A");
+        second.arrived(1).await;
+        let c = session.start(&one, "C?");
+        session.pause();
+        second.open();
+        assert_eq!(b.outcome().await.unwrap().status, Status::Paused(Pause::Asked));
+        if resumes {
+            assert_eq!(session.resume(&one).outcome().await.unwrap().text, "B");
+            assert_eq!(c.outcome().await.unwrap().text, "C");
+        } else {
+            let d = session.start(&one, "D?");
+            assert_eq!(c.outcome().await.unwrap().text, "B");
+            assert_eq!(d.outcome().await.unwrap().text, "C");
+        }
+    }
+}

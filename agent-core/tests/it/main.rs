@@ -13,6 +13,7 @@
     clippy::needless_pass_by_value
 )]
 
+mod afterwards;
 mod anew;
 mod approvals;
 mod away;

@@ -74,6 +74,7 @@ impl Rounds {
     /// A pause; a cancel, which counts as a pause unless it is to end the run; an error of the store or of a phase's
     /// run.
     pub(crate) async fn run(&self, task: &Task, cx: &RunContext) -> Result<Outcome> {
+        cx.life().check()?;
         let check = self.check.as_ref();
         let plan = Plan {
             iterations: self.iterations,
@@ -86,16 +87,16 @@ impl Rounds {
             let (started, fresh) = match cx.journal().read(|state| plan.next(state.progress(), &task.prompt))
             {
                 Next::End(outcome) => return Ok(*outcome),
-                _ if cx.cancellation().is_cancelled() || cx.journal().paused_here() => {
-                    return Err(self.cancelled(cx));
-                }
+                _ if cx.cancellation().is_cancelled() => return Err(self.cancelled(cx)),
+                // Where a replay finds that this was cancelled. A phase that goes on is paused by its own run.
+                Next::Begin { .. } if cx.journal().paused_here() => return Err(self.cancelled(cx)),
                 Next::Begin { iteration, phase, prompt } => (self.begin(cx, iteration, phase, prompt)?, true),
                 Next::GoOn(started) => (started, false),
             };
             let (outcome, work) = self.perform(cx, &started).await?;
             let cut = outcome.status == Status::Cancelled;
             let finished = Event::PhaseFinished(self.finished(cx, &started, outcome, &work));
-            cx.journal().stage(cx.origin(), cx.clock(), finished);
+            cx.stage(cx.clock(), finished)?;
             // A phase that an earlier process cancelled starts again. A cancel of a phase started here ends the run:
             // otherwise the phase would start over and over.
             if cut && fresh {
@@ -121,7 +122,7 @@ impl Rounds {
     ) -> Result<Arc<PhaseStarted>> {
         let child = cx.session().in_role(self.role(phase))?;
         let mut begun = None;
-        cx.journal().stage_with(cx.origin(), cx.clock(), |state| {
+        cx.stage_with(cx.clock(), |state| {
             let run = cx.run().started_at(state.head().seq.saturating_add(1));
             let prompt = prompt.unwrap_or_else(|| self.prompt(phase, &child, state));
             let started = Arc::new(PhaseStarted { iteration, phase, child, run, prompt });

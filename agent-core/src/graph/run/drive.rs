@@ -49,9 +49,14 @@ impl<'a> Drive<'a> {
     pub(super) fn record(&mut self, event: impl FnOnce(&Machine) -> Event) {
         if self.is_heard() {
             let (event, now) = (event(&self.machine), self.now());
-            self.cx.journal().stage(self.cx.origin(), now, event);
-            self.staged = true;
+            self.stage(now, event);
         }
+    }
+
+    /// A run that is over is told so by its first effect, or by its commit.
+    fn stage(&mut self, now: Timestamp, event: Event) {
+        drop(self.cx.stage(now, event));
+        self.staged = true;
     }
 
     pub(super) fn new(cx: &'a RunContext, machine: Machine, commands: mpsc::Receiver<Command>) -> Self {
@@ -183,8 +188,8 @@ impl<'a> Drive<'a> {
         };
         // Earlier events come first.
         self.flush();
-        let (journal, mut named) = (self.cx.journal(), None);
-        journal.stage_with(self.cx.origin(), now, |state| {
+        let mut named = None;
+        self.cx.stage_with(now, |state| {
             if agent.is_some() {
                 named = Some(self.cx.session().child(state.head().seq + 1, 0)?);
             }
@@ -208,8 +213,7 @@ impl<'a> Drive<'a> {
                 // A broken run must not record any more events of its nodes.
                 Told::Event(_) if self.is_broken() => {}
                 Told::Event(event) => {
-                    self.cx.journal().stage(self.cx.origin(), now, event);
-                    self.staged = true;
+                    self.stage(now, event);
                 }
                 Told::Stop(place) => {
                     if let Some(stop) = self.stops.get(&place) {
@@ -239,7 +243,7 @@ impl<'a> Drive<'a> {
         // A cancelled run must end quickly: its last events are stored with its end.
         if self.staged && self.over.is_none() {
             self.staged = false;
-            if let Err(error) = self.cx.journal().commit(self.cx.emitter()).await {
+            if let Err(error) = self.cx.commit().await {
                 let told = error.record();
                 self.answers.iter_mut().for_each(|(_, answer)| *answer = Err(told.to_error()));
                 self.give_up(error);

@@ -155,6 +155,7 @@ impl Agent for Kept {
 
 /// Runs the graph from its start, or from the end of its record. The outer error is of a run that did not begin.
 async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result<Outcome>, Machine)> {
+    cx.life().check()?;
     let mut machine = Machine::new(graph, task, cx.env().sub_agents)?;
     if cx.journal().is_replaying() {
         return Ok((replay(&mut machine, cx).await, machine));

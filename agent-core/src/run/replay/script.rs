@@ -211,6 +211,11 @@ impl Script {
                 return state.head().seq;
             }
             if !is_of_others(recorded) {
+                if self.is_cancelled(state) {
+                    // The process died before this was stored, and somebody ended the run.
+                    self.over.cancel();
+                    return staged;
+                }
                 let flaw = self.differs(place, made.kind());
                 self.diverge(flaw);
                 return staged;

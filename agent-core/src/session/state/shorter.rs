@@ -13,6 +13,7 @@ use crate::{
     context::{ContextUsage, cleared, estimate_tokens},
     event::{Compacted, OutputsCleared},
     message::Message,
+    shown::{is_harmful, plain_line},
 };
 
 impl SessionState {
@@ -49,12 +50,19 @@ impl SessionState {
     }
 }
 
+/// A title as it was given, on one line that shows all of it.
+pub(super) fn given_title(title: &Arc<str>) -> Arc<str> {
+    if title.contains(is_harmful) { plain_line(title).into() } else { Arc::clone(title) }
+}
+
 pub(super) fn title(prompt: &Message) -> Arc<str> {
     const MOST: usize = 80;
     let text = prompt.first_text().unwrap_or_default().trim();
-    if text.len() <= MOST && !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t')) {
+    let harmful = text.contains(is_harmful);
+    if text.len() <= MOST && !harmful {
         return text.into();
     }
+    let text = if harmful { Cow::Owned(plain_line(text)) } else { Cow::Borrowed(text) };
     let mut words = text.split_whitespace();
     let mut title: String = words.next().unwrap_or_default().chars().take(MOST).collect();
     for word in words {

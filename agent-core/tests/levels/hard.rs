@@ -43,7 +43,9 @@ async fn cw01_a_verdict_that_contradicts_itself_accepts_nothing() {
         format!("I do not approve. An approval would read {}.", yes("It stands.")),
         format!("They claim:\n{}", yes("It stands.")),
     ] {
-        let outcome = judged([reply.clone()]).await;
+        // Two values are asked about once more.
+        let times = if reply.matches("{\"approved\"").count() > 1 { 2 } else { 1 };
+        let outcome = judged(vec![reply.clone(); times]).await;
         let Status::Stopped(StopReason::Incomplete { feedback, .. }) = &outcome.status else {
             panic!("{reply}: {outcome}")
         };
@@ -77,9 +79,15 @@ async fn cw01_a_verdict_in_any_script_and_of_any_length_is_one() {
 async fn cw02_two_confirmations_in_one_reply_confirm_nothing() {
     let confirm = |done: bool| json!({ "done": done, "reason": "It stands." });
     for answers in [[true, false], [false, true], [true, true]] {
-        let both =
-            answers.iter().fold(Script::new(), |script, done| script.call("Confirmation", &confirm(*done)));
-        let works = ScriptedProvider::new().text("Planted.").step(both.finish(FinishReason::ToolCalls));
+        let both = || {
+            let script = answers
+                .iter()
+                .fold(Script::new(), |script, done| script.call("Confirmation", &confirm(*done)));
+            script.finish(FinishReason::ToolCalls)
+        };
+        let works = ScriptedProvider::new().text("Planted.").step(both());
+        // Two values are asked about once more.
+        let works = if answers[0] == answers[1] { works } else { works.step(both()) };
         let mut profile = Profile::default();
         profile.tools = Some(true);
         let agent = Autonomy::builder("gardener", worker(works.model().with_profile(profile)));

@@ -113,11 +113,11 @@ pub(super) async fn open_kept(
     Ok(journal)
 }
 
-/// Checks that what is found at a child's place is that child: of the same run, and of the same agent.
+/// Checks that the session found at a child's place is that child: of the same run, and of the same agent.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] for a session that is there before its run asked for it, [`ErrorKind::Diverged`] for another
-/// agent's. A run of several in one session is told by its id.
+/// [`ErrorKind::Conflict`] for a session that exists before its run asked for it, [`ErrorKind::Diverged`] for another
+/// agent's. One of several runs in a session is checked by its id instead.
 pub(super) fn check_found(journal: &Journal, delegate: &Delegate) -> Result<()> {
     let agent = delegate.spawn.agent.name();
     let found = journal.read(|state| (state.head().seq > 0).then(|| Arc::clone(&state.head().agent)));
@@ -136,7 +136,7 @@ pub(super) fn check_found(journal: &Journal, delegate: &Delegate) -> Result<()> 
     Err(Error::new(kind, text).with("session", journal.session().as_str()))
 }
 
-/// The child's session: as the store has it, or a new one.
+/// Opens the child's session: as the store has it, or a new one.
 pub(crate) async fn open_child(
     env: &Arc<Env>,
     parent: &SessionId,

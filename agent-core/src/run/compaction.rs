@@ -237,7 +237,7 @@ fn adopt(cx: &RunContext, before: &Before, older: usize, outcome: &Outcome, todo
         outcome.usage.output.map(|output| output.saturating_sub(reasoned)).filter(|tokens| *tokens > 0);
     let output = counted.unwrap_or_else(|| estimate_tokens(&Message::assistant(text)));
     cx.stage_with(cx.clock(), |state| {
-        // What joined the conversation meanwhile is kept too.
+        // Messages that joined the conversation meanwhile are kept too.
         let kept = state.history().iter().skip(older);
         let count = u64::try_from(kept.len()).unwrap_or(u64::MAX);
         let after =

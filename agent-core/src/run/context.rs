@@ -67,8 +67,8 @@ pub(crate) struct Env {
 
 /// The context of one run. Cloning shares it.
 ///
-/// It is good until its run ends, is paused or is cancelled, in this process. A clone that is kept longer does nothing any
-/// more: each effect is refused with [`ErrorKind::InvalidInput`], what was under way is cancelled, and nothing is recorded.
+/// It works until its run ends, is paused or is cancelled, in this process. After that a clone does nothing more: each
+/// effect is refused with [`ErrorKind::InvalidInput`], effects in flight are cancelled, and nothing is recorded.
 ///
 /// # Writing an agent by hand
 /// An agent that uses [`RunContext::call_model`], [`RunContext::spawn`] and the other effects survives a crash without
@@ -165,7 +165,7 @@ impl RunContext {
         self.0.given.budget.as_ref()
     }
 
-    /// Cancelled when the run is, and when it is over: what it left in tasks of its own is to stop then.
+    /// Returns the token that is cancelled when the run is, and when it is over: tasks that it left must stop then.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.0.given.cancel
@@ -285,7 +285,7 @@ impl RunContext {
             return Err(no_effects());
         }
         if let Effect::Signal { name } = &effect {
-            // Nobody could send it.
+            // Such a signal could not be sent.
             bound::check_signal_name(name)?;
         }
         let ordinal = self.ordinal().fetch_add(1, Ordering::Relaxed);

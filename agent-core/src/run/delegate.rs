@@ -109,7 +109,7 @@ impl LocalEffects {
         let (tell, outcome) = watch::channel(None);
         {
             let mut children = self.children();
-            // Past the run's end nobody waits for it.
+            // After the run's end nobody waits for it.
             if !self.life.is_over() {
                 children.insert(child, Below { outcome, seat });
             }

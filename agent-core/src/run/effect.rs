@@ -166,7 +166,7 @@ pub struct Delegate {
     pub(crate) part_of_run: bool,
     /// Counter of the model calls of the child and all below it.
     pub(crate) subtree: Option<Arc<Subtree>>,
-    /// Whether nothing of it can be there yet, by what the run recorded.
+    /// True if nothing of the child can exist yet, by what the run recorded.
     pub(crate) anew: bool,
 }
 

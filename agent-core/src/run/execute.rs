@@ -178,7 +178,7 @@ impl Admitted {
         let effects = Arc::new(effects.seated(within.pool));
         let given = Given {
             scope: within.scope,
-            // Its own, so that its end is no cancel of the run.
+            // A token of its own: the run's end cancels what the run left behind, and not the token that it was given.
             cancel: within.cancel.child_token(),
             emitter: within.emitter,
             asking: within.asking,
@@ -219,7 +219,7 @@ impl Run {
                     }
                 };
                 let result = self.unless_stopped(result);
-                // What it left behind does nothing more.
+                // Work that the agent left behind does nothing more.
                 self.cx.end_life();
                 // No child outlives its parent's run.
                 if self.effects.has_children() {
@@ -331,14 +331,14 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// However it ends.
+    /// Ends the run's contexts, however the run ended.
     fn drop(&mut self) {
         self.cx.end_life();
         self.cx.cancellation().cancel();
     }
 }
 
-/// What cut a run short from outside.
+/// The reason that a run was cut short from outside.
 enum Cut {
     /// Its deadline passed, or its budget's time.
     Late,

@@ -253,7 +253,7 @@ impl Journal {
         self.stage_locked(&mut self.lock(), origin, at, event)
     }
 
-    /// The same for an event of a run, unless that run is over.
+    /// Adds an event of a run to the state, unless that run is over.
     ///
     /// # Errors
     /// Those of [`Life::check`].
@@ -282,7 +282,7 @@ impl Journal {
         inner.stage(Arc::clone(origin), at, event)
     }
 
-    /// The same for an event that follows from the state as it is then, its own number included.
+    /// Adds an event of a run that `make` derives from the current state, its own number included.
     ///
     /// # Errors
     /// Those of [`Life::check`] and of `make`; nothing is added then.

@@ -1,4 +1,5 @@
-//! The life of a run's context: it ends with the run, however that ends, and nothing is done or recorded through it then.
+//! The life of a run's contexts. It ends with the run, however that ends; nothing is done or recorded through them
+//! then.
 
 use std::{
     future::Future,
@@ -13,7 +14,7 @@ use futures_util::FutureExt;
 use super::{Journal, Observation, RunContext};
 use crate::{Error, ErrorKind, Result, Timestamp, event::Event, session::SessionState};
 
-/// One life of a run: from where it begins, or is gone on with, to its end in this process. Shared by all its contexts.
+/// One life of a run, from where it begins or continues to its end in this process. Shared by all its contexts.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     over: AtomicBool,
@@ -24,15 +25,15 @@ impl Life {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Ends it. The caller holds the journal's lock, so nothing is staged through it from then on.
+    /// Ends this life. The caller must hold the journal's lock, so that nothing is staged through it from then on.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
     }
 
-    /// Checks that the run goes on.
+    /// Checks that the run is not over.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when it does not.
+    /// [`ErrorKind::InvalidInput`] when it is.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.is_over() {
             return Ok(());
@@ -43,7 +44,7 @@ impl Life {
         ))
     }
 
-    /// The observation of `effect`, unless the run ended meanwhile: then nobody knows of it.
+    /// Returns the observation of `effect`, unless the run ended meanwhile: nothing records it then.
     pub(super) fn outlasts<'a>(
         &'a self,
         effect: impl Future<Output = Result<Observation>> + Send + 'a,
@@ -68,7 +69,7 @@ impl RunContext {
         self.journal().stage_in(self.life(), self.origin(), at, event)
     }
 
-    /// Adds an event of the run that follows from the state as it is then, its own number included.
+    /// Adds an event of the run that `make` derives from the current state, its own number included.
     ///
     /// # Errors
     /// Those of [`Life::check`] and of `make`; nothing is added then.
@@ -80,7 +81,7 @@ impl RunContext {
         self.journal().stage_with(self.life(), self.origin(), at, make)
     }
 
-    /// Stores what is staged.
+    /// Stores the staged events.
     ///
     /// # Errors
     /// Those of [`Life::check`], the store's.
@@ -89,14 +90,14 @@ impl RunContext {
         self.journal().commit(self.emitter()).await
     }
 
-    /// Ends the contexts of this run: what is asked through them from now on is refused.
+    /// Ends the contexts of this run: each effect through them is refused from now on.
     pub(super) fn end_life(&self) {
         self.journal().end(self.life());
     }
 }
 
 impl Journal {
-    /// From now on nothing is staged in `life`.
+    /// Ends `life`: nothing is staged in it from now on.
     pub(super) fn end(&self, life: &Life) {
         let _nobody_stages = self.lock();
         life.end();

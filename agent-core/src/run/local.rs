@@ -94,7 +94,8 @@ impl LocalEffects {
         self.stage_at(cx, cx.clock(), event)
     }
 
-    /// Nothing, in a run that is over: whoever stages is told by its commit, or by what comes of its effect.
+    /// Stages an event; does nothing in a run that is over. The caller learns of that by its commit, or by the result
+    /// of its effect.
     pub(crate) fn stage_at(&self, cx: &RunContext, at: Timestamp, event: Event) -> u64 {
         self.journal.stage_in(&self.life, cx.origin(), at, event).unwrap_or_default()
     }
@@ -106,7 +107,7 @@ impl LocalEffects {
         }
     }
 
-    /// Number of the run's first event.
+    /// Returns the number of the run's first event.
     pub(super) fn run_seq(&self) -> u64 {
         self.run_seq
     }

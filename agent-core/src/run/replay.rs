@@ -436,7 +436,7 @@ async fn live_again(
     journal: &Journal,
 ) -> Result<Option<Result<Outcome>>> {
     let (over, cancelled) = journal.follow(|script, state| (script.over(), script.is_cancelled(state)))?;
-    // It was cancelled before its first effect.
+    // The recorded run was cancelled before its first effect.
     if cancelled {
         cx.cancellation().cancel();
     }
@@ -483,7 +483,7 @@ fn judge(
         match script.peek().map(|(place, _)| place) {
             Some(place) if pauses => {
                 script.through(state, place);
-                // Somebody ended it while it was paused.
+                // The run was ended from outside while it was paused.
                 if let Some((_, recorded)) = script.ending(state) {
                     return Ok(Some(recorded.clone()));
                 }

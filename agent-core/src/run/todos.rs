@@ -48,7 +48,7 @@ impl RunContext {
         }
         let message = Arc::new(Message::user(REMINDER));
         let added = MessageAdded { message, queued: None };
-        // The first effect of a run that is over is refused, and there is nobody to be reminded.
+        // A run that is over has no model call to remind: its first effect is refused.
         drop(self.stage(self.clock(), Event::MessageAdded(Arc::new(added))));
     }
 

@@ -135,8 +135,9 @@ impl Session {
         apart(&self.env().tasks, Box::pin(async move { super::stop::stop(&session).await })).await
     }
 
-    /// Asks the active run to pause, if there is one: see [`RunHandle::pause`]. That may be a run that began with a prompt
-    /// of [`Session::steer`]. Runs that wait behind it wait on until it is resumed, or given up: see [`Session::start`].
+    /// Asks the active run to pause, if there is one: see [`RunHandle::pause`]. That may be a run that began with a
+    /// prompt of [`Session::steer`]. Runs queued behind it wait until it is resumed or abandoned: see
+    /// [`Session::start`].
     pub fn pause(&self) {
         self.0.pause();
     }

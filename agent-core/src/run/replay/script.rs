@@ -212,7 +212,7 @@ impl Script {
             }
             if !is_of_others(recorded) {
                 if self.is_cancelled(state) {
-                    // The process died before this was stored, and somebody ended the run.
+                    // The process died before this was stored, and the run was ended from outside.
                     self.over.cancel();
                     return staged;
                 }

@@ -55,6 +55,8 @@ impl Provider for Refusing {
     }
 }
 
+type Failing = Box<dyn Fn() -> Error>;
+
 fn id() -> SessionId {
     SessionId::new("s").unwrap()
 }
@@ -77,7 +79,7 @@ async fn newcomer_b3_a_refusal_costs_nothing_and_a_broken_call_what_nobody_knows
         let cause = io::Error::from(io::ErrorKind::ConnectionRefused);
         Error::new(ErrorKind::Transport, "no; try again").caused_by(cause)
     };
-    let cases: [(Box<dyn Fn() -> Error>, Option<Money>); 7] = [
+    let cases: [(Failing, Option<Money>); 7] = [
         (Box::new(fail(ErrorKind::RateLimited)), REPLY),
         (Box::new(fail(ErrorKind::Overloaded)), REPLY),
         (Box::new(fail(ErrorKind::Authentication)), REPLY),

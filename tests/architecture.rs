@@ -14,6 +14,8 @@
 
 #[path = "architecture/scan.rs"]
 mod scan;
+#[path = "architecture/words.rs"]
+mod words;
 
 use std::{
     collections::BTreeSet,
@@ -90,6 +92,9 @@ const SIBLINGS: &[(&str, &str)] = &[
 
 /// The one folder that may hold unsafe code and so does not inherit the lints.
 const UNSAFE_HOME: &str = "benches/counting-alloc";
+
+/// The most doc comments in a hundred that may open with a relative clause.
+const CLAUSES: usize = 2;
 
 const FILE_LIMIT: usize = 500;
 
@@ -375,6 +380,35 @@ fn nothing_is_left_to_do() {
         }
     }
     refuse(&found, "finish these, or return a typed error:");
+}
+
+#[test]
+fn doc_comments_are_plain() {
+    let (mut all, mut clauses, mut found) = (0, Vec::new(), Vec::new());
+    // Comments of tools in the macro's tests are their descriptions, for a model.
+    let described = root().join("agent-macros/tests");
+    for path in sources(root()).into_iter().filter(|path| !path.starts_with(&described)) {
+        for doc in words::docs(&read(&path)) {
+            let place =
+                format!("{}:{}: {}", shown(&path), doc.line, doc.text.lines().next().unwrap_or_default());
+            all += 1;
+            if let Some(id) = doc.row_id() {
+                found.push(format!("{id}: {place}"));
+            }
+            if doc.is_one_word() {
+                found.push(format!("one word: {place}"));
+            }
+            if doc.opens_with_a_clause() {
+                clauses.push(place);
+            }
+        }
+    }
+    assert!(all > 1_000, "only {all} doc comments were read");
+    println!("{} of {all} doc comments open with a relative clause", clauses.len());
+    refuse(&found, "say what it is in a sentence, and leave ids of a specification to names of tests:");
+    if clauses.len() * 100 > all * CLAUSES {
+        refuse(&clauses, "open these with a noun phrase or a verb in the third person:");
+    }
 }
 
 #[test]

@@ -63,7 +63,10 @@ impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deep => write!(f, "it nests deeper than {DEPTH} levels"),
-            Self::Number => write!(f, "it holds a number that no reader takes"),
+            Self::Number => write!(
+                f,
+                "it holds a number out of range (more than {NUMBER} digits, or an exponent beyond {NUMBER})"
+            ),
             Self::Large(most) => write!(f, "it takes more than {most} bytes"),
             Self::Broken => f.write_str("it does not serialize as JSON"),
         }
@@ -75,7 +78,7 @@ impl Flaw {
     pub(crate) fn refused(self, what: &str) -> Error {
         let kind = if matches!(self, Self::Large(_)) { ErrorKind::TooLarge } else { ErrorKind::InvalidInput };
         let mend = match self {
-            Self::Broken => "give its maps keys that are text",
+            Self::Broken => "use text as map keys",
             Self::Number => "send such a number as text",
             Self::Deep | Self::Large(_) => "make it flatter or smaller",
         };
@@ -122,7 +125,7 @@ pub(crate) fn is_readable(text: &str) -> bool {
 pub fn parse_value(text: &str) -> Result<Value> {
     check_text(text, VALUE).map_err(|flaw| flaw.refused("the value"))?;
     plain::parse(text)
-        .map_err(|error| Error::new(ErrorKind::InvalidInput, "the text is no JSON").caused_by(error))
+        .map_err(|error| Error::new(ErrorKind::InvalidInput, "the text is not valid JSON").caused_by(error))
 }
 
 /// Checks a message that the program passes in.

@@ -197,7 +197,7 @@ impl Error {
     /// The error of a cancelled run.
     #[must_use]
     pub fn cancelled() -> Self {
-        Self::new(ErrorKind::Cancelled, "the run was cancelled")
+        Self::new(ErrorKind::Cancelled, "the call or run was cancelled")
     }
 
     /// Names the operation that failed, such as `"model.stream"`.

@@ -311,13 +311,13 @@ fn finished(turn: &Turn) -> Result<Outcome> {
     match turn.action() {
         Action::Finish(outcome) => Ok(outcome),
         Action::CallModel(_) | Action::CallTools { .. } => {
-            Err(Error::new(ErrorKind::Internal, "a turn that is over goes on"))
+            Err(Error::new(ErrorKind::Internal, "a finished turn requested another action"))
         }
     }
 }
 
 fn wrong_observation() -> Error {
-    Error::new(ErrorKind::Internal, "the effects answered with an observation of another kind")
+    Error::new(ErrorKind::Internal, "unexpected kind of observation")
 }
 
 impl fmt::Debug for ReactAgent {

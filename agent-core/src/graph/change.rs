@@ -71,11 +71,11 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let f = &mut Shown::line(f);
         match self {
-            Self::Skip { node, .. } => write!(f, "{node} is to be skipped"),
+            Self::Skip { node, .. } => write!(f, "skip of {node} requested"),
             Self::Reassign { node, agent } => write!(f, "{node} goes to {agent}"),
             Self::Add { node, .. } => write!(f, "{} was added", node.id),
             Self::Retry { node } => write!(f, "{node} is tried again"),
-            Self::Cancel { node } => write!(f, "{node} is to be cancelled"),
+            Self::Cancel { node } => write!(f, "cancellation of {node} requested"),
         }
     }
 }

@@ -192,7 +192,7 @@ impl GraphControl {
     fn ended(&self) -> Error {
         Error::new(
             ErrorKind::NotFound,
-            "the graph is not under way in this session; start or resume it here, or read what is stored of it",
+            "the graph is not running in this session; start or resume it here, or read its stored events",
         )
         .with("session", self.session.as_str())
     }

@@ -61,7 +61,7 @@ impl fmt::Display for NodeEnd {
 impl fmt::Display for SkipCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Blocked(node) => write!(f, "{node} gave nothing"),
+            Self::Blocked(node) => write!(f, "{node} has no output"),
             Self::Condition(node) => write!(f, "the condition after {node} did not hold"),
             Self::Asked => f.write_str("on request"),
         }

@@ -12,8 +12,8 @@ use crate::{Error, ErrorKind, Result, message::Message};
 
 /// A value that a node can return. Implemented for every type that meets the bounds.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be what a node returns",
-    note = "a node returns what can be stored and read again: derive `serde::Serialize` and `serde::Deserialize`, and borrow nothing"
+    message = "`{Self}` cannot be the output of a node",
+    note = "an output is stored and read again: derive `serde::Serialize` and `serde::Deserialize`, and borrow nothing"
 )]
 pub trait Output: Serialize + DeserializeOwned + Send + Sync + 'static {}
 
@@ -205,7 +205,7 @@ pub(super) mod sealed {
 
     /// Implementation behind `Needs`.
     #[diagnostic::on_unimplemented(
-        message = "`{Self}` is nothing that a node can take from others",
+        message = "`{Self}` cannot be an input of a node",
         note = "give the handle of a node, `handle.optional()`, `graph.input()`, `graph.message()`, a slice of handles, or a tuple of up to eight of these"
     )]
     pub trait Wire {
@@ -272,7 +272,7 @@ impl<T: Output> Read for One<T> {
 }
 
 fn nothing() -> Error {
-    let text = "a node gave nothing, and this one cannot do without; take it with `optional` where it may be skipped";
+    let text = "a required input has no value; take it with `optional` where it may be skipped";
     Error::new(ErrorKind::InvalidInput, text)
 }
 

@@ -45,7 +45,7 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 /// assert_eq!(graph.nodes().collect::<Vec<_>>(), ["backend", "tests"]);
 ///
 /// let error = plan.graph("login", &[]).unwrap_err();
-/// assert!(error.to_string().contains("`backend` is for `coder`, and no agent has that name"));
+/// assert!(error.to_string().contains("`backend` names the agent `coder`, which does not exist"));
 /// # }
 /// # });
 /// ```

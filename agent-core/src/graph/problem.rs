@@ -199,10 +199,15 @@ impl fmt::Display for Problem {
             }
             Self::Cycle { nodes } => cycle(f, nodes),
             Self::UnknownAgent { node: Some(node), agent } => {
-                write!(f, "`{}` is for `{}`, and no agent has that name", shown(node), shown(agent))
+                write!(
+                    f,
+                    "`{}` names the agent `{}`, which does not exist; add it, or name another",
+                    shown(node),
+                    shown(agent)
+                )
             }
             Self::UnknownAgent { node: None, agent } => {
-                write!(f, "a limit is for `{}`, and no agent has that name; remove it", shown(agent))
+                write!(f, "a limit names the agent `{}`, which does not exist; remove it", shown(agent))
             }
             Self::Foreign { node, dependency } => {
                 write!(
@@ -219,7 +224,7 @@ impl fmt::Display for Problem {
             Self::Misused { node, setting, only } => {
                 write!(f, "`{}` has no setting `{setting}`, which is for {only}; leave it out", shown(node))
             }
-            Self::NoSizes { node } => write!(f, "`{}` is to escalate to nobody; name an agent", shown(node)),
+            Self::NoSizes { node } => write!(f, "`{}` has no agents to escalate to; name one", shown(node)),
             Self::Zero { what, of } if of.is_empty() => write!(f, "{what} is 0; make it 1 at least"),
             Self::Zero { what, of } => write!(f, "{what} of `{}` is 0; make it more", shown(of)),
             Self::UnusedLimit { provider } => {

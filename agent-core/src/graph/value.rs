@@ -59,7 +59,7 @@ impl NodeValue {
             return Ok(value);
         }
         let read = |error| {
-            Error::new(ErrorKind::Corrupt, "a node's value cannot be read as what its dependent takes")
+            Error::new(ErrorKind::Corrupt, "a node's value does not have the type that its dependent takes")
                 .caused_by(error)
         };
         serde_json::from_value(self.to_json()?).map(Arc::new).map_err(read)

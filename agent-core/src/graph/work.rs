@@ -89,7 +89,7 @@ fn owned<U: Output + Clone>(value: NodeValue) -> Result<U> {
 }
 
 fn gap() -> Error {
-    Error::new(ErrorKind::Internal, "an item of a list gave nothing")
+    Error::new(ErrorKind::Internal, "an item of a list has no output")
 }
 
 /// Reads an agent's answer as text.
@@ -101,7 +101,7 @@ pub(super) fn read_text() -> ReadFn {
 pub(super) fn read_answer<T: Output + JsonSchema>() -> ReadFn {
     Arc::new(|outcome| {
         answer_as::<T>(&outcome.text).map(NodeValue::new).map_err(|problem| {
-            let text = format!("the answer is no value as its schema says: {problem}");
+            let text = format!("the answer does not match its schema: {problem}");
             Error::new(ErrorKind::Protocol, text)
         })
     })
@@ -119,7 +119,7 @@ pub(crate) fn read_output<O: DeserializeOwned + 'static>(text: &str) -> Result<O
         return Ok(value);
     }
     serde_json::from_str(text).map_err(|error| {
-        Error::new(ErrorKind::Corrupt, "what a graph came to cannot be read as its type").caused_by(error)
+        Error::new(ErrorKind::Corrupt, "the graph's output does not match its declared type").caused_by(error)
     })
 }
 

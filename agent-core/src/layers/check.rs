@@ -121,7 +121,7 @@ impl Stream for CheckedStream {
 impl CheckedStream {
     fn error(&self, broken: &str) -> Error {
         let text =
-            format!("the stream broke its contract: {broken}; mend the provider or the layer that made it");
+            format!("the stream broke its contract: {broken}; fix the provider or layer that produced it");
         Error::new(ErrorKind::Protocol, text).during("model.stream").with("provider", &*self.provider)
     }
 }

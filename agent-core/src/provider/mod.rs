@@ -146,12 +146,12 @@ impl CallContext {
             return Ok(());
         }
         let rule = match self.egress {
-            Egress::Loopback => "only loopback addresses are",
-            Egress::Any | Egress::Forbidden => "no network call is",
+            Egress::Loopback => "loopback only",
+            Egress::Any | Egress::Forbidden => "forbidden",
         };
         Err(Error::new(
             ErrorKind::PermissionDenied,
-            format!("a call to {host} was about to leave, and {rule} allowed here; use a scripted provider or widen the runtime's egress"),
+            format!("calls to {host} are not allowed here: egress is {rule}; use a scripted provider or widen the runtime's egress"),
         )
         .during("model.stream"))
     }

@@ -93,7 +93,7 @@ impl FromStr for Size {
     /// Reads `XS`, `S`, `M`, `L` or `XL`, in either case.
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::ALL.into_iter().find(|size| size.to_string().eq_ignore_ascii_case(text)).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidInput, format!("{text:?} is no size; use XS, S, M, L or XL"))
+            Error::new(ErrorKind::InvalidInput, format!("{text:?} is not a size; use XS, S, M, L or XL"))
         })
     }
 }

@@ -176,15 +176,15 @@ impl OpenStep {
             (Closing::Cancelled, true) => "cancelled while it ran; its outcome is unknown".to_owned(),
             (Closing::Cancelled, false) => "cancelled before it ran".to_owned(),
             (Closing::Failed(error), true) => {
-                format!("cut off while it ran; its outcome is unknown: {error}")
+                format!("interrupted while it ran; its outcome is unknown: {error}")
             }
             (Closing::Failed(error), false) => format!("not run, since the run failed: {error}"),
             (Closing::Ended(reason), true) => {
-                format!("cut off while it ran; its outcome is unknown: {reason}")
+                format!("interrupted while it ran; its outcome is unknown: {reason}")
             }
             (Closing::Ended(reason), false) => format!("not run: {reason}"),
             (Closing::Abandoned, true) => {
-                "the run was abandoned while it ran; its outcome is unknown".to_owned()
+                "the run was abandoned while the call ran; its outcome is unknown".to_owned()
             }
             (Closing::Abandoned, false) => "not run: the run was abandoned".to_owned(),
         }

@@ -49,7 +49,7 @@ pub(super) fn flaw(history: &History, step: Option<&OpenStep>) -> Option<&'stati
             return Some("results do not answer the calls before them");
         }
         if !answers && message.tool_results().next().is_some() {
-            return Some("a result is not in a message of results");
+            return Some("a tool result is outside a tool message");
         }
         if message.parts().is_empty() {
             return Some("a message is empty");
@@ -59,7 +59,7 @@ pub(super) fn flaw(history: &History, step: Option<&OpenStep>) -> Option<&'stati
     match (asked, step) {
         (None, None) => None,
         (Some(asked), Some(step)) if *asked == *step.message && step.is_open() => None,
-        _ => Some("the calls that wait are not the newest message's"),
+        _ => Some("the open calls are not in the newest message"),
     }
 }
 

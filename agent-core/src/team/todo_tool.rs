@@ -75,14 +75,10 @@ impl Tool for TodoTool {
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let NewList { todos } = input.parse()?;
         if todos.len() > MOST {
-            return Err(ToolError::tell(format!(
-                "a list has at most {MOST} things; put related ones together"
-            )));
+            return Err(ToolError::tell(format!("a list has at most {MOST} items; combine related ones")));
         }
         if todos.iter().any(|todo| todo.content.trim().is_empty()) {
-            return Err(ToolError::tell(
-                "say what is to be done: the content of each thing must not be empty",
-            ));
+            return Err(ToolError::tell("the content of an item must not be empty; describe the item"));
         }
         let before = cx.run().todos();
         cx.run().set_todos(todos.clone()).await.map_err(ToolError::Fatal)?;

@@ -92,7 +92,7 @@ impl Access {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
                     format!(
-                        "`{word}` is no access; use read, write, execute, network, delegate, ask, joined by +"
+                        "`{word}` is not an access; use read, write, execute, network, delegate, ask, joined by +"
                     ),
                 ));
             };

@@ -81,8 +81,8 @@ fn lo06_what_does_not_exist_is_never_taken_as_done() {
     let text = GraphError::of(&error).unwrap().to_string();
     assert_eq!(
         text,
-        "the graph `plan` cannot run: `a` depends on `ghost`, which does not exist; `c` is for `nobody`, and no agent has \
-         that name"
+        "the graph `plan` cannot run: `a` depends on `ghost`, which does not exist; `c` names the agent \
+         `nobody`, which does not exist; add it, or name another"
     );
 }
 

@@ -47,7 +47,7 @@ impl Scene {
 #[tokio::test(start_paused = true)]
 async fn lo13_a_pending_task_is_skipped_and_its_dependents_choose() {
     for (dependents, third) in
-        [(SkipAs::Satisfied, "completed"), (SkipAs::Blocked, "skipped: second gave nothing")]
+        [(SkipAs::Satisfied, "completed"), (SkipAs::Blocked, "skipped: second has no output")]
     {
         let scene = Scene::new();
         let (run, control) = scene.start();

@@ -132,7 +132,7 @@ fn lo13_what_is_given_to_another_agent_when_what_it_needs_came_to_nothing_is_ski
         };
         events.iter().filter_map(end).collect::<Vec<_>>()
     };
-    let expected = [("cancelled".to_owned(), true), ("skipped: first gave nothing".to_owned(), false)];
+    let expected = [("cancelled".to_owned(), true), ("skipped: first has no output".to_owned(), false)];
     process(async {
         let gate = Gate::new();
         let start = Gate::new();

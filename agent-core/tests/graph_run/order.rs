@@ -94,9 +94,9 @@ async fn lo07_what_depends_on_a_failure_is_skipped_and_told_why_and_the_rest_goe
         ("design", "completed"),
         ("docs", "completed"),
         ("backend", "failed: the disk is full"),
-        ("frontend", "skipped: backend gave nothing"),
-        ("tests", "skipped: backend gave nothing"),
-        ("review", "skipped: tests gave nothing"),
+        ("frontend", "skipped: backend has no output"),
+        ("tests", "skipped: backend has no output"),
+        ("review", "skipped: tests has no output"),
     ] {
         assert_eq!(ends[node], end, "{node}");
     }

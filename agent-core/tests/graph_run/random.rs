@@ -397,7 +397,7 @@ fn check_order(scene: &Scene, events: &[Envelope]) {
                     };
                     assert!(
                         gave || *kind == Kind::Optional,
-                        "{node} begins, and {from} gave nothing: {end:?}"
+                        "{node} begins, and {from} has no output: {end:?}"
                     );
                 }
             }

@@ -244,7 +244,7 @@ fn another_agent_for_an_attempt_in_flight_refuses_to_resume() {
         open.open();
         let error = resume_on(&store, &build("other", &open)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Diverged);
-        assert!(error.message().contains("another agent works on `work`, where `medium` did"), "{error}");
+        assert!(error.message().contains("`work` was run by `medium`, and now has another agent"), "{error}");
         assert_eq!(resume_on(&store, &build("medium", &open)).await.unwrap().text, "work done");
     });
 }

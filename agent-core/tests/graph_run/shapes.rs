@@ -89,7 +89,7 @@ async fn an_item_that_fails_fails_the_map_or_leaves_a_gap() {
     let run = build(false).run("Go").await.unwrap();
     assert_eq!(not_done(&run.outcome), (vec!["each".into()], vec![], vec!["end".into()]));
     let told = run.outcome.status.to_string();
-    assert!(told.contains("1 of 3 items gave nothing; each[1] failed: two is bad"), "{told}");
+    assert!(told.contains("1 of 3 items have no output; each[1] failed: two is bad"), "{told}");
     assert_eq!(run.report().node("each[2]").unwrap().state(), NodeState::Completed);
 }
 

@@ -242,7 +242,7 @@ async fn a_stream_that_breaks_the_contract_is_named() {
         let lines = checked(deltas).await;
         assert_eq!(lines.len(), count, "{broken}: {lines:?}");
         let last = lines.last().unwrap();
-        assert!(last.starts_with(&format!("error: the stream broke its contract: {broken}; mend")), "{last}");
+        assert!(last.starts_with(&format!("error: the stream broke its contract: {broken}; fix")), "{last}");
     }
 }
 

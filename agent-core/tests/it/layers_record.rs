@@ -152,7 +152,7 @@ async fn a_divergence_names_what_differs() {
         (base.clone().with_params(params), "the parameters differ"),
         (base.clone().with_output(Output::Json), "the form of the reply differ"),
         (base.clone().with_tool_choice(ToolChoice::Required), "the tool choice differ"),
-        (base.clone().with_tools([tool("Sees.")]), "the tool `look` is described otherwise"),
+        (base.clone().with_tools([tool("Sees.")]), "the tool `look` has another description or schema"),
         (base.clone().with_tools([]), "the tool `look` is missing"),
         (messages(&["a", "c"]), "message 1 (counted from 0) differs;"),
         (messages(&["a"]), "message 1 (counted from 0) is missing, there are 1 instead of 2"),
@@ -167,7 +167,7 @@ async fn a_divergence_names_what_differs() {
     replay.complete(base.clone(), &CallContext::new()).await.unwrap();
     let error = replay.stream(base, &CallContext::new()).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Diverged);
-    assert!(error.message().contains("it holds 1 calls, and one more was made"), "{error}");
+    assert!(error.message().contains("the recording holds 1 calls and this is one more"), "{error}");
 }
 
 #[tokio::test]

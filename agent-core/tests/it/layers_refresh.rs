@@ -233,7 +233,7 @@ async fn cm10_a_call_that_goes_away_leaves_the_refresh_to_the_next() {
         tokio::task::yield_now().await;
     }
     cx.cancel.cancel();
-    assert_eq!(first.await.unwrap(), ["refused: the run was cancelled"]);
+    assert_eq!(first.await.unwrap(), ["refused: the call or run was cancelled"]);
     gate.arrived(2).await;
     gate.open();
     assert_eq!(second.await.unwrap().last().unwrap(), "finish");

@@ -294,7 +294,7 @@ async fn cm09_a_cancel_ends_the_wait() {
     // What fails because of the cancel is not tried again either, and is called by its name.
     let provider = Played::new([Err(Error::new(ErrorKind::Transport, "the connection was dropped"))]);
     let lines = read(&retried(&provider, Retry::new()), &cx).await;
-    assert_eq!(lines, ["refused: the run was cancelled"]);
+    assert_eq!(lines, ["refused: the call or run was cancelled"]);
 }
 
 #[tokio::test(start_paused = true)]

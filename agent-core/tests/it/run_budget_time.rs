@@ -45,10 +45,9 @@ async fn design_7_time_ends_a_waiting_tool_and_says_so_to_the_model() {
     let history = session.history().await.unwrap();
     assert_valid(&history);
     let told = results(history.get(2).unwrap());
-    assert!(
-        told[0]
-            .starts_with("cut off while it ran; its outcome is unknown: stopped: the budget's limit of time")
-    );
+    assert!(told[0].starts_with(
+        "interrupted while it ran; its outcome is unknown: stopped: the budget's limit of time"
+    ));
 }
 
 #[tokio::test(start_paused = true)]

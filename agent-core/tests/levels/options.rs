@@ -339,7 +339,10 @@ async fn cw04_a_claim_without_a_look_is_refused_where_evidence_is_required() {
         let role = if level == AutonomyLevel::Dual { "discriminator" } else { "verifier" };
         let results = settled(&stored(&store, &work().in_role(role).unwrap()).await);
         let claims: Vec<_> = results.iter().filter(|(name, _)| name == "task_complete").collect();
-        assert!(claims[..3].iter().all(|(_, text)| text.contains("looked at nothing")), "{results:?}");
+        assert!(
+            claims[..3].iter().all(|(_, text)| text.contains("no tool has shown you any of the work")),
+            "{results:?}"
+        );
         assert_eq!((claims.len(), claims[3].1.as_str()), (4, "The task is complete."));
         let session = runtime_on(&store).session_with_id(work());
         let (_, found) = verdicts(&store, &session).await.pop().unwrap();
@@ -367,8 +370,8 @@ fn r14_options_that_nobody_is_there_for_are_refused_when_it_is_built() {
     let writer = ReactAgent::builder("w", model()).tool(write).build().unwrap();
     for (builder, says) in [
         (named(worker(model())).acceptance_criteria(), "no judge"),
-        (named(worker(model())).requires_evidence(), "nobody checks"),
-        (named(worker(model())).judge(model()).requires_evidence(), "nobody checks"),
+        (named(worker(model())).requires_evidence(), "there is no checker"),
+        (named(worker(model())).judge(model()).requires_evidence(), "there is no checker"),
         (named(claims).until_task_complete(), "`task_complete`"),
         (named(narrow).until_task_complete(), "scope"),
         // `todos` shows nothing of the work, and a verifier may not write.

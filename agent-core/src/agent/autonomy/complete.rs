@@ -18,7 +18,7 @@ use crate::{
 pub(crate) const TASK_COMPLETE: &str = "task_complete";
 
 /// Error result of a call made before any other tool was used.
-const LOOK_FIRST: &str = "you have looked at nothing since you got this report, and a report is no evidence; look for \
+const LOOK_FIRST: &str = "no tool has shown you any of the work since this report, and a report is not evidence; look for \
     yourself with your tools, and call this again once you have seen that all of it is done";
 
 /// The tool `task_complete`: a successful call ends the agent's run, and later calls in the same message are not run.

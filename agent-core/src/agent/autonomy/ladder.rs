@@ -441,7 +441,7 @@ impl AutonomyBuilder {
         } else if self.judge.is_none() && criteria {
             "there is no judge to write down criteria; add its model with `judge`"
         } else if !checked && evidence {
-            "evidence is required, and nobody checks; add one with `verifier` or `discriminator`"
+            "evidence is required, but there is no checker; add one with `verifier` or `discriminator`"
         } else if (checked || claims) && own {
             "the executor has a tool of its own called `task_complete`; rename it"
         } else if claims && !self.executor.scope().has_tool(TASK_COMPLETE) {

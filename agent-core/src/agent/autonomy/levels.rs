@@ -97,7 +97,7 @@ impl FromStr for AutonomyLevel {
         Self::ALL.into_iter().find(|level| level.as_str() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|level| format!("`{level}`")).collect();
             let shown: String = text.chars().take(60).collect();
-            let text = format!("`{shown}` is no level of autonomy; the levels are {}", names.join(", "));
+            let text = format!("`{shown}` is not a level of autonomy; the levels are {}", names.join(", "));
             Error::new(ErrorKind::InvalidInput, text)
         })
     }

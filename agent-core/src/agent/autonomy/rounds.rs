@@ -129,7 +129,7 @@ impl Rounds {
             begun = Some(Arc::clone(&started));
             Ok(Event::PhaseStarted(started))
         })?;
-        begun.ok_or_else(|| Error::new(ErrorKind::Internal, "a phase has no beginning"))
+        begun.ok_or_else(|| Error::new(ErrorKind::Internal, "the start of a phase was not recorded"))
     }
 
     fn role(&self, phase: Phase) -> &'static str {
@@ -219,7 +219,7 @@ impl Rounds {
                 let no_longer = || {
                     Error::new(
                         ErrorKind::Diverged,
-                        "the run began with criteria, and the agent has nobody who writes them; resume it with the agent that began it",
+                        "the run began with criteria, and this agent has no judge that writes criteria; resume it with the agent that began it",
                     )
                 };
                 check.criteria().ok_or_else(no_longer)?

@@ -146,10 +146,9 @@ impl Worker {
                 let spent = subtree.total(cx.env(), &self.child).await.unwrap_or(unknown);
                 Ended { result: self.result(&outcome, late), spent }
             }
-            Ok(_) => Ended::new(Attempt::Broken(Error::new(
-                ErrorKind::Internal,
-                "the effects answered with an observation of another kind",
-            ))),
+            Ok(_) => {
+                Ended::new(Attempt::Broken(Error::new(ErrorKind::Internal, "unexpected kind of observation")))
+            }
             Err(error) => Ended::new(match error.pause() {
                 Some(pause) => Attempt::Paused(pause.clone()),
                 None => Attempt::Broken(error),

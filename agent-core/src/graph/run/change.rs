@@ -56,7 +56,7 @@ impl Machine {
         if dependents == SkipAs::Satisfied
             && let Some(needs) = self.needed_by(place)
         {
-            let text = "a step takes what this node gives and cannot do without; skip it as blocked";
+            let text = "a step requires this node's value; skip it with `SkipAs::Blocked`";
             return Err(Error::new(ErrorKind::InvalidInput, text).with("node", id).with("step", &*needs));
         }
         self.schedule.skip(place, dependents).map_err(|refusal| self.refused(&refusal))?;
@@ -151,16 +151,14 @@ pub(super) fn refusal(refusal: &Refused, id: impl Fn(usize) -> Arc<str>) -> Erro
             Error::new(ErrorKind::NotFound, "the graph has no such node; name one of its own")
         }
         Refused::State { node, state: State::Completed } => {
-            invalid("the node is completed, and stays so".to_owned()).with("node", &*id(*node))
+            invalid("a completed node cannot be changed".to_owned()).with("node", &*id(*node))
         }
         Refused::State { node, state } => {
-            invalid(format!("this cannot be done with a node that is {state}")).with("node", &*id(*node))
+            invalid(format!("not possible while the node is {state}")).with("node", &*id(*node))
         }
-        Refused::Blocked { node, by } => invalid(
-            "the node needs another one, which gave nothing; have that one tried again first".to_owned(),
-        )
-        .with("node", &*id(*node))
-        .with("needs", &*id(*by)),
+        Refused::Blocked { node, by } => invalid("a dependency has no value; retry it first".to_owned())
+            .with("node", &*id(*node))
+            .with("needs", &*id(*by)),
         Refused::Closed => Error::new(
             ErrorKind::Cancelled,
             "the graph is being cancelled and takes no more changes; start a new run",

@@ -121,7 +121,7 @@ impl<'a> Drive<'a> {
         }
         Some(Err(match self.machine.pause() {
             Some(pause) => Error::paused(pause),
-            None => Error::new(ErrorKind::Internal, "tasks are left of the graph, and none can be started"),
+            None => Error::new(ErrorKind::Internal, "tasks remain, but none can start"),
         }))
     }
 

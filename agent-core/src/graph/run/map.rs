@@ -96,7 +96,7 @@ impl Machine {
         {
             let why = self.why(*first);
             let text =
-                format!("{} of {} items gave nothing; {} {why}", gaps.len(), items.len(), self.id(*first));
+                format!("{} of {} items have no output; {} {why}", gaps.len(), items.len(), self.id(*first));
             return Err(Error::new(ErrorKind::Tool, text));
         }
         let values = items.map(|item| self.slots.get(item)).collect();

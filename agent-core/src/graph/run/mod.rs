@@ -99,7 +99,7 @@ impl<O: Output> TaskGraph<O> {
         match (run.output, run.outcome.status) {
             (Some(output), Status::Completed) => Ok(output),
             (_, Status::Paused(pause)) => Err(Error::paused(pause)),
-            (_, status) => Err(Error::new(ErrorKind::Tool, format!("the graph came to no end: {status}"))),
+            (_, status) => Err(Error::new(ErrorKind::Tool, format!("the graph did not complete: {status}"))),
         }
     }
 

@@ -95,7 +95,8 @@ impl Machine {
             .map_err(|refusal| diverged(self.refused(&refusal).message()))?;
         let agent = self.agent(place);
         if agent.as_ref().map(|agent| agent.name()) != started.agent.as_deref() {
-            let text = format!("another agent works on `{}`, where `{}` did", started.node, named(started));
+            let text =
+                format!("`{}` was run by `{}`, and now has another agent", started.node, named(started));
             return Err(diverged(&text));
         }
         if let Some(track) = self.track(place) {

@@ -232,7 +232,7 @@ impl RateLimitBuilder {
         } else if self.window == 0 {
             "a mean is taken over at least 1 call"
         } else if self.fast > self.slow {
-            "the mean that counts as fast must not be above the one that counts as slow"
+            "`fast` must not be above `slow`"
         } else {
             return Ok(self.start());
         };

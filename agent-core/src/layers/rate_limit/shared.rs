@@ -121,7 +121,7 @@ impl Pass {
                 () = self.signals.superseded.cancelled() => return Err(superseded()),
                 () = cancel.cancelled() => return Err(Error::cancelled()),
                 () = self.signals.granted.cancelled() => return Ok(()),
-                () = until(end.map(|(end, _)| end)) => return Err(too_long(end, "waited in the queue of the rate limit")),
+                () = until(end.map(|(end, _)| end)) => return Err(too_long(end, "waiting for a slot")),
                 () = until(wake) => self.shared.change(|_, _| ()),
                 changed = opens.changed() => if changed.is_err() { return Err(closed()) },
             }
@@ -168,14 +168,13 @@ pub(super) async fn until(time: Option<Instant>) {
 }
 
 pub(super) fn superseded() -> Error {
-    Error::new(ErrorKind::Cancelled, "a newer call took the place of this one").during("model.stream")
+    Error::new(ErrorKind::Cancelled, "a newer call superseded this one").during("model.stream")
 }
 
 pub(super) fn too_long(end: End, what: &str) -> Error {
     let limit = end.map(|(_, limit)| limit).unwrap_or_default();
-    let text = format!(
-        "the call {what} until its {limit:?} were over; try again, or raise the rate limit's timeout"
-    );
+    let text =
+        format!("the call timed out after {limit:?} ({what}); try again, or raise the rate limit's timeout");
     Error::new(ErrorKind::Timeout, text).during("model.stream")
 }
 

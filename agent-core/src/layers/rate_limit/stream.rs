@@ -18,7 +18,7 @@ use crate::{
     provider::{CallContext, Delta, DeltaStream, Provider, Request},
 };
 
-const RUNNING: &str = "ran";
+const RUNNING: &str = "running";
 
 /// Makes the call that `pass` admitted.
 pub(super) async fn open(

@@ -66,7 +66,7 @@ impl Asked {
         Some(match (self.tools.contains_key(name), recorded.tools.contains_key(name)) {
             (true, false) => format!("the tool `{name}` is new"),
             (false, true) => format!("the tool `{name}` is missing"),
-            _ => format!("the tool `{name}` is described otherwise"),
+            _ => format!("the tool `{name}` has another description or schema"),
         })
     }
 

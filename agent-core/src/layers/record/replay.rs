@@ -63,9 +63,8 @@ impl Replay {
     /// [`ErrorKind::Corrupt`] when the text is not such a recording, [`ErrorKind::NewerVersion`] when a newer version
     /// of this library made it.
     pub fn from_json(json: &str) -> Result<Self> {
-        let corrupt = |text: &str| {
-            Error::new(ErrorKind::Corrupt, format!("this is no recording that can be answered from: {text}"))
-        };
+        let corrupt =
+            |text: &str| Error::new(ErrorKind::Corrupt, format!("the recording cannot be replayed: {text}"));
         let stored: Stored =
             serde_json::from_str(json).map_err(|error| corrupt("it cannot be read").caused_by(error))?;
         if stored.recorder > FORMAT {
@@ -73,9 +72,7 @@ impl Replay {
             return Err(Error::new(ErrorKind::NewerVersion, text));
         }
         if stored.recorder == 0 {
-            return Err(corrupt(
-                "no recorder made it, so it does not hold what callers were given; record it anew",
-            ));
+            return Err(corrupt("it was not made by a `Recorder` and has no deltas; record it again"));
         }
         let calls = stored.interactions.into_iter().filter_map(|one| match (one.asked, one.deltas) {
             (Some(asked), Some(entries)) => Some(Ok(Call { asked, entries })),
@@ -111,7 +108,10 @@ impl Replay {
         let mut state = lock(&self.0.state);
         let number = state.next + 1;
         let Some(call) = self.0.calls.get(state.next) else {
-            return Err(diverged(&format!("it holds {} calls, and one more was made", self.0.calls.len())));
+            return Err(diverged(&format!(
+                "the recording holds {} calls and this is one more",
+                self.0.calls.len()
+            )));
         };
         if let Some(difference) = Asked::of(request, &state.scrubber)?.difference(&call.asked) {
             return Err(diverged(&format!("in call {number} {difference}")));
@@ -122,7 +122,8 @@ impl Replay {
 }
 
 fn diverged(what: &str) -> Error {
-    let text = format!("this is not what the recording answers: {what}; ask the same again, or record anew");
+    let text =
+        format!("the request differs from the recording: {what}; make the same request or record again");
     Error::new(ErrorKind::Diverged, text).during("model.stream")
 }
 

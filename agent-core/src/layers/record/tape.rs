@@ -161,7 +161,7 @@ impl Entry {
             Self::Error { error } => Err(error.to_error()),
             Self::Dropped { .. } => Err(Error::new(
                 ErrorKind::Diverged,
-                "the recording of this call ends here, because its caller went away, and now the call goes on; record it anew",
+                "the recorded call was dropped here, but this one reads on; record it again",
             )
             .during("model.stream")),
         }

@@ -37,8 +37,8 @@ pub(super) fn sequence(id: &str, tapes: &[Arc<Mutex<Tape>>], scrubber: &Scrubber
     if scrubber.finds_registered(&text) {
         return Err(Error::new(
             ErrorKind::Internal,
-            "a registered secret could not be taken out of the recording, so there is none; register no numbers and no \
-             words of the recordings' own format",
+            "a registered secret could not be removed, so no recording was made; do not register numbers or words of \
+             the recording format",
         ));
     }
     Ok(text)
@@ -145,7 +145,7 @@ impl Sequence<'_> {
             Err(_) => self.bytes(&sent.body).0,
         };
         let (answer, base64) = if withhold { (Value::from(""), false) } else { self.bytes(&sent.answer) };
-        let why = withhold.then(|| ("withheld", "a value to be taken out was cut in pieces".into()));
+        let why = withhold.then(|| ("withheld", "a secret was split over several deltas".into()));
         let request = [
             ("method", sent.method.clone().into()),
             ("path", self.text(&sent.path).into()),

@@ -119,7 +119,7 @@ fn sail(scenario: &Scenario, medium: &Medium, kills: &[usize]) -> Result<Sailed>
             }
         }
     }
-    let text = format!("it is not over after {MOST_LIVES} processes");
+    let text = format!("the scenario has not ended after {MOST_LIVES} processes");
     Err(Error::new(ErrorKind::Internal, text))
 }
 
@@ -288,7 +288,7 @@ impl Report {
     pub fn assert(&self) {
         assert!(self.faults.is_empty(), "{self:#}");
         let reached = self.planned.saturating_sub(self.missed);
-        assert!(self.planned > 0 && self.kills >= reached, "too few were killed: {self}");
+        assert!(self.planned > 0 && self.kills >= reached, "fewer kills than points: {self}");
         assert!(
             self.missed <= self.points / MAY_MISS,
             "{} points were not reached again: {self}",

@@ -86,7 +86,7 @@ impl Tree {
         let mut differ = Vec::new();
         for (id, log) in &self.sessions {
             if runtime.open(id).await?.state().await? != log.fold().0 {
-                differ.push(format!("{id} opens as something other than what its events add up to"));
+                differ.push(format!("{id} opens with a state that differs from the fold of its events"));
             }
         }
         Ok(differ)

@@ -105,7 +105,7 @@ async fn within(cut: &str, who: &str, work: impl Future<Output = Checked>) -> Ch
     match tokio::time::timeout(HANG, work).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(Failure(text))) => Err(Failure(format!("{cut}: {who}: {text}"))),
-        Err(_) => Err(Failure(format!("{cut}: {who} waited for it"))),
+        Err(_) => Err(Failure(format!("{cut}: {who} was blocked by the cut operation"))),
     }
 }
 

@@ -278,7 +278,7 @@ async fn a_store_that_leans_on_its_callers_fails_the_case_for_it() {
         let report =
             conformance(format!("leans on {leans:?}"), MEMORY, async || Arc::new(Leaning::new(leans))).await;
         assert!(names(&report).contains(&case), "{leans:?} is not noticed by {case}: {report:#}");
-        let waited = |(_, text): &&(&str, String)| text.contains("waited for it");
+        let waited = |(_, text): &&(&str, String)| text.contains("was blocked by the cut operation");
         assert!(report.failed().iter().any(|it| waited(&it)), "{leans:?}: {report:#}");
     }
 }

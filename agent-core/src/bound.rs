@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_numbers_are_bounded_and_texts_are_not_looked_into() {
+    fn depth_and_numbers_are_bounded_outside_of_strings() {
         for (text, flaw) in [
             (nested(DEPTH), None),
             (nested(DEPTH + 1), Some(Flaw::Deep)),
@@ -439,7 +439,7 @@ mod tests {
     proptest! {
         /// A text that the scan accepts is accepted by the reader: the scan knows its whole nesting.
         #[test]
-        fn what_nests_less_than_the_bound_is_read(text in "[\\[\\]{}\":,1e. \\\\-]{0,300}") {
+        fn json_within_the_depth_bound_parses(text in "[\\[\\]{}\":,1e. \\\\-]{0,300}") {
             let read = serde_json::from_str::<Value>(&text);
             if let (Ok(value), Ok(_)) = (&read, check_text(&text, VALUE)) {
                 prop_assert!(check(value, VALUE).is_ok());

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_by_hand_with_a_count_of_nothing_can_go_on() {
+    fn a_hand_written_mean_with_count_zero_is_usable() {
         let mut read: Durations =
             serde_json::from_str(r#"{"a":{"micros":7,"count":4294967295},"b":{}}"#).unwrap();
         read.learn("a", Duration::from_micros(7));

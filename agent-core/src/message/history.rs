@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_to_iterate_over_is_known() {
+    fn iter_reports_its_exact_length() {
         for count in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7] {
             let history: History = (0..count).map(|n| Message::user(n.to_string())).collect();
             let mut iter = history.iter();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_names_have_a_bound_and_no_call_is_taken_for_another() {
+    fn overlong_ids_and_names_are_bounded() {
         let (long, kept) = ("x".repeat(bound::ID + 1), "y".repeat(bound::ID));
         let mut parts: Vec<_> = [(&*long, "a"), (&*kept, "b"), (&*long, "c")]
             .into_iter()

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cm19_a_file_that_is_none_makes_an_error_result() {
+    fn cm19_invalid_base64_becomes_an_error_result() {
         let image = |data: &str| Media::new("image/png", MediaSource::Base64(data.into()));
         for (data, fine) in [
             ("aGk=", true),

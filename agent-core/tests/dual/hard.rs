@@ -256,7 +256,7 @@ async fn cw05_two_pairs_one_after_the_other_in_one_session_go_on_in_its_two_conv
 
 /// A pair that waits for approval, and another pair started instead of resuming it: the old task is abandoned whole.
 #[tokio::test(start_paused = true)]
-async fn cw15_another_pair_in_the_session_gives_the_first_ones_task_up() {
+async fn cw15_another_pair_abandons_the_first_pairs_task() {
     let pay = FakeTool::new("pay").access(Access::WRITE);
     let store = memory();
     let runtime =

@@ -102,7 +102,7 @@ fn a_run_is_seen_from_its_events() {
 }
 
 #[test]
-fn a_cost_that_is_unknown_is_never_nothing() {
+fn unknown_cost_is_not_zero() {
     let report = report(vec![
         begun(login().signature()),
         started("design", 1, Some("architect")),
@@ -146,7 +146,7 @@ fn nodes_that_were_added_or_given_to_others_are_shown() {
 }
 
 #[test]
-fn items_of_a_map_come_behind_it_and_other_ids_are_nobody() {
+fn items_follow_their_map_and_unknown_ids_are_ignored() {
     let mut events = run();
     events.push(started("docs[0]", 1, Some("writer")));
     events.push(started("docs[1]", 1, Some("writer")));

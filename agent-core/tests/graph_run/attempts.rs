@@ -75,7 +75,7 @@ fn sized(log: &Log, small: Hand) -> (TaskGraph, [Hand; 3]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo04_what_fails_is_tried_one_size_up_with_the_reason() {
+async fn lo04_a_failed_attempt_is_retried_one_size_up_with_the_reason() {
     let failures = [
         Act::Fail("I am too small"),
         Act::End(Status::Stopped(StopReason::LoopDetected)),

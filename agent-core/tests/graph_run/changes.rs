@@ -104,7 +104,7 @@ async fn lo13_a_waiting_task_is_skipped_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo13_what_is_over_is_not_skipped_and_unknown_nodes_are_errors() {
+async fn lo13_terminal_nodes_cannot_be_skipped_and_unknown_nodes_are_errors() {
     let scene = Scene::new();
     let gate = Gate::new();
     drop(scene.hand.clone().on("second", [Act::Wait(gate.clone())]));
@@ -134,7 +134,7 @@ async fn lo13_what_is_over_is_not_skipped_and_unknown_nodes_are_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo13_a_step_that_cannot_do_without_is_not_satisfied_by_nothing() {
+async fn lo13_skip_as_satisfied_is_refused_for_a_required_value() {
     let gate = Gate::new();
     let graph = TaskGraph::builder("needs");
     let held = gate.clone();
@@ -250,7 +250,7 @@ async fn lo13_what_failed_is_tried_again_and_what_was_skipped_for_it_is_pending_
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo13_one_task_is_cancelled_and_what_needs_it_is_skipped() {
+async fn lo13_cancelling_a_task_skips_its_dependents() {
     let scene = Scene::new();
     let (run, control) = scene.start();
     scene.gate.arrived(1).await;
@@ -261,7 +261,7 @@ async fn lo13_one_task_is_cancelled_and_what_needs_it_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r32_the_list_of_what_is_to_be_done_is_a_view_of_the_graph() {
+async fn r32_the_todo_list_is_a_view_of_the_graph() {
     let scene = Scene::new();
     let (run, control) = scene.start();
     scene.gate.arrived(1).await;

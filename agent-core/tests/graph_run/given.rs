@@ -131,7 +131,7 @@ async fn the_answers_for_the_items_of_a_list_are_read_as_values() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_typed_answer_that_is_none_leaves_a_gap_or_fails_the_list() {
+async fn an_invalid_typed_answer_leaves_a_gap_or_fails_the_list() {
     let hand = || Hand::new("hand").on("b", [Act::Fail("no")]);
     let graph = TaskGraph::builder("gaps");
     let each = graph.map_agent("each", &essays(&graph), &hand(), String::clone).returns::<bool>().partial();

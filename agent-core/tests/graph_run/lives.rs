@@ -56,7 +56,7 @@ async fn overtake(store: &SharedStore, log: &Log, gate: &Gate) -> entourage_core
 }
 
 #[test]
-fn lo13_an_attempt_goes_on_whatever_becomes_of_what_it_needs_also_after_deaths() {
+fn lo13_an_attempt_in_flight_survives_crashes_and_failed_dependencies() {
     let expected = (vec!["first".to_owned()], vec![], vec![]);
     // The reference run, without a crash.
     let (store, log) = (memory(), Log::default());
@@ -121,7 +121,7 @@ fn lo13_an_attempt_that_goes_on_is_not_skipped_for_what_fails_later() {
 }
 
 #[test]
-fn lo13_what_is_given_to_another_agent_when_what_it_needs_came_to_nothing_is_skipped_once() {
+fn lo13_a_reassigned_node_with_a_failed_dependency_is_skipped_once() {
     let (store, log) = (memory(), Log::default());
     let ends = |events: &[Envelope]| {
         let end = |event: &Envelope| match &event.event {
@@ -196,7 +196,7 @@ async fn finish(store: &SharedStore, log: &Log) -> GraphReport {
 }
 
 #[test]
-fn lo13_what_waits_for_a_slot_to_go_on_begins_anew_with_another_agent() {
+fn lo13_a_resumed_attempt_waiting_for_a_slot_restarts_when_reassigned() {
     let (store, log) = (memory(), Log::default());
     process(pause(&store, &log));
     process(async {
@@ -210,7 +210,7 @@ fn lo13_what_waits_for_a_slot_to_go_on_begins_anew_with_another_agent() {
 }
 
 #[test]
-fn lo13_what_waits_for_a_slot_to_go_on_is_skipped_and_tried_again_as_a_new_attempt() {
+fn lo13_a_resumed_attempt_waiting_for_a_slot_can_be_skipped_and_retried() {
     let (store, log) = (memory(), Log::default());
     process(pause(&store, &log));
     process(meanwhile(&store, &log, async |control| {
@@ -224,7 +224,7 @@ fn lo13_what_waits_for_a_slot_to_go_on_is_skipped_and_tried_again_as_a_new_attem
 }
 
 #[test]
-fn lo13_what_was_given_to_another_agent_when_the_process_died_begins_anew_with_that_one() {
+fn lo13_a_node_reassigned_before_a_crash_restarts_with_the_new_agent() {
     let (store, log) = (memory(), Log::default());
     let build = |acts: Vec<Act>| {
         let hand = Hand::logging("hand", &log).on("one", acts);

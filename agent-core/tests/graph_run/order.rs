@@ -44,7 +44,7 @@ impl Login {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo07_what_does_not_depend_on_each_other_overlaps_and_tests_come_after_both() {
+async fn lo07_independent_nodes_overlap_and_tests_come_last() {
     let mut login = Login::new();
     let gate = Gate::new();
     login.architect = login.architect.on("design", [Act::Wait(gate.clone())]);
@@ -76,7 +76,7 @@ async fn lo07_what_does_not_depend_on_each_other_overlaps_and_tests_come_after_b
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo07_what_depends_on_a_failure_is_skipped_and_told_why_and_the_rest_goes_on() {
+async fn lo07_dependents_of_a_failed_node_are_skipped_with_a_reason_and_the_rest_runs() {
     let mut login = Login::new();
     login.coder = login.coder.on("backend", [Act::Fail("the disk is full")]);
     let graph = login.builder().build().unwrap();
@@ -103,7 +103,7 @@ async fn lo07_what_depends_on_a_failure_is_skipped_and_told_why_and_the_rest_goe
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo07_fail_fast_stops_what_runs_and_starts_nothing_else() {
+async fn lo07_fail_fast_stops_running_nodes_and_starts_no_others() {
     let log = Log::default();
     let slow = Hand::logging("slow", &log).on("slow", [Act::Hang]);
     let bad = Hand::logging("bad", &log).on("bad", [Act::Sleep(secs(1)), Act::Fail("no")]);
@@ -174,7 +174,7 @@ async fn design_3_nothing_begins_before_what_came_before_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo07_with_continue_dependents_do_without_and_the_outcome_tells() {
+async fn lo07_continue_runs_dependents_and_the_outcome_lists_failures() {
     let bad = Hand::new("bad").on("bad", [Act::Fail("no")]);
     let good = Hand::new("good");
     let graph = TaskGraph::builder("on").on_failure(OnFailure::Continue);
@@ -223,7 +223,7 @@ async fn lo07_limits_hold_overall_per_agent_and_per_provider() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lo07_a_cancel_stops_what_runs_and_the_rest_is_cancelled() {
+async fn lo07_a_cancel_stops_running_nodes_and_cancels_the_rest() {
     let mut login = Login::new();
     let gate = Gate::new();
     login.coder = login.coder.on("backend", [Act::Wait(gate.clone())]);

@@ -131,7 +131,7 @@ async fn ai04_a_graph_that_is_cancelled_while_its_agents_wait_for_places_ends() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_most_of_the_graph_waits_for_goes_first_also_where_places_are_scarce() {
+async fn the_critical_path_goes_first_when_pool_slots_are_scarce() {
     let second = Second::default();
     let graph = TaskGraph::builder("path").limit(9).limit_each_agent(9);
     let first = graph.agent("first", &second, "first").expected(Duration::from_secs(9));

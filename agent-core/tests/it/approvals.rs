@@ -219,7 +219,7 @@ async fn cp04_an_approver_that_says_later_pauses_and_a_resume_without_an_answer_
 }
 
 #[tokio::test]
-async fn cp04_what_is_no_answer_is_refused() {
+async fn cp04_invalid_answers_are_refused() {
     let store = memory();
     let (id, question) = paused(&store, &writer(), &FakeTool::new("look")).await;
     let session = runtime(&store).open(&id).await.unwrap();

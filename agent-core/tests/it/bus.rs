@@ -65,7 +65,7 @@ fn talker(deltas: usize) -> ScriptedProvider {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cd03_one_who_never_reads_costs_a_moment_and_what_is_missed_is_counted() {
+async fn cd03_a_subscriber_that_never_reads_costs_a_moment_and_missed_events_are_counted() {
     let provider = talker(10_000);
     let agent = agent(provider.model()).build().unwrap();
     let runtime = open_runtime();
@@ -133,7 +133,7 @@ async fn cd03_several_full_subscribers_are_waited_for_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cd03_one_who_never_reads_is_waited_for_once_until_it_reads_again() {
+async fn cd03_a_subscriber_that_never_reads_is_waited_for_once_until_it_reads_again() {
     let provider = talker(3);
     let agent = agent(provider.model()).build().unwrap();
     let runtime = testkit::runtime().event_buffer(4).build();

@@ -237,7 +237,7 @@ impl Meddles for Unreadable {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_below_that_cannot_be_read_is_no_end_of_its_agent() {
+async fn an_unreadable_child_session_is_not_recorded_as_an_end() {
     for kind in [ErrorKind::Corrupt, ErrorKind::NewerVersion, ErrorKind::Store, ErrorKind::Busy] {
         for (what, make, _) in ALL {
             if what.contains("forgive") {

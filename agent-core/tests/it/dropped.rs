@@ -135,7 +135,7 @@ async fn a_commit_that_waited_behind_another_is_stored_without_its_caller_too() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_run_whose_store_is_slow_stores_its_end_later_and_holds_up_nobody() {
+async fn a_cancelled_run_with_a_slow_store_stores_its_end_later_and_blocks_no_waiter() {
     let store = OneLane::new();
     let runtime = on(&store);
     let provider = LiveProvider::new();

@@ -188,7 +188,7 @@ async fn design_4_a_cancel_ends_the_children_and_what_they_do() {
 }
 
 #[tokio::test]
-async fn design_4_children_that_nobody_waited_for_end_with_their_parent() {
+async fn design_4_children_without_a_waiter_end_with_their_parent() {
     let live = LiveProvider::new();
     let asked = Gate::new();
     let (b, at) = (Arc::new(agent(live.model()).build().unwrap()) as Arc<dyn Agent>, asked.clone());

@@ -248,7 +248,7 @@ async fn ai06_figures_of_each_model_and_what_was_saved() {
 }
 
 #[tokio::test]
-async fn ai06_what_is_unknown_is_on_neither_side_of_the_comparison() {
+async fn ai06_unknown_costs_are_excluded_from_the_comparison() {
     let reply = || Script::new().text("ok").usage(100, 10).finish(FinishReason::Stop);
     let service = ScriptedProvider::new().step(reply()).step(saying("no usage")).step(reply());
     let fallback = Fallback::to([]);

@@ -325,7 +325,7 @@ async fn a_recorder_keeps_no_more_than_it_may() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused() {
+fn invalid_recordings_are_refused() {
     let kind = |json: &str| Replay::from_json(json).unwrap_err().kind();
     for json in [
         "",

@@ -90,7 +90,7 @@ async fn a_question_that_was_answered_in_another_process_is_gone_on_with_at_once
 }
 
 #[tokio::test(start_paused = true)]
-async fn attack_09_a_handle_that_saw_a_run_does_not_take_it_from_who_was_faster() {
+async fn attack_09_a_handle_that_saw_a_run_does_not_take_it_from_the_faster_process() {
     let store = memory();
     let write = writer();
     let (session, id) = asked(&runtime(&store), &write).await;

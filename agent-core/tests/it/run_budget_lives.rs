@@ -322,7 +322,7 @@ async fn carry_out(plan: &Plan, limit: u64, cancel: Option<u64>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn design_7_a_tree_whose_runs_are_cut_short_keeps_its_books(
+    fn design_7_budgets_stay_exact_when_runs_are_cut_short(
         plan in plan(), limit in 20_u64..400, cancel in prop::option::of(1_u64..100),
     ) {
         process(carry_out(&plan, limit, cancel));

@@ -61,7 +61,7 @@ async fn ct01_the_first_run_of_a_session_names_it_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ct01_of_several_models_the_first_that_comes_to_an_end_counts() {
+async fn ct01_the_first_model_to_finish_wins() {
     let cut = || Script::new().text("Mend the par").finish(FinishReason::Length);
     let refused = || Script::refuse(ErrorKind::Overloaded, "busy");
     for (small, expected, larger) in [

@@ -228,7 +228,7 @@ async fn an_agents_reasoning_cache_and_metadata_are_sent() {
 }
 
 #[tokio::test]
-async fn cc03_a_cancelled_reply_is_no_service_that_does_not_count() {
+async fn cc03_a_cancelled_reply_does_not_mark_the_service_as_not_counting() {
     let gate = Gate::new();
     let provider =
         ScriptedProvider::new().step(Script::new().text("A tr").wait(&gate).finish(FinishReason::Stop));

@@ -426,7 +426,7 @@ async fn cw01_every_level_above_the_first_ends_after_its_rounds() {
 }
 
 #[test]
-fn cw11_an_agent_is_not_built_without_whom_it_needs() {
+fn cw11_build_fails_without_the_levels_checker() {
     let provider = ScriptedProvider::new();
     let model = || provider.model();
     let named = || Autonomy::builder("gardener", worker(model()));

@@ -188,7 +188,7 @@ async fn r14_criteria_come_from_the_request_alone_are_told_to_the_executor_and_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn r14_a_judge_that_meets_all_and_does_not_approve_rejects() {
+async fn r14_all_criteria_met_without_approval_is_a_rejection() {
     let works = ScriptedProvider::new().text("Planted.").text("I planted it.");
     let judges =
         ScriptedProvider::named("judge").text(criteria(&["A tree stands."])).text(assessed(&[1], false));

@@ -139,7 +139,7 @@ async fn ca06_a_cancel_of_the_root_ends_those_that_work_and_those_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ai04_a_wait_that_is_over_goes_on_whoever_has_the_places() {
+async fn ai04_a_finished_wait_continues_even_when_all_slots_are_taken() {
     let gate = Gate::new();
     let hangs = Worker::behind(&gate);
     let leaf = hangs.shared();

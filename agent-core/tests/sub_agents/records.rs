@@ -132,7 +132,7 @@ impl entourage_core::provider::Provider for Held {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ca07_children_are_found_below_their_parent_alone_and_go_with_it() {
+async fn ca07_children_are_listed_and_deleted_only_with_their_parent() {
     let store = memory();
     let leaf = ScriptedProvider::by_history().text("Seen.");
     let middle = lead(2, sub(&leaf));
@@ -162,7 +162,7 @@ async fn ca07_children_are_found_below_their_parent_alone_and_go_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ai01_a_sub_agents_record_says_who_what_when_how_and_how_much() {
+async fn ai01_a_sub_agents_record_has_agent_task_times_status_and_usage() {
     let store = memory();
     let below = ScriptedProvider::new().text("Seen.").fail(ErrorKind::InvalidInput, "the service is gone");
     let calls = |n: u64| ("agent", json!({"prompt": format!("Look at {n}")}));

@@ -72,7 +72,7 @@ async fn ends(calls: Vec<(&str, Value)>) -> Vec<&'static str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn design_3_a_commit_that_nobody_polls_any_more_holds_nobody_up() {
+async fn design_3_an_unpolled_commit_blocks_no_waiter() {
     let (look, ask) = (("look", json!({})), ("agent", json!({"prompt": "Look."})));
     let todos = ("todos", json!({"todos": [{"content": "Look", "status": "pending"}]}));
     for calls in [
@@ -88,7 +88,7 @@ async fn design_3_a_commit_that_nobody_polls_any_more_holds_nobody_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn design_3_agents_side_by_side_in_a_graph_hold_each_other_up_neither() {
+async fn design_3_parallel_graph_agents_do_not_block_each_other() {
     let store: SharedStore = Arc::new(Slow::default());
     let graph = TaskGraph::builder("wide").limit_each_agent(3);
     let below = ScriptedProvider::by_history().text("Looked.");

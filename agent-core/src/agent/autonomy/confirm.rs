@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn cw02_a_form_is_asked_for_where_the_model_is_known_to_keep_to_one() {
+    fn cw02_structured_output_is_used_where_the_model_supports_it() {
         let facts = |tools, structured_output| Profile { tools, structured_output, ..Profile::default() };
         for (tools, structured, expected) in [
             (Some(true), Some(true), Some(Strategy::Tool)),

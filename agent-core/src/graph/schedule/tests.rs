@@ -106,7 +106,7 @@ fn lo07_the_login_graph_runs_as_far_in_parallel_as_its_edges_allow() {
 }
 
 #[test]
-fn lo07_what_needs_a_failed_node_is_skipped_with_the_cause_and_the_rest_goes_on() {
+fn lo07_dependents_of_a_failed_node_are_skipped_with_the_cause_and_the_rest_runs() {
     let mut s = free(login());
     started(&mut s);
     assert_eq!(finish(&mut s, BACKEND, How::Failed), State::Failed);
@@ -204,7 +204,7 @@ fn edges_may_point_forward_and_a_cycle_is_named() {
 }
 
 #[test]
-fn an_optional_input_that_gave_nothing_does_not_hold_its_dependent_up() {
+fn an_optional_input_without_a_value_does_not_block_its_dependent() {
     let mut s = free(vec![node(&[]), node(&[]), optional(node(&[0, 1]))]);
     started(&mut s);
     finish(&mut s, 0, How::Failed);
@@ -244,7 +244,7 @@ fn a_condition_cannot_hold_of_a_node_that_gave_no_value() {
 }
 
 #[test]
-fn failing_fast_stops_what_runs_and_cancels_the_rest() {
+fn failing_fast_stops_running_nodes_and_cancels_the_rest() {
     let mut s = schedule(login(), Limits::default(), Policy::FailFast);
     started(&mut s);
     finish(&mut s, BACKEND, How::Failed);

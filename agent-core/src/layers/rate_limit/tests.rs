@@ -11,7 +11,7 @@ fn queue(permits: usize) -> Queue {
 }
 
 #[test]
-fn lo14_a_newer_call_removes_waiting_ones_of_its_key_and_names_running_ones() {
+fn lo14_a_newer_call_supersedes_calls_of_its_key() {
     let now = Instant::now();
     let mut queue = queue(1);
     let title: Arc<str> = "title".into();
@@ -33,7 +33,7 @@ fn lo14_a_newer_call_removes_waiting_ones_of_its_key_and_names_running_ones() {
 }
 
 #[test]
-fn lo14_what_the_service_reports_holds_everybody_for_a_minute_at_most() {
+fn lo14_a_service_report_holds_all_calls_for_at_most_a_minute() {
     let now = Instant::now();
     let mut queue = queue(3);
     queue.join(Priority::CHAT, 1, None);

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_said_in_the_recordings_words() {
+    fn a_reply_is_summarised_in_the_recording_format() {
         let error = Error::new(ErrorKind::Overloaded, "busy").record();
         let deltas = [
             Delta::text("void"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_come_is_absent() {
+    fn missing_fields_are_absent() {
         let said = Expected::of(&[Delta::finish(FinishReason::Stop)], &Scrubber::default());
         assert_eq!(said.to_value(true, Counting::default()), json!({"text": "", "tool_calls": []}));
         assert_eq!(said.to_value(false, Counting::default())["finish_reason"], "stop");

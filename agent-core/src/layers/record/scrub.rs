@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_a_little_like_a_secret_stays() {
+    fn near_misses_are_kept() {
         for text in [
             "task-force-12345678901234567890",
             "sk-learn is a library, sk-learning-is-not-one",
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_taken_out_however_it_is_written() {
+    fn registered_secrets_are_removed_in_every_encoding() {
         let mut scrubber = Scrubber::default();
         scrubber.register("");
         scrubber.register("pass\"word/ü");

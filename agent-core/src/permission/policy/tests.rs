@@ -47,7 +47,7 @@ fn the_most_specific_rule_wins_for_each_subject_and_the_strictest_verdict_for_th
 }
 
 #[test]
-fn one_more_harmless_path_does_not_silence_a_question() {
+fn an_extra_allowed_path_does_not_suppress_an_ask() {
     for policy in
         [Policy::allow_all().ask("write:secrets/*"), Policy::new().allow("write:*").ask("write:secrets/*")]
     {
@@ -62,7 +62,7 @@ fn one_more_harmless_path_does_not_silence_a_question() {
 }
 
 #[test]
-fn a_command_hides_no_path_and_no_host() {
+fn a_rule_on_the_command_does_not_exempt_paths_and_hosts() {
     let policy = Policy::allow_all().deny("write:secrets/*").deny("write:*.internal");
     let running = Footprint::new(Access::ALL).running("make");
     for footprint in [

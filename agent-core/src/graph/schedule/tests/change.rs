@@ -43,7 +43,7 @@ fn lo13_a_skipped_node_blocks_its_dependents_when_the_caller_says_so() {
 }
 
 #[test]
-fn lo13_retry_brings_back_what_was_skipped_for_want_of_it() {
+fn lo13_retry_reopens_skipped_dependents() {
     let mut s = free(login());
     started(&mut s);
     finish(&mut s, BACKEND, How::Failed);
@@ -74,7 +74,7 @@ fn lo13_retry_of_a_node_that_a_condition_skipped_sets_the_condition_aside() {
 }
 
 #[test]
-fn lo13_reassign_moves_what_waits_and_starts_what_runs_anew() {
+fn lo13_reassign_moves_waiting_nodes_and_restarts_running_ones() {
     let mut s = free(vec![by(0, &[]), by(0, &[]), by(1, &[])]);
     assert_eq!(started(&mut s), [0, 2]);
     assert_eq!(s.reassign(1, 5), Ok(State::Pending));
@@ -176,7 +176,7 @@ fn a_node_without_items_is_gathered_at_once_and_one_that_is_stopped_never() {
 }
 
 #[test]
-fn cancelling_all_stops_what_runs_and_takes_no_more_changes() {
+fn cancelling_all_stops_running_nodes_and_refuses_later_changes() {
     let mut s = free(login());
     assert_eq!(s.start(), Some(DESIGN));
     s.cancel_all();
@@ -221,7 +221,7 @@ fn a_record_that_cannot_be_of_this_graph_is_refused() {
 }
 
 #[test]
-fn a_node_that_waited_when_what_it_needs_failed_after_all_is_restored_as_skipped() {
+fn a_waiting_node_whose_dependency_failed_is_restored_as_skipped() {
     let mut s = free(vec![node(&[]), node(&[0])]);
     s.skip(0, SkipAs::Satisfied).unwrap();
     restore(&mut s, 1, State::Running).unwrap();
@@ -246,7 +246,7 @@ fn overtaken(limits: Limits, policy: Policy) -> Schedule {
 }
 
 #[test]
-fn lo13_an_attempt_in_flight_goes_on_whatever_becomes_of_what_it_needs() {
+fn lo13_an_attempt_in_flight_ignores_later_changes_of_its_dependencies() {
     let mut s = overtaken(Limits::default(), Policy::default());
     assert_eq!(s.go_on(0), Err(Refused::State { node: 0, state: State::Pending }));
     assert_eq!(started(&mut s), [0, 1], "it waits for nothing");

@@ -18,8 +18,9 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    Bus, Effect, Effects, Emitter, Journal, Life, Limits, ModelCall, Observation, Outcome, PendingCall,
-    Spawn, Subtree, Task, TodoList, ToolCalls, Watcher,
+    Bus, Effect, Effects, Emitter, Journal, Life, Limits, ModelCall, Observation, PendingCall, Spawn,
+    Subtree, Task, TodoList, ToolCalls, Watcher,
+    waited::{Child, Waited},
 };
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
@@ -491,33 +492,6 @@ impl fmt::Debug for RunContext {
             .field("scope", self.scope())
             .finish_non_exhaustive()
     }
-}
-
-/// A child that [`RunContext::spawn`] started.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Child(SessionId);
-
-impl Child {
-    /// Returns its session.
-    #[must_use]
-    pub fn session(&self) -> &SessionId {
-        &self.0
-    }
-}
-
-/// The result of [`RunContext::wait_any`].
-#[derive(Debug, Clone, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "made once per wait and taken apart at once")]
-pub enum Waited {
-    /// A child ended.
-    Ended {
-        /// Its position among the children waited for.
-        index: usize,
-        /// Its outcome.
-        outcome: Outcome,
-    },
-    /// None ended in time.
-    TimedOut,
 }
 
 /// Returns the error of an effect in a tool's call. Calls of one step run side by side, and one that ended is not run

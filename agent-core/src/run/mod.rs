@@ -36,16 +36,18 @@ mod tool_call;
 mod tool_judge;
 mod tool_run;
 mod turn;
+mod waited;
 
 pub use batch::Batch as ToolSchedule;
 pub use bus::Subscription;
-pub use context::{Child, RunContext, Waited};
+pub use context::RunContext;
 pub use effect::{Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
 pub use emit::Observer;
 pub use handle::RunHandle;
 pub use outcome::{FailedTask, Outcome, Pause, Status, StopReason};
 pub use stop::LoopDetection;
 pub use turn::{Action, StopWhen, Turn};
+pub use waited::{Child, Waited};
 
 pub(crate) use admit::{check_lease, check_prompt};
 pub(crate) use apart::apart;

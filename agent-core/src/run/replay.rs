@@ -3,6 +3,7 @@
 //! Nothing is called and nothing is stored. The code sees what it saw then; if it does something other than what is
 //! recorded, the replay ends and names the event.
 
+mod judge;
 mod script;
 
 use std::{
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Delegate, Desk, Effect, Effects, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext,
-    Sink, Status, Task, TodoList, ToolCalls, budget,
+    Sink, Task, TodoList, ToolCalls, budget,
     child::{ChildEnd, Turn as ChildTurn, recorded_end},
     context::{Asking, Given},
     execute::{panicked, stuck},
@@ -34,8 +35,9 @@ use crate::{
     permission::Scope,
     session::{SessionRecord, SessionState},
 };
+use judge::judge;
 pub(crate) use script::{RecordedTime, Script};
-use script::{Stop, is_from_outside, is_question, is_same, other_agent};
+use script::{Stop, is_question, other_agent};
 
 type Answer = Result<Observation, Stop>;
 
@@ -447,65 +449,4 @@ async fn live_again(
         ended = run => Ok(Some(ended.unwrap_or_else(|panic| Err(panicked(&*panic, cx.agent()))))),
         () = stuck(cx) => Ok(Some(Err(Error::cancelled()))),
     }
-}
-
-/// Compares the end of a life with its record. Returns the run's outcome if this was its end.
-fn judge(
-    script: &mut Script,
-    state: &mut SessionState,
-    ended: Option<Result<Outcome>>,
-) -> Result<Option<Outcome>> {
-    if let Some(flaw) = script.take_flaw() {
-        return Err(flaw);
-    }
-    if let Some(ended) = ended {
-        let made = match ended {
-            Ok(mut outcome) => {
-                state.run().into_iter().for_each(|run| run.count(&mut outcome));
-                outcome
-            }
-            Err(error) => Outcome { status: Status::of(&error), ..state.spent() },
-        };
-        if let Some(place) = script.unasked() {
-            return Err(script.ended_otherwise(place, &made.status));
-        }
-        if let Some((place, recorded)) = script.ending(state) {
-            let outside = is_from_outside(&recorded.status) && !made.is_completed();
-            if outside || is_outcome(recorded, &made) {
-                return Ok(Some(recorded.clone()));
-            }
-            return Err(script.ended_otherwise(place, &made.status));
-        }
-        let pauses = match script.peek() {
-            Some((_, Event::RunPaused(paused))) => made.status == Status::Paused(paused.pause.clone()),
-            _ => false,
-        };
-        match script.peek().map(|(place, _)| place) {
-            Some(place) if pauses => {
-                script.through(state, place);
-                // The run was ended from outside while it was paused.
-                if let Some((_, recorded)) = script.ending(state) {
-                    return Ok(Some(recorded.clone()));
-                }
-                if script.is_last() {
-                    return Ok(Some(made));
-                }
-            }
-            Some(place) => return Err(script.ended_otherwise(place, &made.status)),
-            None => {}
-        }
-    }
-    if let Some((_, recorded)) = script.ending(state).filter(|(_, end)| is_from_outside(&end.status)) {
-        return Ok(Some(recorded.clone()));
-    }
-    script.finish_life(state);
-    Ok(None)
-}
-
-fn is_outcome(recorded: &Outcome, made: &Outcome) -> bool {
-    let status = match (&recorded.status, &made.status) {
-        (Status::Failed(recorded), Status::Failed(made)) => is_same(recorded, made),
-        (recorded, made) => recorded == made,
-    };
-    status && Outcome { status: recorded.status.clone(), ..made.clone() } == *recorded
 }

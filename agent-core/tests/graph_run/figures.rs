@@ -110,9 +110,10 @@ fn attack_27_a_resumed_run_counts_what_earlier_lives_of_a_node_used() {
                     return;
                 }
                 let usage: Usage = infos.iter().map(|info| info.head.usage).sum();
-                let cost: Money = infos.iter().filter_map(|info| info.head.cost).sum();
+                // A call that a death cut has no known cost, and so has no sum that holds it.
+                let cost: Option<Money> = infos.iter().map(|info| info.head.cost).sum();
                 let report = report(&inner).await;
-                assert_eq!((report.usage(), report.cost()), (usage, Some(cost)), "{fault:?} at append {at}");
+                assert_eq!((report.usage(), report.cost()), (usage, cost), "{fault:?} at append {at}");
             });
             if lived.is_some() {
                 break;

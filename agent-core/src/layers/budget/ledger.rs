@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{BudgetLimits, BudgetState, Charge, Spend, limits::Shortage};
+use super::{BudgetLimits, BudgetState, Charge, Spend, shortage::Shortage};
 use crate::Money;
 
 /// Id of a budget within its tree.

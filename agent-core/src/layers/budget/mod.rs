@@ -7,6 +7,7 @@ mod account;
 mod layer;
 mod ledger;
 mod limits;
+mod shortage;
 #[cfg(test)]
 mod tests;
 

@@ -60,7 +60,7 @@ pub enum Note {
     },
     /// A tool began to run.
     Called {
-        /// [`ToolContext::idempotency_key`](crate::tool::ToolContext::idempotency_key).
+        /// The call's [`ToolContext::idempotency_key`](crate::tool::ToolContext::idempotency_key).
         key: String,
         /// The tool.
         tool: String,

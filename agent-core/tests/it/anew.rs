@@ -148,9 +148,9 @@ async fn a_queued_prompt_of_a_deleted_session_hears_that_it_was_deleted() {
             write_on(&two.session_with_id(id()), newest).await;
         }
         if cancels {
-            old.cancel()
+            old.cancel();
         } else {
-            gate.open()
+            gate.open();
         }
         while first.next().await.is_some() {}
         let ended = second.outcome().await;

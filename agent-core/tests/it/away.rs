@@ -85,9 +85,9 @@ async fn a_queued_prompt_whose_handle_failed_says_that_it_will_run_and_runs_once
         }
         store.1.store(true, Ordering::SeqCst);
         if cancels {
-            session.cancel()
+            session.cancel();
         } else {
-            gate.open()
+            gate.open();
         }
         let (first, second) = (first.outcome().await.unwrap_err(), second.outcome().await.unwrap_err());
         assert_eq!(first.kind(), ErrorKind::Store, "{first}");

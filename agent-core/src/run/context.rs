@@ -283,7 +283,7 @@ impl RunContext {
     /// [`ToolContext::run`](crate::tool::ToolContext::run).
     pub async fn perform(&self, effect: Effect) -> Result<Observation> {
         if self.0.of_call {
-            return Err(no_effects());
+            return Err(super::effect::no_effects());
         }
         if let Effect::Signal { name } = &effect {
             // Such a signal could not be sent.
@@ -492,14 +492,6 @@ impl fmt::Debug for RunContext {
             .field("scope", self.scope())
             .finish_non_exhaustive()
     }
-}
-
-/// Returns the error of an effect in a tool's call. Calls of one step run side by side, and one that ended is not run
-/// again: a number in the order of their effects would name another effect after a restart.
-fn no_effects() -> Error {
-    let text = "a tool's call has no effects of its run; let an agent make them, and run it below the call with \
-                `ToolContext::run_agent`";
-    Error::new(ErrorKind::Unsupported, text)
 }
 
 pub(super) fn unexpected(observation: &Observation) -> Error {

@@ -360,3 +360,11 @@ pub trait Effects: Send + Sync + fmt::Debug {
     /// Returns the events that this run recorded before it was interrupted; empty for a new one.
     fn recorded(&self) -> Vec<Event>;
 }
+
+/// Returns the error of an effect in a tool's call. Calls of one step run side by side, and one that ended is not run
+/// again: a number in the order of their effects would name another effect after a restart.
+pub(super) fn no_effects() -> crate::Error {
+    let text = "a tool's call has no effects of its run; let an agent make them, and run it below the call with \
+                `ToolContext::run_agent`";
+    crate::Error::new(crate::ErrorKind::Unsupported, text)
+}

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser::SerializeStruct};
 
 use crate::{
-    Error, ErrorKind, Result, RunId, SessionId, Timestamp, bound::is_readable, digest::Digest,
+    Digest, Error, ErrorKind, Result, RunId, SessionId, Timestamp, base::bound::is_readable,
     permission::ApprovalRequest, provider::Delta,
 };
 

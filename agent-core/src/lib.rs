@@ -37,20 +37,14 @@ pub mod telemetry;
 pub mod testkit;
 pub mod tool;
 
-mod bound;
-mod digest;
-mod error;
-mod id;
-mod plain;
+mod base;
 mod runtime;
-mod shown;
-mod usage;
 
-pub use digest::Digest;
-pub use error::{Error, ErrorKind, ErrorRecord, Result, Retry};
-pub use id::{Clock, RequestId, RunId, SessionId, SystemClock, Timestamp};
+pub use base::{
+    Clock, Digest, Error, ErrorKind, ErrorRecord, Money, PriceTier, Prices, RequestId, Result, Retry, RunId,
+    SessionId, SystemClock, Timestamp, Usage,
+};
 pub use runtime::{Agents, Moment, Recovery, Runtime, RuntimeBuilder, Session, SkipReason, Skipped, Titles};
-pub use usage::{Money, PriceTier, Prices, Usage};
 
 /// Used by `#[tool]`; not part of the public interface.
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! Session titles: the request to a model, and the title made from its answer. Pure.
 
-use crate::shown::plain_line;
+use crate::base::shown::plain_line;
 
 /// The longest title, in characters.
 const MOST: usize = 50;

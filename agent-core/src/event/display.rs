@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 
 use super::{Envelope, Event};
 use crate::{
+    base::shown::Shown,
     provider::{Delta, Restart},
-    shown::Shown,
 };
 
 impl fmt::Display for Envelope {

@@ -7,13 +7,12 @@ use serde_json::Value;
 
 use super::{EffectKey, FORMAT};
 use crate::{
-    ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
+    Digest, ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
+    base::json,
     context::CompactionCause,
-    digest::Digest,
     layers::{BudgetLimits, Charge},
     message::{Message, ToolResult},
     permission::{ApprovalId, Decision},
-    plain,
     provider::{Finish, Restart, WarningKind},
     run::{Outcome, Pause},
     session::SessionState,
@@ -181,7 +180,7 @@ payload! {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         denied: bool,
         /// Data for programs, not shown to the model.
-        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "plain::option")]
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "json::option")]
         metadata: Option<Value>,
         /// Running time in microseconds; 0 if the call was not run.
         micros: u64,
@@ -253,7 +252,7 @@ payload! {
     /// A value that a hand-written agent observed.
     Observed {
         /// The value.
-        #[serde(deserialize_with = "plain::value")]
+        #[serde(deserialize_with = "json::value")]
         value: Value,
         /// Key of the effect.
         key: EffectKey,
@@ -266,7 +265,7 @@ payload! {
         /// Name of the signal.
         name: String,
         /// Value that it carries.
-        #[serde(deserialize_with = "plain::value")]
+        #[serde(deserialize_with = "json::value")]
         value: Value,
     }
 }

@@ -8,8 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::signature::NodeSignature;
+use crate::base::shown::Shown;
 use crate::permission::Scope;
-use crate::shown::Shown;
 
 /// A change of a running graph. Recorded, so that a resumed run knows of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

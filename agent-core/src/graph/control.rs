@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Change, GraphReport, Inner, PlanTask, SkipAs, TaskGraph};
-use crate::{Error, ErrorKind, Result, SessionId, bound, team::Todo};
+use crate::{Error, ErrorKind, Result, SessionId, base::bound, team::Todo};
 
 /// Commands that may queue for a run's loop; further callers wait.
 const WAITING: usize = 16;

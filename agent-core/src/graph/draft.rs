@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Condition, Inputs, MapWork, Problem, ReadFn, StepFn, TaskFn};
-use crate::{Result, agent::Agent, digest::Digest, permission::Scope, provider::Size, run::Task};
+use crate::{Digest, Result, agent::Agent, permission::Scope, provider::Size, run::Task};
 
 /// Default number of attempts at a node that escalates.
 const ESCALATIONS: u32 = 3;

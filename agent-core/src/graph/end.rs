@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::NodeValue;
-use crate::{ErrorRecord, shown::Shown};
+use crate::{ErrorRecord, base::shown::Shown};
 
 /// End of an attempt at a node, or the reason why there was none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

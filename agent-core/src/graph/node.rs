@@ -6,9 +6,8 @@ use futures_util::future::BoxFuture;
 
 use super::{Inputs, NodeValue};
 use crate::{
-    Result,
+    Digest, Result,
     agent::Agent,
-    digest::Digest,
     permission::Scope,
     provider::Size,
     run::{Outcome, Task},

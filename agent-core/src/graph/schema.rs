@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::digest::Digest;
+use crate::Digest;
 
 /// Digests a schema. The digest stays the same when a type is renamed or redescribed, and changes with the data that it
 /// reads.

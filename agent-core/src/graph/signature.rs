@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Edge, Node, problem::shown};
-use crate::digest::Digest;
+use crate::Digest;
 
 /// The nodes and edges of a graph, as far as they decide whether a run of it can be resumed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -9,7 +9,10 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser};
 use serde_json::Value;
 
-use crate::{Error, ErrorKind, Result, bound, plain};
+use crate::{
+    Error, ErrorKind, Result,
+    base::{bound, json},
+};
 
 /// Output value of a node. Cloning shares it; it is serialized to JSON only when a store or a reader asks.
 #[derive(Clone)]
@@ -136,6 +139,6 @@ impl Serialize for NodeValue {
 
 impl<'de> Deserialize<'de> for NodeValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        plain::value(deserializer).map(|value| Self(Form::Stored(Arc::new(value))))
+        json::value(deserializer).map(|value| Self(Form::Stored(Arc::new(value))))
     }
 }

@@ -30,7 +30,8 @@ use self::{
 };
 use super::Layer;
 use crate::{
-    Error, ErrorKind, Result, bound,
+    Error, ErrorKind, Result,
+    base::bound,
     provider::{CallContext, Delta, DeltaStream, Exchange, Provider, Request, WireRequest, Wiretap},
 };
 

@@ -5,7 +5,7 @@
 mod history;
 mod part;
 
-pub use crate::bound::parse_value;
+pub use crate::base::bound::parse_value;
 pub use history::{History, Iter};
 pub use part::{
     Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, Signature, ToolCall, ToolResult,

@@ -7,8 +7,10 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     Error, ErrorKind, Result,
-    bound::{self, Flaw},
-    plain,
+    base::{
+        bound::{self, Flaw},
+        json,
+    },
 };
 
 /// One piece of a message.
@@ -64,7 +66,7 @@ pub struct Signature {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data: String,
     /// The wire's own block around `data`, if it needs more than that, such as an item with its id.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "plain::option")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "json::option")]
     pub item: Option<Value>,
 }
 
@@ -191,7 +193,7 @@ impl Arguments {
     /// The parsed form.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        plain::parse(&self.0).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
+        json::parse(&self.0).unwrap_or_else(|_| Value::Object(serde_json::Map::new()))
     }
 }
 
@@ -352,7 +354,7 @@ pub struct Opaque {
     /// The wire that it came from; other wires leave it out.
     pub wire: String,
     /// The block as it came. Shared, since it may be large and is passed on often.
-    #[serde(deserialize_with = "plain::shared")]
+    #[serde(deserialize_with = "json::shared")]
     pub data: Arc<Value>,
 }
 

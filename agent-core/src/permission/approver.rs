@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, RunId, SessionId, digest::Digest, message::Arguments, tool::Footprint};
+use crate::{Digest, Result, RunId, SessionId, message::Arguments, tool::Footprint};
 
 /// Id of one question to an approver: the call's place, and a digest of its run, tool, schema, effective arguments and
 /// footprint. A call whose footprint changed is another question.

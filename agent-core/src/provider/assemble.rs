@@ -3,7 +3,8 @@
 use std::{collections::HashSet, sync::Arc};
 
 use crate::{
-    Error, ErrorKind, ErrorRecord, Money, Result, Usage, bound,
+    Error, ErrorKind, ErrorRecord, Money, Result, Usage,
+    base::bound,
     layers::is_free,
     message::{Message, Part, Reasoning, Role, Signature, ToolCall},
 };

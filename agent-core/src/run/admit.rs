@@ -6,7 +6,7 @@ use super::{Admission, Env, InQueue, Journal, Task, Within};
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::{Agent, check_agent_name},
-    bound::check_message,
+    base::bound::check_message,
     event::{Event, Origin, RunResumed, RunStarted},
     message::{Message, Part, Role},
     session::{ReadRange, SessionState},

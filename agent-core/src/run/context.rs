@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
     agent::Agent,
-    bound,
+    base::bound,
     event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
     layers::{Budget, BudgetLimits, Charge, Reservation},
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},

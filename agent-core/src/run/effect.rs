@@ -12,9 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Limits, Outcome, RunContext, Subtree, Task};
 use crate::{
-    Result, RunId, SessionId, Timestamp,
+    Digest, Result, RunId, SessionId, Timestamp,
     agent::Agent,
-    digest::Digest,
     event::{EffectKey, Event, ModelFinished, ToolFinished},
     message::{History, Message},
     permission::Scope,

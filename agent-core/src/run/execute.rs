@@ -29,7 +29,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::Agent,
-    bound,
+    base::bound,
     event::{Event, MessageAdded, Origin, RunFinished, RunPaused, ToolFinished},
     layers::{Budget, BudgetState},
     message::{Message, ToolResult},

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
-    bound::json_bytes,
+    base::bound::json_bytes,
     event::{Checkpoint, Envelope, Event, Origin},
     session::{Batch, Lease, ReadRange, Row, SessionRecord, SessionState, SharedStore},
 };

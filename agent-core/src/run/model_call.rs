@@ -14,7 +14,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
     Error, ErrorKind, RequestId, Result, Timestamp,
-    error::NotSent,
+    base::NotSent,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, Warning},
     layers::{Charge, Reservation, reply_charge},
     provider::{

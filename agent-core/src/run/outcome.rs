@@ -8,8 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, ErrorKind, ErrorRecord, Money, Timestamp, Usage, layers::Exhausted, permission::ApprovalId,
-    provider::FinishReason, shown::Shown,
+    Error, ErrorKind, ErrorRecord, Money, Timestamp, Usage, base::shown::Shown, layers::Exhausted,
+    permission::ApprovalId, provider::FinishReason,
 };
 
 /// The result of a whole run.

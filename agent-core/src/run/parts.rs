@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    bound::{json_bytes, result, value, weight},
+    base::bound::{json_bytes, result, value, weight},
     event::Event,
     graph::NodeEnd,
     session::SessionHead,

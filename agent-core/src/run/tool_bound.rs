@@ -2,7 +2,7 @@
 
 use super::Limits;
 use crate::{
-    bound::{self, Flaw},
+    base::bound::{self, Flaw},
     message::Content,
     tool::ToolOutput,
 };

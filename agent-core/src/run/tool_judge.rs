@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Journal, PendingCall, RunContext, ToolCalls, tool_run::Ready};
 use crate::{
-    digest::Digest,
+    Digest,
     message::ToolCall,
     permission::{ApprovalId, ApprovalRequest, Decision, Verdict, judge},
     tool::{Footprint, Repeat, Tool, ToolSpec, validate},

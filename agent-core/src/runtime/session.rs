@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
-    bound,
+    base::bound,
     context::Compaction,
     event::{ApprovalDecided, Event, Origin, Signal},
     message::{History, Message},

@@ -16,15 +16,14 @@ use super::{
     sound::{flaw, replied, said},
 };
 use crate::{
-    Money, Usage,
+    Digest, Money, Usage,
     agent::CheckedTask,
+    base::json,
     context::{ContextUsage, Gauge, estimate_tokens, is_counted},
-    digest::Digest,
     event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
     layers::{Account, Spend},
     message::{History, Message},
     permission::{ApprovalId, Decision},
-    plain,
     run::{Outcome, Pause, Status},
     team::Todo,
 };
@@ -47,10 +46,10 @@ pub struct SessionState {
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<EndedRun>,
     step: Option<OpenStep>,
-    #[serde(deserialize_with = "plain::named")]
+    #[serde(deserialize_with = "json::named")]
     signals: Vec<(String, Value)>,
     /// A signal that a wait set aside and no observation has taken yet.
-    #[serde(deserialize_with = "plain::one_named")]
+    #[serde(deserialize_with = "json::one_named")]
     taken: Option<(String, Value)>,
     approvals: HashMap<ApprovalId, (Option<Decision>, Digest)>,
     queue: Vec<QueuedPrompt>,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{ToolSpec, Tools};
 use crate::{
-    bound,
+    base::bound,
     message::{Arguments, Part, ToolCall},
     provider::RawCall,
 };

@@ -31,9 +31,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error, ErrorKind, Result, RunId, SessionId,
+    Digest, Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
-    digest::Digest,
     permission::{Admission, Scope},
     run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
 };

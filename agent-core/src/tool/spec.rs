@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use crate::{Error, ErrorKind, Result, digest::Digest};
+use crate::{Digest, Error, ErrorKind, Result};
 
 /// Access of a tool: a set of read, write, execute, network, delegate and ask.
 ///

@@ -7,7 +7,7 @@ use super::{
     SessionState,
 };
 use crate::{
-    digest::Digest,
+    Digest,
     permission::{ApprovalId, Decision},
     run::Pause,
 };

@@ -10,10 +10,10 @@ use super::{
     SessionState,
 };
 use crate::{
+    base::shown::{is_harmful, plain_line},
     context::{ContextUsage, cleared, estimate_tokens},
     event::{Compacted, OutputsCleared},
     message::Message,
-    shown::{is_harmful, plain_line},
 };
 
 impl SessionState {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Checked, Failure};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
-    bound::DEPTH,
+    base::bound::DEPTH,
     event::{Checkpoint, Envelope, Event, Origin},
     message::{
         Arguments, Content, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, Signature, ToolCall,
@@ -358,9 +358,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        bound::{VALUE, check},
+        base::{
+            bound::{VALUE, check},
+            shown::is_harmful,
+        },
         message::parse_value,
-        shown::is_harmful,
     };
 
     fn any_value() -> impl Strategy<Value = Value> {

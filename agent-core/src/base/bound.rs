@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::{
     Error, ErrorKind, Result,
+    base::json,
     message::{Content, Media, MediaSource, Message, Part, ToolResult},
-    plain,
 };
 
 /// Deepest nesting of a value. Readers go 127 levels deep, and an event wraps a value in some levels of its own.
@@ -124,7 +124,7 @@ pub(crate) fn is_readable(text: &str) -> bool {
 /// [`ErrorKind::InvalidInput`] for other text, [`ErrorKind::TooLarge`] for a value that takes more memory.
 pub fn parse_value(text: &str) -> Result<Value> {
     check_text(text, VALUE).map_err(|flaw| flaw.refused("the value"))?;
-    plain::parse(text)
+    json::parse(text)
         .map_err(|error| Error::new(ErrorKind::InvalidInput, "the text is not valid JSON").caused_by(error))
 }
 

@@ -12,7 +12,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{bound, layers::Exhausted, run::Pause, shown::Shown};
+use crate::{
+    base::{bound, shown::Shown},
+    layers::Exhausted,
+    run::Pause,
+};
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

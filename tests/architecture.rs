@@ -12,8 +12,14 @@
     reason = "a test may panic, in its helpers too"
 )]
 
+#[path = "architecture/rooms.rs"]
+mod rooms;
 #[path = "architecture/scan.rs"]
 mod scan;
+#[path = "architecture/tree.rs"]
+mod tree;
+#[path = "architecture/types.rs"]
+mod types;
 #[path = "architecture/words.rs"]
 mod words;
 
@@ -26,7 +32,9 @@ use std::{
 
 use serde_json::Value;
 
+use rooms::{DEBTS, Rooms, TABLE};
 use scan::{code, has_word, lines_without_tests, names_more, paths, tokens};
+use tree::Crates;
 
 /// Maximum number of crates below the core: itself not counted, build scripts and macros counted.
 const CORE_TREE_LIMIT: usize = 50;
@@ -95,6 +103,16 @@ const UNSAFE_HOME: &str = "benches/counting-alloc";
 
 /// The most doc comments in a hundred that may open with a relative clause.
 const CLAUSES: usize = 2;
+
+/// Most lines without tests of what a package holds by `tests/architecture/rooms.txt`. Lower it with what moves away.
+const LINES: &[(&str, usize)] = &[("core", 12_500)];
+
+/// Lines by which a limit of `LINES` may be too high.
+const SLACK: usize = 500;
+
+/// Types that users of a crate can name, all features turned on and doubles for tests left out. Lower it, never raise
+/// it.
+const TYPES: &[(&str, usize)] = &[("entourage-core", 296), ("entourage", 340)];
 
 const FILE_LIMIT: usize = 500;
 
@@ -408,6 +426,61 @@ fn doc_comments_are_plain() {
     refuse(&found, "say what it is in a sentence, and leave ids of a specification to names of tests:");
     if clauses.len() * 100 > all * CLAUSES {
         refuse(&clauses, "open these with a noun phrase or a verb in the third person:");
+    }
+}
+
+/// The crates whose rooms and public types are looked at, by the name that the table has for them.
+fn crates() -> Crates {
+    let mut crates = Crates::default();
+    for member in members() {
+        let folder = folder(&member).join("src");
+        if name(&member) != "entourage-macros" && folder.join("lib.rs").exists() {
+            crates.add(name(&member), &|file| fs::read_to_string(folder.join(file)).ok());
+        }
+    }
+    crates
+}
+
+#[test]
+fn rooms_name_only_the_rooms_below_them() {
+    let found = Rooms::read(TABLE).offences(&crates(), DEBTS);
+    refuse(
+        &found,
+        "tests/architecture/rooms.txt says which rooms there are and which may name which. Move what is shared to the \
+         lower room, or say in rooms.txt where a module belongs now; debts.txt may only shrink:",
+    );
+}
+
+#[test]
+fn the_ground_floor_is_small() {
+    let (rooms, crates) = (Rooms::read(TABLE), crates());
+    for (package, limit) in LINES {
+        let lines = rooms.lines(&crates, package);
+        println!("{package}: {lines} lines without tests (limit {limit})");
+        assert!(
+            lines <= *limit,
+            "{package} has {lines} lines, {limit} are allowed; move something to a higher package"
+        );
+        assert!(
+            lines + SLACK > *limit,
+            "{package} has {lines} lines left of {limit}; lower it in LINES of tests/architecture.rs"
+        );
+    }
+}
+
+#[test]
+fn the_public_types_do_not_grow() {
+    let crates = crates();
+    for (of, limit) in TYPES {
+        let count = types::count(&crates, of);
+        assert!(
+            count <= *limit,
+            "users can name {count} types of {of}, {limit} are allowed; make one private"
+        );
+        assert!(
+            count == *limit,
+            "users can name {count} types of {of}, {limit} are allowed; lower it in TYPES of tests/architecture.rs"
+        );
     }
 }
 

@@ -150,7 +150,8 @@ impl Lived {
     }
 }
 
-/// The spend according to a tree's events: 15 tokens per reply, and the reservation where there was none.
+/// The spend according to a tree's events: 15 tokens per reply, nothing for a call that never left, and the reservation
+/// where the end is unknown.
 fn owed(events: &[Envelope]) -> Spend {
     let mut open: HashMap<RequestId, Vec<u64>> = HashMap::new();
     let mut owed = Spend::default();
@@ -162,7 +163,11 @@ fn owed(events: &[Envelope]) -> Spend {
             }
             Event::ModelFinished(reply) => {
                 let reserved = open.get_mut(&reply.request.unwrap()).and_then(Vec::pop).unwrap();
-                owed.tokens += if reply.error.is_none() { 15 } else { reserved };
+                owed.tokens += match &reply.error {
+                    None => 15,
+                    Some(error) if error.unsent => 0,
+                    Some(_) => reserved,
+                };
             }
             _ => {}
         }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::{Nest, panic_text};
+use super::{Nest, caught::panic_text};
 use crate::{Error, ErrorKind, Result};
 
 /// Runs `work`, which continues also when this future is dropped after its first poll.
@@ -31,7 +31,7 @@ pub(crate) async fn apart<T: Send + 'static>(
 
 fn unanswered(failed: tokio::task::JoinError) -> Error {
     let text = match failed.try_into_panic() {
-        Ok(panic) => format!("the store panicked: {}", panic_text(&*panic)),
+        Ok(panic) => format!("the store panicked: {}", panic_text(panic)),
         Err(_) => {
             "the tokio runtime ended, and nobody knows what the store did; open the session again".into()
         }

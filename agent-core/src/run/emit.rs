@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use super::{Env, bus::Undelivered, queue::Desk};
+use super::{Env, bus::Undelivered, caught::caught, queue::Desk};
 use crate::{
     RunId, Timestamp,
     event::{Envelope, Event, Origin},
@@ -47,7 +46,7 @@ impl Watcher {
             return;
         }
         let watch = || events.iter().for_each(|event| self.observer.on_event(event));
-        if catch_unwind(AssertUnwindSafe(watch)).is_err() {
+        if caught(watch).is_err() {
             self.out.store(true, Ordering::Relaxed);
         }
     }

@@ -1,10 +1,8 @@
 //! A run from admission to its end: whatever happens in between, the session is left consistent.
 
 use std::{
-    any::Any,
     borrow::Cow,
     future::{Future, ready},
-    panic::AssertUnwindSafe,
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -20,11 +18,11 @@ use super::{
     Emitter, Journal, Outcome, RunContext, Status, Subtree, Task, TodoList,
     admit::{admit, opening, recorded},
     budget,
+    caught::Caught,
     context::{Asking, Env, Given},
     local::LocalEffects,
     pool::Pool,
     queue::InQueue,
-    tool_run::panic_text,
 };
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
@@ -215,7 +213,7 @@ impl Run {
                     None => (Err(Error::cancelled()), None),
                     Some(task) => {
                         let deadline = task.deadline;
-                        run_agent((*self.agent).run(task, &self.cx), deadline, &self.cx).await
+                        run_agent(Caught::new(|| (*self.agent).run(task, &self.cx)), deadline, &self.cx).await
                     }
                 };
                 let result = self.unless_stopped(result);
@@ -350,11 +348,10 @@ enum Cut {
 
 /// Polls the agent, renews its session's lease meanwhile, and cancels it when something cuts it short.
 async fn run_agent(
-    work: BoxFuture<'_, Result<Outcome>>,
+    mut work: Caught<'_, Result<Outcome>>,
     deadline: Option<Timestamp>,
     cx: &RunContext,
 ) -> (Result<Box<Outcome>>, Option<Cut>) {
-    let mut work = AssertUnwindSafe(work).catch_unwind();
     let mut cut = None;
     let mut watch: Option<BoxFuture<'_, Cut>> = None;
     let ended = std::future::poll_fn(|task| {
@@ -362,7 +359,7 @@ async fn run_agent(
             // Boxed where it comes out: an outcome is large and is moved often.
             match work.poll_unpin(task) {
                 Poll::Ready(Ok(ended)) => return Poll::Ready(ended.map(Box::new)),
-                Poll::Ready(Err(panic)) => return Poll::Ready(Err(panicked(&*panic, cx.agent()))),
+                Poll::Ready(Err(panic)) => return Poll::Ready(Err(panicked(&panic, cx.agent()))),
                 Poll::Pending => {}
             }
             // Made only once there is something to wait for: a run that never waits needs no timers.
@@ -384,8 +381,8 @@ async fn run_agent(
     (ended, cut)
 }
 
-pub(super) fn panicked(panic: &(dyn Any + Send), agent: &str) -> Error {
-    let text = format!("the agent panicked: {}", panic_text(panic));
+pub(super) fn panicked(panic: &str, agent: &str) -> Error {
+    let text = format!("the agent panicked: {panic}");
     Error::new(ErrorKind::Internal, text).with("agent", agent)
 }
 

@@ -4,20 +4,16 @@
 //! task of its own.
 
 use std::{
-    future::{Future, poll_fn, ready},
-    panic::AssertUnwindSafe,
+    future::{poll_fn, ready},
     sync::Arc,
     task::Poll,
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, Either},
-};
+use futures_util::future::BoxFuture;
 use tokio::{runtime::Handle, sync::oneshot};
 
-use super::{Emitter, Journal, bus::Undelivered, journal::Inner, tool_run::panic_text};
+use super::{Emitter, Journal, bus::Undelivered, caught::Caught, journal::Inner};
 use crate::{Error, ErrorKind, Result, Timestamp, session::Lease};
 
 /// The one operation that a journal has in flight. Dropped with events aboard, as when the tokio runtime ends, it
@@ -145,9 +141,9 @@ impl Flight {
     /// Continues until all requested events are stored and delivered.
     async fn journey(mut self, emitter: Emitter) {
         while self.board() {
-            let stored = AssertUnwindSafe(self.append()).catch_unwind().await;
+            let stored = Caught::new(|| self.append()).await;
             let stored = stored.unwrap_or_else(|panic| {
-                let text = format!("the store panicked: {}", panic_text(&*panic));
+                let text = format!("the store panicked: {panic}");
                 Err(Error::new(ErrorKind::Internal, text).during("store.append"))
             });
             if let Some(left) = self.land(stored.map(drop), &emitter) {
@@ -165,14 +161,14 @@ impl Flight {
         self.aboard > 0
     }
 
-    fn append(&mut self) -> impl Future<Output = Result<u64>> + Send + '_ {
-        let Some(store) = &self.journal.store else { return Either::Left(ready(Ok(0))) };
+    fn append(&mut self) -> BoxFuture<'_, Result<u64>> {
+        let Some(store) = &self.journal.store else { return Box::pin(ready(Ok(0))) };
         let (expected, batch) = {
             let mut inner = self.journal.lock();
             (inner.committed, self.journal.batch(&mut inner))
         };
         self.aboard = batch.rows.len();
-        Either::Right(store.append(&self.journal.record.id, expected, batch))
+        store.append(&self.journal.record.id, expected, batch)
     }
 
     async fn lease(&self, lease: Lease) -> Result<()> {

@@ -13,7 +13,7 @@ use futures_util::Stream;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{Nest, Outcome, emit::Sink, panic_text};
+use super::{Nest, Outcome, caught::panic_text, emit::Sink};
 use crate::{Error, ErrorKind, Result, RunId, SessionId, event::Envelope};
 
 /// A handle of an active or queued run: a stream of its events, and one outcome.
@@ -201,7 +201,7 @@ fn lost(error: JoinError) -> Error {
         return Error::new(ErrorKind::Internal, "the run's task was ended from outside").caused_by(error);
     }
     let panic = error.into_panic();
-    let text = format!("what the run was given panicked: {}", panic_text(&*panic));
+    let text = format!("what the run was given panicked: {}", panic_text(panic));
     Error::new(ErrorKind::Internal, text)
 }
 

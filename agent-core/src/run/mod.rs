@@ -6,6 +6,7 @@ mod apart;
 mod batch;
 mod budget;
 mod bus;
+mod caught;
 mod child;
 pub(crate) mod compaction;
 mod context;
@@ -52,6 +53,7 @@ pub use waited::{Child, Waited};
 pub(crate) use admit::{check_lease, check_prompt};
 pub(crate) use apart::apart;
 pub(crate) use bus::Bus;
+pub(crate) use caught::{Caught, caught};
 pub(crate) use child::{Turn as ChildTurn, known_end, open_child, run_child};
 pub(crate) use context::{Asking, Env};
 pub(crate) use emit::{Emitter, Sink, Watcher};
@@ -64,7 +66,6 @@ pub(crate) use queue::{Active, Desk, InQueue, Line, Running, Ticket};
 pub(crate) use replay::{RecordedTime, Recording, Script, beyond, replay};
 pub(crate) use subtree::{Spent, Subtree};
 pub(crate) use todos::TodoList;
-pub(crate) use tool_run::panic_text;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 

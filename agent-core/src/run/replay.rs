@@ -9,18 +9,17 @@ mod script;
 use std::{
     collections::HashSet,
     fmt,
-    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Delegate, Desk, Effect, Effects, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext,
     Sink, Task, TodoList, ToolCalls, budget,
+    caught::Caught,
     child::{ChildEnd, Turn as ChildTurn, recorded_end},
     context::{Asking, Given},
     execute::{panicked, stuck},
@@ -442,11 +441,11 @@ async fn live_again(
     if cancelled {
         cx.cancellation().cancel();
     }
-    let run = AssertUnwindSafe(agent.run(task, cx)).catch_unwind();
+    let run = Caught::new(|| agent.run(task, cx));
     tokio::select! {
         biased;
         () = over.cancelled() => Ok(None),
-        ended = run => Ok(Some(ended.unwrap_or_else(|panic| Err(panicked(&*panic, cx.agent()))))),
+        ended = run => Ok(Some(ended.unwrap_or_else(|panic| Err(panicked(&panic, cx.agent()))))),
         () = stuck(cx) => Ok(Some(Err(Error::cancelled()))),
     }
 }

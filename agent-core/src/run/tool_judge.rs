@@ -2,11 +2,11 @@
 //!
 //! Runs nothing and records nothing.
 
-use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
 
-use super::{Journal, PendingCall, RunContext, ToolCalls, tool_run::Ready};
+use super::{Journal, PendingCall, RunContext, ToolCalls, caught::caught, tool_run::Ready};
 use crate::{
     Digest,
     message::ToolCall,
@@ -107,7 +107,7 @@ impl Judge<'_> {
             Checked::Open { call, tool, arguments, asked } => (call, tool, arguments, asked),
         };
         let settled = |text: String, denied| Plan::Settled { call, text, denied };
-        let Ok(footprint) = std::panic::catch_unwind(AssertUnwindSafe(|| tool.footprint(&arguments))) else {
+        let Ok(footprint) = caught(|| tool.footprint(&arguments)) else {
             return settled("the tool panicked when it was asked what the call touches".to_owned(), false);
         };
         let spec = tool.spec();

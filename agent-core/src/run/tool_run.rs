@@ -1,13 +1,11 @@
 //! The running calls of a step: one tool call, one question to the approver, and the set that awaits them.
 
-use std::{
-    any::Any, borrow::Cow, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
-};
+use std::{borrow::Cow, future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 
-use super::RunContext;
+use super::{RunContext, caught::Caught};
 use crate::{
     Result, Timestamp,
     message::ToolCall,
@@ -78,14 +76,14 @@ pub(super) async fn run_tool<'c>(
     limit: Duration,
 ) -> (usize, Done<'c>) {
     let started = context.run.clock();
-    let run = tokio::time::timeout(limit, (**tool).call(input, &context));
-    let result = match AssertUnwindSafe(run).catch_unwind().await {
+    let run = Caught::new(|| (**tool).call(input, &context));
+    let result = match tokio::time::timeout(limit, run).await {
         Ok(Ok(result)) => result.map(ToolOutput::checked),
-        Ok(Err(_)) => Err(ToolError::Tell(format!(
+        Ok(Err(panic)) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),
+        Err(_) => Err(ToolError::Tell(format!(
             "the call took longer than {} s and was stopped",
             limit.as_secs_f64()
         ))),
-        Err(panic) => Err(ToolError::Tell(format!("the tool panicked: {}", panic_text(&*panic)))),
     };
     let ended = context.run.clock();
     (place, Done::Ran { call, result, ended, time: ended.since(started) })
@@ -102,16 +100,11 @@ pub(super) async fn ask<'c>(
         None => Decision::Later,
         Some(approver) => {
             let _one_at_a_time = cx.asking().lock().await;
-            match AssertUnwindSafe(approver.decide(&request)).catch_unwind().await {
+            match Caught::new(|| approver.decide(&request)).await {
                 Ok(Ok(decision)) => decision,
                 Ok(Err(_)) | Err(_) => Decision::Deny,
             }
         }
     };
     (place, Done::Decided { ready, request, decision })
-}
-
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

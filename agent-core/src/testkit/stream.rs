@@ -29,10 +29,9 @@ pub use spoken::{Layered, Spoken};
 use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, ErrorKind, Result, provider::Provider};
+use crate::{Error, ErrorKind, Result, provider::Provider, run::Caught};
 
 /// Longest time for one case. A provider that hangs fails; it does not stop the suite.
 const CASE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -179,17 +178,12 @@ pub async fn conformance(subject: &dyn Subject) -> Report {
 }
 
 async fn run(case: &cases::Case, stage: Stage, scenario: Scenario) -> Checked {
-    let played = std::panic::AssertUnwindSafe((case.run)(stage, scenario)).catch_unwind();
+    let played = Caught::new(|| (case.run)(stage, scenario));
     match tokio::time::timeout(CASE_TIMEOUT, played).await {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(panic)) => Err(Flaw(format!("it panicked: {}", panic_text(&*panic)))),
+        Ok(Err(panic)) => Err(Flaw(format!("it panicked: {panic}"))),
         Err(_) => Err(Flaw(format!("it did not end within {} seconds", CASE_TIMEOUT.as_secs()))),
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text")
 }
 
 /// Results of the cases. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.

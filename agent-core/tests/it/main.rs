@@ -60,6 +60,7 @@ mod loops;
 mod misbehaviour;
 mod nested;
 mod overtaken;
+mod panics;
 mod past;
 mod prepare;
 mod prompts;

@@ -3,7 +3,6 @@
 
 use std::{
     future::{Future, poll_fn},
-    panic::AssertUnwindSafe,
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
@@ -11,10 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, CatchUnwind},
-};
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +23,8 @@ use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId,
     agent::Agent,
     run::{
-        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, StopReason, Subtree, Task,
-        check_prompt,
+        Caught, Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, StopReason,
+        Subtree, Task, check_prompt,
     },
 };
 
@@ -37,7 +33,7 @@ const ROLE: &str = "node";
 
 /// A step that has begun.
 pub(super) struct Step {
-    future: CatchUnwind<AssertUnwindSafe<BoxFuture<'static, Result<NodeValue>>>>,
+    future: Caught<'static, Result<NodeValue>>,
 }
 
 impl Step {
@@ -46,11 +42,7 @@ impl Step {
     /// # Errors
     /// The begun step, when it has to wait.
     pub(super) async fn begin(step: &StepFn, inputs: &Inputs) -> Result<Attempt, Self> {
-        let future = match guarded("the step", || Ok(step(inputs))) {
-            Ok(future) => future,
-            Err(error) => return Ok(Attempt::Failed(error)),
-        };
-        let mut begun = Self { future: AssertUnwindSafe(future).catch_unwind() };
+        let mut begun = Self { future: Caught::new(|| step(inputs)) };
         let first = poll_fn(|task| Poll::Ready(Pin::new(&mut begun.future).poll(task))).await;
         match first {
             Poll::Ready(ended) => Ok(outcome_of(ended)),
@@ -75,11 +67,11 @@ impl Step {
     }
 }
 
-fn outcome_of(ended: std::thread::Result<Result<NodeValue>>) -> Attempt {
+fn outcome_of(ended: Result<Result<NodeValue>, String>) -> Attempt {
     match ended {
         Ok(Ok(value)) => Attempt::Done(value),
         Ok(Err(error)) => Attempt::Failed(error),
-        Err(panic) => Attempt::Failed(panicked("the step", &*panic)),
+        Err(panic) => Attempt::Failed(panicked("the step", &panic)),
     }
 }
 

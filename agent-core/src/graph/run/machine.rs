@@ -4,12 +4,7 @@
 //! Its decisions follow from its inputs alone, so that applying a run's events again, in their order, restores the same
 //! machine.
 
-use std::{
-    collections::HashMap,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     super::{
@@ -24,7 +19,7 @@ use crate::{
     Error, ErrorKind, Result, Timestamp,
     agent::Agent,
     event::{Event, NodeFinished},
-    run::{Spent, Task, panic_text},
+    run::{Spent, Task, caught},
 };
 
 /// One run of a graph.
@@ -403,10 +398,10 @@ fn doubled(delay: Duration, times: u32) -> Duration {
 
 /// Runs code of the program; a panic becomes an error.
 pub(super) fn guarded<T>(what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panicked(what, &*panic)))
+    caught(run).unwrap_or_else(|panic| Err(panicked(what, &panic)))
 }
 
 /// Returns the error for a panic of the program's code.
-pub(super) fn panicked(what: &str, panic: &(dyn std::any::Any + Send)) -> Error {
-    Error::new(ErrorKind::Internal, format!("{what} panicked: {}", panic_text(panic)))
+pub(super) fn panicked(what: &str, panic: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("{what} panicked: {panic}"))
 }

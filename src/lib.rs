@@ -11,7 +11,7 @@
 /// The nouns, traits, pure machines and runners that everything else builds on.
 pub use entourage_core as core;
 pub use entourage_core::{
-    Agents, Digest, Error, ErrorKind, Moment, Money, Prices, Recovery, Result, Retry, RunId, Runtime,
+    Agents, Digest, Error, ErrorKind, Moment, Money, Prices, Recovery, Result, RetryStatus, RunId, Runtime,
     RuntimeBuilder, Session, SessionId, SkipReason, Skipped, Timestamp, Titles, Usage, agent, context, event,
     graph, layers, message, permission, provider, run, session, team, telemetry, tool,
 };

@@ -41,8 +41,8 @@ mod base;
 mod runtime;
 
 pub use base::{
-    Clock, Digest, Error, ErrorKind, ErrorRecord, Money, PriceTier, Prices, RequestId, Result, Retry, RunId,
-    SessionId, SystemClock, Timestamp, Usage,
+    Clock, Digest, Error, ErrorKind, ErrorRecord, Money, PriceTier, Prices, RequestId, Result, RetryStatus,
+    RunId, SessionId, SystemClock, Timestamp, Usage,
 };
 pub use runtime::{Agents, Moment, Recovery, Runtime, RuntimeBuilder, Session, SkipReason, Skipped, Titles};
 

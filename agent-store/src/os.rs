@@ -2,20 +2,20 @@
 
 use std::{borrow::Cow, io};
 
-use entourage_core::Retry;
+use entourage_core::RetryStatus;
 
 /// Codes of "too many open files", in this process and in the whole system.
 #[cfg(unix)]
 const TOO_MANY_FILES: [i32; 2] = [24, 23];
 
 /// Returns a text for an error of the system, which names it, and the retry that can help.
-pub(crate) fn explain(error: &io::Error) -> (Cow<'static, str>, Retry) {
+pub(crate) fn explain(error: &io::Error) -> (Cow<'static, str>, RetryStatus) {
     if is_too_many_files(error) {
         let text = format!(
             "no file can be opened because too many are open ({error}); try again, and raise the limit (`ulimit -n`) if it \
              stays so"
         );
-        return (text.into(), Retry::Temporary);
+        return (text.into(), RetryStatus::Temporary);
     }
     let text = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -31,7 +31,7 @@ pub(crate) fn explain(error: &io::Error) -> (Cow<'static, str>, Retry) {
         .into(),
         _ => format!("the file cannot be read or written: {error}").into(),
     };
-    (text, Retry::Permanent)
+    (text, RetryStatus::Permanent)
 }
 
 /// Returns true if this process, or the system, has as many files open as it may.
@@ -48,9 +48,12 @@ mod tests {
 
     #[test]
     fn errors_of_the_system_are_named_and_a_shortage_of_files_is_worth_a_retry() {
-        for (code, retry) in
-            [(24, Retry::Temporary), (23, Retry::Temporary), (27, Retry::Permanent), (5, Retry::Permanent)]
-        {
+        for (code, retry) in [
+            (24, RetryStatus::Temporary),
+            (23, RetryStatus::Temporary),
+            (27, RetryStatus::Permanent),
+            (5, RetryStatus::Permanent),
+        ] {
             let error = io::Error::from_raw_os_error(code);
             let (text, told) = explain(&error);
             assert_eq!(told, retry, "{text}");

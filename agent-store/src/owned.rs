@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use entourage_core::{Error, ErrorKind, Retry};
+use entourage_core::{Error, ErrorKind, RetryStatus};
 use tokio::runtime::Handle;
 
 /// Upper bound of the timeouts that builders accept.
@@ -24,7 +24,7 @@ pub(crate) async fn owned<T: Send + 'static, E: From<Error> + Send + 'static>(
         } else {
             "the runtime was shut down in the middle of the operation; it happened completely or not at all, try it again"
         };
-        let retry = if error.is_panic() { Retry::Permanent } else { Retry::Temporary };
+        let retry = if error.is_panic() { RetryStatus::Permanent } else { RetryStatus::Temporary };
         Err(Error::new(ErrorKind::Internal, text).with_retry(retry).caused_by(error).into())
     })
 }
@@ -41,7 +41,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_a_typed_error() {
         let error = owned::<(), Error>(async { panic!("on purpose") }).await.unwrap_err();
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, Retry::Permanent));
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, RetryStatus::Permanent));
         assert!(error.to_string().contains("panicked"), "{error}");
     }
 
@@ -57,7 +57,7 @@ mod tests {
         drop(runtime);
         let Poll::Ready(ended) = waiting.as_mut().poll(&mut context) else { panic!("still waiting") };
         let error = ended.unwrap_err();
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, Retry::Temporary));
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Internal, RetryStatus::Temporary));
     }
 
     #[test]

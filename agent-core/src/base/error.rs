@@ -124,20 +124,20 @@ impl ErrorKind {
         }
     }
 
-    fn default_retry(self) -> Retry {
+    fn default_retry(self) -> RetryStatus {
         match self {
             Self::TooMany | Self::RateLimited | Self::Overloaded | Self::Timeout | Self::Transport => {
-                Retry::Temporary
+                RetryStatus::Temporary
             }
-            _ => Retry::Permanent,
+            _ => RetryStatus::Permanent,
         }
     }
 }
 
-/// Retry status: the prospect that the same request succeeds later.
+/// The prospect that the same request succeeds later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Retry {
+pub enum RetryStatus {
     /// A retry will fail again.
     Permanent,
     /// A retry may succeed.
@@ -152,19 +152,19 @@ pub enum Retry {
 /// text of a model or a service cannot control a terminal. [`Error::message`] is the text as it is.
 ///
 /// ```
-/// use entourage_core::{Error, ErrorKind, Retry};
+/// use entourage_core::{Error, ErrorKind, RetryStatus};
 ///
 /// let error = Error::new(ErrorKind::RateLimited, "too many requests; wait and try again")
 ///     .during("model.stream")
 ///     .with("model", "large-1");
-/// assert_eq!(error.retry(), Retry::Temporary);
+/// assert_eq!(error.retry(), RetryStatus::Temporary);
 /// assert_eq!(error.to_string(), "too many requests; wait and try again (rate limited in model.stream, model: large-1)");
 /// ```
 pub struct Error(Box<Inner>);
 
 struct Inner {
     kind: ErrorKind,
-    retry: Retry,
+    retry: RetryStatus,
     message: Cow<'static, str>,
     operation: Option<&'static str>,
     context: Vec<(&'static str, String)>,
@@ -227,7 +227,7 @@ impl Error {
 
     /// Overrides the retry status.
     #[must_use]
-    pub fn with_retry(mut self, retry: Retry) -> Self {
+    pub fn with_retry(mut self, retry: RetryStatus) -> Self {
         self.0.retry = retry;
         self
     }
@@ -254,7 +254,7 @@ impl Error {
 
     /// Retry status.
     #[must_use]
-    pub fn retry(&self) -> Retry {
+    pub fn retry(&self) -> RetryStatus {
         self.0.retry
     }
 
@@ -385,7 +385,7 @@ pub struct ErrorRecord {
     /// Kind of the failure.
     pub kind: ErrorKind,
     /// Retry status.
-    pub retry: Retry,
+    pub retry: RetryStatus,
     /// The message, without kind and context.
     pub message: String,
     /// Operation and named values, joined by commas; empty for none.

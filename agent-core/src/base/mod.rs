@@ -12,6 +12,6 @@ mod usage;
 
 pub use digest::Digest;
 pub(crate) use error::NotSent;
-pub use error::{Error, ErrorKind, ErrorRecord, Result, Retry};
+pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
 pub use id::{Clock, RequestId, RunId, SessionId, SystemClock, Timestamp};
 pub use usage::{Money, PriceTier, Prices, Usage};

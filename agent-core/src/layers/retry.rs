@@ -19,14 +19,14 @@ use super::{
     attempt::{Call, Opening, is_output},
 };
 use crate::{
-    Error, ErrorKind, RequestId, Result, Retry as Status,
+    Error, ErrorKind, RequestId, Result, RetryStatus,
     provider::{Assembler, CallContext, Delta, DeltaStream, Provider, Request, Restart},
 };
 
 /// Bound under which a service's `retry_after` is always obeyed.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Layer that retries a call that fails with [`Error::retry`] [`Temporary`](crate::Retry::Temporary), or whose stream
+/// Layer that retries a call that fails with [`Error::retry`] [`Temporary`](crate::RetryStatus::Temporary), or whose stream
 /// ends without a finish.
 ///
 /// By default 3 retries follow the first attempt, after 5 s, 10 s and 20 s.
@@ -41,7 +41,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 ///   [`CallContext::timeout`]. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts get the
 ///   remaining timeout.
 /// - An error without any retry before it is passed on as it is. After retries, the last error's kind comes back as
-///   [`Exhausted`](crate::Retry::Exhausted), with the errors of all attempts in its message; a permanent error ends
+///   [`Exhausted`](crate::RetryStatus::Exhausted), with the errors of all attempts in its message; a permanent error ends
 ///   them as it is.
 ///
 /// ```
@@ -258,7 +258,7 @@ impl Attempts {
     /// Drops the failed attempt and prepares the next one, or returns the error to end with.
     fn fail(&mut self, error: Error) -> Result<Box<Restart>> {
         self.state = State::Ended;
-        let hopeless = error.retry() != Status::Temporary || error.kind() == ErrorKind::Cancelled;
+        let hopeless = error.retry() != RetryStatus::Temporary || error.kind() == ErrorKind::Cancelled;
         if hopeless || self.finished || (self.shown && self.policy.before_output_only) {
             return Err(error);
         }
@@ -291,7 +291,7 @@ impl Attempts {
         let list: String = before.chain([format!("attempt {}: {last}", self.call.attempt)]).collect();
         let text = format!("the model call failed {tries} times and {why}; try again later. {list}");
         let error =
-            Error::new(kind, text).with_retry(Status::Exhausted).during("model.stream").caused_by(last);
+            Error::new(kind, text).with_retry(RetryStatus::Exhausted).during("model.stream").caused_by(last);
         match after {
             Some(after) => error.with_retry_after(after),
             None => error,

@@ -181,7 +181,7 @@ impl Assembler {
             ErrorKind::Protocol,
             "the model's reply broke off before its end; the connection was closed too early, try again",
         )
-        .with_retry(crate::Retry::Temporary)
+        .with_retry(crate::RetryStatus::Temporary)
         .during("model.stream")
     }
 

@@ -91,7 +91,8 @@ async fn newcomer_b3_a_refusal_costs_nothing_and_a_broken_call_what_nobody_knows
     for (error, known) in cases {
         for layered in [false, true] {
             let store = memory();
-            let (kind, temporary) = (error().kind(), error().retry() == entourage_core::Retry::Temporary);
+            let (kind, temporary) =
+                (error().kind(), error().retry() == entourage_core::RetryStatus::Temporary);
             let provider = ScriptedProvider::new().step(ok("Done."));
             let refusing = Refusing(provider.provider(), Mutex::new(Some(error())));
             let model = Model::new(Arc::new(refusing), "scripted").with_profile(priced());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use entourage_core::{
-    Error, ErrorKind, Money, Prices, Retry, Usage,
+    Error, ErrorKind, Money, Prices, RetryStatus, Usage,
     message::{History, Media, MediaSource, Message, Part, Role},
     provider::{
         CallContext, Delta, Effort, FinishReason, Generate, Generated, ModelExt, NoValue, NoValueReason,
@@ -256,7 +256,7 @@ async fn a_second_wrong_reply_is_an_error_that_says_what_was_wrong_and_spent() {
         let error = city(&provider, &profile).await.unwrap_err();
         assert_eq!(
             (error.kind(), error.retry(), provider.count()),
-            (ErrorKind::Protocol, Retry::Permanent, 2)
+            (ErrorKind::Protocol, RetryStatus::Permanent, 2)
         );
         assert!(error.message().contains("no `City`") && error.message().contains("/people"), "{error}");
         let shown = error.context().find(|(name, _)| *name == "reply").unwrap().1;
@@ -319,7 +319,7 @@ async fn a_refusal_a_filter_and_a_cut_off_are_errors_of_their_own() {
         let none = NoValue::of(&error).unwrap();
         assert_eq!((error.kind(), &none.reason, none.rounds), (kind, &reason, 1), "{error}");
         assert_eq!((none.usage, provider.count()), (Usage::new(10, 5), 1), "no repair round");
-        assert_eq!(error.retry(), Retry::Permanent);
+        assert_eq!(error.retry(), RetryStatus::Permanent);
     }
 }
 
@@ -332,7 +332,7 @@ async fn a_call_that_fails_gives_its_own_error() {
     let error = provider.model().generate::<City>("Where?", &CallContext::new()).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.retry()),
-        (ErrorKind::Protocol, Retry::Temporary),
+        (ErrorKind::Protocol, RetryStatus::Temporary),
         "the stream had no end"
     );
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, Retry as Status, Usage,
+    Error, ErrorKind, Result, RetryStatus, Usage,
     layers::{Check, Layer, Retry, Timeout},
     message::Signature,
     provider::{
@@ -30,7 +30,7 @@ async fn bound(layer: Timeout, script: Script) -> (String, u64) {
     let service = ScriptedProvider::new().step(script);
     let began = Instant::now();
     let error = error_of(&layer.layer(service.provider()), &CallContext::new()).await;
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Timeout, Status::Temporary));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Timeout, RetryStatus::Temporary));
     let bound = error.context().find(|(name, _)| *name == "bound").unwrap().1.to_owned();
     (bound, began.elapsed().as_secs())
 }
@@ -250,7 +250,7 @@ async fn a_stream_that_breaks_the_contract_is_named() {
 async fn a_cut_off_stream_and_a_talkative_failure_are_found() {
     let played = Played::new([Ok(vec![Ok(Delta::text("Hel"))])]);
     let error = error_of(&Check::new().layer(played), &CallContext::new()).await;
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Protocol, Status::Temporary));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Protocol, RetryStatus::Temporary));
 
     let failure = || Err(Error::new(ErrorKind::Transport, "reset"));
     let played = Played::new([Ok(vec![failure()])]);
@@ -269,7 +269,7 @@ async fn a_broken_contract_is_permanent_and_names_the_provider() {
     let model = Check::new().layer(Arc::clone(&played) as _);
     assert_eq!(model.name(), "acme");
     let error = error_of(&model, &CallContext::new()).await;
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Protocol, Status::Permanent));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Protocol, RetryStatus::Permanent));
     assert!(error.to_string().contains("provider: acme"), "{error}");
     for model in
         [Check::new().layer(Arc::clone(&played) as _), Timeout::new().layer(Arc::clone(&played) as _)]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
-    ErrorKind, Money, Retry, Usage,
+    ErrorKind, Money, RetryStatus, Usage,
     agent::ReactAgent,
     layers::{self, Fallback, ModelChoice, Tier, UsageReport},
     provider::{CallContext, Delta, Egress, FinishReason, Model, Params, Profile, ProviderExt},
@@ -56,7 +56,7 @@ async fn ai06_same_tier_first_then_lower_ones_then_local() {
     assert_eq!(order, named(["medium 1", "medium 2", "small", "local"]));
     // None is left: all causes, and the large one was never asked.
     let error = items.last().unwrap().as_ref().unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, Retry::Temporary));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, RetryStatus::Temporary));
     for name in
         ["far:wanted: no", "service:medium 1: no room", "service:medium 2", "service:small", "service:local"]
     {
@@ -191,7 +191,7 @@ async fn ai06_a_later_failure_that_would_come_anywhere_ends_the_chain() {
     let choices = [choice(&second, "small", Tier::Small), choice(&third, "local", Tier::Local)];
     let layered = model(&first, "large").layer(Fallback::to(choices));
     let error = layered.provider().complete(hello("large"), &CallContext::new()).await.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::InvalidInput, Retry::Permanent));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::InvalidInput, RetryStatus::Permanent));
     assert!(
         error.message().contains("far:large: no") && error.message().contains("near:small: a bad schema")
     );

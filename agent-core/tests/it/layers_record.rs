@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
-    Error, ErrorKind, Result, Retry,
+    Error, ErrorKind, Result, RetryStatus,
     agent::ReactAgent,
     event::Event,
     layers::{Layer, Recorder, Replay},
@@ -125,7 +125,7 @@ async fn another_prompt_diverges_and_uses_nothing_up() {
     let agent = looker(Model::new(replay.provider(), "scripted"));
     let (outcome, deltas) = run(&agent, "Look there!").await;
     let error = outcome.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Diverged, Retry::Permanent));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Diverged, RetryStatus::Permanent));
     assert!(error.message().contains("in call 1 message 0 (counted from 0) differs"), "{error}");
     assert!(deltas.is_empty());
     assert_eq!(replay.remaining(), 2);
@@ -242,7 +242,8 @@ async fn a_failing_call_is_replayed_as_the_same_error() {
             .with("shard", "7")
             .with_retry_after(Duration::from_millis(1_500))
     };
-    let broken = || Error::new(ErrorKind::Protocol, "acme: the answer is cut").with_retry(Retry::Temporary);
+    let broken =
+        || Error::new(ErrorKind::Protocol, "acme: the answer is cut").with_retry(RetryStatus::Temporary);
     let recorder = Recorder::new();
     let layered = (&recorder).layer(Arc::new(Wired::new([
         Answer { refuse: Some(refused()), ..Answer::default() },

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
-    Error, ErrorKind, Retry as Status,
+    Error, ErrorKind, RetryStatus,
     event::{Envelope, Event},
     layers::{Layer, Retry},
     provider::{CallContext, Delta, FinishReason, Model, Provider},
@@ -184,7 +184,7 @@ async fn cm09_without_retries_an_error_comes_as_it_is() {
     let model = retried(&provider, Retry::new().retries(0));
     let cx = CallContext::new();
     let error = model.stream(question(), &cx).await.err().unwrap();
-    assert_eq!((error.message(), error.retry()), ("slow down", Status::Temporary));
+    assert_eq!((error.message(), error.retry()), ("slow down", RetryStatus::Temporary));
     assert_eq!(error.retry_after(), Some(secs(9)));
     assert_eq!(read(&model, &cx).await, ["a", "error: slow"]);
     assert_eq!(provider.attempts(), [1, 1]);
@@ -199,7 +199,7 @@ async fn cm09_an_exhausted_error_tells_of_every_attempt() {
         Err(overloaded),
     ]);
     let error = error_of(&retried(&provider, Retry::new().retries(2)), &CallContext::new()).await;
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, Status::Exhausted));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, RetryStatus::Exhausted));
     assert_eq!(error.retry_after(), Some(secs(70)));
     let text = "the model call failed 3 times and no retry is left; try again later. attempt 1: too fast (rate limited); \
         attempt 2: reset (transport); attempt 3: no room (overloaded)";
@@ -262,7 +262,7 @@ async fn cm09_a_reader_who_cannot_take_back_is_passed_the_error() {
     let silent = Ok(vec![Ok(Delta::text("")), Err(busy("slow down"))]);
     let provider = Played::new([Err(busy("slow down")), silent, breaks("Hel", busy("cut"))]);
     let error = error_of(&retried(&provider, layer), &CallContext::new()).await;
-    assert_eq!((error.message(), error.retry()), ("cut", Status::Temporary));
+    assert_eq!((error.message(), error.retry()), ("cut", RetryStatus::Temporary));
     assert_eq!(provider.asked().len(), 3);
 
     for output in
@@ -327,7 +327,7 @@ async fn cm09_no_attempt_begins_after_the_deadline() {
     cx.timeout = Some(secs(12));
     let provider = Played::new([Err(busy("a")), Err(busy("b"))]);
     let error = error_of(&retried(&provider, Retry::new()), &cx).await;
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::RateLimited, Status::Exhausted));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::RateLimited, RetryStatus::Exhausted));
     assert!(error.message().contains("2 times and the call's time would be over"), "{error}");
     assert_eq!(provider.times(), [0, 5_000]);
     let left: Vec<_> = provider.asked().iter().map(|asked| asked.timeout).collect();
@@ -336,7 +336,7 @@ async fn cm09_no_attempt_begins_after_the_deadline() {
     cx.timeout = Some(secs(5));
     let provider = Played::new([Err(busy("a"))]);
     let error = error_of(&retried(&provider, Retry::new()), &cx).await;
-    assert_eq!((error.message(), error.retry()), ("a", Status::Temporary));
+    assert_eq!((error.message(), error.retry()), ("a", RetryStatus::Temporary));
 }
 
 #[tokio::test(start_paused = true)]
@@ -345,7 +345,7 @@ async fn cm09_attempts_of_all_layers_are_counted_as_one() {
     let inner = retried(&provider, Retry::new().retries(1).first_delay(secs(1)));
     // The inner layer gives up for good; only a failure that may still pass goes up to the outer one.
     let error = error_of(&Retry::new().layer(Arc::clone(&inner)), &CallContext::new()).await;
-    assert_eq!(error.retry(), Status::Exhausted);
+    assert_eq!(error.retry(), RetryStatus::Exhausted);
     assert_eq!(provider.attempts(), [1, 2]);
 
     let failures = [Err(busy("a")), breaks("Hel", busy("b")), says("Hello")];

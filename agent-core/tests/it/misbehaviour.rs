@@ -144,7 +144,7 @@ async fn attack_46_a_stream_that_is_cut_is_a_retryable_error_and_runs_nothing() 
         let label = format!("{script:?}");
         let (outcome, look, ..) = play(script).await;
         let error = outcome.unwrap_err();
-        assert_eq!(error.retry(), entourage_core::Retry::Temporary, "{label}");
+        assert_eq!(error.retry(), entourage_core::RetryStatus::Temporary, "{label}");
         assert_eq!(look.started(), 0, "{label}");
     }
 }
@@ -216,7 +216,7 @@ async fn attack_46_a_model_that_falls_silent_is_given_up() {
         call.text("x");
     }
     let error = run.outcome().await.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Timeout, entourage_core::Retry::Temporary));
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Timeout, entourage_core::RetryStatus::Temporary));
     assert_eq!(started.elapsed().as_secs(), 5 * 299 + 300);
     assert!(call.is_abandoned());
 }

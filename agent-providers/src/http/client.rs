@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use entourage_core::{
-    Error, ErrorKind, Result, Retry,
+    Error, ErrorKind, Result, RetryStatus,
     provider::{CallContext, Delta, Egress, RateLimits, ResponseInfo},
 };
 use futures_util::{Stream, StreamExt};
@@ -256,7 +256,7 @@ impl Endpoint {
         );
         failing
             .error(ErrorKind::Transport, text)
-            .with_retry(Retry::Permanent)
+            .with_retry(RetryStatus::Permanent)
             .with("status", response.status().as_str())
     }
 }
@@ -363,7 +363,7 @@ async fn refusal(failing: &Failing, response: reqwest::Response, mut exchange: O
     }
     let mut error = failing.refused(&Failure::from_body(&body), Some(status));
     if let Some(again) = again {
-        error = error.with_retry(if again { Retry::Temporary } else { Retry::Permanent });
+        error = error.with_retry(if again { RetryStatus::Temporary } else { RetryStatus::Permanent });
     }
     match wait {
         Some(wait) => error.with_retry_after(wait),

@@ -156,7 +156,7 @@ async fn a_stream_that_is_reset_before_its_answer_may_be_tried_again() {
             let (_, ended) = call(&[&acts]).await;
             let error = ended.unwrap_err();
             let got = (error.kind(), error.retry());
-            assert_eq!(got, (ErrorKind::Transport, Retry::Temporary), "{acts:?}: {error:?}");
+            assert_eq!(got, (ErrorKind::Transport, RetryStatus::Temporary), "{acts:?}: {error:?}");
         }
     }
 }
@@ -187,7 +187,7 @@ async fn a_reset_in_the_middle_of_a_reply_may_be_tried_again() {
         let error = ended.unwrap_err();
         let kinds = [ErrorKind::Transport, ErrorKind::Protocol];
         assert!(kinds.contains(&error.kind()), "{end:?}: {error:?}");
-        assert_eq!((error.retry(), text.as_str()), (Retry::Temporary, "Hello"), "{end:?}: {error:?}");
+        assert_eq!((error.retry(), text.as_str()), (RetryStatus::Temporary, "Hello"), "{end:?}: {error:?}");
         assert!(error.message().contains("broke off"), "{end:?}: {error}");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use entourage_core::{Error, ErrorKind, Retry};
+use entourage_core::{Error, ErrorKind, RetryStatus};
 
 use super::{Failure, Redactor};
 use crate::json;
@@ -70,7 +70,7 @@ impl Failing {
         }
         if error.is_eof() {
             let text = format!("{} sent JSON that breaks off ({told}); try again: {start}", self.vendor);
-            return self.error(ErrorKind::Protocol, text).with_retry(Retry::Temporary);
+            return self.error(ErrorKind::Protocol, text).with_retry(RetryStatus::Temporary);
         }
         self.error(ErrorKind::Protocol, format!("{} sent what is no JSON ({told}): {start}", self.vendor))
     }
@@ -102,7 +102,7 @@ impl Failing {
 }
 
 /// The kind of a failure, and its retry advice if that differs from the kind's default.
-fn classify(status: Option<u16>, failure: &Failure) -> (ErrorKind, Option<Retry>) {
+fn classify(status: Option<u16>, failure: &Failure) -> (ErrorKind, Option<RetryStatus>) {
     let message = failure.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     let named = NAMES.iter().find(|(names, _)| failure.is(names)).map(|(_, kind)| *kind);
@@ -132,7 +132,7 @@ fn classify(status: Option<u16>, failure: &Failure) -> (ErrorKind, Option<Retry>
         Some(402 | 403) => ErrorKind::PermissionDenied,
         Some(404) => ErrorKind::NotFound,
         Some(408 | 504) => ErrorKind::Timeout,
-        Some(409) => return (ErrorKind::Conflict, Some(Retry::Temporary)),
+        Some(409) => return (ErrorKind::Conflict, Some(RetryStatus::Temporary)),
         Some(413) => ErrorKind::TooLarge,
         Some(429) => ErrorKind::RateLimited,
         Some(500..) => ErrorKind::Overloaded,
@@ -141,7 +141,7 @@ fn classify(status: Option<u16>, failure: &Failure) -> (ErrorKind, Option<Retry>
     };
     // Waiting does not refill an account.
     let spent = kind == ErrorKind::RateLimited && failure.is(SPENT_CODES);
-    (kind, spent.then_some(Retry::Permanent))
+    (kind, spent.then_some(RetryStatus::Permanent))
 }
 
 /// The services' names for failures: the only clue inside a stream, which has no status.
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn statuses_and_codes_decide_kind_and_retry() {
         use ErrorKind as K;
-        use Retry::{Permanent, Temporary};
+        use RetryStatus::{Permanent, Temporary};
         for (status, body, kind, retry) in [
             (400, "{}", K::InvalidInput, Permanent),
             (400, r#"{"error":{"code":"context_length_exceeded"}}"#, K::ContextOverflow, Permanent),
@@ -332,7 +332,7 @@ mod tests {
             let error = serde_json::from_str::<serde_json::Value>(data).unwrap_err();
             Failing::default().unreadable(data.as_bytes(), &error)
         };
-        for (data, retry) in [("{\"a\":\"b", Retry::Temporary), ("{a}", Retry::Permanent)] {
+        for (data, retry) in [("{\"a\":\"b", RetryStatus::Temporary), ("{a}", RetryStatus::Permanent)] {
             let error = unreadable(data);
             assert_eq!((error.kind(), error.retry()), (ErrorKind::Protocol, retry), "{error}");
             assert!(error.message().ends_with(data), "{error}");
@@ -414,7 +414,7 @@ mod tests {
             let error = refused(status, &body);
             assert_eq!(error.kind(), kind, "{status} {body}");
             let temporary = matches!(kind, K::RateLimited | K::Overloaded | K::Timeout);
-            assert_eq!(error.retry() == Retry::Temporary, temporary, "{status} {body}");
+            assert_eq!(error.retry() == RetryStatus::Temporary, temporary, "{status} {body}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use entourage_core::{
-    ErrorKind, Retry,
+    ErrorKind, RetryStatus,
     layers::Timeout,
     provider::{CallContext, FinishReason, ProviderExt},
 };
@@ -33,7 +33,7 @@ async fn a_refused_connection_names_the_address_and_the_fix() {
         let provider = wire.provider(&format!("http://{address}/v1"));
         let error = provider.complete(request(), &CallContext::new()).await.unwrap_err();
         check_words(&error, &format!("{wire:?}: refused"));
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, Retry::Temporary), "{wire:?}");
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, RetryStatus::Temporary), "{wire:?}");
         assert!(error.message().contains(&address), "{error}");
         assert!(error.message().contains("is the server running?"), "{error}");
 
@@ -56,7 +56,12 @@ async fn a_connection_that_ends_before_the_answer_may_be_tried_again() {
         ] {
             let (error, outcome) = Fault::new(wire, name, acts).fail().await;
             let got = (error.kind(), error.retry(), outcome.begun);
-            assert_eq!(got, (ErrorKind::Transport, Retry::Temporary, false), "{}: {error}", outcome.name);
+            assert_eq!(
+                got,
+                (ErrorKind::Transport, RetryStatus::Temporary, false),
+                "{}: {error}",
+                outcome.name
+            );
             assert!(error.message().contains("127.0.0.1"), "{error}");
         }
     }
@@ -84,7 +89,11 @@ async fn a_request_that_meets_a_closed_connection_is_sent_once_more() {
             // The third meets the end of the second, and then of the third, which is new: that is a failure.
             let error = ask().await.unwrap_err();
             check_words(&error, name);
-            assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, Retry::Temporary), "{error}");
+            assert_eq!(
+                (error.kind(), error.retry()),
+                (ErrorKind::Transport, RetryStatus::Temporary),
+                "{error}"
+            );
             ask().await.unwrap();
             let seen = server.task.await.unwrap();
             let more: Vec<_> = seen.iter().map(|seen| seen.more).collect();
@@ -107,7 +116,12 @@ async fn a_connection_that_breaks_inside_the_stream_fails_after_what_came() {
         ] {
             let (error, outcome) = Fault::new(wire, name, acts).fail().await;
             let got = (error.kind(), error.retry(), outcome.text.as_str());
-            assert_eq!(got, (ErrorKind::Transport, Retry::Temporary, "Hello"), "{}: {error}", outcome.name);
+            assert_eq!(
+                got,
+                (ErrorKind::Transport, RetryStatus::Temporary, "Hello"),
+                "{}: {error}",
+                outcome.name
+            );
         }
     }
 }
@@ -126,12 +140,17 @@ async fn a_stream_that_ends_too_early_was_cut_off_and_may_be_tried_again() {
             let acts = [send(hello(wire)), Act::Send(end.to_vec())];
             let (error, outcome) = Fault::new(wire, name, acts).fail().await;
             let got = (error.kind(), error.retry(), outcome.text.as_str());
-            assert_eq!(got, (ErrorKind::Protocol, Retry::Temporary, "Hello"), "{}: {error}", outcome.name);
+            assert_eq!(
+                got,
+                (ErrorKind::Protocol, RetryStatus::Temporary, "Hello"),
+                "{}: {error}",
+                outcome.name
+            );
             assert!(error.message().contains("broke off"), "{error}");
         }
         let (error, outcome) = Fault::new(wire, "an empty body", [send(STREAM)]).fail().await;
         let got = (error.kind(), error.retry(), outcome.text.as_str());
-        assert_eq!(got, (ErrorKind::Protocol, Retry::Temporary, ""), "{}: {error}", outcome.name);
+        assert_eq!(got, (ErrorKind::Protocol, RetryStatus::Temporary, ""), "{}: {error}", outcome.name);
     }
 }
 
@@ -178,14 +197,24 @@ async fn a_silent_server_is_left_in_time() {
             for fault in faults {
                 let (error, outcome) = fault.fail().await;
                 let got = (error.kind(), error.retry(), outcome.seen.closed);
-                assert_eq!(got, (ErrorKind::Timeout, Retry::Temporary, true), "{}: {error}", outcome.name);
+                assert_eq!(
+                    got,
+                    (ErrorKind::Timeout, RetryStatus::Temporary, true),
+                    "{}: {error}",
+                    outcome.name
+                );
             }
         }
         let acts = [send(hello(wire)), Act::Hold];
         let fault = Fault::new(wire, "silent inside the stream", acts);
         let (error, outcome) = fault.within(Timeout::new().idle(LONGER)).fail().await;
         let got = (error.kind(), error.retry(), outcome.text.as_str(), outcome.seen.closed);
-        assert_eq!(got, (ErrorKind::Timeout, Retry::Temporary, "Hello", true), "{}: {error}", outcome.name);
+        assert_eq!(
+            got,
+            (ErrorKind::Timeout, RetryStatus::Temporary, "Hello", true),
+            "{}: {error}",
+            outcome.name
+        );
     }
 }
 
@@ -215,7 +244,7 @@ async fn a_server_that_only_keeps_the_connection_alive_is_left_in_time() {
             let (error, outcome) =
                 Fault::new(wire, name, acts).within(Timeout::new().first_delta(SHORT)).fail().await;
             let got = (error.kind(), error.retry(), outcome.seen.closed);
-            assert_eq!(got, (ErrorKind::Timeout, Retry::Temporary, true), "{}: {error}", outcome.name);
+            assert_eq!(got, (ErrorKind::Timeout, RetryStatus::Temporary, true), "{}: {error}", outcome.name);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Models out of control: too many calls, incomplete calls, absurd arguments and counts.
 
 use entourage_core::{
-    ErrorKind, Retry,
+    ErrorKind, RetryStatus,
     provider::{Assembled, FinishReason},
 };
 
@@ -24,7 +24,7 @@ async fn attack_46_a_stream_that_ends_inside_a_call_was_cut_off() {
         let body = [STREAM, &wire.open(), &wire.say("Hello"), &cut].concat();
         let (error, outcome) = Fault::new(wire, "cut off inside a call", [send(body)]).fail().await;
         let got = (error.kind(), error.retry(), outcome.text.as_str());
-        assert_eq!(got, (ErrorKind::Protocol, Retry::Temporary, "Hello"), "{}: {error}", outcome.name);
+        assert_eq!(got, (ErrorKind::Protocol, RetryStatus::Temporary, "Hello"), "{}: {error}", outcome.name);
     }
 }
 
@@ -36,7 +36,11 @@ async fn attack_46_ten_thousand_calls_are_few_calls_and_a_number() {
             // Its blocks end one by one; so many open ones are refused.
             let body = [STREAM, &wire.open(), &calls, &wire.close()].concat();
             let (error, _) = Fault::new(wire, "10,000 open calls", [send(body)]).fail().await;
-            assert_eq!((error.kind(), error.retry()), (ErrorKind::TooLarge, Retry::Permanent), "{error}");
+            assert_eq!(
+                (error.kind(), error.retry()),
+                (ErrorKind::TooLarge, RetryStatus::Permanent),
+                "{error}"
+            );
             continue;
         }
         let name = "10,000 calls";

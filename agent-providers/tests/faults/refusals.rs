@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use entourage_core::{
-    Error, ErrorKind, Retry,
+    Error, ErrorKind, RetryStatus,
     layers::{self, Layer},
     provider::{CallContext, ProviderExt},
 };
@@ -31,7 +31,7 @@ async fn refused(wire: Wire, status: &str, headers: &str, body: &str) -> Error {
 
 #[tokio::test]
 async fn attack_46_statuses_tell_the_kind_and_secrets_in_the_words_are_taken_out() {
-    use Retry::{Permanent, Temporary};
+    use RetryStatus::{Permanent, Temporary};
     for wire in WIRES {
         let body = wire.refusal(&format!("no, {KEY}, not with {HEADER}\u{1b}[2J"));
         for (status, kind, retry) in [
@@ -78,7 +78,7 @@ async fn attack_46_how_long_to_wait_is_read_in_every_form() {
             let other = headers.ends_with(": 7\r\n").then_some("503 Service Unavailable");
             for status in ["429 Too Many Requests"].into_iter().chain(other) {
                 let error = refused(wire, status, headers, &wire.refusal("slow down")).await;
-                assert_eq!(error.retry(), Retry::Temporary);
+                assert_eq!(error.retry(), RetryStatus::Temporary);
                 let wait = error.retry_after();
                 assert_eq!(wait.is_some(), from.is_some(), "{wire:?} {headers}: {wait:?}");
                 let fits = wait.is_none_or(|wait| from.is_some_and(|from| (from..=to).contains(&wait)));
@@ -110,14 +110,14 @@ async fn a_web_page_is_told_apart_and_not_quoted() {
     let html = "Content-Type: text/html\r\n";
     for wire in WIRES {
         let error = refused(wire, "502 Bad Gateway", html, page).await;
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, Retry::Temporary));
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, RetryStatus::Temporary));
         assert!(error.message().contains("web page") && !error.message().contains("<h1>"), "{error}");
 
         for page in [page, &format!("\u{feff}\r\n {page}")] {
             let acts = [send(answer("200 OK", html, page))];
             let (error, outcome) = Fault::new(wire, "200 with a web page", acts).fail().await;
             let got = (error.kind(), error.retry(), outcome.text.as_str());
-            assert_eq!(got, (ErrorKind::Protocol, Retry::Permanent, ""), "{}: {error}", outcome.name);
+            assert_eq!(got, (ErrorKind::Protocol, RetryStatus::Permanent, ""), "{}: {error}", outcome.name);
             assert!(error.message().contains("base URL") && !error.message().contains("<h1>"), "{error}");
         }
     }
@@ -145,7 +145,7 @@ async fn attack_37_a_redirect_never_carries_the_key_away() {
         {
             let location = format!("Location: http://{to}/v1/x?key=very-secret\r\n");
             let error = refused(wire, status, &location, "").await;
-            assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, Retry::Permanent));
+            assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, RetryStatus::Permanent));
             assert!(error.message().contains(&to.to_string()), "{error}");
             assert!(error.message().contains("base URL"), "{error}");
         }
@@ -176,7 +176,11 @@ async fn attack_36_no_redirect_is_followed_whatever_it_leads_to() {
             // The server takes one connection and no more, so a chain of any length ends at its first hop.
             let error =
                 refused(wire, "307 Temporary Redirect", &format!("Location: {location}\r\n"), "").await;
-            assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, Retry::Permanent), "{location}");
+            assert_eq!(
+                (error.kind(), error.retry()),
+                (ErrorKind::Transport, RetryStatus::Permanent),
+                "{location}"
+            );
         }
     }
     let mine = TcpStream::connect(to).await.unwrap();

@@ -1,7 +1,7 @@
 //! Accepted replies with faults: compressed, cut in odd places, failing half-way.
 
 use entourage_core::{
-    ErrorKind, Retry,
+    ErrorKind, RetryStatus,
     provider::{CallContext, FinishReason, ProviderExt},
 };
 
@@ -33,13 +33,13 @@ async fn attack_38_what_was_compressed_unasked_is_an_error_and_never_text() {
             let acts = [head("200 OK", coding), Act::Send(GZIP.to_vec())];
             let (error, outcome) = Fault::new(wire, name, acts).fail().await;
             let got = (error.kind(), error.retry(), outcome.text.as_str());
-            assert_eq!(got, (ErrorKind::Protocol, Retry::Permanent, ""), "{}: {error}", outcome.name);
+            assert_eq!(got, (ErrorKind::Protocol, RetryStatus::Permanent, ""), "{}: {error}", outcome.name);
             assert!(error.message().contains(word), "{error}");
             assert!(error.message().contains("turn compression off in the proxy"), "{error}");
         }
         let acts = [head("503 Service Unavailable", "Content-Encoding: gzip\r\n"), Act::Send(GZIP.to_vec())];
         let (error, _) = Fault::new(wire, "503, compressed", acts).fail().await;
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, Retry::Temporary));
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, RetryStatus::Temporary));
         assert!(error.message().contains("compressed (gzip)") && error.message().is_ascii(), "{error}");
         let plain = wire.good().replace("Connection", "Content-Encoding: identity\r\nConnection");
         assert!(Fault::new(wire, "identity", [send(plain)]).run().await.result.is_ok());
@@ -88,8 +88,8 @@ async fn an_error_inside_a_stream_ends_it_with_the_services_words() {
         let (error, outcome) = Fault::new(wire, "an error after text", [send(body)]).fail().await;
         // Ollama's words hold no code.
         let expected = match wire {
-            OllamaChat => (ErrorKind::Protocol, Retry::Permanent),
-            _ => (ErrorKind::RateLimited, Retry::Temporary),
+            OllamaChat => (ErrorKind::Protocol, RetryStatus::Permanent),
+            _ => (ErrorKind::RateLimited, RetryStatus::Temporary),
         };
         assert_eq!((error.kind(), error.retry()), expected, "{}: {error}", outcome.name);
         assert_eq!(outcome.text, "Hello", "{}", outcome.name);
@@ -104,7 +104,7 @@ async fn what_is_no_json_ends_a_stream_and_is_quoted_without_keys() {
         let body = [STREAM, &wire.open(), &wire.say("Hello"), &broken, &wire.close()].concat();
         let (error, outcome) = Fault::new(wire, "no JSON after text", [send(body)]).fail().await;
         let got = (error.kind(), error.retry(), outcome.text.as_str());
-        assert_eq!(got, (ErrorKind::Protocol, Retry::Permanent, "Hello"), "{}: {error}", outcome.name);
+        assert_eq!(got, (ErrorKind::Protocol, RetryStatus::Permanent, "Hello"), "{}: {error}", outcome.name);
         assert!(error.message().contains("oops [key]"), "{error}");
     }
 }
@@ -128,7 +128,7 @@ async fn a_reply_that_was_not_streamed_is_understood() {
         let (error, _) = fault.fail().await;
         assert_eq!(
             (error.kind(), error.retry()),
-            (ErrorKind::Protocol, Retry::Permanent),
+            (ErrorKind::Protocol, RetryStatus::Permanent),
             "{wire:?}: {error}"
         );
         assert!(error.message().contains("base URL"), "{error}");

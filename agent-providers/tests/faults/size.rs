@@ -1,6 +1,6 @@
 //! Endless input: the provider takes little of it, keeps less, and closes the connection.
 
-use entourage_core::{ErrorKind, Retry};
+use entourage_core::{ErrorKind, RetryStatus};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -48,7 +48,7 @@ fn flood(piece: impl Into<Vec<u8>>) -> Act {
 async fn attack_38_streams_that_never_end_are_left_within_bounds() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let growth = Growth::start();
-    let ((large, permanent), x) = ((ErrorKind::TooLarge, Retry::Permanent), vec![b'x'; 64 << 10]);
+    let ((large, permanent), x) = ((ErrorKind::TooLarge, RetryStatus::Permanent), vec![b'x'; 64 << 10]);
     for wire in WIRES {
         let text = wire.say(&"x".repeat(64 << 10));
         for (name, begin, piece, kind, taken) in [
@@ -94,16 +94,21 @@ async fn attack_38_refusals_and_headers_that_never_end_are_left_within_bounds() 
     let growth = Growth::start();
     let (x, bomb) = (vec![b'x'; 64 << 10], vec![0; 64 << 10]);
     let header = format!("x-more: {}\r\n", "x".repeat(1_000));
-    let temporary = Retry::Temporary;
+    let temporary = RetryStatus::Temporary;
     for wire in WIRES {
         let overloaded = (ErrorKind::Overloaded, temporary);
         let transport = (ErrorKind::Transport, temporary);
-        let invalid = (ErrorKind::InvalidInput, Retry::Permanent);
+        let invalid = (ErrorKind::InvalidInput, RetryStatus::Permanent);
         let gzip = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n";
         for (name, head, piece, expected) in [
             ("an endless refusal", "HTTP/1.1 400 Bad Request\r\n\r\n", x.clone(), invalid),
             ("an endless failure", "HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", x.clone(), overloaded),
-            ("an endless compressed reply", gzip, bomb.clone(), (ErrorKind::Protocol, Retry::Permanent)),
+            (
+                "an endless compressed reply",
+                gzip,
+                bomb.clone(),
+                (ErrorKind::Protocol, RetryStatus::Permanent),
+            ),
             ("endless headers", "HTTP/1.1 200 OK\r\n", header.clone().into_bytes(), transport),
             ("an endless header", "HTTP/1.1 200 OK\r\nx-long: ", x.clone(), transport),
             ("an endless status", "HTTP/1.1 200 ", x.clone(), transport),
@@ -111,7 +116,7 @@ async fn attack_38_refusals_and_headers_that_never_end_are_left_within_bounds() 
                 "endless redirect",
                 "HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n",
                 x.clone(),
-                (ErrorKind::Transport, Retry::Permanent),
+                (ErrorKind::Transport, RetryStatus::Permanent),
             ),
         ] {
             let (error, outcome) = Fault::new(wire, name, [send(head), flood(piece)]).fail().await;
@@ -140,7 +145,7 @@ async fn attack_46_arguments_of_fifty_megabytes_are_refused() {
             vec![send(begin + &call + "{\"a\":\""), Act::Flood(piece.clone().into_bytes(), 50 << 20)]
         };
         let (error, outcome) = Fault::new(wire, "arguments of 50 MB", acts).fail().await;
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::TooLarge, Retry::Permanent), "{error}");
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::TooLarge, RetryStatus::Permanent), "{error}");
         assert!(outcome.seen.closed, "{}", outcome.name);
         growth.check(96 * MIB, &outcome.name);
     }
@@ -186,7 +191,7 @@ async fn attack_38_frames_that_say_nothing_or_too_much_are_left_within_bounds() 
             match &outcome.result {
                 Err(error) => assert_eq!(
                     (error.kind(), error.retry()),
-                    (ErrorKind::TooLarge, Retry::Permanent),
+                    (ErrorKind::TooLarge, RetryStatus::Permanent),
                     "{}: {error}",
                     outcome.name
                 ),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use entourage_core::{
-    ErrorKind, Retry,
+    ErrorKind, RetryStatus,
     agent::ReactAgent,
     message::Message,
     provider::{CallContext, Delta, ProviderExt, Request, ToolChoice},
@@ -23,7 +23,11 @@ async fn a_prompt_beyond_the_window_is_told_apart() {
         let long = Request::new("default", [Message::user("word ".repeat(10_000))].into_iter().collect());
         let error = peer.provider.complete(long, &CallContext::new()).await.unwrap_err();
         println!("{}: {error}", peer.wire);
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::ContextOverflow, Retry::Permanent), "{error}");
+        assert_eq!(
+            (error.kind(), error.retry()),
+            (ErrorKind::ContextOverflow, RetryStatus::Permanent),
+            "{error}"
+        );
         for value in [("status", "400"), ("code", "exceed_context_size_error")] {
             assert!(error.context().any(|known| known == value), "{}: {error}", peer.wire);
         }

@@ -16,7 +16,7 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, ErrorRecord, Result, Retry, SessionId,
+    Error, ErrorKind, ErrorRecord, Result, RetryStatus, SessionId,
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 use tokio::sync::Mutex;
@@ -433,7 +433,7 @@ fn is_missing(error: &Error) -> bool {
 /// Returns true if the store cannot be used until somebody repairs it.
 fn is_unreadable(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Store | ErrorKind::Corrupt | ErrorKind::NewerVersion)
-        && error.retry() != Retry::Temporary
+        && error.retry() != RetryStatus::Temporary
         && !says_closed(error)
 }
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use entourage_core::{Error, ErrorKind, Retry, SessionId, session::SessionRecord};
+use entourage_core::{Error, ErrorKind, RetryStatus, SessionId, session::SessionRecord};
 
 use crate::os;
 
@@ -89,7 +89,7 @@ impl Failure {
                 format!("the file is of format {format}, which a newer version wrote; use that version"),
             ),
             Self::Locked => Error::new(ErrorKind::Store, "another process holds the file's lock; try again")
-                .with_retry(Retry::Temporary),
+                .with_retry(RetryStatus::Temporary),
             Self::Missing | Self::Sealed => Error::new(
                 ErrorKind::Store,
                 "a file or directory of the store is gone; check that nobody removes files of it",

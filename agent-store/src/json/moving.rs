@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, Retry, SessionId,
+    Error, ErrorKind, Result, RetryStatus, SessionId,
     session::{Batch, Row, SessionInfo},
 };
 
@@ -262,7 +262,7 @@ fn sealed_file(directory: &Directory, session: &SessionId) -> Result<Option<Sess
 
 fn busy() -> Error {
     let text = "another process moves or deletes sessions of this directory; try again later";
-    Error::new(ErrorKind::Busy, text).with_retry(Retry::Temporary)
+    Error::new(ErrorKind::Busy, text).with_retry(RetryStatus::Temporary)
 }
 
 impl Directory {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use entourage_core::{Error, ErrorKind, Retry};
+use entourage_core::{Error, ErrorKind, RetryStatus};
 
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
@@ -78,51 +78,51 @@ pub(super) fn from_driver(error: sqlx::Error) -> Error {
         sqlx::Error::Database(_) => from_state(state(&error).as_deref().unwrap_or_default()),
         sqlx::Error::Io(cause) if cause.kind() == io::ErrorKind::TimedOut => (
             ErrorKind::Timeout,
-            Retry::Temporary,
+            RetryStatus::Temporary,
             "the database did not answer in time; try again, a batch that was stored is not stored twice",
         ),
         sqlx::Error::Io(_) => LOST,
         sqlx::Error::PoolTimedOut => (
             ErrorKind::Store,
-            Retry::Temporary,
+            RetryStatus::Temporary,
             "no connection to the database became free or could be made in time; check that the server is up, try again, \
              or allow more connections",
         ),
         sqlx::Error::PoolClosed => {
-            (ErrorKind::Store, Retry::Permanent, "the store was closed; connect again")
+            (ErrorKind::Store, RetryStatus::Permanent, "the store was closed; connect again")
         }
         sqlx::Error::Tls(_) => (
             ErrorKind::Transport,
-            Retry::Permanent,
+            RetryStatus::Permanent,
             "no encrypted connection to the database could be made; see the cause, and check `sslmode` and the \
              certificates in the URL",
         ),
         sqlx::Error::Protocol(_) => (
             ErrorKind::Protocol,
-            Retry::Temporary,
+            RetryStatus::Temporary,
             "the server broke off or does not speak PostgreSQL's protocol; try again, and check host and port",
         ),
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => (
             ErrorKind::Corrupt,
-            Retry::Permanent,
+            RetryStatus::Permanent,
             "a column does not hold what this store writes; restore the database from a backup",
         ),
-        _ => (ErrorKind::Store, Retry::Permanent, "the database cannot be used; see the cause"),
+        _ => (ErrorKind::Store, RetryStatus::Permanent, "the database cannot be used; see the cause"),
     };
     Error::new(kind, text).with_retry(retry).caused_by(error)
 }
 
-type Verdict = (ErrorKind, Retry, &'static str);
+type Verdict = (ErrorKind, RetryStatus, &'static str);
 
 const LOST: Verdict = (
     ErrorKind::Transport,
-    Retry::Temporary,
+    RetryStatus::Temporary,
     "the connection to the database broke; try again, a batch that was stored is not stored twice",
 );
 
 /// Classifies an SQLSTATE ("Appendix A. PostgreSQL Error Codes"). Single codes are matched before their classes.
 fn from_state(code: &str) -> Verdict {
-    use {ErrorKind as Kind, Retry as May};
+    use {ErrorKind as Kind, RetryStatus as May};
     match (code, code.get(..2).unwrap_or_default()) {
         ("40001" | "40P01" | "55P03", _) => {
             (Kind::Store, May::Temporary, "other connections were in the way all the time; try again")
@@ -190,25 +190,25 @@ mod tests {
             let error = from_driver(error);
             (error.kind(), error.retry())
         };
-        assert_eq!(judge(sqlx::Error::PoolTimedOut), (ErrorKind::Store, Retry::Temporary));
-        assert_eq!(judge(sqlx::Error::PoolClosed), (ErrorKind::Store, Retry::Permanent));
+        assert_eq!(judge(sqlx::Error::PoolTimedOut), (ErrorKind::Store, RetryStatus::Temporary));
+        assert_eq!(judge(sqlx::Error::PoolClosed), (ErrorKind::Store, RetryStatus::Permanent));
         let io = |kind| sqlx::Error::Io(io::Error::from(kind));
-        assert_eq!(judge(io(io::ErrorKind::ConnectionReset)), (ErrorKind::Transport, Retry::Temporary));
-        assert_eq!(judge(io(io::ErrorKind::TimedOut)), (ErrorKind::Timeout, Retry::Temporary));
+        assert_eq!(judge(io(io::ErrorKind::ConnectionReset)), (ErrorKind::Transport, RetryStatus::Temporary));
+        assert_eq!(judge(io(io::ErrorKind::TimedOut)), (ErrorKind::Timeout, RetryStatus::Temporary));
     }
 
     #[test]
     fn codes_are_judged_before_their_classes() {
         for (code, kind, retry) in [
-            ("40P01", ErrorKind::Store, Retry::Temporary),
-            ("57014", ErrorKind::Timeout, Retry::Temporary),
-            ("08006", ErrorKind::Transport, Retry::Temporary),
-            ("53100", ErrorKind::Store, Retry::Permanent),
-            ("53200", ErrorKind::Store, Retry::Temporary),
-            ("28P01", ErrorKind::Authentication, Retry::Permanent),
-            ("42P01", ErrorKind::Corrupt, Retry::Permanent),
-            ("42601", ErrorKind::Store, Retry::Permanent),
-            ("", ErrorKind::Store, Retry::Permanent),
+            ("40P01", ErrorKind::Store, RetryStatus::Temporary),
+            ("57014", ErrorKind::Timeout, RetryStatus::Temporary),
+            ("08006", ErrorKind::Transport, RetryStatus::Temporary),
+            ("53100", ErrorKind::Store, RetryStatus::Permanent),
+            ("53200", ErrorKind::Store, RetryStatus::Temporary),
+            ("28P01", ErrorKind::Authentication, RetryStatus::Permanent),
+            ("42P01", ErrorKind::Corrupt, RetryStatus::Permanent),
+            ("42601", ErrorKind::Store, RetryStatus::Permanent),
+            ("", ErrorKind::Store, RetryStatus::Permanent),
         ] {
             let (found, may, _) = from_state(code);
             assert_eq!((found, may), (kind, retry), "{code}");

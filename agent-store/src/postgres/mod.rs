@@ -17,7 +17,7 @@ use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, Retry, SessionId,
+    Error, ErrorKind, Result, RetryStatus, SessionId,
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
 };
 use sqlx::{Connection, PgConnection, PgPool, Postgres};
@@ -161,7 +161,7 @@ impl PostgresStore {
 
 fn unsteady() -> Error {
     Error::new(ErrorKind::Store, "others deleted and created the session all the time; try again")
-        .with_retry(Retry::Temporary)
+        .with_retry(RetryStatus::Temporary)
 }
 
 /// An operation on one connection. A function and its arguments instead of a closure: the future then borrows nothing

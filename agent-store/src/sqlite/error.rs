@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use entourage_core::{Error, ErrorKind, Retry, SessionId};
+use entourage_core::{Error, ErrorKind, RetryStatus, SessionId};
 
 use crate::{os, sql::Failure};
 
@@ -61,41 +61,45 @@ fn from_driver(error: sqlx::Error) -> Error {
         sqlx::Error::Database(_) => match result_code(&error) {
             Some(5 | 6) => (
                 ErrorKind::Store,
-                Retry::Temporary,
+                RetryStatus::Temporary,
                 "the database is locked by another connection; try again",
             ),
             Some(8) => (
                 ErrorKind::Store,
-                Retry::Permanent,
+                RetryStatus::Permanent,
                 "the database is write-protected; give this process leave to write",
             ),
             Some(10) => (
                 ErrorKind::Store,
-                Retry::Permanent,
+                RetryStatus::Permanent,
                 "the database file cannot be read or written; check the disk, its limits, and that the file system is mounted",
             ),
-            Some(11) => {
-                (ErrorKind::Corrupt, Retry::Permanent, "the database is damaged; restore it from a backup")
-            }
+            Some(11) => (
+                ErrorKind::Corrupt,
+                RetryStatus::Permanent,
+                "the database is damaged; restore it from a backup",
+            ),
             Some(13) => {
-                (ErrorKind::Store, Retry::Permanent, "the disk is full; free some space and try again")
+                (ErrorKind::Store, RetryStatus::Permanent, "the disk is full; free some space and try again")
             }
             Some(14) => (
                 ErrorKind::Store,
-                Retry::Permanent,
+                RetryStatus::Permanent,
                 "the database cannot be opened; check that this process may read and write the file and its directory",
             ),
-            Some(18) => {
-                (ErrorKind::TooLarge, Retry::Permanent, "a value is larger than a database row may be (1 GB)")
-            }
+            Some(18) => (
+                ErrorKind::TooLarge,
+                RetryStatus::Permanent,
+                "a value is larger than a database row may be (1 GB)",
+            ),
             Some(19) => (
                 ErrorKind::Corrupt,
-                Retry::Permanent,
+                RetryStatus::Permanent,
                 "the tables contradict each other; restore the database from a backup",
             ),
             Some(26) => (
                 ErrorKind::Corrupt,
-                Retry::Permanent,
+                RetryStatus::Permanent,
                 "this is no SQLite database; move the file away or choose another path",
             ),
             _ => {
@@ -106,14 +110,14 @@ fn from_driver(error: sqlx::Error) -> Error {
             }
         },
         sqlx::Error::PoolTimedOut => {
-            (ErrorKind::Store, Retry::Temporary, "all connections to the database are busy; try again")
+            (ErrorKind::Store, RetryStatus::Temporary, "all connections to the database are busy; try again")
         }
         sqlx::Error::PoolClosed => {
-            (ErrorKind::Store, Retry::Permanent, "the store was closed; open it again")
+            (ErrorKind::Store, RetryStatus::Permanent, "the store was closed; open it again")
         }
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => (
             ErrorKind::Corrupt,
-            Retry::Permanent,
+            RetryStatus::Permanent,
             "a column does not hold what this store writes; restore the database from a backup",
         ),
         sqlx::Error::Io(cause) => {
@@ -136,9 +140,9 @@ mod tests {
     fn a_busy_pool_is_temporary_and_a_closed_one_is_not() {
         let path = Path::new("team.db");
         let busy = Failure::from(sqlx::Error::PoolTimedOut).explain("store.append", path);
-        assert_eq!((busy.kind(), busy.retry()), (ErrorKind::Store, Retry::Temporary));
+        assert_eq!((busy.kind(), busy.retry()), (ErrorKind::Store, RetryStatus::Temporary));
         let closed = Failure::from(sqlx::Error::PoolClosed).explain("store.append", path);
-        assert_eq!((closed.kind(), closed.retry()), (ErrorKind::Store, Retry::Permanent));
+        assert_eq!((closed.kind(), closed.retry()), (ErrorKind::Store, RetryStatus::Permanent));
         assert!(closed.to_string().contains("path: team.db"), "{closed}");
     }
 

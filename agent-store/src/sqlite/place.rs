@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use entourage_core::{Error, ErrorKind, Retry};
+use entourage_core::{Error, ErrorKind, RetryStatus};
 use sqlx::{Sqlite, SqlitePool};
 
 use super::{
@@ -120,7 +120,7 @@ impl Place {
             "another file took the database's place while it was written; try again, a batch that was stored is not \
              stored twice",
         )
-        .with_retry(Retry::Temporary)
+        .with_retry(RetryStatus::Temporary)
         .into())
     }
 

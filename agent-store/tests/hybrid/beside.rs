@@ -10,7 +10,7 @@ use std::{
 };
 
 use entourage_core::{
-    ErrorKind, Result, Retry, SessionId, Timestamp,
+    ErrorKind, Result, RetryStatus, SessionId, Timestamp,
     session::{Lease, SessionFilter, SessionStatus, SessionStore},
 };
 use entourage_store::{ActiveStore, Durability, HybridStore, JsonStore, SqliteStore};
@@ -277,7 +277,7 @@ async fn a_tree_that_is_deleted_while_another_process_moves_it_is_gone_or_whole(
             }
             Err(error) => {
                 assert_eq!((error.kind(), there), (ErrorKind::Busy, 2), "{at} {idle}: {error:?}");
-                assert_eq!(error.retry(), Retry::Temporary);
+                assert_eq!(error.retry(), RetryStatus::Temporary);
                 assert_eq!(store.delete(&tree[0]).await.unwrap(), 2);
                 refused += 1;
             }

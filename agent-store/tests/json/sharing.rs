@@ -13,7 +13,7 @@ use std::{
 };
 
 use entourage_core::{
-    ErrorKind, Retry,
+    ErrorKind, RetryStatus,
     session::{ReadRange, SessionFilter, SessionStore},
 };
 use entourage_store::{Durability, JsonStore};
@@ -172,7 +172,7 @@ async fn a_lock_that_stays_is_a_temporary_error_and_readers_do_not_wait_for_it()
         store.append(&session, 1, batch(1, 1, 1)).await.unwrap_err(),
         store.delete(&session).await.unwrap_err(),
     ] {
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Store, Retry::Temporary), "{error:?}");
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Store, RetryStatus::Temporary), "{error:?}");
     }
     assert_eq!(count(&store, &session).await, 1);
     assert_eq!(store.query(&SessionFilter::all()).await.unwrap().len(), 1);

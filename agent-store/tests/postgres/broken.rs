@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use entourage_core::{
-    ErrorKind, Retry,
+    ErrorKind, RetryStatus,
     session::{ReadRange, SessionFilter, SessionStore},
 };
 use entourage_store::{PostgresBuilder, PostgresStore};
@@ -77,7 +77,7 @@ async fn a_connection_killed_in_an_append_leaves_the_batch_whole() {
         }
     }
     let error = appending.await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, Retry::Temporary), "{error:?}");
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, RetryStatus::Temporary), "{error:?}");
     run(&mut blocker, "COMMIT").await;
     assert_eq!(count(&store, &session).await, 51);
     assert_eq!(store.append(&session, 51, batch(1, 51, 50)).await.unwrap(), 101);
@@ -98,7 +98,7 @@ async fn connections_killed_at_random_lose_nothing_and_double_nothing() {
                 // A caller repeats the same batch after a temporary error.
                 let batch = batch(n, expected, 5);
                 while let Err(error) = store.append(&session, expected, batch.clone()).await {
-                    assert_eq!(error.retry(), Retry::Temporary, "{error:?}");
+                    assert_eq!(error.retry(), RetryStatus::Temporary, "{error:?}");
                 }
             }
         });
@@ -146,7 +146,7 @@ async fn a_commit_whose_answer_was_lost_is_stored_once() {
     // Lost for good: the error is temporary, and the batch is there although nobody knows.
     proxy.lose("by 9", usize::MAX);
     let error = store.append(&session, 4, batch(9, 4, 3)).await.unwrap_err();
-    assert_eq!(error.retry(), Retry::Temporary, "{error:?}");
+    assert_eq!(error.retry(), RetryStatus::Temporary, "{error:?}");
     assert_eq!(number(&mut plain, "SELECT seq FROM sessions WHERE id = 's'").await, 7);
     proxy.lose("", 0);
     assert_eq!(store.append(&session, 4, batch(9, 4, 3)).await.unwrap(), 7);
@@ -204,11 +204,11 @@ async fn a_server_that_is_away_is_a_typed_error_without_the_password() {
     assert!(!format!("{store:?}").contains("hunter2"), "{store:?}");
     proxy.lose("", usize::MAX);
     let error = store.append(&session, 1, batch(1, 1, 1)).await.unwrap_err();
-    assert_eq!(error.retry(), Retry::Temporary, "{error:?}");
+    assert_eq!(error.retry(), RetryStatus::Temporary, "{error:?}");
     assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     drop(proxy);
     let error = store.query(&SessionFilter::all()).await.unwrap_err();
-    assert_eq!(error.retry(), Retry::Temporary, "{error:?}");
+    assert_eq!(error.retry(), RetryStatus::Temporary, "{error:?}");
 }
 
 #[tokio::test]
@@ -219,7 +219,7 @@ async fn a_closed_store_says_so() {
     store.clone().close().await;
     let error = store.append(&session, 1, batch(1, 1, 1)).await.unwrap_err();
     assert!(error.kind() == ErrorKind::Store && error.to_string().contains("connect again"), "{error}");
-    assert_eq!(error.retry(), Retry::Permanent);
+    assert_eq!(error.retry(), RetryStatus::Permanent);
 }
 
 /// Futures dropped at every await: the pool keeps its size, and no batch is stored in part.

@@ -241,7 +241,7 @@ async fn readers_do_not_wait_for_a_writer() {
     let error = store.append(&session, 2, batch(1, 2, 1)).await.unwrap_err();
     assert_eq!(
         (error.kind(), error.retry()),
-        (ErrorKind::Timeout, entourage_core::Retry::Temporary),
+        (ErrorKind::Timeout, entourage_core::RetryStatus::Temporary),
         "{error:?}"
     );
     run(&mut other, "ROLLBACK").await;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use entourage_core::{
-    ErrorKind, Retry,
+    ErrorKind, RetryStatus,
     session::{ReadRange, SessionFilter, SessionStore},
 };
 use entourage_store::SqliteStore;
@@ -73,9 +73,9 @@ async fn a_lock_that_stays_is_a_temporary_error_and_readers_do_not_wait_for_it()
     run(&mut other, "BEGIN IMMEDIATE; UPDATE sessions SET title = 'not yet'").await;
 
     let error = store.append(&session, 1, batch(1, 1, 1)).await.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Store, Retry::Temporary), "{error:?}");
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Store, RetryStatus::Temporary), "{error:?}");
     let error = store.delete(&session).await.unwrap_err();
-    assert_eq!((error.kind(), error.retry()), (ErrorKind::Store, Retry::Temporary), "{error:?}");
+    assert_eq!((error.kind(), error.retry()), (ErrorKind::Store, RetryStatus::Temporary), "{error:?}");
     assert_eq!(count(&store, &session).await, 1);
     let listed = store.query(&SessionFilter::all()).await.unwrap();
     assert_eq!(&*listed[0].head.title, "", "what is not committed is not seen");

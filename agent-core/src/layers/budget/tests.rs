@@ -28,7 +28,7 @@ fn design_7_a_refusal_says_what_is_short_and_takes_nothing() {
         (Charge { tool_calls: 2, ..Charge::nothing() }, "the budget's 1 tool calls are used up"),
     ] {
         let error = budget.reserve(charge).unwrap_err();
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::BudgetExceeded, crate::Retry::Permanent));
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::BudgetExceeded, crate::RetryStatus::Permanent));
         assert!(error.message().contains(text), "{error}");
         let aside = error.exhausted().map(|exhausted| exhausted.reserved.tokens);
         assert_eq!(aside.unwrap_or(60), 60, "{error}");

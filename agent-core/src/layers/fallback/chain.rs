@@ -16,7 +16,7 @@ use super::{
     stats::{Ended, priced},
 };
 use crate::{
-    Error, ErrorKind, Prices, Result, Retry, Usage,
+    Error, ErrorKind, Prices, Result, RetryStatus, Usage,
     layers::{
         attempt::{Opening, is_output},
         tally::Tally,
@@ -209,9 +209,17 @@ impl Chain {
         let told = failures.iter().map(|(name, error)| format!("{name}: {error}"));
         let told: Vec<_> = told.chain([format!("{name}: {last}")]).collect();
         let temporary = || {
-            failures.iter().map(|(_, error)| error).chain([&last]).filter(|it| it.retry() == Retry::Temporary)
+            failures
+                .iter()
+                .map(|(_, error)| error)
+                .chain([&last])
+                .filter(|it| it.retry() == RetryStatus::Temporary)
         };
-        let retry = if decided && temporary().next().is_some() { Retry::Temporary } else { Retry::Permanent };
+        let retry = if decided && temporary().next().is_some() {
+            RetryStatus::Temporary
+        } else {
+            RetryStatus::Permanent
+        };
         let after = temporary().map(Error::retry_after).min().flatten();
         let text = format!("none of {} models answered: {}", told.len(), told.join("; "));
         let mut error = Error::new(kind, text).with_retry(retry).caused_by(last).during("model.stream");

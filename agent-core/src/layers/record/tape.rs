@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::expect::Counting;
 use crate::{
-    Error, ErrorKind, Result, Retry,
+    Error, ErrorKind, Result, RetryStatus,
     provider::{Delta, Request, WireRequest},
 };
 
@@ -77,7 +77,7 @@ impl From<&WireRequest<'_>> for Sent {
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Failed {
     kind: ErrorKind,
-    retry: Retry,
+    retry: RetryStatus,
     pub(super) message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     operation: Option<String>,

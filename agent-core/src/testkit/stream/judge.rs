@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Checked, Ending, Failure, Flaw, Reply, Say, Scenario, Stage};
 use crate::{
-    Error, ErrorKind, Result, Retry, Usage,
+    Error, ErrorKind, Result, RetryStatus, Usage,
     message::{History, Message, Part, Reasoning},
     provider::{Assembled, Assembler, CallContext, Delta, DeltaStream, Egress, FinishReason, Request},
     tool::ToolSpec,
@@ -159,9 +159,9 @@ fn failed_with(failure: &Failure, end: Result<Assembled>) -> Checked {
 }
 
 /// Compares the retry advice. A retry layer that gives up reports a temporary failure as exhausted.
-fn retryable(error: &Error, expected: Retry) -> Checked {
+fn retryable(error: &Error, expected: RetryStatus) -> Checked {
     match (expected, error.retry()) {
-        (Retry::Temporary, Retry::Exhausted) => Ok(()),
+        (RetryStatus::Temporary, RetryStatus::Exhausted) => Ok(()),
         (expected, retry) => same("whether trying again may help", &retry, &expected),
     }
 }
@@ -174,7 +174,7 @@ fn cut_off(end: Result<Assembled>) -> Checked {
         &format!("a reply that was cut off is a transport or protocol error: {error:?}"),
         matches!(error.kind(), ErrorKind::Transport | ErrorKind::Protocol),
     )?;
-    retryable(&error, Retry::Temporary)
+    retryable(&error, RetryStatus::Temporary)
 }
 
 fn finished(says: &[Say], reason: FinishReason, reply: Assembled) -> Checked {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Error, ErrorKind, Retry, Usage, provider::FinishReason};
+use crate::{Error, ErrorKind, RetryStatus, Usage, provider::FinishReason};
 
 /// The answers of a service in one case of the suite.
 #[derive(Debug, Clone, PartialEq)]
@@ -141,7 +141,7 @@ impl Failure {
 
     /// The retry advice of the error: tells if another attempt may help.
     #[must_use]
-    pub fn retry(&self) -> Retry {
+    pub fn retry(&self) -> RetryStatus {
         self.to_error().retry()
     }
 

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 
 use super::*;
 use crate::{
-    Retry, Usage,
+    RetryStatus, Usage,
     provider::{CallContext, Delta, DeltaStream, Finish, FinishReason, Request},
 };
 
@@ -132,7 +132,7 @@ fn stop() -> Delta {
 
 fn spoil(fault: Fault, error: &Error) -> Error {
     let kind = if fault == Fault::CallsAllErrorsInternal { ErrorKind::Internal } else { error.kind() };
-    let retry = if fault == Fault::CallsAllErrorsPermanent { Retry::Permanent } else { error.retry() };
+    let retry = if fault == Fault::CallsAllErrorsPermanent { RetryStatus::Permanent } else { error.retry() };
     let text = if fault == Fault::HidesTheServicesWords { "it failed" } else { error.message() };
     let spoilt = Error::new(kind, text.to_owned()).with_retry(retry);
     match error.retry_after() {

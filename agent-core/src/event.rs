@@ -12,7 +12,7 @@ pub use payload::{
     ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Compacted, CompactionFailed, CompactionStarted,
     Forked, MessageAdded, ModeChanged, ModelFinished, ModelRestarted, ModelStarted, Observed, OutputsCleared,
     Progress, PromptDropped, PromptQueued, RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled,
-    TodosChanged, ToolFinished, ToolStarted, WaitStarted, Warning,
+    TodosChanged, ToolFinished, ToolStarted, WaitStarted, WarningRaised,
 };
 pub use runners::{GraphChanged, GraphStarted, NodeFinished, NodeStarted, PhaseFinished, PhaseStarted};
 
@@ -253,7 +253,7 @@ events! {
         /// Snapshot of the fold of all events before this one.
         Checkpoint(Arc<Checkpoint>) = "checkpoint",
         /// A setting, tool or part could not be honoured; the run goes on.
-        Warning(Arc<Warning>) = "warning",
+        WarningRaised(Arc<WarningRaised>) = "warning",
         /// The run was paused and can be resumed.
         RunPaused(Arc<RunPaused>) = "run_paused",
         /// The run is over.

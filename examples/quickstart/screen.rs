@@ -64,7 +64,7 @@ impl Screen {
             Event::ModelFinished(reply) => self.reply(reply)?,
             Event::ToolStarted(call) => self.wait(&format!("{} runs", call.tool)),
             Event::ToolFinished(call) => self.tool(call)?,
-            Event::Warning(warning) => {
+            Event::WarningRaised(warning) => {
                 self.line(&format!("{MARK} warning: {}", shortened(&warning.text, 300)))?;
             }
             _ => {}

@@ -90,7 +90,7 @@ impl Envelope {
             Event::TodosChanged(it) => write!(f, "{agent}: has {} todos", it.todos.len()),
             Event::ModeChanged(it) => write!(f, "{agent}: works in mode {} from its next run on", it.mode),
             Event::Checkpoint(it) => write!(f, "{agent}: checkpoint of {} events", it.state.head().seq),
-            Event::Warning(warning) => write!(f, "{agent}: warning: {}", warning.text),
+            Event::WarningRaised(warning) => write!(f, "{agent}: warning: {}", warning.text),
             Event::Progress(progress) => write!(f, "{agent}: {}", one_line(&progress.text)),
             Event::RunPaused(paused) => write!(f, "{agent}: {}", paused.pause),
             Event::RunFinished(end) => write!(f, "{agent}: {}", end.outcome),

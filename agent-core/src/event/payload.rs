@@ -407,7 +407,7 @@ payload! {
 
 payload! {
     /// A setting, tool or part could not be honoured.
-    Warning {
+    WarningRaised {
         /// Subject area.
         #[serde(default, rename = "about")]
         kind: WarningKind,

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
-    event::{ChildStarted, EffectKey, Event, Observed, Warning},
+    event::{ChildStarted, EffectKey, Event, Observed, WarningRaised},
     message::History,
     provider::WarningKind,
     tool::ToolSpec,
@@ -130,13 +130,13 @@ impl LocalEffects {
                 spec.name(),
                 rules.join(", "),
             );
-            let warning = Warning {
+            let warning = WarningRaised {
                 kind: WarningKind::Rule,
                 subject: spec.name().into(),
                 text: text.into(),
                 request: None,
             };
-            self.stage(cx, Event::Warning(Arc::new(warning)));
+            self.stage(cx, Event::WarningRaised(Arc::new(warning)));
         }
     }
 

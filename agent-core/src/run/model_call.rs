@@ -15,11 +15,9 @@ use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
     Error, ErrorKind, RequestId, Result, Timestamp,
     base::NotSent,
-    event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, Warning},
+    event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, WarningRaised},
     layers::{Charge, Reservation, reply_charge},
-    provider::{
-        Assembled, Assembler, Delta, DeltaStream, FinishReason, Restart, Warning as Unhonoured, WarningKind,
-    },
+    provider::{Assembled, Assembler, Delta, DeltaStream, FinishReason, Restart, Warning, WarningKind},
     tool::check_call,
 };
 
@@ -151,16 +149,16 @@ impl Notes<'_> {
     }
 
     fn losses(&self, cx: &RunContext, reply: &Assembled) {
-        let warn = |warning: Unhonoured| {
-            let Unhonoured { kind, subject, text, .. } = warning;
-            let warning = Warning { kind, subject, text, request: Some(self.request) };
-            self.local.stage(cx, Event::Warning(Arc::new(warning)));
+        let warn = |warning: Warning| {
+            let Warning { kind, subject, text, .. } = warning;
+            let warning = WarningRaised { kind, subject, text, request: Some(self.request) };
+            self.local.stage(cx, Event::WarningRaised(Arc::new(warning)));
         };
         reply.warnings.iter().cloned().for_each(warn);
         if reply.dropped_calls > 0 {
             let text =
                 format!("the model made too many tool calls at once; {} were left out", reply.dropped_calls);
-            warn(Unhonoured::new(WarningKind::Reply, "tool_calls", text));
+            warn(Warning::new(WarningKind::Reply, "tool_calls", text));
         }
     }
 }

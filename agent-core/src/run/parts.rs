@@ -102,7 +102,7 @@ pub(super) fn size(event: &Event) -> usize {
         | Event::NodeStarted(_)
         | Event::Titled(_)
         | Event::ModeChanged(_)
-        | Event::Warning(_)
+        | Event::WarningRaised(_)
         | Event::RunPaused(_)
         | Event::Delta(_)
         | Event::Progress(_)

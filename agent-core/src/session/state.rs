@@ -343,7 +343,7 @@ impl SessionState {
             | Event::ModelRestarted(_)
             | Event::ChildStarted(_)
             | Event::ChildFinished(_)
-            | Event::Warning(_)
+            | Event::WarningRaised(_)
             | Event::Delta(_)
             | Event::Progress(_) => {}
         }

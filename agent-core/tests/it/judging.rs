@@ -265,7 +265,7 @@ async fn a_rule_that_no_call_of_a_tool_can_match_is_told_of_before_any_call() {
         assert!(place("warning") < place("model_started"), "{:?}", kinds(&events));
         let warnings: Vec<_> = events
             .iter()
-            .filter_map(|event| if let Event::Warning(it) = &event.event { Some(it) } else { None })
+            .filter_map(|event| if let Event::WarningRaised(it) = &event.event { Some(it) } else { None })
             .collect();
         assert_eq!(warnings.len(), 1, "once for the run: {warnings:?}");
         assert_eq!((warnings[0].kind, &*warnings[0].subject), (WarningKind::Rule, "run_plain"));

@@ -389,7 +389,7 @@ pub(super) fn is_from_outside(status: &Status) -> bool {
 fn is_of_others(event: &Event) -> bool {
     use Event::{
         ApprovalDecided, Checkpoint, PromptDropped, PromptQueued, SignalReceived, Titled, TodosChanged,
-        Warning,
+        WarningRaised,
     };
     matches!(
         event,
@@ -400,7 +400,7 @@ fn is_of_others(event: &Event) -> bool {
             | Titled(_)
             | TodosChanged(_)
             | Checkpoint(_)
-            | Warning(_)
+            | WarningRaised(_)
     )
 }
 

@@ -448,7 +448,7 @@ mod tests {
                 | Event::WaitStarted(_)
                 | Event::Observed(_)
                 | Event::SignalReceived(_)
-                | Event::Warning(_)
+                | Event::WarningRaised(_)
                 | Event::RunPaused(_)
                 | Event::PromptQueued(_)
                 | Event::PromptDropped(_)

@@ -10,7 +10,7 @@ use crate::{
     Usage,
     context::estimate_tokens,
     message::{Content, Part},
-    provider::{Delta, Output, Request},
+    provider::{Delta, OutputFormat, Request},
 };
 
 /// Estimated tokens of an image or a document: its description says too little about its cost.
@@ -26,8 +26,8 @@ pub(super) fn input_tokens(request: &Request) -> u64 {
     let tools =
         request.tools.iter().map(|tool| tool.name().len() + tool.description().len() + json(tool.schema()));
     let schema = match &request.output {
-        Output::Schema(schema) => json(&schema.schema),
-        Output::Text | Output::Json => 0,
+        OutputFormat::Schema(schema) => json(&schema.schema),
+        OutputFormat::Text | OutputFormat::Json => 0,
     };
     let around = [request.instructions.len(), schema].into_iter().chain(tools).map(tokens);
     let said = request.messages.iter().map(|message| estimate_tokens(message));

@@ -20,7 +20,9 @@ pub use generate::{Generate, Generated, Generation, ModelExt, NoValue, NoValueRe
 pub(crate) use generate::{answer_as, answer_rule};
 pub use model::{Model, ModelSlot, ModelSource};
 pub use profile::Profile;
-pub use request::{Effort, Output, OutputSchema, Params, PromptCache, ReasoningParams, Request, ToolChoice};
+pub use request::{
+    Effort, OutputFormat, OutputSchema, Params, PromptCache, ReasoningParams, Request, ToolChoice,
+};
 pub use size::Size;
 pub use wiretap::{Exchange, WireRequest, Wiretap};
 

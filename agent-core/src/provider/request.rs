@@ -23,7 +23,7 @@ pub struct Request {
     /// Rule for tool calls in the reply.
     pub tool_choice: ToolChoice,
     /// Form of the reply.
-    pub output: Output,
+    pub output: OutputFormat,
     /// Sampling and limits.
     pub params: Arc<Params>,
     /// Known facts about the model, for wires that encode differently for different models. Not part of the request's
@@ -51,7 +51,7 @@ impl Request {
             messages,
             tools: Arc::default(),
             tool_choice: ToolChoice::Auto,
-            output: Output::Text,
+            output: OutputFormat::Text,
             params,
             profile,
         }
@@ -80,7 +80,7 @@ impl Request {
 
     /// The same request for a reply in this form.
     #[must_use]
-    pub fn with_output(mut self, output: impl Into<Output>) -> Self {
+    pub fn with_output(mut self, output: impl Into<OutputFormat>) -> Self {
         self.output = output.into();
         self
     }
@@ -120,7 +120,7 @@ pub enum ToolChoice {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Output {
+pub enum OutputFormat {
     /// Text in any form.
     #[default]
     Text,
@@ -130,7 +130,7 @@ pub enum Output {
     Schema(Arc<OutputSchema>),
 }
 
-impl From<OutputSchema> for Output {
+impl From<OutputSchema> for OutputFormat {
     fn from(schema: OutputSchema) -> Self {
         Self::Schema(Arc::new(schema))
     }

@@ -14,7 +14,7 @@ use entourage_core::{
     message::{History, Media, MediaSource, Message, Part, Role},
     provider::{
         CallContext, Delta, Effort, FinishReason, Generate, Generated, ModelExt, NoValue, NoValueReason,
-        Output, Params, Profile, Restart, Strategy, ToolChoice, Warning, WarningKind,
+        OutputFormat, Params, Profile, Restart, Strategy, ToolChoice, Warning, WarningKind,
     },
     run::Status,
     testkit::{Gate, Script, ScriptedProvider},
@@ -86,10 +86,11 @@ async fn the_profile_chooses_the_way() {
         assert_eq!((made.usage, made.cost), (Usage::new(10, 5), Some(Money::from_pico(15_000_000))));
         let sent = &provider.requests()[0];
         assert_eq!(sent.messages.get(0).unwrap().text(), "Where is the tower?");
-        let is = (matches!(sent.output, Output::Schema(_)), sent.tools.len(), !sent.instructions.is_empty());
+        let is =
+            (matches!(sent.output, OutputFormat::Schema(_)), sent.tools.len(), !sent.instructions.is_empty());
         match strategy {
             Strategy::Native => {
-                let Output::Schema(schema) = &sent.output else { panic!("{sent:?}") };
+                let OutputFormat::Schema(schema) = &sent.output else { panic!("{sent:?}") };
                 assert_eq!(
                     (&*schema.name, schema.description.as_deref(), schema.strict),
                     ("City", Some("A city."), true)

@@ -9,7 +9,8 @@ use entourage_core::{
     layers::{Layer, Recorder, Replay},
     message::{History, Message},
     provider::{
-        CallContext, Delta, FinishReason, Model, Output, Params, Provider, ProviderExt, Request, ToolChoice,
+        CallContext, Delta, FinishReason, Model, OutputFormat, Params, Provider, ProviderExt, Request,
+        ToolChoice,
     },
     run::Outcome,
     testkit::{FakeTool, Script, ScriptedProvider},
@@ -150,7 +151,7 @@ async fn a_divergence_names_what_differs() {
         (other_model, "the model is `small-1` instead of `large-1`"),
         (base.clone().with_instructions("Obey."), "the instructions differ"),
         (base.clone().with_params(params), "the parameters differ"),
-        (base.clone().with_output(Output::Json), "the form of the reply differ"),
+        (base.clone().with_output(OutputFormat::Json), "the form of the reply differ"),
         (base.clone().with_tool_choice(ToolChoice::Required), "the tool choice differ"),
         (base.clone().with_tools([tool("Sees.")]), "the tool `look` has another description or schema"),
         (base.clone().with_tools([]), "the tool `look` is missing"),

@@ -3,7 +3,7 @@
 //! The service enforces schemas in its strict dialect only, and only a limited number in one request.
 
 use entourage_core::{
-    provider::{Output, Request, ToolChoice, Warning, WarningKind},
+    provider::{OutputFormat, Request, ToolChoice, Warning, WarningKind},
     tool::ToolSpec,
 };
 use serde_json::{Map, Value, json};
@@ -157,8 +157,8 @@ pub(super) fn choice(request: &Request, thinks: bool, warnings: &mut Vec<Warning
 pub(super) fn format(request: &Request, warnings: &mut Vec<Warning>) -> Option<Value> {
     let mut warn = |text: String| warnings.push(Warning::new(WarningKind::Schema, "output", text));
     let output = match &request.output {
-        Output::Text => return None,
-        Output::Schema(output) => output,
+        OutputFormat::Text => return None,
+        OutputFormat::Schema(output) => output,
         _ => {
             warn("the service has no mode for JSON without a schema; it was not asked for".to_owned());
             return None;

@@ -2,7 +2,9 @@
 //!
 //! A setting that the service or the model does not take is left out with a warning; nothing here fails.
 
-use entourage_core::provider::{Effort, Output, Params, ReasoningParams, Request, Warning, WarningKind};
+use entourage_core::provider::{
+    Effort, OutputFormat, Params, ReasoningParams, Request, Warning, WarningKind,
+};
 use serde_json::{Value, json};
 
 use super::profile::{Name, Thinking};
@@ -66,7 +68,7 @@ fn sampling(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warning>)
 }
 
 fn output(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warning>) {
-    if request.output == Output::Text {
+    if request.output == OutputFormat::Text {
         return;
     }
     if !request.tools.is_empty() && !Name::read(&request.model).types_beside_tools() {
@@ -76,7 +78,7 @@ fn output(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warning>) {
         return;
     }
     body.field("responseMimeType", "application/json");
-    if let Output::Schema(wanted) = &request.output {
+    if let OutputFormat::Schema(wanted) = &request.output {
         let translated = gemini(&wanted.schema);
         if wanted.strict && !translated.lost.is_empty() {
             let text = format!("the service does not enforce {}", translated.lost.join(", "));

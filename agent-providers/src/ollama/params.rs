@@ -3,7 +3,7 @@
 //! A setting that the server does not take is left out with a warning; nothing here fails.
 
 use entourage_core::provider::{
-    Effort, Output, Params, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
+    Effort, OutputFormat, Params, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
 };
 use serde_json::{Value, json};
 
@@ -45,8 +45,8 @@ pub(super) fn options(request: &Request, warnings: &mut Vec<Warning>) -> Option<
 /// it is left out.
 pub(super) fn format(request: &Request, offers_tools: bool, warnings: &mut Vec<Warning>) -> Option<Value> {
     let format = match &request.output {
-        Output::Json => json!("json"),
-        Output::Schema(wanted) => {
+        OutputFormat::Json => json!("json"),
+        OutputFormat::Schema(wanted) => {
             let mut schema = wanted.schema.clone();
             if let Some(fields) = schema.as_object_mut() {
                 fields.remove("$schema");

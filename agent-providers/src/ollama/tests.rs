@@ -7,8 +7,8 @@ use entourage_core::{
         ToolResult,
     },
     provider::{
-        Assembled, Assembler, Delta, Effort, FinishReason, Output, OutputSchema, Params, Profile, Provider,
-        ReasoningParams, Request, ToolChoice, Warning, WarningKind,
+        Assembled, Assembler, Delta, Effort, FinishReason, OutputFormat, OutputSchema, Params, Profile,
+        Provider, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
     },
     tool::ToolSpec,
 };
@@ -226,7 +226,7 @@ fn tools_choices_and_forms() {
     let silent = base.with_output(wanted.clone()).with_tool_choice(ToolChoice::None).with_params(params);
     let (body, warnings) = said(&silent);
     assert_eq!((body.get("tools"), &body["format"], warnings.len()), (None, &json!({"type": "object"}), 0));
-    assert_eq!(said(&request("q").with_output(Output::Json)).0["format"], "json");
+    assert_eq!(said(&request("q").with_output(OutputFormat::Json)).0["format"], "json");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use entourage_core::{
     Usage,
     message::{History, Media, MediaSource, Message, Part, Reasoning, Role, Signature},
     provider::{
-        Assembler, Effort, Output, OutputSchema, Params, Profile, PromptCache, ReasoningParams, Request, Size,
+        Assembler, Effort, OutputFormat, OutputSchema, Params, Profile, PromptCache, ReasoningParams,
+        Request, Size,
     },
     tool::ToolSpec,
 };
@@ -126,7 +127,7 @@ fn replies_are_made_to_follow_a_schema_as_far_as_the_service_can() {
     assert_eq!(body["response_format"], json!({"type": "json_object"}));
     assert!(body["messages"][0]["content"].as_str().unwrap().contains(r#""n":{"type":"integer"}"#));
     assert_eq!(warned, ["answer"]);
-    let (body, _) = encoded(&ask().with_output(Output::Json), Dialect::COMMON);
+    let (body, _) = encoded(&ask().with_output(OutputFormat::Json), Dialect::COMMON);
     assert_eq!(body["response_format"], json!({"type": "json_object"}));
 }
 

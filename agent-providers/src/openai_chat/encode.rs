@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use entourage_core::{
     message::Role,
-    provider::{Output, PromptCache, Request, ToolChoice, Warning, WarningKind},
+    provider::{OutputFormat, PromptCache, Request, ToolChoice, Warning, WarningKind},
     tool::ToolSpec,
 };
 use serde::Serialize;
@@ -94,7 +94,7 @@ pub(super) fn encode_with_tools(request: &Request, dialect: Dialect, tools: &[u8
 /// The instructions, including the schema if the service cannot enforce one.
 fn instructions_of(request: &Request, dialect: Dialect) -> String {
     let mut text = request.instructions.to_string();
-    if let (Output::Schema(output), SchemaSupport::JsonOnly) = (&request.output, dialect.schema) {
+    if let (OutputFormat::Schema(output), SchemaSupport::JsonOnly) = (&request.output, dialect.schema) {
         let gap = if text.is_empty() { "" } else { "\n\n" };
         text =
             format!("{text}{gap}Reply with one JSON value that follows this JSON Schema:\n{}", output.schema);
@@ -133,8 +133,8 @@ fn output(
     vendor: &str,
 ) {
     let output = match &request.output {
-        Output::Json => return body.field("response_format", &json!({"type": "json_object"})),
-        Output::Schema(output) => output,
+        OutputFormat::Json => return body.field("response_format", &json!({"type": "json_object"})),
+        OutputFormat::Schema(output) => output,
         _ => return,
     };
     let mut lose = |why: &str| {

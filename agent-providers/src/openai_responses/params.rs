@@ -1,7 +1,7 @@
 //! Settings of a call in this wire's terms, and warnings for those that it does not know.
 
 use entourage_core::provider::{
-    Effort, Output, Params, PromptCache, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
+    Effort, OutputFormat, Params, PromptCache, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
 };
 use serde_json::{Value, json};
 
@@ -103,8 +103,8 @@ impl Settings<'_> {
     fn text(&mut self, body: &mut Body<'_>) {
         let mut own = Body::new(256, extra(self.request, "text"), &[]);
         match &self.request.output {
-            Output::Json => own.field("format", &json!({"type": "json_object"})),
-            Output::Schema(wanted) => {
+            OutputFormat::Json => own.field("format", &json!({"type": "json_object"})),
+            OutputFormat::Schema(wanted) => {
                 let translated = wanted.strict.then(|| schema::strict(&wanted.schema));
                 if let Some(why) = translated.as_ref().filter(|translated| !translated.strict) {
                     let text = format!("the schema of the reply is not enforced: {}", why.lost.join(", "));

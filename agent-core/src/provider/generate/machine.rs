@@ -10,7 +10,7 @@ use crate::{
     Error, ErrorKind, Money, Result, Usage,
     context::{has_content, shown_to},
     message::{Message, Part, ToolResult},
-    provider::{Assembler, FinishReason, Model, Output, OutputSchema, Request, ToolChoice},
+    provider::{Assembler, FinishReason, Model, OutputFormat, OutputSchema, Request, ToolChoice},
     tool::{Access, Tool, ToolSpec, Tools, from_fn},
 };
 
@@ -59,7 +59,7 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
             Strategy::Native => {
                 let mut schema = OutputSchema::new(&*shape.name, shape.sent().clone());
                 schema.description.clone_from(&shape.description);
-                request.output = Output::from(schema);
+                request.output = OutputFormat::from(schema);
             }
             Strategy::Tool => {
                 tools = Tools::new([shape.tool()])?;

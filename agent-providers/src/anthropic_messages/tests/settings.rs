@@ -2,7 +2,7 @@
 
 use entourage_core::{
     message::History,
-    provider::{Effort, Output, OutputSchema, Profile, Request, ToolChoice, WarningKind},
+    provider::{Effort, OutputFormat, OutputSchema, Profile, Request, ToolChoice, WarningKind},
     tool::ToolSpec,
 };
 use serde_json::{Value, json};
@@ -267,7 +267,7 @@ fn the_form_of_a_reply_is_enforced_or_warned_of() {
     weak.structured_output = Some(false);
     let (found, warnings) = body(&request.clone().with_profile(weak));
     assert_eq!((found.get("output_config"), warnings), (None, vec!["output".to_owned()]));
-    let (found, warnings) = body(&asked("m", |_| {}).with_output(Output::Json));
+    let (found, warnings) = body(&asked("m", |_| {}).with_output(OutputFormat::Json));
     assert_eq!((found.get("output_config"), warnings), (None, vec!["output".to_owned()]));
     let endless = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"], "additionalProperties": false});
     let (found, warnings) = body(&asked("m", |_| {}).with_output(OutputSchema::new("out", endless)));

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use entourage_core::{
     message::{Arguments, Content, History, Media, MediaSource, Message, Part, Role, ToolCall, ToolResult},
     provider::{
-        Effort, Output, OutputSchema, Params, Profile, PromptCache, ReasoningParams, Request, ToolChoice,
-        Warning, WarningKind,
+        Effort, OutputFormat, OutputSchema, Params, Profile, PromptCache, ReasoningParams, Request,
+        ToolChoice, Warning, WarningKind,
     },
     tool::ToolSpec,
 };
@@ -173,7 +173,7 @@ fn typed_replies_are_asked_for_where_the_model_gives_them() {
             {"type": "object", "properties": {"s": {"type": "string", "description": "(pattern: \"a+\")"}}}})
     );
     assert_eq!(subjects(&warnings), ["answer"]);
-    let json_only = self::body(&request("m").with_output(Output::Json));
+    let json_only = self::body(&request("m").with_output(OutputFormat::Json));
     assert_eq!(json_only["generationConfig"], json!({"responseMimeType": "application/json"}));
     let beside = |model: &str| said(&request(model).with_output(wanted.clone()).with_tools([look()]), false);
     let (body, warnings) = beside("gemini-2.5-flash");

@@ -6,8 +6,8 @@ use entourage_core::{
         ToolCall, ToolResult,
     },
     provider::{
-        Effort, Output, OutputSchema, Params, Profile, PromptCache, ReasoningParams, Request, ToolChoice,
-        Warning, WarningKind,
+        Effort, OutputFormat, OutputSchema, Params, Profile, PromptCache, ReasoningParams, Request,
+        ToolChoice, Warning, WarningKind,
     },
     tool::ToolSpec,
 };
@@ -203,7 +203,7 @@ fn schemas_are_enforced_where_they_can_be() {
     output.strict = false;
     assert!(sent(&with(|_| {}).with_output(output), "openai").1.is_empty());
     assert_eq!(
-        self::body(&with(|_| {}).with_output(Output::Json))["text"],
+        self::body(&with(|_| {}).with_output(OutputFormat::Json))["text"],
         json!({"format": {"type": "json_object"}})
     );
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Money, RunId, SessionId, Timestamp, Usage,
     agent::{Phase, Verdict},
-    graph::{Change, NodeEnd, Signature},
+    graph::{Change, GraphSignature, NodeEnd},
     message::Message,
     run::Outcome,
 };
@@ -49,7 +49,7 @@ payload! {
     /// A graph began.
     GraphStarted {
         /// Signature of the graph: its nodes and edges, by which a resume recognises it.
-        signature: Signature,
+        signature: GraphSignature,
     }
 }
 

@@ -42,7 +42,7 @@ pub use problem::{GraphError, Problem};
 pub use report::{GraphReport, NodeReport, NodeState};
 pub use run::GraphRun;
 pub(crate) use run::Shape;
-pub use signature::{Difference, EdgeSignature, NodeSignature, Signature};
+pub use signature::{Difference, EdgeSignature, GraphSignature, NodeSignature};
 pub(crate) use task_graph::{GraphLimits, Inner};
 pub use task_graph::{OnFailure, TaskGraph};
 pub use value::NodeValue;

@@ -8,7 +8,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
-use super::{EdgeSignature, Signature, TaskGraph};
+use super::{EdgeSignature, GraphSignature, TaskGraph};
 
 /// A drawing.
 pub(super) struct Picture<'a> {
@@ -83,7 +83,7 @@ impl<O> TaskGraph<O> {
 }
 
 /// Returns the edges of a signature, without those from unknown nodes.
-pub(super) fn arrows(signature: &Signature) -> Vec<Arrow> {
+pub(super) fn arrows(signature: &GraphSignature) -> Vec<Arrow> {
     let places: HashMap<_, _> =
         signature.nodes.iter().enumerate().map(|(place, node)| (&node.id, place)).collect();
     let arrow = |to: usize, edge: &EdgeSignature| {

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use super::{
-    Change, EdgeSignature, Handle, NodeEnd, NodeSignature, Output, Signature,
+    Change, EdgeSignature, GraphSignature, Handle, NodeEnd, NodeSignature, Output,
     picture::{Arrow, Picture, Shape},
     problem::shown,
 };
@@ -154,7 +154,7 @@ impl NodeReport {
 }
 
 impl GraphReport {
-    pub(crate) fn new(name: &str, signature: &Signature) -> Self {
+    pub(crate) fn new(name: &str, signature: &GraphSignature) -> Self {
         Self { name: name.into(), nodes: signature.nodes.iter().map(NodeReport::new).collect() }
     }
 

@@ -14,7 +14,7 @@ use crate::Digest;
 /// The nodes and edges of a graph, as far as they decide whether a run of it can be resumed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Signature {
+pub struct GraphSignature {
     /// Nodes in the order in which they were added.
     pub nodes: Vec<NodeSignature>,
 }
@@ -53,7 +53,7 @@ pub struct EdgeSignature {
 }
 
 /// Returns the signature of these nodes.
-pub(crate) fn of(nodes: &[Node]) -> Signature {
+pub(crate) fn of(nodes: &[Node]) -> GraphSignature {
     let id = |place: usize| nodes.get(place).map(|node| Arc::clone(&node.id));
     let edge = |edge: &Edge| {
         id(edge.from).map(|from| EdgeSignature {
@@ -69,7 +69,7 @@ pub(crate) fn of(nodes: &[Node]) -> Signature {
         version: node.version.clone(),
         output: node.output,
     };
-    Signature { nodes: nodes.iter().map(sign).collect() }
+    GraphSignature { nodes: nodes.iter().map(sign).collect() }
 }
 
 /// One difference between two signatures. `Display` describes it as a change from the first to the second.
@@ -134,7 +134,7 @@ pub enum Difference {
     },
 }
 
-impl Signature {
+impl GraphSignature {
     /// Returns the changes from this signature to `other`. Empty when a graph of the other signature can resume a run
     /// of this one. The order of nodes and edges does not count.
     ///

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Live, Node, Shape, Signature, TaskGraphBuilder, signature};
+use super::{GraphSignature, Live, Node, Shape, TaskGraphBuilder, signature};
 use crate::{agent::Agent, permission::Scope};
 
 /// Tasks that depend on each other, run in parallel as far as their edges and the graph's limits allow. Cloning shares
@@ -58,14 +58,14 @@ pub(crate) struct Inner {
     pub(crate) on_failure: OnFailure,
     /// Index of the node whose value the graph returns.
     pub(crate) output: Option<usize>,
-    pub(crate) signature: OnceLock<Signature>,
+    pub(crate) signature: OnceLock<GraphSignature>,
     pub(crate) shape: Shape,
     pub(crate) live: Live,
 }
 
 impl Inner {
     /// Returns the signature, computed on first use: a run that is not stored needs none.
-    pub(crate) fn signature(&self) -> &Signature {
+    pub(crate) fn signature(&self) -> &GraphSignature {
         self.signature.get_or_init(|| signature::of(&self.nodes))
     }
 
@@ -131,7 +131,7 @@ impl<O> TaskGraph<O> {
 
     /// Returns the signature that a stored run is compared with when it is resumed.
     #[must_use]
-    pub fn signature(&self) -> &Signature {
+    pub fn signature(&self) -> &GraphSignature {
         self.inner.signature()
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use entourage_core::{
     Money, RunId, SessionId, Timestamp, Usage,
     event::{Envelope, Event, Origin},
-    graph::{GraphReport, NodeState, Signature},
+    graph::{GraphReport, GraphSignature, NodeState},
 };
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn changed(change: &Value) -> Event {
     event("graph_changed", &json!({"change": change}))
 }
 
-fn begun(signature: &Signature) -> Event {
+fn begun(signature: &GraphSignature) -> Event {
     event("graph_started", &json!({"signature": signature}))
 }
 
@@ -213,7 +213,7 @@ fn attack_hostile_names_in_stored_events_do_not_break_out_of_pictures() {
         "-->",
     ];
     let nodes: Vec<_> = hostile.iter().map(|id| json!({"id": id, "after": [], "agent": id})).collect();
-    let signature: Signature = serde_json::from_value(json!({ "nodes": nodes })).unwrap();
+    let signature: GraphSignature = serde_json::from_value(json!({ "nodes": nodes })).unwrap();
     let report = report(vec![begun(&signature)]);
     assert_eq!(read_mermaid(&report.mermaid()).0.len(), hostile.len());
     let (nodes, edges) = read_dot(&report.dot());

@@ -1,13 +1,13 @@
 //! The signatures of graphs.
 
-use entourage_core::graph::{Signature, TaskGraph, TaskGraphBuilder};
+use entourage_core::graph::{GraphSignature, TaskGraph, TaskGraphBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{Named, login, nop};
 
 fn differences(old: impl Fn(&TaskGraphBuilder), new: impl Fn(&TaskGraphBuilder)) -> Vec<String> {
-    let of = |write: &dyn Fn(&TaskGraphBuilder)| -> Signature {
+    let of = |write: &dyn Fn(&TaskGraphBuilder)| -> GraphSignature {
         let graph = TaskGraph::builder("graph");
         write(&graph);
         graph.build().unwrap().signature().clone()
@@ -21,7 +21,7 @@ fn the_same_graph_has_the_same_signature_and_survives_being_stored() {
     assert_eq!(one.signature(), other.signature());
     assert!(one.signature().differences(other.signature()).is_empty());
     let json = serde_json::to_string(one.signature()).unwrap();
-    assert_eq!(serde_json::from_str::<Signature>(&json).unwrap(), *one.signature());
+    assert_eq!(serde_json::from_str::<GraphSignature>(&json).unwrap(), *one.signature());
     for word in ["String", "u32", "Named", "closure", "graph_build"] {
         assert!(!json.contains(word), "{word} in {json}");
     }

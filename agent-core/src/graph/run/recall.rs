@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     super::{
-        Change, NodeEnd, Signature, SkipCause, Work,
+        Change, GraphSignature, NodeEnd, SkipCause, Work,
         schedule::{Cause, How, State},
     },
     machine::Machine,
@@ -232,6 +232,6 @@ fn diverged(what: &str) -> Error {
     )
 }
 
-fn differences(recorded: &Signature, now: &Signature) -> String {
+fn differences(recorded: &GraphSignature, now: &GraphSignature) -> String {
     recorded.differences(now).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

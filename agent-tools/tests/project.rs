@@ -511,7 +511,7 @@ async fn attack_21_a_project_that_grants_itself_trust_is_text_and_nothing_else()
         .with_access(entourage_core::tool::Access::WRITE);
     let verdict = entourage_core::permission::Policy::new()
         .judge(&spec, &entourage_core::tool::Footprint::new(spec.access()));
-    assert!(matches!(verdict, entourage_core::permission::Verdict::Ask(_)), "{verdict:?}");
+    assert!(matches!(verdict, entourage_core::permission::Ruling::Ask(_)), "{verdict:?}");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use std::{
 use entourage_core::{
     Runtime,
     message::ToolResult,
-    permission::{AllowAll, Policy, Verdict},
+    permission::{AllowAll, Policy, Ruling},
     tool::{Access, Footprint, Tool},
 };
 use entourage_tools::fs::Workspace;
@@ -183,7 +183,7 @@ impl Plan {
 }
 
 /// The verdict of the rules for each form of a path: as it is named, and with links resolved.
-fn verdicts(tree: &Tree, policy: &Policy, tool: &dyn Tool, path: &str) -> Vec<Verdict> {
+fn verdicts(tree: &Tree, policy: &Policy, tool: &dyn Tool, path: &str) -> Vec<Ruling> {
     let ways: BTreeSet<String> = [Some(path.to_owned()), tree.real(path)].into_iter().flatten().collect();
     let read = |way: &String| policy.judge(tool.spec(), &Footprint::new(Access::READ).reading(way.as_str()));
     ways.iter().map(read).collect()
@@ -205,17 +205,17 @@ proptest! {
         let tools: Vec<Arc<dyn Tool>> = tree.ws.read_tools();
         for ((name, path), result) in calls.into_iter().zip(&results) {
             let tool = tools.iter().find(|tool| tool.spec().name() == name).unwrap();
-            let asked: Vec<Verdict> = tool
+            let asked: Vec<Ruling> = tool
                 .footprint(&arguments(name, path))
                 .subjects()
                 .map(|it| policy.judge(tool.spec(), &Footprint::new(Access::READ).reading(it)))
-                .filter(|verdict| matches!(verdict, Verdict::Ask(_)))
+                .filter(|verdict| matches!(verdict, Ruling::Ask(_)))
                 .collect();
             for seen in shown(name, path, result) {
                 for verdict in verdicts(&tree, &policy, &**tool, &seen) {
                     let fine = match &verdict {
-                        Verdict::Allow(_) => true,
-                        Verdict::Ask(_) => asked.contains(&verdict),
+                        Ruling::Allow(_) => true,
+                        Ruling::Ask(_) => asked.contains(&verdict),
                         _ => false,
                     };
                     prop_assert!(fine, "{name} {path}: {seen} is shown although {verdict:?}\n{}", result.to_text());

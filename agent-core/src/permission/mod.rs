@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::{Footprint, ToolSpec};
 
-/// Verdict of the scope and the rules on a call.
+/// Ruling of the scope and the rules on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum Ruling {
     /// The call may run. Names the rule.
     Allow(Cow<'static, str>),
     /// The rules forbid the call; the refusal ends the turn.
@@ -36,9 +36,9 @@ pub enum Verdict {
 
 /// Judges a call: scope first, then the rules.
 #[must_use]
-pub fn judge(scope: &Scope, policy: &Policy, spec: &ToolSpec, footprint: &Footprint) -> Verdict {
+pub fn judge(scope: &Scope, policy: &Policy, spec: &ToolSpec, footprint: &Footprint) -> Ruling {
     if let Err(violation) = scope.admits(spec, footprint) {
-        return Verdict::OutOfScope(violation);
+        return Ruling::OutOfScope(violation);
     }
     policy.judge(spec, footprint)
 }

@@ -7,7 +7,7 @@ use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::Verdict;
+use super::Ruling;
 use crate::tool::{Access, Footprint, ToolSpec};
 
 /// Effect of a rule.
@@ -105,16 +105,16 @@ impl std::fmt::Display for Rule {
 /// executes or talks to hosts. A run warns of such rules before its first model call.
 ///
 /// ```
-/// use entourage_core::{permission::{Policy, Verdict}, tool::{Access, Footprint, ToolSpec}};
+/// use entourage_core::{permission::{Policy, Ruling}, tool::{Access, Footprint, ToolSpec}};
 /// use serde_json::json;
 ///
 /// let policy = Policy::new().allow("run").deny("run:rm *");
 /// let blind = ToolSpec::new("run", "Runs a command.", json!({})).with_access(Access::EXECUTE);
 /// let footprint = Footprint::new(Access::EXECUTE);
-/// assert!(matches!(policy.judge(&blind, &footprint), Verdict::Deny(_)));
+/// assert!(matches!(policy.judge(&blind, &footprint), Ruling::Deny(_)));
 ///
 /// let naming = blind.naming_subjects();
-/// assert!(matches!(policy.judge(&naming, &footprint.running("ls")), Verdict::Allow(_)));
+/// assert!(matches!(policy.judge(&naming, &footprint.running("ls")), Ruling::Allow(_)));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy(Option<Arc<Inner>>);
@@ -176,14 +176,14 @@ impl Policy {
 
     /// Judges a call by the rules.
     #[must_use]
-    pub fn judge(&self, spec: &ToolSpec, footprint: &Footprint) -> Verdict {
+    pub fn judge(&self, spec: &ToolSpec, footprint: &Footprint) -> Ruling {
         let rules = self.rules_for(spec.name());
         let access = spec.access() | footprint.access;
         let whole = self.most_specific(&rules, None, access);
         let ruling = footprint
             .subjects()
             .map(|subject| self.most_specific(&rules, Some(subject), access))
-            .max_by(Ruling::compare)
+            .max_by(Applied::compare)
             .unwrap_or_else(|| {
                 let unseen = rules.iter().filter(|rule| {
                     !spec.names_subjects()
@@ -191,16 +191,16 @@ impl Policy {
                         && rule.may_concern(spec.name(), access)
                 });
                 unseen
-                    .map(|rule| Ruling::of(rule))
+                    .map(|rule| Applied::of(rule))
                     .chain([whole.clone()])
-                    .max_by(Ruling::compare)
+                    .max_by(Applied::compare)
                     .unwrap_or(whole)
             });
         let name = ruling.rule.map_or(Cow::Borrowed(ruling.name), |rule| Cow::Owned(rule.to_string()));
         match ruling.effect {
-            RuleEffect::Allow => Verdict::Allow(name),
-            RuleEffect::Deny => Verdict::Deny(name),
-            RuleEffect::Ask => Verdict::Ask(name),
+            RuleEffect::Allow => Ruling::Allow(name),
+            RuleEffect::Deny => Ruling::Deny(name),
+            RuleEffect::Ask => Ruling::Ask(name),
         }
     }
 
@@ -234,30 +234,30 @@ impl Policy {
         rules: &[&'a Rule],
         subject: Option<&str>,
         access: Access,
-    ) -> Ruling<'a> {
+    ) -> Applied<'a> {
         let matching = rules.iter().filter(|rule| rule.matches(subject));
         if let Some(rule) = matching.max_by_key(|rule| (rule.specificity(), strictness(rule.effect))) {
-            return Ruling::of(rule);
+            return Applied::of(rule);
         }
         let (effect, name) = match self.0.as_ref().and_then(|inner| inner.fallback) {
             Some(effect) => (effect, "otherwise"),
             None if needs_no_leave(access) => (RuleEffect::Allow, "default"),
             None => (RuleEffect::Ask, "default"),
         };
-        Ruling { effect, rule: None, name }
+        Applied { effect, rule: None, name }
     }
 }
 
 /// Effect on one subject, with the rule that gave it.
 #[derive(Debug, Clone)]
-pub(super) struct Ruling<'a> {
+pub(super) struct Applied<'a> {
     pub(super) effect: RuleEffect,
     /// `None` where no rule matched.
     pub(super) rule: Option<&'a Rule>,
     name: &'static str,
 }
 
-impl<'a> Ruling<'a> {
+impl<'a> Applied<'a> {
     fn of(rule: &'a Rule) -> Self {
         Self { effect: rule.effect, rule: Some(rule), name: "" }
     }

@@ -10,7 +10,7 @@ use super::{Journal, PendingCall, RunContext, ToolCalls, caught::caught, tool_ru
 use crate::{
     Digest,
     message::ToolCall,
-    permission::{ApprovalId, ApprovalRequest, Decision, Verdict, judge},
+    permission::{ApprovalId, ApprovalRequest, Decision, Ruling, judge},
     tool::{Footprint, Repeat, Tool, ToolSpec, validate},
 };
 
@@ -124,10 +124,10 @@ impl Judge<'_> {
             allowed_by,
         };
         match verdict {
-            Verdict::Allow(rule) => Plan::Run(ready(rule, footprint, asked)),
-            Verdict::OutOfScope(text) => settled(text, false),
-            Verdict::Deny(rule) => settled(format!("refused by the rule `{rule}`"), true),
-            Verdict::Ask(rule) => {
+            Ruling::Allow(rule) => Plan::Run(ready(rule, footprint, asked)),
+            Ruling::OutOfScope(text) => settled(text, false),
+            Ruling::Deny(rule) => settled(format!("refused by the rule `{rule}`"), true),
+            Ruling::Ask(rule) => {
                 let request = self.question(index, call, spec, footprint.clone(), &rule);
                 match self.journal.read(|state| state.approval(&request.id, request.digest)) {
                     Some(Decision::Allow) => Plan::Run(ready("approver".into(), footprint, asked)),

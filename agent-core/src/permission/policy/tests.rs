@@ -26,9 +26,9 @@ fn wildcards() {
 #[test]
 fn without_rules_reading_is_allowed_and_writing_asked_for() {
     let policy = Policy::new();
-    assert!(matches!(policy.judge(&spec(Access::READ), &Footprint::default()), Verdict::Allow(_)));
+    assert!(matches!(policy.judge(&spec(Access::READ), &Footprint::default()), Ruling::Allow(_)));
     for access in [Access::WRITE, Access::EXECUTE, Access::NETWORK] {
-        assert!(matches!(policy.judge(&spec(access), &Footprint::default()), Verdict::Ask(_)), "{access}");
+        assert!(matches!(policy.judge(&spec(access), &Footprint::default()), Ruling::Ask(_)), "{access}");
     }
 }
 
@@ -39,11 +39,11 @@ fn the_most_specific_rule_wins_for_each_subject_and_the_strictest_verdict_for_th
         let footprint = paths.iter().fold(Footprint::new(Access::WRITE), |f, path| f.writing(*path));
         policy.judge(&spec(Access::WRITE), &footprint)
     };
-    assert_eq!(judge(&["docs/a.md"]), Verdict::Allow("allow write:docs/*".into()));
-    assert_eq!(judge(&["src/a.rs"]), Verdict::Ask("ask w*".into()));
-    assert_eq!(judge(&["docs/a.md", "src/a.rs"]), Verdict::Ask("ask w*".into()), "one path is not covered");
-    assert_eq!(judge(&["docs/a.lock"]), Verdict::Deny("deny write:*.lock".into()), "equal length: deny wins");
-    assert_eq!(judge(&[]), Verdict::Ask("ask w*".into()), "a subject pattern needs a subject");
+    assert_eq!(judge(&["docs/a.md"]), Ruling::Allow("allow write:docs/*".into()));
+    assert_eq!(judge(&["src/a.rs"]), Ruling::Ask("ask w*".into()));
+    assert_eq!(judge(&["docs/a.md", "src/a.rs"]), Ruling::Ask("ask w*".into()), "one path is not covered");
+    assert_eq!(judge(&["docs/a.lock"]), Ruling::Deny("deny write:*.lock".into()), "equal length: deny wins");
+    assert_eq!(judge(&[]), Ruling::Ask("ask w*".into()), "a subject pattern needs a subject");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn an_extra_allowed_path_does_not_suppress_an_ask() {
             [one.clone(), one.clone().writing("a.md"), one.reading("a.md").talking_to("a.example")]
         {
             let verdict = policy.judge(&spec(Access::WRITE), &footprint);
-            assert_eq!(verdict, Verdict::Ask("ask write:secrets/*".into()), "{footprint:?}");
+            assert_eq!(verdict, Ruling::Ask("ask write:secrets/*".into()), "{footprint:?}");
         }
     }
 }
@@ -71,9 +71,9 @@ fn a_rule_on_the_command_does_not_exempt_paths_and_hosts() {
         running.clone().talking_to("db.internal"),
     ] {
         let verdict = policy.judge(&spec(Access::WRITE), &footprint);
-        assert!(matches!(verdict, Verdict::Deny(_)), "{footprint:?}: {verdict:?}");
+        assert!(matches!(verdict, Ruling::Deny(_)), "{footprint:?}: {verdict:?}");
     }
-    assert!(matches!(policy.judge(&spec(Access::WRITE), &running), Verdict::Allow(_)));
+    assert!(matches!(policy.judge(&spec(Access::WRITE), &running), Ruling::Allow(_)));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn attack_29_a_prefix_before_an_allowed_command_is_judged_with_it() {
     ] {
         let footprint = Footprint::new(Access::EXECUTE).running(command);
         let verdict = policy.judge(&spec(Access::EXECUTE), &footprint);
-        assert_eq!(matches!(verdict, Verdict::Allow(_)), allowed, "{command:?}: {verdict:?}");
+        assert_eq!(matches!(verdict, Ruling::Allow(_)), allowed, "{command:?}: {verdict:?}");
     }
 }
 
@@ -99,12 +99,12 @@ fn a_tool_that_cannot_name_subjects_is_held_to_every_strict_rule_with_one() {
     let judge = |policy: &Policy, spec: &ToolSpec| policy.judge(spec, &Footprint::new(spec.access()));
     let run = blind(Access::EXECUTE);
     let deny = Policy::new().allow("run_plain").deny("run_plain:rm *");
-    assert_eq!(judge(&deny, &run), Verdict::Deny("deny run_plain:rm *".into()));
+    assert_eq!(judge(&deny, &run), Ruling::Deny("deny run_plain:rm *".into()));
     let ask = Policy::new().allow("run_plain").ask("run_plain:rm *");
-    assert_eq!(judge(&ask, &run), Verdict::Ask("ask run_plain:rm *".into()));
+    assert_eq!(judge(&ask, &run), Ruling::Ask("ask run_plain:rm *".into()));
     let allow = Policy::new().allow("run_plain:ls *");
-    assert_eq!(judge(&allow, &run), Verdict::Ask("default".into()));
-    assert_eq!(judge(&deny, &run.clone().naming_subjects()), Verdict::Allow("allow run_plain".into()));
+    assert_eq!(judge(&allow, &run), Ruling::Ask("default".into()));
+    assert_eq!(judge(&deny, &run.clone().naming_subjects()), Ruling::Allow("allow run_plain".into()));
     // A rule for any tool does not stop one that touches nothing, nor one that starts agents, which are judged themselves.
     let any = Policy::new().deny("*:secrets/*");
     for (access, stopped) in [
@@ -117,12 +117,12 @@ fn a_tool_that_cannot_name_subjects_is_held_to_every_strict_rule_with_one() {
         (Access::ALL, true),
     ] {
         let tool = blind(access);
-        assert_eq!(matches!(judge(&any, &tool), Verdict::Deny(_)), stopped, "{access}");
+        assert_eq!(matches!(judge(&any, &tool), Ruling::Deny(_)), stopped, "{access}");
         assert_eq!(any.unmatchable(&tool).count(), usize::from(stopped), "{access}");
         assert_eq!(any.unmatchable(&tool.naming_subjects()).count(), 0, "{access}");
     }
     let named = Policy::new().deny("run_plain:secrets/*");
-    assert!(matches!(judge(&named, &blind(Access::NONE)), Verdict::Deny(_)), "its name is in the rule");
+    assert!(matches!(judge(&named, &blind(Access::NONE)), Ruling::Deny(_)), "its name is in the rule");
 }
 
 fn effects() -> impl Strategy<Value = RuleEffect> {
@@ -185,11 +185,11 @@ fn tool(access: Access, names: bool) -> ToolSpec {
     if names { spec.naming_subjects() } else { spec }
 }
 
-fn strict(verdict: &Verdict) -> u8 {
+fn strict(verdict: &Ruling) -> u8 {
     match verdict {
-        Verdict::Allow(_) => 0,
-        Verdict::Ask(_) => 1,
-        Verdict::Deny(_) | Verdict::OutOfScope(_) => 2,
+        Ruling::Allow(_) => 0,
+        Ruling::Ask(_) => 1,
+        Ruling::Deny(_) | Ruling::OutOfScope(_) => 2,
     }
 }
 

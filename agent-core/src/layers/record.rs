@@ -32,7 +32,7 @@ use super::Layer;
 use crate::{
     Error, ErrorKind, Result,
     base::bound,
-    provider::{CallContext, Delta, DeltaStream, Exchange, Provider, Request, WireRequest, Wiretap},
+    provider::{CallContext, Delta, DeltaStream, Provider, Request, WireExchange, WireRequest, Wiretap},
 };
 
 /// Default bound on the bytes of replies and bodies in a recorder.
@@ -261,7 +261,7 @@ impl fmt::Debug for Tapped {
 }
 
 impl Wiretap for Tap {
-    fn request(&self, request: &WireRequest<'_>) -> Box<dyn Exchange> {
+    fn request(&self, request: &WireRequest<'_>) -> Box<dyn WireExchange> {
         let mut sent = Sent::from(request);
         if !self.recorder.0.admits(request.body.len()) {
             sent.body = Vec::new();
@@ -281,7 +281,7 @@ struct Tapped {
     tape: Arc<Mutex<Tape>>,
     place: usize,
     recorder: Recorder,
-    outer: Option<Box<dyn Exchange>>,
+    outer: Option<Box<dyn WireExchange>>,
 }
 
 impl Tapped {
@@ -292,7 +292,7 @@ impl Tapped {
     }
 }
 
-impl Exchange for Tapped {
+impl WireExchange for Tapped {
     fn answer(&mut self, status: u16, headers: &[(String, String)]) {
         self.edit(|sent| {
             sent.status = Some(status);

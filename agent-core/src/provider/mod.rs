@@ -24,7 +24,7 @@ pub use request::{
     Effort, OutputFormat, OutputSchema, Params, PromptCache, ReasoningParams, Request, ToolChoice,
 };
 pub use size::Size;
-pub use wiretap::{Exchange, WireRequest, Wiretap};
+pub use wiretap::{WireExchange, WireRequest, Wiretap};
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 

@@ -11,11 +11,11 @@ use std::fmt;
 /// Methods return quickly and never block: they are called from within the call.
 pub trait Wiretap: Send + Sync + fmt::Debug {
     /// Called before a request leaves. The returned exchange is shown the answer.
-    fn request(&self, request: &WireRequest<'_>) -> Box<dyn Exchange>;
+    fn request(&self, request: &WireRequest<'_>) -> Box<dyn WireExchange>;
 }
 
 /// One request and its answer.
-pub trait Exchange: Send + Sync + fmt::Debug {
+pub trait WireExchange: Send + Sync + fmt::Debug {
     /// The status and the headers (names in lower case) of the answer.
     fn answer(&mut self, status: u16, headers: &[(String, String)]);
 

@@ -14,8 +14,8 @@ use entourage_core::{
     Error, ErrorKind, Result, Usage,
     layers::{Layer, Recorder, Replay},
     provider::{
-        CallContext, Delta, DeltaStream, Exchange, Finish, FinishReason, Provider, ProviderExt, Request,
-        Restart, WireRequest, Wiretap,
+        CallContext, Delta, DeltaStream, Finish, FinishReason, Provider, ProviderExt, Request, Restart,
+        WireExchange, WireRequest, Wiretap,
     },
 };
 use futures_util::stream;
@@ -193,12 +193,12 @@ async fn a_body_in_which_a_secret_was_cut_is_withheld() {
 struct Count(Arc<AtomicUsize>);
 
 impl Wiretap for Count {
-    fn request(&self, _: &WireRequest<'_>) -> Box<dyn Exchange> {
+    fn request(&self, _: &WireRequest<'_>) -> Box<dyn WireExchange> {
         Box::new(Self(Arc::clone(&self.0)))
     }
 }
 
-impl Exchange for Count {
+impl WireExchange for Count {
     fn answer(&mut self, _: u16, _: &[(String, String)]) {}
 
     fn body(&mut self, piece: &[u8]) {

@@ -1,6 +1,6 @@
 //! Shows a call to an observer of the wire, without credentials.
 
-use entourage_core::provider::{CallContext, Exchange, WireRequest};
+use entourage_core::provider::{CallContext, WireExchange, WireRequest};
 use reqwest::{Url, header::HeaderMap};
 
 use super::Redactor;
@@ -48,7 +48,7 @@ impl Tapped<'_> {
 
 /// An exchange that is shown without the secrets that the service repeats.
 pub(super) struct Shown {
-    exchange: Box<dyn Exchange>,
+    exchange: Box<dyn WireExchange>,
     redactor: Redactor,
     /// The end of the bytes so far, if a secret may begin there.
     held: Vec<u8>,

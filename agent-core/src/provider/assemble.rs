@@ -14,7 +14,7 @@ use super::{Delta, Finish, FinishReason, Model, ResponseInfo, Restart, Warning};
 /// Bounds of one reply.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Limits {
+pub struct AssembleLimits {
     /// Bytes of text, reasoning, arguments and opaque blocks together. A block counts as the memory that it takes.
     pub bytes: usize,
     /// Bytes of one call's arguments.
@@ -23,7 +23,7 @@ pub struct Limits {
     pub tool_calls: usize,
 }
 
-impl Default for Limits {
+impl Default for AssembleLimits {
     /// 32 MiB in all, 8 MiB for the arguments of a call, 128 calls.
     fn default() -> Self {
         Self { bytes: 32 << 20, argument_bytes: 8 << 20, tool_calls: 128 }
@@ -47,7 +47,7 @@ const MAX_WARNINGS: usize = 100;
 /// ```
 #[derive(Debug, Default)]
 pub struct Assembler {
-    limits: Limits,
+    limits: AssembleLimits,
     bytes: usize,
     parts: Vec<Piece>,
     /// Position in `parts` of each call, with the index that the wire uses for it.
@@ -85,7 +85,7 @@ pub struct RawCall {
 impl Assembler {
     /// An assembler with bounds of its own.
     #[must_use]
-    pub fn with_limits(limits: Limits) -> Self {
+    pub fn with_limits(limits: AssembleLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 

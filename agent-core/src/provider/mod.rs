@@ -11,7 +11,7 @@ mod request;
 mod size;
 mod wiretap;
 
-pub use assemble::{Assembled, Assembler, Limits as AssembleLimits, RawCall};
+pub use assemble::{AssembleLimits, Assembled, Assembler, RawCall};
 pub use delta::{
     CallStart, Delta, Finish, FinishReason, RateLimits, RateWindow, ResponseInfo, Restart, Warning,
     WarningKind,

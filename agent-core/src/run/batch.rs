@@ -23,7 +23,7 @@ use std::{num::NonZeroUsize, ops::Range};
 /// assert_eq!(schedule.next(), None);
 /// ```
 #[derive(Debug, Clone)]
-pub struct Batch {
+pub struct ToolSchedule {
     waiting: Range<usize>,
     running: usize,
     /// True when the running call must run alone.
@@ -33,7 +33,7 @@ pub struct Batch {
     limit: usize,
 }
 
-impl Batch {
+impl ToolSchedule {
     /// Creates a schedule of `calls` calls, of which at most `limit` run at once.
     #[must_use]
     pub fn new(calls: usize, limit: NonZeroUsize) -> Self {
@@ -47,7 +47,7 @@ impl Batch {
         (!self.waiting.is_empty() && !self.alone && room).then_some(self.waiting.start)
     }
 
-    /// Starts the call that [`Batch::next`] returned. Returns `false` when it must run alone and others run: once they
+    /// Starts the call that [`ToolSchedule::next`] returned. Returns `false` when it must run alone and others run: once they
     /// have ended, it is returned again, to be judged anew.
     pub fn start(&mut self, exclusive: bool) -> bool {
         self.held = exclusive && self.running > 0;
@@ -60,7 +60,7 @@ impl Batch {
         true
     }
 
-    /// Skips the call that [`Batch::next`] returned: it never runs.
+    /// Skips the call that [`ToolSchedule::next`] returned: it never runs.
     pub fn pass(&mut self) {
         self.held = false;
         if !self.waiting.is_empty() {
@@ -91,7 +91,7 @@ mod tests {
         /// Never more than the limit, a writer alone, order kept, all run.
         #[test]
         fn cm04_schedule(exclusive in prop::collection::vec(any::<bool>(), 0..30), limit in 1usize..6, picks in prop::collection::vec(0usize..100, 100)) {
-            let mut schedule = Batch::new(exclusive.len(), NonZeroUsize::new(limit).unwrap());
+            let mut schedule = ToolSchedule::new(exclusive.len(), NonZeroUsize::new(limit).unwrap());
             let (mut running, mut started) = (Vec::new(), Vec::new());
             let mut picks = picks.into_iter();
             loop {

@@ -39,7 +39,7 @@ mod tool_run;
 mod turn;
 mod waited;
 
-pub use batch::Batch as ToolSchedule;
+pub use batch::ToolSchedule;
 pub use bus::Subscription;
 pub use context::RunContext;
 pub use effect::{Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};

@@ -9,11 +9,11 @@ mod places;
 #[path = "conformance/serial.rs"]
 mod serial;
 
-use entourage_core::testkit::store::{Capabilities, Report, conformance};
+use entourage_core::testkit::store::{Capabilities, StoreReport, conformance};
 
 use crate::places::Place;
 
-fn show(report: &Report) {
+fn show(report: &StoreReport) {
     tell(format_args!("{report:#}"));
     report.assert();
 }

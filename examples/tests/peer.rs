@@ -29,7 +29,7 @@ use entourage::{
     store::Durability,
     testkit::{
         FakeTool,
-        crash::{Expected, Life, Note, Scenario, Step, Tree, Witness, judge},
+        crash::{DriveStep, Expected, Life, Note, Scenario, Tree, Witness, judge},
     },
 };
 
@@ -159,7 +159,7 @@ impl Witness for Watch {
 }
 
 /// Runs one process; `None` if it died.
-fn live(scenario: &Scenario, file: &Path, watch: &Arc<Watch>) -> Option<Step> {
+fn live(scenario: &Scenario, file: &Path, watch: &Arc<Watch>) -> Option<DriveStep> {
     let (store, step) = process(async {
         let store = open(file).await;
         let life = Life::new(Arc::clone(&store) as _, Arc::clone(watch) as _);
@@ -180,7 +180,7 @@ fn survives(scenario: &Scenario, death: Death) -> Option<Tree> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("sessions.db");
     let watch = Arc::new(Watch(Mutex::new(Watched { notes: Vec::new(), death: Some(death) })));
-    let over = (0..MOST_LIVES).any(|_| live(scenario, &file, &watch) == Some(Step::Over));
+    let over = (0..MOST_LIVES).any(|_| live(scenario, &file, &watch) == Some(DriveStep::Over));
     assert!(over, "{} got nowhere: {death:?}", scenario.name());
     let watched = watch.0.lock().unwrap();
     let tree = process(async {

@@ -44,9 +44,9 @@ pub use judge::{Expected, Faults, judge};
 pub use life::{Life, Note, Witness};
 pub use medium::{Medium, Place};
 pub use runners::{dual, graph_approval, login_graph, sub_agents};
-pub use scenario::{Moment, Scenario, Step};
+pub use scenario::{DriveContext, DriveStep, Scenario};
 pub use scenarios::{approvals, by_hand, children, compaction, scenarios, tool_loop, tools_in_parallel};
-pub use suite::{Random, Report, expected, run, sample};
+pub use suite::{CrashReport, Random, expected, run, sample};
 pub use tree::{Log, Tree};
 
 /// Phrase in the result of a call whose process died while it ran.

@@ -25,7 +25,7 @@ mod sample;
 mod serial;
 mod tree;
 
-pub use serial::{Step, interleaved, raced};
+pub use serial::{StoreStep, interleaved, raced};
 
 use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -127,13 +127,13 @@ impl<S: SessionStore + 'static> From<Arc<S>> for Fixture {
 ///
 /// A case that the store declares impossible runs all the same: if it passes, the declaration is stale and the case
 /// counts as failed. Needs a tokio runtime with time; cases that race want the multi-threaded one.
-pub async fn conformance<M, F>(name: impl Into<String>, capabilities: Capabilities, make: M) -> Report
+pub async fn conformance<M, F>(name: impl Into<String>, capabilities: Capabilities, make: M) -> StoreReport
 where
     M: Fn() -> F,
     F: Future<Output: Into<Fixture>>,
 {
     let mut report =
-        Report { name: name.into(), passed: Vec::new(), failed: Vec::new(), skipped: Vec::new() };
+        StoreReport { name: name.into(), passed: Vec::new(), failed: Vec::new(), skipped: Vec::new() };
     for case in cases() {
         let outcome = run(case.run, make().await.into()).await;
         let declared = (case.needs)(&capabilities);
@@ -165,14 +165,14 @@ async fn run(case: Run, fixture: Fixture) -> Checked {
 /// Results of the cases. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a report does nothing until `assert`"]
-pub struct Report {
+pub struct StoreReport {
     name: String,
     passed: Vec<&'static str>,
     failed: Vec<(&'static str, String)>,
     skipped: Vec<(&'static str, String)>,
 }
 
-impl Report {
+impl StoreReport {
     /// The cases that passed.
     #[must_use]
     pub fn passed(&self) -> &[&'static str] {
@@ -201,7 +201,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for StoreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, passed, failed, skipped } = self;
         write!(

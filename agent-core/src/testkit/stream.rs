@@ -1,7 +1,7 @@
 //! The suite that every provider passes, yours included: from the bytes of a service to the message that an agent
 //! gets.
 //!
-//! Each case is a [`Scenario`] in neutral terms. A [`Subject`] spells it on its wire, usually as bytes of a loopback
+//! Each case is a [`StreamScenario`] in neutral terms. A [`Subject`] spells it on its wire, usually as bytes of a loopback
 //! listener, and returns a provider connected to it; the suite calls that provider and compares. A case that needs an
 //! ability which the subject's [`Manifest`] declares absent runs all the same: if it passes, the declaration is stale
 //! and the case counts as failed.
@@ -23,7 +23,7 @@ mod scenario;
 mod spoken;
 
 pub use manifest::{Capability, Manifest};
-pub use scenario::{Ending, Failure, Reply, Say, Scenario};
+pub use scenario::{Ending, Failure, Reply, Say, StreamScenario};
 pub use spoken::{Layered, Spoken};
 
 use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -47,7 +47,7 @@ pub trait Subject: Send + Sync {
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the wire cannot spell the scenario: the manifest must then say so too. Any other
     /// error fails the case.
-    async fn play(&self, scenario: &Scenario) -> Result<Stage>;
+    async fn play(&self, scenario: &StreamScenario) -> Result<Stage>;
 }
 
 /// A provider that is ready to play a scenario, with the guards that keep it alive.
@@ -139,17 +139,21 @@ impl Watch {
 
 /// Every scenario of the suite, for tests of how a subject spells them.
 #[must_use]
-pub fn scenarios() -> Vec<Scenario> {
+pub fn scenarios() -> Vec<StreamScenario> {
     cases::cases().iter().map(cases::Case::scenario).collect()
 }
 
 /// Runs every case against `subject` and reports the results.
 ///
 /// Needs a tokio runtime with time.
-pub async fn conformance(subject: &dyn Subject) -> Report {
+pub async fn conformance(subject: &dyn Subject) -> StreamReport {
     let manifest = subject.manifest();
-    let mut report =
-        Report { name: manifest.name.clone(), passed: Vec::new(), failed: Vec::new(), skipped: Vec::new() };
+    let mut report = StreamReport {
+        name: manifest.name.clone(),
+        passed: Vec::new(),
+        failed: Vec::new(),
+        skipped: Vec::new(),
+    };
     let cases = cases::cases();
     for name in manifest.skips().filter(|name| cases.iter().all(|case| case.name != *name)) {
         report.failed.push((name.to_owned(), "there is no such case to skip".to_owned()));
@@ -177,7 +181,7 @@ pub async fn conformance(subject: &dyn Subject) -> Report {
     report
 }
 
-async fn run(case: &cases::Case, stage: Stage, scenario: Scenario) -> Checked {
+async fn run(case: &cases::Case, stage: Stage, scenario: StreamScenario) -> Checked {
     let played = Caught::new(|| (case.run)(stage, scenario));
     match tokio::time::timeout(CASE_TIMEOUT, played).await {
         Ok(Ok(outcome)) => outcome,
@@ -189,14 +193,14 @@ async fn run(case: &cases::Case, stage: Stage, scenario: Scenario) -> Checked {
 /// Results of the cases. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a report does nothing until `assert`"]
-pub struct Report {
+pub struct StreamReport {
     name: String,
     passed: Vec<String>,
     failed: Vec<(String, String)>,
     skipped: Vec<(String, String)>,
 }
 
-impl Report {
+impl StreamReport {
     /// The cases that passed.
     #[must_use]
     pub fn passed(&self) -> &[String] {
@@ -225,7 +229,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for StreamReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, passed, failed, skipped } = self;
         write!(
@@ -251,7 +255,7 @@ impl fmt::Display for Report {
 struct Flaw(String);
 
 type Checked<T = ()> = Result<T, Flaw>;
-type Run = fn(Stage, Scenario) -> Pin<Box<dyn Future<Output = Checked> + Send>>;
+type Run = fn(Stage, StreamScenario) -> Pin<Box<dyn Future<Output = Checked> + Send>>;
 
 impl From<Error> for Flaw {
     fn from(error: Error) -> Self {

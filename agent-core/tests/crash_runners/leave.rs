@@ -10,7 +10,7 @@ use entourage_core::{
     session::SessionStatus,
     testkit::{
         FakeTool, ScriptedProvider,
-        crash::{Life, Moment, Scenario, Step},
+        crash::{DriveContext, DriveStep, Life, Scenario},
     },
     tool::Access,
 };
@@ -112,13 +112,13 @@ fn leave_in_each_runner_is_decided_resumed_and_replayed() {
 fn a_runner_that_waits_for_leave_and_is_stopped_replays_as_cancelled() {
     // A call that runs an agent is told that its outcome is unknown, which the suite takes for a death.
     for scenario in runners().into_iter().filter(|it| it.name() != "leave-below") {
-        survives(&scenario.driven(|moment| Box::pin(stopped(moment))), &["run_finished cancelled"]);
+        survives(&scenario.driven(|cx| Box::pin(stopped(cx))), &["run_finished cancelled"]);
     }
 }
 
 /// Stops the run once it waits.
-async fn stopped(moment: &Moment) -> Result<Step> {
-    let Moment { agent, session, tree, .. } = moment;
+async fn stopped(cx: &DriveContext) -> Result<DriveStep> {
+    let DriveContext { agent, session, tree, .. } = cx;
     let root = tree.get(session.id());
     let ended = root.is_some_and(|log| log.events.iter().any(|it| matches!(it.event, Event::RunFinished(_))));
     match root.map(|log| log.info.head.status) {
@@ -127,9 +127,9 @@ async fn stopped(moment: &Moment) -> Result<Step> {
         Some(SessionStatus::Paused) => drop(session.stop().await?),
         Some(_) if ended => {
             session.stop().await?;
-            return Ok(Step::Over);
+            return Ok(DriveStep::Over);
         }
         _ => drop(session.start(agent, PROMPT).outcome().await?),
     }
-    Ok(Step::More)
+    Ok(DriveStep::More)
 }

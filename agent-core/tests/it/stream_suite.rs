@@ -17,8 +17,8 @@ use entourage_core::{
     testkit::{
         Gate, Script, ScriptedProvider,
         stream::{
-            Capability, Ending, Layered, Manifest, Reply, Say, Scenario, Spoken, Stage, Subject, conformance,
-            scenarios,
+            Capability, Ending, Layered, Manifest, Reply, Say, Spoken, Stage, StreamScenario, Subject,
+            conformance, scenarios,
         },
     },
 };
@@ -70,7 +70,7 @@ impl Subject for Scripted {
             .without(Capability::Watched, "scripts do not tell when they are dropped")
     }
 
-    async fn play(&self, scenario: &Scenario) -> Result<Stage> {
+    async fn play(&self, scenario: &StreamScenario) -> Result<Stage> {
         let mut provider = ScriptedProvider::new();
         for reply in &scenario.replies {
             provider = provider.step(script(reply)?);
@@ -172,7 +172,7 @@ impl Subject for Replayed {
         Manifest::new("replayed").without(Capability::Watched, "a replay calls nobody")
     }
 
-    async fn play(&self, scenario: &Scenario) -> Result<Stage> {
+    async fn play(&self, scenario: &StreamScenario) -> Result<Stage> {
         let place = scenarios().iter().position(|one| one.name == scenario.name).unwrap();
         Ok(Stage::new(Replay::from_json(&self.0[place])?.provider()))
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Money, Result, Usage,
     provider::Provider,
-    testkit::stream::{Ending, Failure, Manifest, Reply, Say, Scenario, Stage, Subject, Watch},
+    testkit::stream::{Ending, Failure, Manifest, Reply, Say, Stage, StreamScenario, Subject, Watch},
 };
 use serde_json::{Number, Value};
 use tokio::sync::OnceCell;
@@ -107,7 +107,7 @@ impl<S: Spelling> Subject for Wire<S> {
         S::manifest()
     }
 
-    async fn play(&self, scenario: &Scenario) -> Result<Stage> {
+    async fn play(&self, scenario: &StreamScenario) -> Result<Stage> {
         let answers =
             scenario.replies.iter().map(|reply| self.answer(reply, scenario.piece)).collect::<Result<_>>()?;
         let (server, provider) = self.service.get_or_try_init(Self::start).await?;

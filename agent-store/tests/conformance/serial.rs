@@ -3,7 +3,7 @@
 
 use entourage_core::{
     session::SharedStore,
-    testkit::store::{Step, interleaved, raced},
+    testkit::store::{StoreStep, interleaved, raced},
 };
 use proptest::{
     prelude::*,
@@ -12,12 +12,12 @@ use proptest::{
 
 use crate::places::Place;
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = StoreStep> {
     // Appends collide, and frequent deletes would hide that.
     prop_oneof![
-        4 => prop::sample::select(vec![Step::Append(1), Step::AppendLeased(1), Step::AppendLeased(2)]),
-        4 => prop::sample::select(Step::ALL.to_vec()).prop_filter("rare", |step| *step != Step::Delete),
-        1 => Just(Step::Delete),
+        4 => prop::sample::select(vec![StoreStep::Append(1), StoreStep::AppendLeased(1), StoreStep::AppendLeased(2)]),
+        4 => prop::sample::select(StoreStep::ALL.to_vec()).prop_filter("rare", |step| *step != StoreStep::Delete),
+        1 => Just(StoreStep::Delete),
     ]
 }
 

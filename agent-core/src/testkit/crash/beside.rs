@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::{Moment, Scenario, Step, tree::Log};
+use super::{DriveContext, DriveStep, Scenario, tree::Log};
 use crate::{
     Agents, Result, Titles,
     agent::ReactAgent,
@@ -41,11 +41,11 @@ pub fn title() -> Scenario {
             Titles::new(life.model(&provider.model()))
         })
         .runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(3))
-        .driven(move |moment| Box::pin(give_title(moment, signs.current())))
+        .driven(move |cx| Box::pin(give_title(cx, signs.current())))
 }
 
-async fn give_title(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
-    let Moment { runtime, agent, session, tree, .. } = moment;
+async fn give_title(cx: &DriveContext, sign: Arc<Notify>) -> Result<DriveStep> {
+    let DriveContext { runtime, agent, session, tree, .. } = cx;
     let root = tree.get(session.id());
     let mut titled = count(root, |event| matches!(event, Event::Titled(_))) > 0;
     let mut events = runtime.subscribe();
@@ -55,7 +55,7 @@ async fn give_title(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
             // The same prompt, since either run may be the titled one: a title that had not begun begins with the next
             // run.
             0 | 1 => session.start(agent, "What is there?"),
-            _ => return Ok(Step::Over),
+            _ => return Ok(DriveStep::Over),
         },
     };
     while !titled {
@@ -64,7 +64,7 @@ async fn give_title(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
     }
     sign.notify_one();
     run.outcome().await?;
-    Ok(Step::More)
+    Ok(DriveStep::More)
 }
 
 /// While a tool runs, one prompt joins the run and another is queued behind it. Work of a dead process is found and
@@ -82,11 +82,11 @@ pub fn queue() -> Scenario {
     });
     scenario
         .runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(3).lease(LEASE))
-        .driven(move |moment| Box::pin(give_prompts(moment, signs.current())))
+        .driven(move |cx| Box::pin(give_prompts(cx, signs.current())))
 }
 
-async fn give_prompts(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
-    let Moment { runtime, agent, session, tree, .. } = moment;
+async fn give_prompts(cx: &DriveContext, sign: Arc<Notify>) -> Result<DriveStep> {
+    let DriveContext { runtime, agent, session, tree, .. } = cx;
     let root = tree.get(session.id());
     let queued = |steer| count(root, |event| matches!(event, Event::PromptQueued(it) if it.steer == steer));
     let (mut joins, mut follows) = (queued(true), queued(false));
@@ -97,12 +97,12 @@ async fn give_prompts(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
         Some(SessionStatus::Running) => {
             runtime.recover(&Agents::new().with(Arc::clone(agent))).await?.resumed
         }
-        Some(_) => return Ok(Step::Over),
+        Some(_) => return Ok(DriveStep::Over),
     };
     if runs.is_empty() {
         // The lease of the dead process has not expired.
         tokio::time::sleep(LEASE).await;
-        return Ok(Step::More);
+        return Ok(DriveStep::More);
     }
     while left > 0 {
         if joins > 0 && follows > 0 {
@@ -127,7 +127,7 @@ async fn give_prompts(moment: &Moment, sign: Arc<Notify>) -> Result<Step> {
     for run in runs {
         run.outcome().await?;
     }
-    Ok(Step::More)
+    Ok(DriveStep::More)
 }
 
 fn count(log: Option<&Log>, of: impl Fn(&Event) -> bool) -> usize {

@@ -21,7 +21,7 @@ use crate::{
 type Build = dyn Fn(&Life) -> Result<Arc<dyn Agent>> + Send + Sync;
 type Setup = dyn Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync;
 type MakeTitles = dyn Fn(&Life) -> Titles + Send + Sync;
-type Drive = dyn for<'a> Fn(&'a Moment) -> BoxFuture<'a, Result<Step>> + Send + Sync;
+type Drive = dyn for<'a> Fn(&'a DriveContext) -> BoxFuture<'a, Result<DriveStep>> + Send + Sync;
 
 /// Work that any process can begin, or continue where another one died.
 ///
@@ -44,7 +44,7 @@ pub struct Scenario {
 
 /// Progress after one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum DriveStep {
     /// More is to do, for this process or another one.
     More,
     /// Everything is done.
@@ -53,7 +53,7 @@ pub enum Step {
 
 /// The work as a process found it, with the means to continue it.
 #[non_exhaustive]
-pub struct Moment {
+pub struct DriveContext {
     /// A runtime on the watched store.
     pub runtime: Runtime,
     /// The agent, made for this life.
@@ -123,11 +123,11 @@ impl Scenario {
     }
 
     /// Replaces the prompts, decisions and signals above by `drive`, which is called in each process until it returns
-    /// [`Step::Over`]. It must decide by the stored state alone. An error fails the scenario.
+    /// [`DriveStep::Over`]. It must decide by the stored state alone. An error fails the scenario.
     #[must_use]
     pub fn driven(
         mut self,
-        drive: impl for<'a> Fn(&'a Moment) -> BoxFuture<'a, Result<Step>> + Send + Sync + 'static,
+        drive: impl for<'a> Fn(&'a DriveContext) -> BoxFuture<'a, Result<DriveStep>> + Send + Sync + 'static,
     ) -> Self {
         self.drive = Some(Box::new(drive));
         self
@@ -145,7 +145,7 @@ impl Scenario {
     /// # Errors
     /// The run's or the store's; [`ErrorKind::Config`] if a run waits for an answer that the scenario does not have,
     /// and [`ErrorKind::Internal`] if a call is in flight after the run's end.
-    pub async fn step(&self, life: &Life, root: &SessionId) -> Result<Step> {
+    pub async fn step(&self, life: &Life, root: &SessionId) -> Result<DriveStep> {
         let tree = Tree::load(life.unwatched_store(), root).await?;
         for (session, log) in tree.iter() {
             let seq = log.info.head.seq;
@@ -161,10 +161,10 @@ impl Scenario {
         };
         let runtime = builder.build();
         let session = runtime.session_with_id(root.clone());
-        let moment = Moment { runtime, agent, session, tree };
+        let cx = DriveContext { runtime, agent, session, tree };
         let step = match &self.drive {
-            Some(drive) => drive(&moment).await?,
-            None => self.advance(&moment).await?,
+            Some(drive) => drive(&cx).await?,
+            None => self.advance(&cx).await?,
         };
         match life.alive() {
             0 => Ok(step),
@@ -196,37 +196,37 @@ impl Scenario {
         Ok(faults)
     }
 
-    async fn advance(&self, moment: &Moment) -> Result<Step> {
-        let Moment { agent, session, tree, .. } = moment;
+    async fn advance(&self, cx: &DriveContext) -> Result<DriveStep> {
+        let DriveContext { agent, session, tree, .. } = cx;
         let root = tree.get(session.id());
         match root.map(|log| log.info.head.status) {
             Some(SessionStatus::Paused) => {
-                if !self.answer(moment).await? {
+                if !self.answer(cx).await? {
                     session.resume(agent).outcome().await?;
                 }
             }
             Some(SessionStatus::Running) => drop(session.resume(agent).outcome().await?),
             Some(SessionStatus::Idle) | None => {
                 let runs = root.map_or(0, |log| log.count("run_started"));
-                let Some(prompt) = self.prompts.get(runs) else { return Ok(Step::Over) };
+                let Some(prompt) = self.prompts.get(runs) else { return Ok(DriveStep::Over) };
                 session.start(agent, prompt.clone()).outcome().await?;
             }
         }
-        Ok(Step::More)
+        Ok(DriveStep::More)
     }
 
     /// Gives one paused run the answer it waits for; false if none is left.
-    async fn answer(&self, moment: &Moment) -> Result<bool> {
-        for (id, log) in moment.tree.iter() {
+    async fn answer(&self, cx: &DriveContext) -> Result<bool> {
+        for (id, log) in cx.tree.iter() {
             let Some(wait) = log.waits_for() else { continue };
-            let session = moment.runtime.session_with_id(id.clone());
+            let session = cx.runtime.session_with_id(id.clone());
             match wait {
                 Wait::Decision(approval, tool) => {
                     let decision = find(&self.decisions, tool)?;
                     session.decide(approval, *decision).await?;
                 }
                 // The runs above are paused for the same signal: it goes to the lowest one that waits for it.
-                Wait::Signal(_) if moment.tree.is_waiting_below(id) => continue,
+                Wait::Signal(_) if cx.tree.is_waiting_below(id) => continue,
                 Wait::Signal(name) => session.signal(name, find(&self.signals, name)?.clone()).await?,
             }
             return Ok(true);
@@ -311,8 +311,8 @@ impl fmt::Debug for Scenario {
     }
 }
 
-impl fmt::Debug for Moment {
+impl fmt::Debug for DriveContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Moment").field("session", &self.session).finish_non_exhaustive()
+        f.debug_struct("DriveContext").field("session", &self.session).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Expected, Faults, Life, Medium, Note, Scenario, Step, Tree, Witness, judge,
+    DriveStep, Expected, Faults, Life, Medium, Note, Scenario, Tree, Witness, judge,
     life::LifeClock,
     medium::{Opened, Place},
 };
@@ -41,14 +41,14 @@ pub fn expected(scenario: &Scenario, medium: &Medium) -> Result<Expected, Faults
 /// [`judge`]. Every third such run is killed again, at a random point of its second life.
 ///
 /// The suite makes its own tokio runtimes: call it from a plain test, not from within a runtime.
-pub fn run(scenario: &Scenario, medium: &Medium) -> Report {
+pub fn run(scenario: &Scenario, medium: &Medium) -> CrashReport {
     sample(scenario, medium, 1)
 }
 
 /// Like [`run`], with a kill at each `every`-th point only: for a large scenario on a slow medium.
-pub fn sample(scenario: &Scenario, medium: &Medium, every: usize) -> Report {
+pub fn sample(scenario: &Scenario, medium: &Medium, every: usize) -> CrashReport {
     let every = every.max(1);
-    let mut report = Report::new(scenario.name(), medium.name());
+    let mut report = CrashReport::new(scenario.name(), medium.name());
     let (expected, points) = match undisturbed(scenario, medium) {
         Ok(found) => found,
         Err(faults) => {
@@ -111,8 +111,8 @@ fn sail(scenario: &Scenario, medium: &Medium, kills: &[usize]) -> Result<Sailed>
                 deaths += 1;
                 log.arm(kills.get(deaths));
             }
-            Some(Step::More) => {}
-            Some(Step::Over) => {
+            Some(DriveStep::More) => {}
+            Some(DriveStep::Over) => {
                 let (tree, faults) = look(scenario, medium, &place, &root)?;
                 let points = log.points.load(Ordering::SeqCst);
                 return Ok(Sailed { points, deaths, notes: log.lock().clone(), tree, faults });
@@ -131,7 +131,7 @@ fn live(
     log: &Arc<Notes>,
     root: &SessionId,
     later: Duration,
-) -> Result<Option<Step>> {
+) -> Result<Option<DriveStep>> {
     let (lived, close) = medium.process(async {
         let Opened { store, close } = place.open().await?;
         let life = Life::at(store, Arc::clone(log) as _, Arc::new(LifeClock::later(later)));
@@ -199,7 +199,7 @@ impl Witness for Notes {
 /// The results of the suite. `Display` is one line; `{:#}` adds the faults.
 #[derive(Debug, Clone)]
 #[must_use = "a report does nothing until `assert`"]
-pub struct Report {
+pub struct CrashReport {
     scenario: String,
     store: String,
     points: usize,
@@ -213,7 +213,7 @@ pub struct Report {
     faults: Vec<(String, Faults)>,
 }
 
-impl Report {
+impl CrashReport {
     /// An empty report about `scenario` on `store`, for suites that kill in another way.
     pub fn new(scenario: impl Into<String>, store: impl Into<String>) -> Self {
         let (scenario, store) = (scenario.into(), store.into());
@@ -297,7 +297,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CrashReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scenario, store, points, kills, repeats, lost, faults, .. } = self;
         write!(f, "crash {scenario} {store} points {points} kills {kills} repeats {repeats} lost {lost}")?;

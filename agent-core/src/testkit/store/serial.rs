@@ -21,19 +21,19 @@ use crate::{
 ///
 /// ```
 /// use std::sync::Arc;
-/// use entourage_core::{session::{MemoryStore, SharedStore}, testkit::store::{Step, interleaved, raced}};
+/// use entourage_core::{session::{MemoryStore, SharedStore}, testkit::store::{StoreStep, interleaved, raced}};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let store: SharedStore = Arc::new(MemoryStore::new());
 /// let handles = [Arc::clone(&store), store];
-/// let schedule = [(false, Step::AppendLeased(2)), (true, Step::Look), (true, Step::TakeOver), (false, Step::Renew)];
+/// let schedule = [(false, StoreStep::AppendLeased(2)), (true, StoreStep::Look), (true, StoreStep::TakeOver), (false, StoreStep::Renew)];
 /// interleaved(handles.clone(), &schedule).await.unwrap();
-/// raced(handles, [vec![Step::Append(1), Step::Delete], vec![Step::Append(1), Step::Read]]).await.unwrap();
+/// raced(handles, [vec![StoreStep::Append(1), StoreStep::Delete], vec![StoreStep::Append(1), StoreStep::Read]]).await.unwrap();
 /// # });
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Step {
+pub enum StoreStep {
     /// Appends this many events (1 to 3) after the number that it saw last; creates the session if that is 0.
     Append(u8),
     /// Like `Append` with a lease: renewed, or taken over from another owner.
@@ -56,7 +56,7 @@ pub enum Step {
     Delete,
 }
 
-impl Step {
+impl StoreStep {
     /// Every step, for tests that choose among them.
     pub const ALL: [Self; 12] = [
         Self::Append(1),
@@ -81,13 +81,13 @@ impl Step {
 /// Text for people, if an answer differs from the contract's.
 pub async fn interleaved(
     handles: [SharedStore; 2],
-    schedule: &[(bool, Step)],
+    schedule: &[(bool, StoreStep)],
 ) -> std::result::Result<(), String> {
     let [first, second] = handles;
     clear(&first).await?;
     let mut writers = [Writer::new(0, first), Writer::new(1, second)];
     let mut model = Model::default();
-    let ends = [(false, Step::Look), (true, Step::Read), (false, Step::Delete)];
+    let ends = [(false, StoreStep::Look), (true, StoreStep::Read), (false, StoreStep::Delete)];
     for (place, (second, step)) in schedule.iter().chain(&ends).enumerate() {
         let [first, other] = &mut writers;
         let writer = if *second { other } else { first };
@@ -109,7 +109,7 @@ pub async fn interleaved(
 ///
 /// # Errors
 /// Text for people, if no order of turns explains the answers.
-pub async fn raced(handles: [SharedStore; 2], steps: [Vec<Step>; 2]) -> std::result::Result<(), String> {
+pub async fn raced(handles: [SharedStore; 2], steps: [Vec<StoreStep>; 2]) -> std::result::Result<(), String> {
     let clock = Arc::new(AtomicU64::new(0));
     let start = Arc::new(tokio::sync::Barrier::new(2));
     let [first, second] = handles;
@@ -139,7 +139,7 @@ pub async fn raced(handles: [SharedStore; 2], steps: [Vec<Step>; 2]) -> std::res
     }
     // The final content must be what the turns made.
     let mut last = Writer::new(2, Arc::clone(&store));
-    for step in [Step::Look, Step::Read] {
+    for step in [StoreStep::Look, StoreStep::Read] {
         let request = last.request(step);
         let answer = last.send(&request).await.map_err(|Failure(text)| text)?;
         let began = clock.fetch_add(1, Ordering::SeqCst);
@@ -237,7 +237,7 @@ impl Writer {
         Self { number, store, seq: 0, seen: None, held: None, last: None, leased: 0 }
     }
 
-    fn request(&mut self, step: Step) -> Request {
+    fn request(&mut self, step: StoreStep) -> Request {
         let writer = self.number;
         let append = |expected, count: u8, lease| Request::Append {
             writer,
@@ -246,19 +246,19 @@ impl Writer {
             lease,
         };
         let request = match step {
-            Step::Append(count) => append(self.seq, count, None),
-            Step::AppendLeased(count) => {
+            StoreStep::Append(count) => append(self.seq, count, None),
+            StoreStep::AppendLeased(count) => {
                 let lease = self.next_lease(self.seen.is_none_or(|lease| lease.owner != writer));
                 append(self.seq, count, Some(lease))
             }
-            Step::AppendLate => append(self.seq.saturating_sub(1), 1, None),
-            Step::Echo => self.last.clone().unwrap_or(Request::Read),
-            Step::Renew => Request::Lease(self.next_lease(false)),
-            Step::TakeOver => Request::Lease(self.next_lease(true)),
-            Step::AddChild => Request::AddChild { writer },
-            Step::Read => Request::Read,
-            Step::Look => Request::Look,
-            Step::Delete => Request::Delete,
+            StoreStep::AppendLate => append(self.seq.saturating_sub(1), 1, None),
+            StoreStep::Echo => self.last.clone().unwrap_or(Request::Read),
+            StoreStep::Renew => Request::Lease(self.next_lease(false)),
+            StoreStep::TakeOver => Request::Lease(self.next_lease(true)),
+            StoreStep::AddChild => Request::AddChild { writer },
+            StoreStep::Read => Request::Read,
+            StoreStep::Look => Request::Look,
+            StoreStep::Delete => Request::Delete,
         };
         if matches!(request, Request::Append { .. }) {
             self.last = Some(request.clone());

@@ -45,7 +45,7 @@ async fn a_stale_skip_and_a_missing_ability_fail() {
     assert!(format!("{missing:#}").contains("a_second_handle_sees_everything failed: the fixture"));
 }
 
-fn names(report: &Report) -> Vec<&'static str> {
+fn names(report: &StoreReport) -> Vec<&'static str> {
     report.failed().iter().map(|(case, _)| *case).collect()
 }
 
@@ -220,26 +220,31 @@ async fn each_broken_promise_fails_its_case() {
 async fn every_schedule_of_three_steps_is_as_the_model_says() {
     let store: SharedStore = Arc::new(MemoryStore::new());
     let handles = [Arc::clone(&store), store];
-    for (a, b, c) in Step::ALL
+    for (a, b, c) in StoreStep::ALL
         .iter()
-        .flat_map(|a| Step::ALL.iter().flat_map(move |b| Step::ALL.iter().map(move |c| (a, b, c))))
+        .flat_map(|a| StoreStep::ALL.iter().flat_map(move |b| StoreStep::ALL.iter().map(move |c| (a, b, c))))
     {
-        let schedule =
-            [(false, Step::AppendLeased(1)), (true, Step::Look), (true, *a), (false, *b), (true, *c)];
+        let schedule = [
+            (false, StoreStep::AppendLeased(1)),
+            (true, StoreStep::Look),
+            (true, *a),
+            (false, *b),
+            (true, *c),
+        ];
         interleaved(handles.clone(), &schedule).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_schedule_shows_what_a_careless_store_does_wrong() {
-    use Step::{AppendLeased, Delete, Echo, Look, Renew, TakeOver};
+    use StoreStep::{AppendLeased, Delete, Echo, Look, Renew, TakeOver};
     let first = (false, AppendLeased(2));
     for (lapse, schedule) in [
         (Lapse::NeverFences, vec![first, (true, Look), (true, TakeOver), (false, Renew)]),
         (Lapse::FencesEchoes, vec![first, (true, Look), (true, TakeOver), (false, Echo)]),
-        (Lapse::ClearsTheLease, vec![first, (false, Step::Append(1)), (true, Look)]),
-        (Lapse::ForgetsLeasesOfBatches, vec![(true, Step::Append(1)), (true, AppendLeased(1))]),
-        (Lapse::KeepsTheLeaseOfTheDeleted, vec![first, (false, Delete), (true, Step::Append(1))]),
+        (Lapse::ClearsTheLease, vec![first, (false, StoreStep::Append(1)), (true, Look)]),
+        (Lapse::ForgetsLeasesOfBatches, vec![(true, StoreStep::Append(1)), (true, AppendLeased(1))]),
+        (Lapse::KeepsTheLeaseOfTheDeleted, vec![first, (false, Delete), (true, StoreStep::Append(1))]),
         (Lapse::LeavesTheRootOut, vec![first]),
     ] {
         let run = async |lapse| {
@@ -253,7 +258,7 @@ async fn a_schedule_shows_what_a_careless_store_does_wrong() {
 // On one thread every reader reads before any of them writes, whatever else the machine does.
 #[tokio::test]
 async fn a_race_shows_who_looks_and_then_writes() {
-    let steps = vec![Step::Append(1), Step::Look, Step::TakeOver, Step::Look];
+    let steps = vec![StoreStep::Append(1), StoreStep::Look, StoreStep::TakeOver, StoreStep::Look];
     let mut noticed = false;
     for _ in 0..200 {
         let store: SharedStore = Arc::new(Careless::new(Lapse::LooksThenLeases));

@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::{
     Capability::{self as Can, *},
-    Checked, Ending, Failure, Flaw, Reply, Run, Say, Scenario, Stage, Watch,
+    Checked, Ending, Failure, Flaw, Reply, Run, Say, Stage, StreamScenario, Watch,
     judge::{Rules, context, hear, holds, plays_out, raw_arguments, request, same},
 };
 use crate::{
@@ -26,8 +26,8 @@ pub(super) struct Case {
 }
 
 impl Case {
-    pub(super) fn scenario(&self) -> Scenario {
-        let scenario = Scenario::new(self.name, (self.replies)());
+    pub(super) fn scenario(&self) -> StreamScenario {
+        let scenario = StreamScenario::new(self.name, (self.replies)());
         match self.piece {
             Some(bytes) => scenario.in_pieces_of(bytes),
             None => scenario,
@@ -273,22 +273,22 @@ fn lives() -> Vec<Case> {
     ]
 }
 
-async fn has_word(stage: Stage, _: Scenario) -> Checked {
+async fn has_word(stage: Stage, _: StreamScenario) -> Checked {
     let word = hear(&stage).await?.end?.finish.raw;
     holds("the finish has no word of the wire's own", word.is_some_and(|word| !word.is_empty()))
 }
 
-async fn has_no_usage(stage: Stage, _: Scenario) -> Checked {
+async fn has_no_usage(stage: Stage, _: StreamScenario) -> Checked {
     same("the usage", &hear(&stage).await?.end?.usage, &Usage::default())
 }
 
-async fn has_call_ids(stage: Stage, _: Scenario) -> Checked {
+async fn has_call_ids(stage: Stage, _: StreamScenario) -> Checked {
     let message = hear(&stage).await?.end?.into_message();
     let ids: Vec<_> = message.tool_calls().map(|call| call.id.to_string()).collect();
     same("the calls' ids", &ids, &vec!["call_a".to_owned(), "call_b".to_owned()])
 }
 
-async fn has_raw_arguments(stage: Stage, scenario: Scenario) -> Checked {
+async fn has_raw_arguments(stage: Stage, scenario: StreamScenario) -> Checked {
     let message = hear(&stage).await?.end?.into_message();
     let found = message.tool_calls().map(|call| call.arguments.as_str().to_owned()).next();
     let said = scenario.replies.first().and_then(|reply| match reply {
@@ -298,11 +298,11 @@ async fn has_raw_arguments(stage: Stage, scenario: Scenario) -> Checked {
     same("the arguments", &found, &said)
 }
 
-async fn refuses_at_once(stage: Stage, _: Scenario) -> Checked {
+async fn refuses_at_once(stage: Stage, _: StreamScenario) -> Checked {
     holds("the refusal comes as the error of a stream", hear(&stage).await?.at_once)
 }
 
-async fn folds(stage: Stage, _: Scenario) -> Checked {
+async fn folds(stage: Stage, _: StreamScenario) -> Checked {
     let reply = stage.provider.complete(request(), &context()).await?;
     same("the text", &reply.into_message().text(), &"Hello".to_owned())
 }
@@ -330,12 +330,12 @@ fn arguments(delta: &Delta) -> Option<&str> {
     if let Delta::ToolCallArguments { text, .. } = delta { Some(text) } else { None }
 }
 
-async fn shows_text(stage: Stage, _: Scenario) -> Checked {
+async fn shows_text(stage: Stage, _: StreamScenario) -> Checked {
     let mut stream = stage.provider.stream(request(), &context()).await?;
     read_until(&mut stream, "Hello", text).await
 }
 
-async fn shows_arguments(stage: Stage, _: Scenario) -> Checked {
+async fn shows_arguments(stage: Stage, _: StreamScenario) -> Checked {
     let mut stream = stage.provider.stream(request(), &context()).await?;
     read_until(&mut stream, "{\"at\": \"a", arguments).await
 }
@@ -344,7 +344,7 @@ fn watch(stage: &Stage) -> Checked<Watch> {
     stage.watch.clone().ok_or_else(|| Flaw("the stage has no watch".to_owned()))
 }
 
-async fn drops_the_stream(stage: Stage, _: Scenario) -> Checked {
+async fn drops_the_stream(stage: Stage, _: StreamScenario) -> Checked {
     let watch = watch(&stage)?;
     let mut stream = stage.provider.stream(request(), &context()).await?;
     read_until(&mut stream, "Hello", text).await?;
@@ -354,7 +354,7 @@ async fn drops_the_stream(stage: Stage, _: Scenario) -> Checked {
     Ok(())
 }
 
-async fn drops_the_call(stage: Stage, _: Scenario) -> Checked {
+async fn drops_the_call(stage: Stage, _: StreamScenario) -> Checked {
     let watch = watch(&stage)?;
     let cx = context();
     // A layer that retries returns a stream at once; then reading it is what waits.
@@ -371,7 +371,7 @@ async fn drops_the_call(stage: Stage, _: Scenario) -> Checked {
     Ok(())
 }
 
-async fn cancels_a_run(stage: Stage, _: Scenario) -> Checked {
+async fn cancels_a_run(stage: Stage, _: StreamScenario) -> Checked {
     let watch = watch(&stage)?;
     let agent = ReactAgent::builder("suite", Model::new(stage.provider.clone(), "model-1")).build()?;
     let runtime = Runtime::builder().egress(Egress::Loopback).build();
@@ -389,10 +389,10 @@ async fn cancels_a_run(stage: Stage, _: Scenario) -> Checked {
     Ok(())
 }
 
-async fn drops_and_calls_again(stage: Stage, scenario: Scenario) -> Checked {
+async fn drops_and_calls_again(stage: Stage, scenario: StreamScenario) -> Checked {
     let mut stream = stage.provider.stream(request(), &context()).await?;
     read_until(&mut stream, "Hello", text).await?;
     drop(stream);
-    let rest = Scenario::new(scenario.name, scenario.replies.into_iter().skip(1).collect::<Vec<_>>());
+    let rest = StreamScenario::new(scenario.name, scenario.replies.into_iter().skip(1).collect::<Vec<_>>());
     plays_out(stage, rest).await
 }

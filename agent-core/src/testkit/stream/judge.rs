@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::{Checked, Ending, Failure, Flaw, Reply, Say, Scenario, Stage};
+use super::{Checked, Ending, Failure, Flaw, Reply, Say, Stage, StreamScenario};
 use crate::{
     Error, ErrorKind, Result, RetryStatus, Usage,
     message::{History, Message, Part, Reasoning},
@@ -112,7 +112,7 @@ impl Rules {
 }
 
 /// Plays all replies of the scenario and compares each.
-pub(super) async fn plays_out(stage: Stage, scenario: Scenario) -> Checked {
+pub(super) async fn plays_out(stage: Stage, scenario: StreamScenario) -> Checked {
     for (number, reply) in scenario.replies.iter().enumerate() {
         let heard = hear(&stage).await?;
         compare(reply, heard).map_err(|flaw| match scenario.replies.len() {

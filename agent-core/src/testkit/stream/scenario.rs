@@ -7,7 +7,7 @@ use crate::{Error, ErrorKind, RetryStatus, Usage, provider::FinishReason};
 /// The answers of a service in one case of the suite.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Scenario {
+pub struct StreamScenario {
     /// The case's name.
     pub name: &'static str,
     /// One reply for each call, in order.
@@ -17,7 +17,7 @@ pub struct Scenario {
     pub piece: Option<usize>,
 }
 
-impl Scenario {
+impl StreamScenario {
     /// A scenario of `replies`, sent without cutting.
     #[must_use]
     pub fn new(name: &'static str, replies: impl Into<Vec<Reply>>) -> Self {

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use futures_util::Stream;
 use serde_json::json;
 
-use super::{Capability, Ending, Manifest, Reply, Say, Scenario, Stage, Subject, Watch};
+use super::{Capability, Ending, Manifest, Reply, Say, Stage, StreamScenario, Subject, Watch};
 use crate::{
     Error, ErrorKind, Result,
     message::{Opaque, Signature},
@@ -29,7 +29,7 @@ impl Subject for Spoken {
         Manifest::new("spoken")
     }
 
-    async fn play(&self, scenario: &Scenario) -> Result<Stage> {
+    async fn play(&self, scenario: &StreamScenario) -> Result<Stage> {
         let watch = Watch::new();
         let replies = Mutex::new(scenario.replies.clone().into());
         Ok(Stage::new(Arc::new(Speaker { replies, watch: watch.clone() })).watched(&watch))
@@ -195,7 +195,7 @@ impl<S: Subject> Subject for Layered<S> {
         self.manifest.clone()
     }
 
-    async fn play(&self, scenario: &Scenario) -> Result<Stage> {
+    async fn play(&self, scenario: &StreamScenario) -> Result<Stage> {
         let mut stage = self.inner.play(scenario).await?;
         stage.provider = (self.wrap)(stage.provider);
         Ok(stage)

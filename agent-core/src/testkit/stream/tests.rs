@@ -28,7 +28,7 @@ fn scenarios_have_names_of_their_own() {
     assert!(all.iter().any(|one| one.piece == Some(1)));
 }
 
-fn names(report: &Report) -> Vec<&str> {
+fn names(report: &StreamReport) -> Vec<&str> {
     report.failed().iter().map(|(case, _)| case.as_str()).collect()
 }
 
@@ -241,7 +241,7 @@ const FAULTS: &[(Fault, &str)] = &[
 
 #[tokio::test(start_paused = true)]
 async fn each_broken_promise_fails_its_case() {
-    let mut reports: Vec<(Fault, Report)> = Vec::new();
+    let mut reports: Vec<(Fault, StreamReport)> = Vec::new();
     for (fault, case) in FAULTS {
         if reports.last().is_none_or(|(last, _)| last != fault) {
             let fault = *fault;
@@ -277,7 +277,7 @@ impl Subject for Plain {
         self.0.clone()
     }
 
-    async fn play(&self, scenario: &Scenario) -> Result<Stage> {
+    async fn play(&self, scenario: &StreamScenario) -> Result<Stage> {
         let has_block = scenario
             .replies
             .iter()
@@ -318,7 +318,7 @@ impl Subject for Talkative {
         Manifest::new("talkative")
     }
 
-    async fn play(&self, scenario: &Scenario) -> Result<Stage> {
+    async fn play(&self, scenario: &StreamScenario) -> Result<Stage> {
         Ok(Spoken.play(scenario).await?.with_secret("invalid key"))
     }
 }

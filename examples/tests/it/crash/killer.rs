@@ -11,7 +11,7 @@ use std::{
 
 use entourage::{
     session::{SessionFilter, SharedStore},
-    testkit::crash::{self, Medium, Random, Report, Tree},
+    testkit::crash::{self, CrashReport, Medium, Random, Tree},
 };
 
 use super::{media, worker};
@@ -111,7 +111,7 @@ pub(crate) fn chain(store: &str, seed: u64) {
     let mut random = Random(seed);
     let mut reports: Vec<_> = crash::scenarios()
         .iter()
-        .map(|scenario| Report::new(scenario.name(), format!("{store}-sigkill")))
+        .map(|scenario| CrashReport::new(scenario.name(), format!("{store}-sigkill")))
         .collect();
     let mut kills = 0;
     loop {
@@ -139,7 +139,7 @@ pub(crate) fn chain(store: &str, seed: u64) {
     for report in &reports {
         super::tell(format_args!("{report} seed {seed:#x}"));
     }
-    reports.iter().for_each(Report::assert);
+    reports.iter().for_each(CrashReport::assert);
 }
 
 fn at_random(random: &mut Random) -> Kill {
@@ -164,7 +164,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-fn judge(reports: &mut [Report], store: &str, directory: &Path, over: usize) {
+fn judge(reports: &mut [CrashReport], store: &str, directory: &Path, over: usize) {
     // Tokio runtimes do not nest: the expected outcomes are computed first.
     let expected = |scenario| crash::expected(scenario, &Medium::memory());
     let expected: Vec<_> = crash::scenarios().iter().map(|it| expected(it).unwrap()).collect();

@@ -17,7 +17,7 @@ use std::{
 
 use entourage::{
     ErrorKind, SessionId,
-    testkit::crash::{self, Life, Note, Scenario, Step, Witness},
+    testkit::crash::{self, DriveStep, Life, Note, Scenario, Witness},
 };
 
 use super::media;
@@ -76,8 +76,8 @@ pub(crate) fn work(directory: &Path) {
             let scenario = scenario(number);
             let life = Life::new(Arc::clone(&store), Arc::clone(&log) as _);
             match scenario.step(&life, &root(number)).await {
-                Ok(Step::More) => {}
-                Ok(Step::Over) => {
+                Ok(DriveStep::More) => {}
+                Ok(DriveStep::Over) => {
                     append(&directory.join("over"), b".");
                     if env::var_os(FINISH).is_some() {
                         return println!("FINISHED");

@@ -43,7 +43,7 @@ pub use hybrid::{ActiveStore, ArchiveStore, Held, Holdings, HybridStore, Leave};
 
 #[cfg(feature = "json")]
 #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
-pub use json::{JsonBuilder, JsonStore, Problem, ProblemKind};
+pub use json::{FileProblem, FileProblemKind, JsonBuilder, JsonStore};
 
 #[cfg(feature = "postgres")]
 #[cfg_attr(docsrs, doc(cfg(feature = "postgres")))]

@@ -27,7 +27,7 @@ use entourage_core::{
     },
     testkit::store::{Capabilities, Fixture, conformance},
 };
-use entourage_store::{ActiveStore, Durability, HybridStore, JsonStore, ProblemKind, SqliteStore};
+use entourage_store::{ActiveStore, Durability, FileProblemKind, HybridStore, JsonStore, SqliteStore};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
@@ -377,7 +377,9 @@ async fn lo10_damaged_files_are_set_aside_and_reported() {
     let aside: Vec<_> = problems
         .iter()
         .filter_map(|it| match &it.kind {
-            ProblemKind::SetAside { aside } => Some((it.session.clone().unwrap(), fs::read(aside).unwrap())),
+            FileProblemKind::SetAside { aside } => {
+                Some((it.session.clone().unwrap(), fs::read(aside).unwrap()))
+            }
             _ => None,
         })
         .collect();

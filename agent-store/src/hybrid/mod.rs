@@ -21,7 +21,7 @@ use entourage_core::{
 };
 use tokio::sync::Mutex;
 
-use crate::{JsonStore, ProblemKind, SqliteStore, listing::page, owned::owned, sql::says_closed};
+use crate::{FileProblemKind, JsonStore, SqliteStore, listing::page, owned::owned, sql::says_closed};
 
 /// A store that [`HybridStore`] can move sessions out of.
 ///
@@ -226,7 +226,7 @@ impl HybridStore {
             Self::new(active, archive)
         };
         for problem in store.active.problems().await? {
-            if let (ProblemKind::Damaged, Some(session)) = (&problem.kind, &problem.session)
+            if let (FileProblemKind::Damaged, Some(session)) = (&problem.kind, &problem.session)
                 && store.is_archived(session).await.or_else(not_while_unreadable)?
             {
                 // A link or a directory cannot be set aside, and stays reported.

@@ -16,7 +16,7 @@ use entourage_core::{
 };
 
 use super::{
-    error::{Failure, Problem, ProblemKind},
+    error::{Failure, FileProblem, FileProblemKind},
     file::{self, End, SessionFile},
     label::Label,
     line::State,
@@ -37,7 +37,7 @@ pub(super) struct Directory {
     /// Cache of listings by file name. An entry is valid while the file has the same stamp.
     known: Mutex<HashMap<String, (Stamp, Arc<Known>)>>,
     /// Problems noticed since the directory was opened, mended ones included.
-    noticed: Mutex<Vec<Problem>>,
+    noticed: Mutex<Vec<FileProblem>>,
     /// Number of files that were read to learn of a session.
     #[cfg(test)]
     pub(super) reads: std::sync::atomic::AtomicUsize,
@@ -69,7 +69,7 @@ pub(super) struct Stamp {
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     pub(super) sessions: HashMap<SessionId, Arc<Known>>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<FileProblem>,
     /// File names of the notes.
     #[cfg(feature = "hybrid")]
     pub(super) notes: Vec<String>,
@@ -176,14 +176,14 @@ impl Directory {
                 end.torn,
                 aside.display()
             );
-            let kind = ProblemKind::Torn { aside, bytes: end.torn };
-            self.notice(Problem::new(path.to_owned(), Some(session.clone()), kind, detail));
+            let kind = FileProblemKind::Torn { aside, bytes: end.torn };
+            self.notice(FileProblem::new(path.to_owned(), Some(session.clone()), kind, detail));
             end.torn = 0;
         }
         Ok(end)
     }
 
-    pub(super) fn notice(&self, problem: Problem) {
+    pub(super) fn notice(&self, problem: FileProblem) {
         let mut noticed = lock(&self.noticed);
         if !noticed.contains(&problem) {
             noticed.push(problem);
@@ -191,7 +191,7 @@ impl Directory {
     }
 
     /// Returns the problems noticed so far and those that exist now, sorted by path.
-    pub(super) fn problems(&self) -> Result<Vec<Problem>, Failure> {
+    pub(super) fn problems(&self) -> Result<Vec<FileProblem>, Failure> {
         let mut problems = self.steady_inventory()?.problems;
         let noticed = lock(&self.noticed).clone();
         problems.retain(|problem| !noticed.contains(problem));
@@ -233,7 +233,7 @@ impl Directory {
                 Name::Foreign => {
                     let detail =
                         "this is no file of the store and is left alone; keep the directory for sessions";
-                    inventory.problems.push(Problem::new(path, None, ProblemKind::Foreign, detail));
+                    inventory.problems.push(FileProblem::new(path, None, FileProblemKind::Foreign, detail));
                     continue;
                 }
             };
@@ -244,7 +244,7 @@ impl Directory {
                 }
                 // Deleted since it was listed.
                 Err(Failure::Missing) => {}
-                Err(failure) => inventory.problems.push(Problem::of_failure(path, session, failure)),
+                Err(failure) => inventory.problems.push(FileProblem::of_failure(path, session, failure)),
             }
         }
         lock(&self.known).retain(|name, _| there.contains(name));
@@ -366,8 +366,8 @@ impl Directory {
         self.flush()?;
         let detail =
             format!("the file was set aside as {}; mend it and give it its name back", aside.display());
-        let kind = ProblemKind::SetAside { aside: aside.clone() };
-        self.notice(Problem::new(path, Some(session.clone()), kind, detail));
+        let kind = FileProblemKind::SetAside { aside: aside.clone() };
+        self.notice(FileProblem::new(path, Some(session.clone()), kind, detail));
         Ok(aside)
     }
 }

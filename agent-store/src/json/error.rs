@@ -123,13 +123,13 @@ impl Failure {
 /// A file in the directory of a [`JsonStore`](super::JsonStore) that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Problem {
+pub struct FileProblem {
     /// Path of the file.
     pub path: PathBuf,
     /// Session that the file is named after, if the name spells it out.
     pub session: Option<SessionId>,
     /// Kind of the problem.
-    pub kind: ProblemKind,
+    pub kind: FileProblemKind,
     /// Description for people, in one line.
     pub detail: String,
 }
@@ -137,7 +137,7 @@ pub struct Problem {
 /// Kind of a problem with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ProblemKind {
+pub enum FileProblemKind {
     /// A crash cut a write short. Its torn bytes were moved to `aside`; the session goes on without them.
     Torn {
         /// Path of the file with the torn bytes.
@@ -160,11 +160,11 @@ pub enum ProblemKind {
     Unreadable,
 }
 
-impl Problem {
+impl FileProblem {
     pub(super) fn new(
         path: PathBuf,
         session: Option<SessionId>,
-        kind: ProblemKind,
+        kind: FileProblemKind,
         detail: impl Into<String>,
     ) -> Self {
         Self { path, session, kind, detail: detail.into() }
@@ -172,9 +172,9 @@ impl Problem {
 
     pub(super) fn of_failure(path: PathBuf, session: Option<SessionId>, failure: Failure) -> Self {
         let kind = match &failure {
-            Failure::Damaged(_) => ProblemKind::Damaged,
-            Failure::Newer(_) => ProblemKind::NewerVersion,
-            _ => ProblemKind::Unreadable,
+            Failure::Damaged(_) => FileProblemKind::Damaged,
+            Failure::Newer(_) => FileProblemKind::NewerVersion,
+            _ => FileProblemKind::Unreadable,
         };
         let detail = failure.into_error("store.problems", &path).message().to_owned();
         Self { path, session, kind, detail }

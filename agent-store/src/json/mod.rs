@@ -39,7 +39,7 @@ use crate::{
 };
 use directory::Directory;
 use error::Failure;
-pub use error::{Problem, ProblemKind};
+pub use error::{FileProblem, FileProblemKind};
 use turns::Turns;
 
 /// Keeps each session in a file of JSON lines in one directory.
@@ -173,7 +173,7 @@ impl JsonStore {
     ///
     /// # Errors
     /// [`ErrorKind::Store`] when the directory cannot be read.
-    pub async fn problems(&self) -> Result<Vec<Problem>> {
+    pub async fn problems(&self) -> Result<Vec<FileProblem>> {
         self.look("store.problems", Directory::problems).await
     }
 

@@ -9,7 +9,7 @@ use entourage_core::{
 
 use super::{
     directory::Directory,
-    error::{Failure, Problem},
+    error::{Failure, FileProblem},
     file::{End, SessionFile},
     line::{self, Line, State, Stored},
 };
@@ -166,7 +166,7 @@ pub(super) fn looking_also_sealed<T>(
     looked.inspect_err(|failure| {
         if let Failure::Damaged(what) = failure {
             let again = Failure::Damaged(what.clone());
-            directory.notice(Problem::of_failure(path.clone(), Some(session.clone()), again));
+            directory.notice(FileProblem::of_failure(path.clone(), Some(session.clone()), again));
         }
     })
 }

@@ -6,7 +6,7 @@ use entourage_core::{
     ErrorKind,
     session::{Lease, ReadRange, SessionFilter, SessionStore},
 };
-use entourage_store::{JsonStore, ProblemKind};
+use entourage_store::{FileProblemKind, JsonStore};
 
 use crate::{batch, child, count, create, id, quick, root};
 
@@ -111,7 +111,7 @@ async fn attack_08_a_file_that_is_no_session_is_a_typed_error_and_the_others_loa
         let newer = kind == ErrorKind::NewerVersion;
         assert_eq!(
             problem.kind,
-            if newer { ProblemKind::NewerVersion } else { ProblemKind::Damaged },
+            if newer { FileProblemKind::NewerVersion } else { FileProblemKind::Damaged },
             "{what}"
         );
         others_load(&store).await;
@@ -153,7 +153,7 @@ async fn attack_08_a_damaged_line_in_the_middle_spoils_what_is_read_across_it_on
         }
         let problems = store.problems().await.unwrap();
         assert!(
-            matches!(problems.as_slice(), [it] if it.kind == ProblemKind::Damaged),
+            matches!(problems.as_slice(), [it] if it.kind == FileProblemKind::Damaged),
             "{what}: {problems:?}"
         );
         // Events before the damage load, and so do those after it (from a checkpoint, say).
@@ -177,7 +177,7 @@ async fn what_is_set_aside_leaves_its_id_free_and_is_reported() {
     assert_eq!(store.set_aside(&session).await.unwrap_err().kind(), ErrorKind::NotFound);
     let problems = store.problems().await.unwrap();
     assert!(
-        matches!(problems.as_slice(), [it] if it.kind == ProblemKind::SetAside { aside: aside.clone() }),
+        matches!(problems.as_slice(), [it] if it.kind == FileProblemKind::SetAside { aside: aside.clone() }),
         "{problems:?}"
     );
     create(&store, "s", 2).await;

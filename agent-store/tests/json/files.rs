@@ -6,7 +6,7 @@ use entourage_core::{
     ErrorKind, SessionId, Timestamp,
     session::{Columns, Lease, ReadRange, Row, SessionFilter, SessionStore},
 };
-use entourage_store::{JsonStore, ProblemKind};
+use entourage_store::{FileProblemKind, JsonStore};
 
 use crate::{batch, child, count, create, id, quick, root};
 
@@ -162,7 +162,7 @@ async fn foreign_files_are_reported_and_left_alone() {
     let store = quick(directory.path()).await;
     let problems = store.problems().await.unwrap();
     assert_eq!(problems.len(), 8, "{problems:?}");
-    assert!(problems.iter().all(|it| it.kind == ProblemKind::Foreign && it.session.is_none()));
+    assert!(problems.iter().all(|it| it.kind == FileProblemKind::Foreign && it.session.is_none()));
     assert_eq!(store.query(&SessionFilter::all()).await.unwrap().len(), 1);
     store.delete(&id("s")).await.unwrap();
     assert_eq!(fs::read(directory.path().join("s-A.jsonl")).unwrap(), b"mine");

@@ -6,7 +6,7 @@ use entourage_core::{
     ErrorKind,
     session::{Lease, ReadRange, SessionFilter, SessionStore},
 };
-use entourage_store::{JsonStore, ProblemKind};
+use entourage_store::{FileProblemKind, JsonStore};
 
 use crate::{batch, count, create, id, quick, root};
 
@@ -36,7 +36,7 @@ async fn attack_08_a_line_that_was_cut_at_any_byte_is_set_aside_and_the_rest_loa
             assert!(problems.is_empty(), "{problems:?}");
         } else {
             let [problem] = problems.as_slice() else { panic!("{keep}: {problems:?}") };
-            let ProblemKind::Torn { aside, bytes: torn } = &problem.kind else { panic!("{problem:?}") };
+            let FileProblemKind::Torn { aside, bytes: torn } = &problem.kind else { panic!("{problem:?}") };
             assert_eq!((problem.session.as_ref(), *torn), (Some(&session), (keep - last) as u64));
             assert_eq!(fs::read(aside).unwrap(), &bytes[last..keep]);
             assert_eq!(problem.path, file);

@@ -169,15 +169,15 @@ pub(crate) fn model<W: Wire>(
 /// Makes the public provider of a wire: a cheap handle on a [`Service`].
 #[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! provider {
-    ($(#[$doc:meta])* $name:ident($wire:ty)) => {
+    ($(#[$doc:meta])* $name:ident($wire:ty), $builder:ident) => {
         $(#[$doc])*
         #[derive(Clone)]
         pub struct $name(std::sync::Arc<$crate::service::Service<$wire>>);
 
         impl $name {
             /// Settings for a service. Its address is that of the wire's own service unless another is given.
-            pub fn builder() -> Builder {
-                Builder::default()
+            pub fn builder() -> $builder {
+                $builder::default()
             }
 
             /// A handle on the model that the service knows as `name`, with the catalogue's facts about it.
@@ -216,7 +216,7 @@ macro_rules! provider {
     };
 }
 
-/// Declares the settings of every wire's `Builder`, which keeps them in a field `settings`, and its `Debug` without
+/// Declares the settings of every wire's builder, which keeps them in a field `settings`, and its `Debug` without
 /// secrets.
 #[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! settings {
@@ -272,7 +272,7 @@ macro_rules! settings {
         impl std::fmt::Debug for $builder {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let headers: Vec<_> = self.settings.headers.iter().map(|(name, _)| name).collect();
-                f.debug_struct("Builder")
+                f.debug_struct(stringify!($builder))
                     .field("vendor", &self.settings.vendor)
                     .field("has_key", &self.settings.key.is_some())
                     .field("headers", &headers)

@@ -121,20 +121,20 @@ pub(crate) trait Reading {
     fn is_done(&self) -> bool;
 }
 
-/// Makes the public `Decoder` of a wire from its [`Reading`]. With `new`, a reading that starts from nothing but a
+/// Makes the public decoder of a wire from its [`Reading`]. With `new`, a reading that starts from nothing but a
 /// `Failing` gets the constructors too; otherwise the wire provides them.
 #[allow(unused_macros, reason = "no wire may be compiled in")]
 macro_rules! decoder {
-    ($(#[$doc:meta])* Decoder($reply:ty), new) => {
-        $crate::stream::decoder! { $(#[$doc])* Decoder($reply) }
+    ($(#[$doc:meta])* $name:ident($reply:ty), new) => {
+        $crate::stream::decoder! { $(#[$doc])* $name($reply) }
 
-        impl Default for Decoder {
+        impl Default for $name {
             fn default() -> Self {
                 Self::new()
             }
         }
 
-        impl Decoder {
+        impl $name {
             /// A decoder for one reply.
             #[must_use]
             pub fn new() -> Self {
@@ -146,16 +146,16 @@ macro_rules! decoder {
             }
         }
     };
-    ($(#[$doc:meta])* Decoder($reply:ty)) => {
+    ($(#[$doc:meta])* $name:ident($reply:ty)) => {
         $(#[$doc])*
         #[derive(Debug)]
-        pub struct Decoder {
+        pub struct $name {
             framing: $crate::framing::Framing,
             intake: $crate::intake::Intake,
             reply: $reply,
         }
 
-        impl Decoder {
+        impl $name {
             fn reading(reply: $reply) -> Self {
                 let framing = <$reply as $crate::stream::Reading>::framing();
                 Self { framing, intake: $crate::intake::Intake::default(), reply }
@@ -205,7 +205,7 @@ macro_rules! decoder {
             }
         }
 
-        impl $crate::stream::Decode for Decoder {
+        impl $crate::stream::Decode for $name {
             fn push(&mut self, bytes: &[u8]) {
                 self.push(bytes);
             }

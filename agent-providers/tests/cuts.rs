@@ -6,15 +6,15 @@ use entourage_core::{
     ErrorKind, Result,
     provider::{Assembler, CallStart, Delta, FinishReason},
 };
-use entourage_providers::openai_chat::{Decoder, Dialect};
+use entourage_providers::openai_chat::{Dialect, OpenAiChatDecoder};
 use proptest::prelude::*;
 
-fn drain(decoder: &mut Decoder) -> impl Iterator<Item = Result<Delta>> {
+fn drain(decoder: &mut OpenAiChatDecoder) -> impl Iterator<Item = Result<Delta>> {
     std::iter::from_fn(|| decoder.pop())
 }
 
 fn decode_as<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> {
-    let mut decoder = Decoder::new(dialect);
+    let mut decoder = OpenAiChatDecoder::new(dialect);
     let mut all = Vec::new();
     for piece in pieces {
         decoder.push(piece);
@@ -348,7 +348,7 @@ fn attack_46_floods_and_nonsense_end_in_typed_errors() {
     let entry = r#"{"function":{"name":"f","arguments":"{}"}},"#.repeat(10_001);
     let many = delta(&format!(r#""tool_calls":[{}]"#, entry.trim_end_matches(',')));
     assert_eq!(read(&sse(&[&many])).errors, [ErrorKind::TooLarge]);
-    let mut decoder = Decoder::new(Dialect::COMMON);
+    let mut decoder = OpenAiChatDecoder::new(Dialect::COMMON);
     decoder.push(b"{");
     (0..17).for_each(|_| decoder.push(&vec![b' '; 1 << 20]));
     decoder.finish();

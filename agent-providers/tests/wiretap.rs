@@ -12,7 +12,7 @@ use entourage_core::{
     layers::{Recorder, Replay},
     provider::{CallContext, Model, ProviderExt},
 };
-use entourage_providers::openai_chat::{Decoder, Dialect, OpenAiChat};
+use entourage_providers::openai_chat::{Dialect, OpenAiChat, OpenAiChatDecoder};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-live-0123456789abcdef";
@@ -84,7 +84,7 @@ async fn a_call_is_recorded_as_it_crossed_the_wire_without_credentials() {
     assert_eq!((&one["expect"]["text"], &one["expect"]["finish_reason"]), (&json!("Hello"), &json!("stop")));
 
     // The recorded body is what the decoder reads.
-    let mut decoder = Decoder::new(Dialect::COMMON);
+    let mut decoder = OpenAiChatDecoder::new(Dialect::COMMON);
     decoder.push(one["response"]["body"].as_str().unwrap().as_bytes());
     assert!(decoder.is_done());
 

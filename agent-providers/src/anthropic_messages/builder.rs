@@ -13,20 +13,20 @@ use crate::{
 
 /// Settings of an [`AnthropicMessages`]. `Debug` shows no secrets.
 #[must_use]
-pub struct Builder {
+pub struct AnthropicMessagesBuilder {
     settings: Settings,
 }
 
-impl Default for Builder {
-    /// Sends the key in the wire's own header, `x-api-key`; [`Builder::bearer`] changes that.
+impl Default for AnthropicMessagesBuilder {
+    /// Sends the key in the wire's own header, `x-api-key`; [`AnthropicMessagesBuilder::bearer`] changes that.
     fn default() -> Self {
         Self { settings: Settings { auth: Auth::Header("x-api-key"), ..Settings::default() } }
     }
 }
 
-settings!(Builder,);
+settings!(AnthropicMessagesBuilder,);
 
-impl Builder {
+impl AnthropicMessagesBuilder {
     /// Checks the settings without connecting.
     ///
     /// # Errors

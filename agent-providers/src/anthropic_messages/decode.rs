@@ -31,14 +31,14 @@ decoder! {
     ///
     /// ```
     /// use entourage_core::provider::Delta;
-    /// use entourage_providers::anthropic_messages::Decoder;
+    /// use entourage_providers::anthropic_messages::AnthropicMessagesDecoder;
     ///
-    /// let mut decoder = Decoder::new();
+    /// let mut decoder = AnthropicMessagesDecoder::new();
     /// decoder.push(b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,");
     /// decoder.push(b"\"delta\":{\"type\":\"text_delta\",\"text\":\"Hello\"}}\n\n");
     /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
     /// ```
-    Decoder(Reply), new
+    AnthropicMessagesDecoder(Reply), new
 }
 
 /// State of the reply so far.

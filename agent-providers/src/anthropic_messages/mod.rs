@@ -1,6 +1,6 @@
 //! The messages wire, defined by Anthropic and spoken by llama.cpp and several gateways too.
 //!
-//! [`encode()`] and [`Decoder`] are pure; [`AnthropicMessages`] puts them on a connection. There is only streaming.
+//! [`encode()`] and [`AnthropicMessagesDecoder`] are pure; [`AnthropicMessages`] puts them on a connection. There is only streaming.
 //!
 //! Particulars of this wire:
 //! - **Limit.** The wire demands an output limit: that of the parameters, else the model's largest, else
@@ -13,7 +13,7 @@
 //! - **Citations** come as an opaque part that holds the cited text block, after the text itself; blocks of the
 //!   service's own tools, and its summaries of the conversation, come as opaque parts too. All are replayed.
 //! - **Tools of the service** are declared in `Params::extra` under `tools`: they are added to the agent's. Beta
-//!   features need a header `anthropic-beta` ([`Builder::header`]).
+//!   features need a header `anthropic-beta` ([`AnthropicMessagesBuilder::header`]).
 //! - **`pause_turn`**: the service paused a long turn of its own tools. It ends as `FinishReason::Other` with that
 //!   word; calling again with the reply in the history continues the turn.
 
@@ -33,8 +33,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use builder::Builder;
-pub use decode::Decoder;
+pub use builder::AnthropicMessagesBuilder;
+pub use decode::AnthropicMessagesDecoder;
 pub use encode::encode;
 pub use params::DEFAULT_MAX_OUTPUT;
 
@@ -67,7 +67,7 @@ provider! {
     /// # Ok(())
     /// # }
     /// ```
-    AnthropicMessages(Messages)
+    AnthropicMessages(Messages), AnthropicMessagesBuilder
 }
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Wire for Messages {
     const NAME: &'static str = NAME;
     const COUNTS_APART: (bool, bool) = (true, false);
     const MODELS: Option<&'static [&'static str]> = Some(&["models"]);
-    type Decoder = Decoder;
+    type Decoder = AnthropicMessagesDecoder;
 
     fn address(&self, _: &Request) -> Address {
         Address { headers: vec![("anthropic-version", VERSION.to_owned())], ..Address::path(&["messages"]) }
@@ -91,8 +91,8 @@ impl Wire for Messages {
         encode::encode_with_tools(request, tools, vendor)
     }
 
-    fn decoder(&self, _: &Request, failing: Failing) -> Decoder {
-        Decoder::reporting(failing)
+    fn decoder(&self, _: &Request, failing: Failing) -> AnthropicMessagesDecoder {
+        AnthropicMessagesDecoder::reporting(failing)
     }
 
     fn profile(&self, model: &str) -> Profile {

@@ -19,21 +19,21 @@ const CLOUD: &str = "aiplatform.googleapis.com";
 /// The key is sent in `x-goog-api-key`. Google's cloud requires an access token instead, and an address that names the
 /// project:
 /// `https://us-central1-aiplatform.googleapis.com/v1/projects/PROJECT/locations/us-central1/publishers/google` with
-/// [`Builder::bearer`]. Access tokens live for an hour; renewing them is up to the program.
+/// [`GeminiBuilder::bearer`]. Access tokens live for an hour; renewing them is up to the program.
 #[must_use]
-pub struct Builder {
+pub struct GeminiBuilder {
     settings: Settings,
 }
 
-impl Default for Builder {
+impl Default for GeminiBuilder {
     fn default() -> Self {
         Self { settings: Settings { auth: Auth::Header("x-goog-api-key"), ..Settings::default() } }
     }
 }
 
-settings!(Builder,);
+settings!(GeminiBuilder,);
 
-impl Builder {
+impl GeminiBuilder {
     /// Checks the settings without connecting.
     ///
     /// # Errors

@@ -29,14 +29,14 @@ decoder! {
     ///
     /// ```
     /// use entourage_core::provider::Delta;
-    /// use entourage_providers::gemini::Decoder;
+    /// use entourage_providers::gemini::GeminiDecoder;
     ///
-    /// let mut decoder = Decoder::new();
+    /// let mut decoder = GeminiDecoder::new();
     /// decoder.push(b"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel");
     /// decoder.push(b"lo\"}]}}]}\r\n\r\n");
     /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
     /// ```
-    Decoder(Reply), new
+    GeminiDecoder(Reply), new
 }
 
 /// State of the reply so far.

@@ -1,6 +1,6 @@
 //! The generateContent wire: Google's Gemini API, and the same models in Google's cloud.
 //!
-//! [`encode()`] and [`Decoder`] are pure; [`Gemini`] puts them on a connection. There is only streaming. Results of
+//! [`encode()`] and [`GeminiDecoder`] are pure; [`Gemini`] puts them on a connection. There is only streaming. Results of
 //! Google's own tools (code, searches) stay in the messages as opaque parts; reports about its sources do not.
 
 mod builder;
@@ -16,8 +16,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use builder::Builder;
-pub use decode::Decoder;
+pub use builder::GeminiBuilder;
+pub use decode::GeminiDecoder;
 pub use encode::encode;
 
 use entourage_core::{
@@ -49,7 +49,7 @@ provider! {
     /// # Ok(())
     /// # }
     /// ```
-    Gemini(Generate)
+    Gemini(Generate), GeminiBuilder
 }
 
 /// The wire, at one of its two services.
@@ -63,7 +63,7 @@ impl Wire for Generate {
     // Its list begins with the oldest models, and holds models that do not chat.
     const COUNTS_APART: (bool, bool) = (false, true);
     const MODELS: Option<&'static [&'static str]> = None;
-    type Decoder = Decoder;
+    type Decoder = GeminiDecoder;
 
     fn address(&self, request: &Request) -> Address {
         let mut path: Vec<String> = request
@@ -89,8 +89,8 @@ impl Wire for Generate {
         encode::encode_with_tools(request, tools, self.cloud)
     }
 
-    fn decoder(&self, _: &Request, failing: Failing) -> Decoder {
-        Decoder::reporting(failing)
+    fn decoder(&self, _: &Request, failing: Failing) -> GeminiDecoder {
+        GeminiDecoder::reporting(failing)
     }
 
     fn profile(&self, model: &str) -> Profile {

@@ -12,7 +12,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    openai_chat::{Decoder, Dialect},
+    openai_chat::{Dialect, OpenAiChatDecoder},
     stream::Deltas,
 };
 
@@ -126,7 +126,7 @@ async fn call(answers: &[&[Act]]) -> (String, Result<Assembled>) {
     let mut said = String::new();
     let ended = async {
         let reply = endpoint.post(Target::path(&["chat"]), b"{}".to_vec(), &CallContext::new()).await?;
-        let mut deltas = Deltas::new(reply, Decoder::new(Dialect::COMMON), []);
+        let mut deltas = Deltas::new(reply, OpenAiChatDecoder::new(Dialect::COMMON), []);
         let mut assembler = Assembler::default();
         while let Some(delta) = deltas.next().await {
             let delta = delta?;

@@ -16,13 +16,13 @@ const LOCAL: &str = "http://127.0.0.1:11434";
 /// Settings of an [`Ollama`]. `Debug` shows no secrets. A server on this machine needs no key.
 #[must_use]
 #[derive(Default)]
-pub struct Builder {
+pub struct OllamaBuilder {
     settings: Settings,
 }
 
-settings!(Builder,);
+settings!(OllamaBuilder,);
 
-impl Builder {
+impl OllamaBuilder {
     /// Checks the settings without connecting.
     ///
     /// # Errors

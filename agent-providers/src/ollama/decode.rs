@@ -32,14 +32,14 @@ decoder! {
     ///
     /// ```
     /// use entourage_core::provider::Delta;
-    /// use entourage_providers::ollama::Decoder;
+    /// use entourage_providers::ollama::OllamaDecoder;
     ///
-    /// let mut decoder = Decoder::new();
+    /// let mut decoder = OllamaDecoder::new();
     /// decoder.push(b"{\"message\":{\"role\":\"assistant\",\"content\":\"Hel");
     /// decoder.push(b"lo\"},\"done\":false}\n");
     /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
     /// ```
-    Decoder(Reply), new
+    OllamaDecoder(Reply), new
 }
 
 /// State of the reply so far.

@@ -1,6 +1,6 @@
 //! The wire of Ollama's own chat: models on this machine, or behind a compatible server.
 //!
-//! [`encode()`] and [`Decoder`] are pure; [`Ollama`] puts them on a connection. There is only streaming. The server's
+//! [`encode()`] and [`OllamaDecoder`] are pure; [`Ollama`] puts them on a connection. There is only streaming. The server's
 //! other interface, chat completions, hides options of the model, above all the size of its context (`num_ctx`).
 
 mod builder;
@@ -14,8 +14,8 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use builder::Builder;
-pub use decode::Decoder;
+pub use builder::OllamaBuilder;
+pub use decode::OllamaDecoder;
 pub use encode::encode;
 
 pub use crate::models::DEFAULT_MODEL;
@@ -50,7 +50,7 @@ provider! {
     /// # Ok(())
     /// # }
     /// ```
-    Ollama(Chat)
+    Ollama(Chat), OllamaBuilder
 }
 
 /// The wire itself; it has no settings.
@@ -60,7 +60,7 @@ struct Chat;
 impl Wire for Chat {
     const NAME: &'static str = WIRE;
     const MODELS: Option<&'static [&'static str]> = Some(&["api", "tags"]);
-    type Decoder = Decoder;
+    type Decoder = OllamaDecoder;
 
     fn address(&self, _: &Request) -> Address {
         Address::path(&["api", "chat"])
@@ -74,8 +74,8 @@ impl Wire for Chat {
         encode::encode_with_tools(request, tools)
     }
 
-    fn decoder(&self, _: &Request, failing: Failing) -> Decoder {
-        Decoder::reporting(failing)
+    fn decoder(&self, _: &Request, failing: Failing) -> OllamaDecoder {
+        OllamaDecoder::reporting(failing)
     }
 
     fn profile(&self, _model: &str) -> Profile {

@@ -14,10 +14,10 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Decoder, Ollama, encode, encode::encode_with_tools};
+use super::{Ollama, OllamaDecoder, encode, encode::encode_with_tools};
 
 fn deltas<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta, Error>> {
-    let mut decoder = Decoder::new();
+    let mut decoder = OllamaDecoder::new();
     let mut all = Vec::new();
     for piece in pieces {
         decoder.push(piece);
@@ -128,11 +128,14 @@ fn errors_are_reported_wherever_they_come() {
         assert_eq!(all[0].as_ref().unwrap_err().kind(), ErrorKind::Protocol, "{body}");
     }
     assert_eq!(deltas([&b""[..]]).len(), 0);
-    let mut cut = Decoder::new();
+    let mut cut = OllamaDecoder::new();
     cut.push(b"{\"message\":{\"content\":\"a\"},\"done\":false}\n");
     cut.finish();
     assert_eq!((cut.has_finish(), cut.is_done()), (false, false));
-    assert_eq!(Decoder::refusal(404, b"{\"error\":\"model 'x' not found\"}").kind(), ErrorKind::NotFound);
+    assert_eq!(
+        OllamaDecoder::refusal(404, b"{\"error\":\"model 'x' not found\"}").kind(),
+        ErrorKind::NotFound
+    );
 }
 
 #[test]

@@ -14,14 +14,14 @@ use crate::{
 /// Settings of an [`OpenAiChat`]. `Debug` shows no secrets.
 #[must_use]
 #[derive(Default)]
-pub struct Builder {
+pub struct OpenAiChatBuilder {
     settings: Settings,
     dialect: Option<Dialect>,
 }
 
-settings!(Builder, dialect);
+settings!(OpenAiChatBuilder, dialect);
 
-impl Builder {
+impl OpenAiChatBuilder {
     /// Sets the service's deviations from the common form. Default: the known ones of the service at this host.
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = Some(dialect);

@@ -31,17 +31,17 @@ decoder! {
     ///
     /// ```
     /// use entourage_core::provider::Delta;
-    /// use entourage_providers::openai_chat::{Decoder, Dialect};
+    /// use entourage_providers::openai_chat::{OpenAiChatDecoder, Dialect};
     ///
-    /// let mut decoder = Decoder::new(Dialect::COMMON);
+    /// let mut decoder = OpenAiChatDecoder::new(Dialect::COMMON);
     /// decoder.push(b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel");
     /// decoder.push(b"lo\"}}]}\n\n");
     /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
     /// ```
-    Decoder(Reply)
+    OpenAiChatDecoder(Reply)
 }
 
-impl Decoder {
+impl OpenAiChatDecoder {
     /// A decoder for a service that speaks `dialect`.
     #[must_use]
     pub fn new(dialect: Dialect) -> Self {

@@ -13,7 +13,7 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Decoder, Dialect, encode};
+use super::{Dialect, OpenAiChatDecoder, encode};
 
 fn encoded(request: &Request, dialect: Dialect) -> (Value, Vec<String>) {
     let strict = dialect.strict_tools && request.params.strict_tools == Some(true);
@@ -169,7 +169,7 @@ fn cm19_a_model_without_eyes_gets_a_note() {
 }
 
 fn reply(chunks: &[Value]) -> Arc<Message> {
-    let mut decoder = Decoder::new(Dialect::COMMON);
+    let mut decoder = OpenAiChatDecoder::new(Dialect::COMMON);
     for chunk in chunks {
         decoder.push(format!("data: {}\n\n", json!({"choices": [{"delta": chunk}]})).as_bytes());
     }

@@ -1,6 +1,6 @@
 //! The chat-completions wire, defined by OpenAI and spoken by most services and local servers.
 //!
-//! [`encode()`] and [`Decoder`] are pure; [`OpenAiChat`] puts them on a connection. There is only streaming.
+//! [`encode()`] and [`OpenAiChatDecoder`] are pure; [`OpenAiChat`] puts them on a connection. There is only streaming.
 
 mod builder;
 mod calls;
@@ -18,10 +18,10 @@ mod dialect_tests;
 #[cfg(test)]
 mod tests;
 
-pub use builder::Builder;
+pub use builder::OpenAiChatBuilder;
 
 pub use crate::dialect::{CacheStyle, Dialect, ReasoningStyle, SchemaSupport};
-pub use decode::Decoder;
+pub use decode::OpenAiChatDecoder;
 pub use encode::encode;
 
 pub use crate::models::DEFAULT_MODEL;
@@ -47,7 +47,7 @@ provider! {
     /// # Ok(())
     /// # }
     /// ```
-    OpenAiChat(Chat)
+    OpenAiChat(Chat), OpenAiChatBuilder
 }
 
 /// The wire, with the habits of one service.
@@ -57,7 +57,7 @@ struct Chat(Dialect);
 impl Wire for Chat {
     const NAME: &'static str = encode::WIRE;
     const MODELS: Option<&'static [&'static str]> = Some(&["models"]);
-    type Decoder = Decoder;
+    type Decoder = OpenAiChatDecoder;
 
     fn address(&self, _: &Request) -> Address {
         Address::path(&["chat", "completions"])
@@ -71,8 +71,8 @@ impl Wire for Chat {
         encode::encode_with_tools(request, self.0, tools, vendor)
     }
 
-    fn decoder(&self, _: &Request, failing: Failing) -> Decoder {
-        Decoder::reporting(self.0, failing)
+    fn decoder(&self, _: &Request, failing: Failing) -> OpenAiChatDecoder {
+        OpenAiChatDecoder::reporting(self.0, failing)
     }
 
     fn profile(&self, _model: &str) -> Profile {

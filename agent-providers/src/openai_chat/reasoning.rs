@@ -179,11 +179,11 @@ mod tests {
     use entourage_core::provider::{Assembler, Request};
 
     use super::*;
-    use crate::openai_chat::{Decoder, Dialect, encode};
+    use crate::openai_chat::{Dialect, OpenAiChatDecoder, encode};
 
     #[test]
     fn text_that_only_a_detail_shows_goes_back_with_its_seal() {
-        let mut decoder = Decoder::new(Dialect::COMMON);
+        let mut decoder = OpenAiChatDecoder::new(Dialect::COMMON);
         for detail in [r#""text":"Let me ""#, r#""text":"see.""#, r#""signature":"seal""#] {
             let detail = format!(r#"{{"type":"reasoning.text","index":0,{detail}}}"#);
             let delta = format!(r#"{{"choices":[{{"delta":{{"reasoning_details":[{detail}]}}}}]}}"#);

@@ -14,13 +14,13 @@ use crate::{
 /// Settings of an [`OpenAiResponses`]. `Debug` shows no secrets.
 #[must_use]
 #[derive(Default)]
-pub struct Builder {
+pub struct OpenAiResponsesBuilder {
     settings: Settings,
 }
 
-settings!(Builder,);
+settings!(OpenAiResponsesBuilder,);
 
-impl Builder {
+impl OpenAiResponsesBuilder {
     /// Checks the settings without connecting.
     ///
     /// # Errors

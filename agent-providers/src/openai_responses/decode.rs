@@ -15,12 +15,12 @@ decoder! {
     ///
     /// ```
     /// use entourage_core::provider::Delta;
-    /// use entourage_providers::openai_responses::Decoder;
+    /// use entourage_providers::openai_responses::OpenAiResponsesDecoder;
     ///
-    /// let mut decoder = Decoder::new();
+    /// let mut decoder = OpenAiResponsesDecoder::new();
     /// decoder.push(b"data: {\"type\":\"response.output_text.delta\",\"output_index\":0,\"delta\":\"Hel");
     /// decoder.push(b"lo\"}\n\n");
     /// assert_eq!(decoder.pop().unwrap().unwrap(), Delta::Text("Hello".into()));
     /// ```
-    Decoder(Reply), new
+    OpenAiResponsesDecoder(Reply), new
 }

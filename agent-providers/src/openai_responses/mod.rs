@@ -1,7 +1,7 @@
 //! The responses wire, defined by OpenAI for its newer models and spoken by several services.
 //!
 //! A conversation is a list of items here: messages, reasoning, calls and their outputs, blocks of the service's own
-//! tools. [`encode()`] and [`Decoder`] are pure; [`OpenAiResponses`] puts them on a connection.
+//! tools. [`encode()`] and [`OpenAiResponsesDecoder`] are pure; [`OpenAiResponses`] puts them on a connection.
 
 mod builder;
 mod decode;
@@ -18,8 +18,8 @@ mod wire;
 mod tests;
 
 pub use crate::models::DEFAULT_MODEL;
-pub use builder::Builder;
-pub use decode::Decoder;
+pub use builder::OpenAiResponsesBuilder;
+pub use decode::OpenAiResponsesDecoder;
 pub use encode::encode;
 
 use entourage_core::{
@@ -49,7 +49,7 @@ provider! {
     /// # Ok(())
     /// # }
     /// ```
-    OpenAiResponses(Responses)
+    OpenAiResponses(Responses), OpenAiResponsesBuilder
 }
 
 /// The wire itself; it has no settings.
@@ -59,7 +59,7 @@ pub(crate) struct Responses;
 impl Wire for Responses {
     const NAME: &'static str = NAME;
 
-    type Decoder = Decoder;
+    type Decoder = OpenAiResponsesDecoder;
 
     const MODELS: Option<&'static [&'static str]> = Some(&["models"]);
 
@@ -75,8 +75,8 @@ impl Wire for Responses {
         encode::encode_with_tools(request, tools, vendor)
     }
 
-    fn decoder(&self, _: &Request, failing: Failing) -> Decoder {
-        Decoder::reporting(failing)
+    fn decoder(&self, _: &Request, failing: Failing) -> OpenAiResponsesDecoder {
+        OpenAiResponsesDecoder::reporting(failing)
     }
 
     fn profile(&self, model: &str) -> Profile {

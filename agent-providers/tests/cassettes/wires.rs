@@ -38,8 +38,8 @@ trait Decoding {
 }
 
 macro_rules! decoding {
-    ($($wire:ident),*) => {
-        $(impl Decoding for $wire::Decoder {
+    ($($decoder:path),*) => {
+        $(impl Decoding for $decoder {
             fn push(&mut self, bytes: &[u8]) {
                 self.push(bytes);
             }
@@ -56,7 +56,13 @@ macro_rules! decoding {
     };
 }
 
-decoding!(openai_chat, openai_responses, anthropic_messages, gemini, ollama);
+decoding!(
+    anthropic_messages::AnthropicMessagesDecoder,
+    gemini::GeminiDecoder,
+    ollama::OllamaDecoder,
+    openai_chat::OpenAiChatDecoder,
+    openai_responses::OpenAiResponsesDecoder
+);
 
 impl Wire {
     /// The wire that a recording calls `protocol`, in the dialect of the service called `provider` there.
@@ -73,11 +79,11 @@ impl Wire {
 
     pub(crate) fn refusal(self, status: u16, body: &[u8]) -> Error {
         match self {
-            Self::Chat(_) => openai_chat::Decoder::refusal(status, body),
-            Self::Responses => openai_responses::Decoder::refusal(status, body),
-            Self::Messages => anthropic_messages::Decoder::refusal(status, body),
-            Self::Gemini => gemini::Decoder::refusal(status, body),
-            Self::Ollama => ollama::Decoder::refusal(status, body),
+            Self::Chat(_) => openai_chat::OpenAiChatDecoder::refusal(status, body),
+            Self::Responses => openai_responses::OpenAiResponsesDecoder::refusal(status, body),
+            Self::Messages => anthropic_messages::AnthropicMessagesDecoder::refusal(status, body),
+            Self::Gemini => gemini::GeminiDecoder::refusal(status, body),
+            Self::Ollama => ollama::OllamaDecoder::refusal(status, body),
         }
     }
 
@@ -95,11 +101,11 @@ impl Wire {
     /// Decodes bytes that come in these pieces.
     fn deltas<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>, each: &mut impl FnMut(Result<Delta>)) {
         match self {
-            Self::Chat(dialect) => drive(openai_chat::Decoder::new(dialect), pieces, each),
-            Self::Responses => drive(openai_responses::Decoder::new(), pieces, each),
-            Self::Messages => drive(anthropic_messages::Decoder::new(), pieces, each),
-            Self::Gemini => drive(gemini::Decoder::new(), pieces, each),
-            Self::Ollama => drive(ollama::Decoder::new(), pieces, each),
+            Self::Chat(dialect) => drive(openai_chat::OpenAiChatDecoder::new(dialect), pieces, each),
+            Self::Responses => drive(openai_responses::OpenAiResponsesDecoder::new(), pieces, each),
+            Self::Messages => drive(anthropic_messages::AnthropicMessagesDecoder::new(), pieces, each),
+            Self::Gemini => drive(gemini::GeminiDecoder::new(), pieces, each),
+            Self::Ollama => drive(ollama::OllamaDecoder::new(), pieces, each),
         }
     }
 

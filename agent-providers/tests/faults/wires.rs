@@ -57,11 +57,11 @@ impl Wire {
             }};
         }
         match self {
-            Self::Chat => all!(openai_chat::Decoder::new(openai_chat::Dialect::COMMON)),
-            Self::Responses => all!(openai_responses::Decoder::new()),
-            Self::Messages => all!(anthropic_messages::Decoder::new()),
-            Self::Gemini => all!(gemini::Decoder::new()),
-            Self::Ollama => all!(ollama::Decoder::new()),
+            Self::Chat => all!(openai_chat::OpenAiChatDecoder::new(openai_chat::Dialect::COMMON)),
+            Self::Responses => all!(openai_responses::OpenAiResponsesDecoder::new()),
+            Self::Messages => all!(anthropic_messages::AnthropicMessagesDecoder::new()),
+            Self::Gemini => all!(gemini::GeminiDecoder::new()),
+            Self::Ollama => all!(ollama::OllamaDecoder::new()),
         }
     }
 

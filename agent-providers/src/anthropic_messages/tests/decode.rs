@@ -7,11 +7,11 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use super::Decoder;
+use super::AnthropicMessagesDecoder;
 use crate::anthropic_messages::NAME;
 
 fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> {
-    let mut decoder = Decoder::new();
+    let mut decoder = AnthropicMessagesDecoder::new();
     for piece in pieces {
         decoder.push(piece);
     }
@@ -242,7 +242,7 @@ fn errors_inside_a_stream_are_errors() {
     for text in ["{\"choices\":[]}", "[]", "data: {oops\n\n", "{\"type\":"] {
         assert_eq!(decode([text.as_bytes()])[0].as_ref().unwrap_err().kind(), ErrorKind::Protocol, "{text}");
     }
-    let refused = Decoder::refusal(
+    let refused = AnthropicMessagesDecoder::refusal(
         529,
         br#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
     );
@@ -277,7 +277,7 @@ fn other_servers_habits_are_forgiven() {
 
 #[test]
 fn attack_46_replies_without_bounds_end_in_an_error() {
-    let mut decoder = Decoder::new();
+    let mut decoder = AnthropicMessagesDecoder::new();
     let piece = "x".repeat(1 << 20);
     decoder.push(stream(&[start(0, json!({"type": "server_tool_use", "id": "s", "input": {}}))]).as_bytes());
     let event = stream(&[more(0, "input_json_delta", "partial_json", piece)]);

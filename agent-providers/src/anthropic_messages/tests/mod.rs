@@ -11,7 +11,7 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Decoder, encode::encode_with_tools, tools};
+use super::{AnthropicMessagesDecoder, encode::encode_with_tools, tools};
 
 fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     ToolCall::new(id, name, Arguments::parse(arguments).unwrap())

@@ -5,7 +5,7 @@ use entourage_core::{
 };
 use serde_json::json;
 
-use super::{super::Decoder, deltas, parts, reply, stream};
+use super::{super::GeminiDecoder, deltas, parts, reply, stream};
 
 fn finish(body: &str) -> (FinishReason, Option<String>) {
     let (reply, errors) = reply(body);
@@ -140,26 +140,26 @@ fn errors_are_reported_wherever_they_come() {
     let body = format!(
         r#"[{{"error":{{"code":429,"message":"q","status":"RESOURCE_EXHAUSTED","details":[{info}]}}}}]"#
     );
-    let error = Decoder::refusal(429, body.as_bytes());
+    let error = GeminiDecoder::refusal(429, body.as_bytes());
     assert_eq!((error.kind(), error.retry_after().unwrap().as_secs()), (ErrorKind::RateLimited, 7));
 }
 
 #[test]
 fn a_stream_without_a_reason_was_cut_off() {
     let body = stream(&[&parts(r#"{"text":"x"}"#)]);
-    let mut decoder = Decoder::new();
+    let mut decoder = GeminiDecoder::new();
     decoder.push(body.as_bytes());
     assert!(!decoder.has_finish());
     decoder.finish();
     assert!(!decoder.is_done());
-    let mut done = Decoder::new();
+    let mut done = GeminiDecoder::new();
     done.push(stream(&[r#""finishReason":"STOP""#]).as_bytes());
     assert_eq!((done.has_finish(), done.is_done()), (true, false));
     done.finish();
     done.push(b"data: {broken\n\n");
     assert!(done.is_done());
     assert_eq!(std::iter::from_fn(|| done.pop()).count(), 1);
-    let mut marked = Decoder::new();
+    let mut marked = GeminiDecoder::new();
     marked.push(format!("{body}data: [DONE]\n\n").as_bytes());
     assert!(marked.is_done());
 }

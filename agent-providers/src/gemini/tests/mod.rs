@@ -10,11 +10,11 @@ use entourage_core::{
     provider::{Assembled, Assembler, Delta, FinishReason},
 };
 
-use super::Decoder;
+use super::GeminiDecoder;
 
 /// All deltas and errors of a reply that comes in `pieces`.
 fn deltas<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta, Error>> {
-    let mut decoder = Decoder::new();
+    let mut decoder = GeminiDecoder::new();
     let mut all = Vec::new();
     for piece in pieces {
         decoder.push(piece);

@@ -5,10 +5,10 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use super::super::{Decoder, NAME};
+use super::super::{NAME, OpenAiResponsesDecoder};
 
 fn pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Result<Delta>> {
-    let mut decoder = Decoder::new();
+    let mut decoder = OpenAiResponsesDecoder::new();
     let mut all = Vec::new();
     for piece in pieces {
         decoder.push(piece);
@@ -290,7 +290,7 @@ fn attack_46_odd_and_huge_replies_stay_bounded() {
 
     let big = "x".repeat(1 << 20);
     let piece = stream(&[said("function_call_arguments", 0, &big)]);
-    let mut decoder = Decoder::new();
+    let mut decoder = OpenAiResponsesDecoder::new();
     let refused = (0..50).find_map(|_| {
         decoder.push(piece.as_bytes());
         decoder.pop()

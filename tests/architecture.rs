@@ -485,6 +485,14 @@ fn the_public_types_do_not_grow() {
 }
 
 #[test]
+fn public_types_have_names_of_their_own() {
+    refuse(
+        &types::doubles(&crates(), "entourage"),
+        "users can name two types by each of these names; say in the name of one what sets it apart:",
+    );
+}
+
+#[test]
 fn files_stay_readable() {
     let mut found = Vec::new();
     for member in members() {

@@ -32,6 +32,8 @@ mod postgres;
 mod sql;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "hybrid")]
+mod tiers;
 
 #[cfg(any(feature = "json", feature = "sqlite"))]
 #[cfg_attr(docsrs, doc(cfg(any(feature = "json", feature = "sqlite"))))]
@@ -39,7 +41,7 @@ pub use durability::Durability;
 
 #[cfg(feature = "hybrid")]
 #[cfg_attr(docsrs, doc(cfg(feature = "hybrid")))]
-pub use hybrid::{ActiveStore, ArchiveStore, Held, Holdings, HybridStore, Leave};
+pub use hybrid::HybridStore;
 
 #[cfg(feature = "json")]
 #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
@@ -52,6 +54,10 @@ pub use postgres::{PostgresBuilder, PostgresStore};
 #[cfg(feature = "sqlite")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sqlite")))]
 pub use sqlite::{SqliteBuilder, SqliteStore};
+
+#[cfg(feature = "hybrid")]
+#[cfg_attr(docsrs, doc(cfg(feature = "hybrid")))]
+pub use tiers::{ActiveStore, ArchiveStore, Held, Holdings, Leave};
 
 /// The README's examples are compiled and run.
 #[cfg(all(doctest, feature = "sqlite"))]

@@ -10,8 +10,11 @@ use entourage_core::{
     session::{Batch, SessionFilter, SessionInfo, SessionStatus},
 };
 
-use super::{ActiveStore, ArchiveStore, Held, HybridStore, Known, check::another};
-use crate::owned::owned;
+use super::{HybridStore, Known, check::another};
+use crate::{
+    owned::owned,
+    tiers::{ActiveStore, ArchiveStore, Held},
+};
 
 const OPERATION: &str = "store.archive";
 /// Number of events after which a page to copy may end.

@@ -8,8 +8,11 @@ use entourage_core::{
     session::{MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 
-use super::{ActiveStore, ArchiveStore, HybridStore, Known, is_missing};
-use crate::SqliteStore;
+use super::{HybridStore, Known, is_missing};
+use crate::{
+    SqliteStore,
+    tiers::{ActiveStore, ArchiveStore},
+};
 
 const OPERATION: &str = "store.archive";
 /// Number of events after which a page to compare may end.

@@ -2,7 +2,8 @@
 
 use entourage_core::{Result, SessionId, session::SessionFilter};
 
-use super::{ActiveStore, ArchiveStore, HybridStore, Known};
+use super::{HybridStore, Known};
+use crate::tiers::{ActiveStore, ArchiveStore};
 
 /// The sealed sessions of a tree, deepest first, and the roots of the trees below them that are not sealed.
 #[derive(Debug, Default)]

@@ -24,8 +24,8 @@ use super::{
     session::{locked, looking_also_sealed, scan},
 };
 use crate::{
-    hybrid::{ActiveStore, Held, Holdings, Leave},
     owned::owned,
+    tiers::{ActiveStore, Held, Holdings, Leave},
 };
 
 /// Bytes of bodies after which a page of batches ends.

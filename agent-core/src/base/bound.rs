@@ -8,11 +8,7 @@ use std::{borrow::Cow, fmt, io};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{
-    Error, ErrorKind, Result,
-    base::json,
-    message::{Content, Media, MediaSource, Message, Part, ToolResult},
-};
+use crate::{Error, ErrorKind, Result, base::json};
 
 /// Deepest nesting of a value. Readers go 127 levels deep, and an event wraps a value in some levels of its own.
 pub(crate) const DEPTH: usize = 96;
@@ -128,25 +124,6 @@ pub fn parse_value(text: &str) -> Result<Value> {
         .map_err(|error| Error::new(ErrorKind::InvalidInput, "the text is not valid JSON").caused_by(error))
 }
 
-/// Checks a message that the program passes in.
-pub(crate) fn check_message(message: &Message) -> Result<()> {
-    for part in message.parts() {
-        let value = match part {
-            Part::Opaque(block) => Some(&*block.data),
-            Part::Reasoning(reasoning) => reasoning.signature.as_ref().and_then(|it| it.item.as_ref()),
-            _ => None,
-        };
-        if let Some(value) = value {
-            check(value, VALUE).map_err(|flaw| flaw.refused("a block of the message"))?;
-        }
-    }
-    // Text takes at most six times its bytes in JSON, so few messages have to be counted.
-    if weight(message).saturating_mul(6) > EVENT && json_bytes(message, EVENT) > EVENT {
-        return Err(Flaw::Large(EVENT).refused("the message"));
-    }
-    Ok(())
-}
-
 /// Bytes of `value` as JSON; some number above `most` if it takes more.
 pub(crate) fn json_bytes(value: &impl Serialize, most: usize) -> usize {
     struct Count(usize, usize);
@@ -163,49 +140,6 @@ pub(crate) fn json_bytes(value: &impl Serialize, most: usize) -> usize {
     match serde_json::to_writer(&mut count, value) {
         Ok(()) | Err(_) => count.0,
     }
-}
-
-/// Estimated bytes of the texts and files of a message. Looks at each part, not at its text.
-pub(crate) fn weight(message: &Message) -> usize {
-    message.parts().iter().map(part).fold(64, usize::saturating_add)
-}
-
-fn part(part: &Part) -> usize {
-    match part {
-        Part::Text(text) | Part::Refusal(text) => text.len(),
-        Part::Reasoning(reasoning) => {
-            let signed = reasoning.signature.as_ref();
-            signed
-                .map_or(0, |it| it.data.len().saturating_add(it.item.as_ref().map_or(0, value)))
-                .saturating_add(reasoning.text.len())
-        }
-        Part::Media(file) => media(file),
-        Part::ToolCall(call) => {
-            let why = call.malformed.as_ref().map_or(0, String::len);
-            [call.id.len(), call.name.len(), call.arguments.as_str().len(), why].into_iter().sum()
-        }
-        Part::ToolResult(answer) => result(answer),
-        Part::Opaque(block) => value(&block.data),
-    }
-    .saturating_add(64)
-}
-
-/// Estimated bytes of a result.
-pub(crate) fn result(result: &ToolResult) -> usize {
-    let pieces = result.content.iter().map(|piece| match piece {
-        Content::Text(text) => text.len(),
-        Content::Media(file) => media(file),
-    });
-    pieces.fold(result.call.len().saturating_add(result.name.len()), |sum, piece| {
-        sum.saturating_add(piece).saturating_add(32)
-    })
-}
-
-/// Bytes of a file with its name and type.
-pub(crate) fn media(media: &Media) -> usize {
-    let (MediaSource::Base64(source) | MediaSource::Url(source)) = &media.source;
-    let name = media.name.as_ref().map_or(0, String::len);
-    source.len().saturating_add(media.mime.len()).saturating_add(name)
 }
 
 /// Estimated bytes of a value that passed a bound.

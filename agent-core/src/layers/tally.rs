@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use crate::{
     Usage,
-    context::estimate_tokens,
-    message::{Content, Part},
+    message::{Content, Part, estimate_tokens},
     provider::{Delta, OutputFormat, Request},
 };
 

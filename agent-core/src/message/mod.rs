@@ -2,14 +2,22 @@
 //!
 //! Nothing here knows a wire format; a wire may keep its encoding of a message in the message's [`Slot`].
 
+mod bound;
+pub(crate) mod content;
+pub(crate) mod estimate;
 mod history;
 mod part;
+pub(crate) mod raw_call;
 
 pub use crate::base::bound::parse_value;
+pub(crate) use bound::{check_message, media_weight, result_weight, weight};
+pub(crate) use content::has_content;
+pub(crate) use estimate::estimate_tokens;
 pub use history::{History, Iter};
 pub use part::{
     Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, Signature, ToolCall, ToolResult,
 };
+pub(crate) use raw_call::{RawCall, make_ids_unique, parsed_call, repair_json};
 
 use std::{
     borrow::Cow,

@@ -6,7 +6,7 @@ use crate::{
     Error, ErrorKind, ErrorRecord, Money, Result, Usage,
     base::bound,
     layers::is_free,
-    message::{Message, Part, Reasoning, Role, Signature, ToolCall},
+    message::{Message, Part, RawCall, Reasoning, Role, Signature, ToolCall, make_ids_unique, parsed_call},
 };
 
 use super::{Delta, Finish, FinishReason, Model, ResponseInfo, Restart, Warning};
@@ -68,18 +68,6 @@ pub struct Assembler {
 enum Piece {
     Done(Part),
     Call(RawCall),
-}
-
-/// A tool call as received, before its arguments were checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RawCall {
-    /// The service's id; may be empty.
-    pub id: Arc<str>,
-    /// The tool's name.
-    pub name: Arc<str>,
-    /// JSON text, incomplete if the reply broke off.
-    pub arguments: String,
 }
 
 impl Assembler {
@@ -411,14 +399,14 @@ impl Assembled {
                 Piece::Call(call) => Part::ToolCall(check(call)),
             })
             .collect();
-        crate::tool::make_ids_unique(&mut parts);
+        make_ids_unique(&mut parts);
         Message::new(Role::Assistant, parts)
     }
 
     /// The message; arguments that are no JSON object are marked as malformed.
     #[must_use]
     pub fn into_message(self) -> Message {
-        self.into_message_with(|raw| crate::tool::check_call(raw, None))
+        self.into_message_with(parsed_call)
     }
 }
 

@@ -11,7 +11,8 @@ mod request;
 mod size;
 mod wiretap;
 
-pub use assemble::{AssembleLimits, Assembled, Assembler, RawCall};
+pub use crate::message::raw_call::RawCall;
+pub use assemble::{AssembleLimits, Assembled, Assembler};
 pub use delta::{
     CallStart, Delta, Finish, FinishReason, RateLimits, RateWindow, ResponseInfo, Restart, Warning,
     WarningKind,

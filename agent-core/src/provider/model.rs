@@ -3,9 +3,7 @@
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use super::{DeltaStream, Params, Profile, Provider, Request};
-use crate::{
-    Money, Result, Usage, context::is_counted, layers::Layer, message::History, provider::CallContext,
-};
+use crate::{Money, Result, Usage, layers::Layer, message::History, provider::CallContext};
 
 /// A handle on a model. Cloning shares it.
 ///
@@ -126,7 +124,7 @@ impl Model {
             if prices.is_flat_rate() {
                 return Some(Money::default());
             }
-            prices.cost(usage).filter(|_| is_counted(usage))
+            prices.cost(usage).filter(|_| usage.is_counted())
         };
         usage.cost.or_else(at_prices)
     }

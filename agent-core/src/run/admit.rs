@@ -6,9 +6,8 @@ use super::{Admission, Env, InQueue, Journal, Task, Within};
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::{Agent, check_agent_name},
-    base::bound::check_message,
     event::{Event, Origin, RunResumed, RunStarted},
-    message::{Message, Part, Role},
+    message::{Message, Part, Role, check_message},
     session::{ReadRange, SessionState},
 };
 

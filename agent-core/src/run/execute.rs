@@ -30,7 +30,7 @@ use crate::{
     base::bound,
     event::{Event, MessageAdded, Origin, RunFinished, RunPaused, ToolFinished},
     layers::{Budget, BudgetState},
-    message::{Message, ToolResult},
+    message::{Message, ToolResult, check_message},
     permission::Scope,
     runtime::begin_title,
     session::{Closing, SessionState},
@@ -119,7 +119,7 @@ impl Admitted {
     ) -> Result<Self> {
         let now = env.clock.now();
         let admission = budget::bounded(admission, &env, within.path.is_none());
-        within.opening.iter().try_for_each(|message| bound::check_message(message))?;
+        within.opening.iter().try_for_each(|message| check_message(message))?;
         let (origin, task, event) = admit(&journal, &*agent, admission, &within, now)?;
         if within.path.is_some() {
             within.emitter = within.emitter.below();

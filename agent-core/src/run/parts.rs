@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::{
-    base::bound::{json_bytes, result, value, weight},
+    base::bound::{json_bytes, value},
     event::Event,
     graph::NodeEnd,
+    message::{result_weight, weight},
     session::SessionHead,
 };
 
@@ -67,7 +68,7 @@ pub(super) fn size(event: &Event) -> usize {
         Event::ModelFinished(it) => weight(&it.message),
         Event::Compacted(it) => weight(&it.summary),
         Event::PhaseStarted(it) => weight(&it.prompt),
-        Event::ToolFinished(it) => result(&it.result).saturating_add(it.metadata.as_ref().map_or(0, value)),
+        Event::ToolFinished(it) => result_weight(&it.result).saturating_add(it.metadata.as_ref().map_or(0, value)),
         Event::ApprovalRequested(it) => it.arguments.as_str().len(),
         Event::SignalReceived(it) => value(&it.value),
         Event::Observed(it) => value(&it.value),

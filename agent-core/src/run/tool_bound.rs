@@ -3,7 +3,7 @@
 use super::Limits;
 use crate::{
     base::bound::{self, Flaw},
-    message::Content,
+    message::{Content, media_weight},
     tool::ToolOutput,
 };
 
@@ -29,7 +29,7 @@ fn files(content: &mut Vec<Content>, most: usize) -> Option<String> {
     content.retain(|piece| {
         let Content::Media(media) = piece else { return true };
         // Also a file that is nearly nothing takes its place.
-        let bytes = bound::media(media).saturating_add(64);
+        let bytes = media_weight(media).saturating_add(64);
         let fits = bytes <= most.saturating_sub(kept);
         if fits {
             kept = kept.saturating_add(bytes);

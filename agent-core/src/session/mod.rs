@@ -3,6 +3,7 @@
 //!
 //! A store never looks inside an event: core computes the columns of each row, the body is opaque.
 
+pub(crate) mod context_usage;
 mod lease;
 mod memory;
 mod open;
@@ -11,6 +12,7 @@ mod sound;
 mod state;
 mod store;
 
+pub(crate) use context_usage::ContextUsage;
 pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use open::QueuedPrompt;

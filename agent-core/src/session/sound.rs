@@ -3,10 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use super::open::OpenStep;
-use crate::{
-    context::has_content,
-    message::{History, Message, Part, Role},
-};
+use crate::message::{History, Message, Part, Role, has_content};
 
 /// A message that is not the model's, without calls and results. `None` if nothing is left.
 pub(super) fn said(message: &Arc<Message>) -> Option<Cow<'_, Arc<Message>>> {

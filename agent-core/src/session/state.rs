@@ -19,12 +19,13 @@ use crate::{
     Digest, Money, Usage,
     agent::CheckedTask,
     base::json,
-    context::{ContextUsage, Gauge, estimate_tokens, is_counted},
+    context::Gauge,
     event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
     layers::{Account, Spend},
-    message::{History, Message},
+    message::{History, Message, estimate_tokens},
     permission::{ApprovalId, Decision},
     run::{Outcome, Pause, Status},
+    session::ContextUsage,
     team::Todo,
 };
 
@@ -242,7 +243,7 @@ impl SessionState {
             Event::ModelFinished(reply) => {
                 self.reply(envelope.seq, reply);
                 if reply.key.is_none() {
-                    let measured = is_counted(&reply.usage) || reply.error.is_none();
+                    let measured = reply.usage.is_counted() || reply.error.is_none();
                     self.gauge.replied(reply, measured, self.context, self.tokens);
                 }
             }
@@ -389,7 +390,7 @@ impl SessionState {
 
     fn reply(&mut self, seq: u64, reply: &ModelFinished) {
         let (usage, cost) = ((reply.usage + reply.wasted).tokens(), reply.cost);
-        let counted = is_counted(&reply.usage);
+        let counted = reply.usage.is_counted();
         self.estimated |= !counted && reply.error.is_none();
         self.head.usage += usage;
         self.head.cost = self.head.cost.zip(cost).map(|(sum, cost)| sum + cost);

@@ -8,7 +8,8 @@ mod output;
 mod spec;
 mod toolset;
 
-pub use arguments::{Repair, check_call, make_ids_unique, repair_json, validate};
+pub use crate::message::raw_call::{make_ids_unique, repair_json};
+pub use arguments::{Repair, check_call, validate};
 #[cfg(test)]
 pub(crate) use from_fn::assert_schema_is_plain;
 pub use from_fn::{FnTool, from_fn, schema_of, typed};

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    context::estimate_tokens,
-    message::{Content, History, Message, Part, Role},
-};
+use crate::message::{Content, History, Message, Part, Role, estimate_tokens};
 
 /// Bytes kept of a tool result that is cut.
 const RESULT: usize = 400;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ErrorKind, SessionId,
-    context::ContextUsage,
     event::{CompactionStarted, ModelFinished},
+    session::ContextUsage,
 };
 
 /// Model calls in a row that may fail for length and be tried again.

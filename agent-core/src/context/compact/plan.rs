@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::{Clearing, Compaction, CompactionCause, cleared, gauge::reserve};
 use crate::{
-    context::estimate_tokens,
-    message::{History, Message, Role},
+    message::{History, Message, Role, estimate_tokens},
     provider::Model,
 };
 

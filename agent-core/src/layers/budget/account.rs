@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{Charge, Spend, layer::Failure};
 use crate::{
     ErrorRecord, RequestId,
-    context::estimate_tokens,
     event::{Event, ModelFinished},
     layers::tally,
+    message::estimate_tokens,
 };
 
 /// Charges of a session, a fold over its events. A call that was cut off counts as reserved.

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use super::{Generate, Generated, NoValue, NoValueReason, Strategy, shape::Shape, text};
 use crate::{
     Error, ErrorKind, Money, Result, Usage,
-    context::{has_content, shown_to},
-    message::{Message, Part, ToolResult},
+    context::shown_to,
+    message::{Message, Part, ToolResult, has_content},
     provider::{Assembler, FinishReason, Model, OutputFormat, OutputSchema, Request, ToolChoice},
     tool::{Access, Tool, ToolSpec, Tools, from_fn},
 };

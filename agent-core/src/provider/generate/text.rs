@@ -2,7 +2,7 @@
 
 use serde_json::{Deserializer, Value};
 
-use crate::tool::repair_json;
+use crate::message::repair_json;
 
 /// Maximum of values taken from one text.
 const MOST: usize = 16;

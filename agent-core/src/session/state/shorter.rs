@@ -11,9 +11,10 @@ use super::{
 };
 use crate::{
     base::shown::{is_harmful, plain_line},
-    context::{ContextUsage, cleared, estimate_tokens},
+    context::cleared,
     event::{Compacted, OutputsCleared},
-    message::Message,
+    message::{Message, estimate_tokens},
+    session::ContextUsage,
 };
 
 impl SessionState {

@@ -3,7 +3,9 @@
 //! A session's state is a fold over its stored events. Deltas and progress are only streamed; finished replies and
 //! results are stored.
 
+pub(crate) mod cause;
 mod display;
+pub(crate) mod observer;
 #[macro_use]
 mod payload;
 mod runners;

@@ -38,7 +38,10 @@ pub mod testkit;
 pub mod tool;
 
 mod base;
+mod budget;
+mod outcome;
 mod runtime;
+mod spec;
 
 pub use base::{
     Clock, Digest, Error, ErrorKind, ErrorRecord, Money, PriceTier, Prices, RequestId, Result, RetryStatus,

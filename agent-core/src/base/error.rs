@@ -13,9 +13,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    base::Exhausted,
+    base::Pause,
     base::{bound, shown::Shown},
-    layers::Exhausted,
-    run::Pause,
 };
 
 /// A `Result` whose error is [`Error`].

@@ -2,16 +2,26 @@
 //!
 //! They know each other (an id that is refused is an error, an error may tell a cost) and no other room.
 
+mod approval;
 pub(crate) mod bound;
 mod digest;
 mod error;
+mod failure;
 mod id;
 pub(crate) mod json;
+mod limits;
+mod pause;
 pub(crate) mod shown;
+mod todo;
 mod usage;
 
+pub use approval::ApprovalId;
 pub use digest::Digest;
 pub(crate) use error::NotSent;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
+pub(crate) use failure::{Failure, is_free};
 pub use id::{Clock, RequestId, RunId, SessionId, SystemClock, Timestamp};
+pub use limits::{BudgetLimits, Charge, Exhausted, Spend};
+pub use pause::Pause;
+pub use todo::{Todo, TodoStatus};
 pub use usage::{Money, PriceTier, Prices, Usage};

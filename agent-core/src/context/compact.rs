@@ -2,36 +2,16 @@
 //! it.
 
 mod fit;
-mod gauge;
 mod plan;
 mod prompt;
 
 pub(crate) use fit::fitted;
-pub(crate) use gauge::Gauge;
 pub(crate) use plan::{Frame, Plan, Room, plan, summary_plan};
 pub(crate) use prompt::{instruction, summary_message};
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    message::{Content, Message, Part, ToolResult},
-    provider::{Model, ModelSlot},
-};
-
-/// The reason for a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum CompactionCause {
-    /// The context is nearly full.
-    Threshold,
-    /// The service refused a request for its length.
-    Overflow,
-    /// Compaction was requested explicitly.
-    Asked,
-}
+use crate::provider::{Model, ModelSlot};
 
 /// Bytes below which a result is never cleared: the note that takes its place would be as long.
 const LEAST: u64 = 256;
@@ -138,34 +118,5 @@ impl Compaction {
 
     pub(crate) fn focus_text(&self) -> Option<&str> {
         self.focus.as_deref()
-    }
-}
-
-/// The message with each tool result of at least `least` bytes of text replaced by a note of its size.
-pub(crate) fn cleared(message: &Arc<Message>, least: u64) -> Arc<Message> {
-    let size = |result: &ToolResult| result.content.iter().map(size_of).fold(0, u64::saturating_add);
-    if message.tool_results().all(|result| size(result) < least) {
-        return Arc::clone(message);
-    }
-    let part = |part: &Part| match part {
-        Part::ToolResult(result) if size(result) >= least => {
-            let note = format!(
-                "[{} bytes, cleared to save room; call the tool again if you need them]",
-                size(result)
-            );
-            let mut result = (**result).clone();
-            result.content = vec![Content::Text(note)];
-            Part::ToolResult(Arc::new(result))
-        }
-        other => other.clone(),
-    };
-    Arc::new(Message::new(message.role(), message.parts().iter().map(part).collect()))
-}
-
-fn size_of(content: &Content) -> u64 {
-    match content {
-        Content::Text(text) => u64::try_from(text.len()).unwrap_or(u64::MAX),
-        // The size of a file is not known; it never counts as small.
-        Content::Media(_) => 1 << 16,
     }
 }

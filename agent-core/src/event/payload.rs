@@ -8,16 +8,14 @@ use serde_json::Value;
 use super::{EffectKey, FORMAT};
 use crate::{
     Digest, ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
-    base::json,
-    context::CompactionCause,
-    layers::{BudgetLimits, Charge},
+    base::{ApprovalId, BudgetLimits, Charge, Pause, Todo, json},
+    event::cause::CompactionCause,
     message::{Message, ToolResult},
-    permission::{ApprovalId, Decision},
+    outcome::Outcome,
+    permission::Decision,
     provider::{Finish, Restart, WarningKind},
-    run::{Outcome, Pause},
     session::SessionState,
-    team::Todo,
-    tool::Repeat,
+    spec::Repeat,
 };
 
 macro_rules! payload {

@@ -9,7 +9,7 @@ use crate::{
     agent::{Phase, Verdict},
     graph::{Change, GraphSignature, NodeEnd},
     message::Message,
-    run::Outcome,
+    outcome::Outcome,
 };
 
 payload! {

@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use futures_util::{Stream, stream};
 use tokio::time::Instant;
 
-use super::{Layer, tally};
+use super::Layer;
+use crate::budget::tally;
 use crate::{
     Digest, Error, Money, Result, Usage,
     provider::{CallContext, Delta, DeltaStream, FinishReason, Provider, Request, ResponseInfo},

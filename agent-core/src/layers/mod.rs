@@ -70,8 +70,9 @@
 //! ```
 //!
 //! # Writing one
-//! Keep the contract of [`Provider`]: pass deltas on as they come, send [`Delta::Restart`](crate::provider::Delta)
-//! before another attempt, drop the inner stream as soon as it is of no use, and keep the inner provider's name.
+//! Keep the contract of [`Provider`](crate::provider::Provider): pass deltas on as they come, send
+//! [`Delta::Restart`](crate::provider::Delta) before another attempt, drop the inner stream as soon as it is of no use,
+//! and keep the inner provider's name.
 
 mod attempt;
 mod budget;
@@ -82,11 +83,9 @@ mod rate_limit;
 mod record;
 mod refresh;
 mod retry;
-mod tally;
 mod timeout;
 
-pub(crate) use budget::{Account, is_free, reply_charge};
-pub use budget::{Budget, BudgetLayer, BudgetLimits, BudgetState, Charge, Exhausted, Reservation, Spend};
+pub use budget::BudgetLayer;
 pub use cache::{CacheStats, ResponseCache};
 pub use check::Check;
 pub use fallback::{Fallback, FallbackStats, ModelChoice, ModelUsage, Tier, UsageReport};
@@ -96,18 +95,8 @@ pub use refresh::{CredentialRefresh, Refresh};
 pub use retry::Retry;
 pub use timeout::Timeout;
 
-use std::sync::Arc;
-
-use crate::provider::Provider;
-
-/// Wrapper that adds behaviour to a provider. A closure from provider to provider is a layer.
-pub trait Layer {
-    /// Wraps `inner` in this behaviour.
-    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider>;
-}
-
-impl<F: FnOnce(Arc<dyn Provider>) -> Arc<dyn Provider>> Layer for F {
-    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
-        self(inner)
-    }
-}
+pub use crate::{
+    base::{BudgetLimits, Charge, Exhausted, Spend},
+    budget::{Budget, BudgetState, Reservation},
+    provider::layer::Layer,
+};

@@ -1,7 +1,7 @@
 //! Permission within one call, for a tool that touches more than its footprint names.
 
 use super::{Policy, Rule, RuleEffect, Scope};
-use crate::tool::{Footprint, ToolSpec};
+use crate::spec::{Footprint, ToolSpec};
 
 /// Scope and rules for the places that one call reaches. For a tool that walks a tree: its footprint names only the
 /// start.

@@ -8,8 +8,9 @@ mod approver;
 mod policy;
 mod scope;
 
+pub use crate::base::ApprovalId;
 pub use admission::Admission;
-pub use approver::{AllowAll, ApprovalId, ApprovalRequest, Approver, Decision, DenyAll};
+pub use approver::{AllowAll, ApprovalRequest, Approver, Decision, DenyAll};
 pub use policy::{Policy, Rule, RuleEffect};
 pub use scope::Scope;
 
@@ -17,7 +18,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tool::{Footprint, ToolSpec};
+use crate::spec::{Footprint, ToolSpec};
 
 /// Ruling of the scope and the rules on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

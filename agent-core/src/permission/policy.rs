@@ -8,7 +8,7 @@ use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::Ruling;
-use crate::tool::{Access, Footprint, ToolSpec};
+use crate::spec::{Access, Footprint, ToolSpec};
 
 /// Effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::tool::{Access, Footprint, ToolSpec};
+use crate::spec::{Access, Footprint, ToolSpec};
 
 /// Most that an agent may ever do. A child's scope is the intersection of its own with its parent's.
 ///

@@ -4,8 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use crate::{
     Error, ErrorKind, ErrorRecord, Money, Result, Usage,
-    base::bound,
-    layers::is_free,
+    base::{bound, is_free},
     message::{Message, Part, RawCall, Reasoning, Role, Signature, ToolCall, make_ids_unique, parsed_call},
 };
 

@@ -5,6 +5,8 @@
 mod assemble;
 mod delta;
 mod generate;
+pub(crate) mod layer;
+pub(crate) mod media;
 mod model;
 mod profile;
 mod request;

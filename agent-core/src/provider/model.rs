@@ -2,8 +2,8 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
-use super::{DeltaStream, Params, Profile, Provider, Request};
-use crate::{Money, Result, Usage, layers::Layer, message::History, provider::CallContext};
+use super::{DeltaStream, Params, Profile, Provider, Request, layer::Layer};
+use crate::{Money, Result, Usage, message::History, provider::CallContext};
 
 /// A handle on a model. Cloning shares it.
 ///

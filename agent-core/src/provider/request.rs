@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Profile;
-use crate::{message::History, tool::ToolSpec};
+use crate::{message::History, spec::ToolSpec};
 
 /// One model call. Cheap to clone: history and tools are shared.
 #[derive(Debug, Clone, PartialEq, Serialize)]

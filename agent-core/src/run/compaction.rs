@@ -18,14 +18,14 @@ use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
     context::{
-        Compaction, CompactionCause, Frame, Gauge, Plan, Room, fitted, instruction, plan, shown_to,
-        summary_message, summary_plan,
+        Compaction, CompactionCause, Frame, Plan, Room, fitted, instruction, plan, shown_to, summary_message,
+        summary_plan,
     },
     event::{Compacted, CompactionFailed, CompactionStarted, Event, ModelFinished, Origin, OutputsCleared},
     message::{History, Message, Part, estimate_tokens},
     permission::Scope,
     provider::{FinishReason, Model},
-    session::SessionState,
+    session::{Gauge, SessionState},
     team::Todo,
     tool::Tools,
 };
@@ -165,7 +165,7 @@ fn clear(cx: &RunContext, before: usize, least: u64) -> Result<()> {
     cx.stage_with(cx.clock(), |state| {
         let after = state.history().iter().enumerate().map(|(place, message)| {
             let shown =
-                if place < before { crate::context::cleared(message, least) } else { Arc::clone(message) };
+                if place < before { crate::session::cleared(message, least) } else { Arc::clone(message) };
             estimate_tokens(&shown)
         });
         let after = after.fold(0, u64::saturating_add);

@@ -22,7 +22,6 @@ mod life;
 mod local;
 mod model_call;
 mod nest;
-mod outcome;
 mod parts;
 mod pool;
 mod queue;
@@ -39,13 +38,16 @@ mod tool_run;
 mod turn;
 mod waited;
 
+pub use crate::{
+    base::Pause,
+    event::observer::Observer,
+    outcome::{FailedTask, Outcome, Status, StopReason},
+};
 pub use batch::ToolSchedule;
 pub use bus::Subscription;
 pub use context::RunContext;
 pub use effect::{Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
-pub use emit::Observer;
 pub use handle::RunHandle;
-pub use outcome::{FailedTask, Outcome, Pause, Status, StopReason};
 pub use stop::LoopDetection;
 pub use turn::{Action, StopWhen, Turn};
 pub use waited::{Child, Waited};

@@ -16,8 +16,9 @@ use crate::{
     Error, ErrorKind, RequestId, Result, Timestamp,
     base::NotSent,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, WarningRaised},
-    layers::{Charge, Reservation, reply_charge},
+    layers::{Charge, Reservation},
     provider::{Assembled, Assembler, Delta, DeltaStream, FinishReason, Restart, Warning, WarningKind},
+    session::reply_charge,
     tool::check_call,
 };
 

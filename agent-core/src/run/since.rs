@@ -6,8 +6,8 @@ use std::collections::{HashSet, VecDeque};
 use crate::{
     Result, RunId, SessionId,
     event::Event,
-    layers::{Account, Spend},
-    session::{ReadRange, Row, SharedStore},
+    layers::Spend,
+    session::{Account, ReadRange, Row, SharedStore},
 };
 
 /// Rows that are read at once.

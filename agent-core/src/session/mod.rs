@@ -3,16 +3,23 @@
 //!
 //! A store never looks inside an event: core computes the columns of each row, the body is opaque.
 
+mod account;
+mod cleared;
 pub(crate) mod context_usage;
+mod gauge;
 mod lease;
 mod memory;
+pub(crate) mod mode;
 mod open;
 mod record;
 mod sound;
 mod state;
 mod store;
 
+pub(crate) use account::{Account, reply_charge};
+pub(crate) use cleared::cleared;
 pub(crate) use context_usage::ContextUsage;
+pub(crate) use gauge::{Gauge, reserve};
 pub use lease::Lease;
 pub use memory::MemoryStore;
 pub use open::QueuedPrompt;

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Money, RunId, Timestamp, Usage,
+    base::{BudgetLimits, Pause, Spend},
     event::{PromptQueued, RunFinished, RunStarted},
-    layers::{BudgetLimits, Spend},
     message::{Message, ToolResult},
-    run::{Outcome, Pause},
+    outcome::Outcome,
 };
 
 /// A prompt in a session's queue.

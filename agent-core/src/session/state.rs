@@ -11,22 +11,18 @@ use serde_json::Value;
 use shorter::{given_title, title};
 
 use super::{
-    SessionHead, SessionStatus,
+    Account, ContextUsage, Gauge, SessionHead, SessionStatus,
     open::{Closing, EndedRun, OpenRun, OpenStep, QueuedPrompt},
     sound::{flaw, replied, said},
 };
 use crate::{
     Digest, Money, Usage,
     agent::CheckedTask,
-    base::json,
-    context::Gauge,
+    base::{ApprovalId, Pause, Spend, Todo, json},
     event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
-    layers::{Account, Spend},
     message::{History, Message, estimate_tokens},
-    permission::{ApprovalId, Decision},
-    run::{Outcome, Pause, Status},
-    session::ContextUsage,
-    team::Todo,
+    outcome::{Outcome, Status},
+    permission::Decision,
 };
 
 /// State of a session: the fold of its events.

@@ -1,7 +1,6 @@
 //! State that cooperating agents share: the todo list of a session. No I/O.
 
-mod todo;
 mod todo_tool;
 
-pub use todo::{Todo, TodoStatus};
+pub use crate::base::{Todo, TodoStatus};
 pub use todo_tool::TodoTool;

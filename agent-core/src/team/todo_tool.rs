@@ -5,8 +5,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Todo, TodoStatus};
-use crate::tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of};
+use crate::{
+    base::{Todo, TodoStatus},
+    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of},
+};
 
 /// Longest list, in items.
 const MOST: usize = 200;

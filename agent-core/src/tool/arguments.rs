@@ -15,10 +15,10 @@ pub trait Repair: Send + Sync + fmt::Debug {
 
 /// Turns a raw call into one that can be stored and replayed.
 ///
-/// Arguments that are not a JSON object are repaired by the hook, else by [`repair_json`](super::repair_json). If that fails, the call
-/// keeps `{}` and `malformed` holds an excerpt of the text. A name that services would refuse on replay is made
-/// acceptable. A call with a name longer than a tool's may be is malformed, since the first characters of its name may
-/// be another tool's.
+/// Arguments that are not a JSON object are repaired by the hook, else by [`repair_json`](super::repair_json). If that
+/// fails, the call keeps `{}` and `malformed` holds an excerpt of the text. A name that services would refuse on replay
+/// is made acceptable. A call with a name longer than a tool's may be is malformed, since the first characters of its
+/// name may be another tool's.
 #[must_use]
 pub fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> ToolCall {
     let raw = match hook {

@@ -5,16 +5,15 @@
 mod arguments;
 mod from_fn;
 mod output;
-mod spec;
 mod toolset;
 
 pub use crate::message::raw_call::{make_ids_unique, repair_json};
+pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
 pub use arguments::{Repair, check_call, validate};
 #[cfg(test)]
 pub(crate) use from_fn::assert_schema_is_plain;
 pub use from_fn::{FnTool, from_fn, schema_of, typed};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
-pub use spec::{Access, Footprint, Repeat, ToolSpec};
 pub use toolset::{Combined, Filtered, Renamed, Tools, Toolset, ToolsetExt};
 
 use std::{

@@ -19,6 +19,7 @@ mod progress;
 mod rounds;
 mod verdict;
 
+pub use crate::session::mode::{CurrentModeUpdate, Mode};
 pub(crate) use complete::TASK_COMPLETE;
 pub(crate) use discriminator::Discriminator;
 #[cfg(feature = "testkit")]
@@ -26,7 +27,7 @@ pub(crate) use discriminator::stands_in;
 pub use ending::StopKind;
 pub use ladder::{Autonomy, AutonomyBuilder};
 pub use levels::AutonomyLevel;
-pub use modes::{ConfigChoice, ConfigKind, ConfigOption, CurrentModeUpdate, Mode, ModeState};
+pub use modes::{ConfigChoice, ConfigKind, ConfigOption, ModeState};
 pub use progress::CheckedTask;
 pub(crate) use rounds::{EXECUTOR, ITERATIONS, Rounds};
 pub use verdict::{Evidence, Phase, Verdict};

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Clearing, Compaction, CompactionCause, cleared, gauge::reserve};
+use super::{Clearing, Compaction};
 use crate::{
+    event::cause::CompactionCause,
     message::{History, Message, Role, estimate_tokens},
     provider::Model,
+    session::{cleared, reserve},
 };
 
 /// A conversation that is too large.

@@ -17,10 +17,8 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Prices, Result, RetryStatus, Usage,
-    layers::{
-        attempt::{Opening, is_output},
-        tally::Tally,
-    },
+    budget::tally::Tally,
+    layers::attempt::{Opening, is_output},
     provider::{Assembler, CallContext, Delta, DeltaStream, Egress, Params, Profile, Request, Restart},
 };
 

@@ -16,7 +16,8 @@ use std::{fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::{Layer, tally};
+use super::Layer;
+use crate::budget::tally;
 use crate::{
     Error, ErrorKind, Result,
     provider::{CallContext, DeltaStream, Provider, Request},

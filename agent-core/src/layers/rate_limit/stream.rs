@@ -14,7 +14,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::shared::{End, Pass, superseded, too_long, until};
 use crate::{
     Error, ErrorKind, Result,
-    layers::tally::{Tally, reported},
+    budget::tally::{Tally, reported},
     provider::{CallContext, Delta, DeltaStream, Provider, Request},
 };
 

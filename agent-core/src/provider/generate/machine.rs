@@ -8,10 +8,12 @@ use serde::de::DeserializeOwned;
 use super::{Generate, Generated, NoValue, NoValueReason, Strategy, shape::Shape, text};
 use crate::{
     Error, ErrorKind, Money, Result, Usage,
-    context::shown_to,
     message::{Message, Part, ToolResult, has_content},
-    provider::{Assembler, FinishReason, Model, OutputFormat, OutputSchema, Request, ToolChoice},
-    tool::{Access, Tool, ToolSpec, Tools, from_fn},
+    provider::{
+        Assembler, FinishReason, Model, OutputFormat, OutputSchema, Request, ToolChoice, media::shown_to,
+    },
+    spec::{Access, ToolSpec},
+    tool::{Tool, Tools, from_fn},
 };
 
 /// Calls per value: the first one, and one to repair its reply.

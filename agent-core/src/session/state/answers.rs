@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     Digest,
-    permission::{ApprovalId, Decision},
-    run::Pause,
+    base::{ApprovalId, Pause},
+    permission::Decision,
 };
 
 impl SessionState {

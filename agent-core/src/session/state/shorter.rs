@@ -4,6 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use super::{
     super::{
+        ContextUsage, cleared,
         open::Closing,
         sound::{said, tail},
     },
@@ -11,10 +12,8 @@ use super::{
 };
 use crate::{
     base::shown::{is_harmful, plain_line},
-    context::cleared,
     event::{Compacted, OutputsCleared},
     message::{Message, estimate_tokens},
-    session::ContextUsage,
 };
 
 impl SessionState {

@@ -2,8 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use super::{BudgetLimits, Charge, Exhausted, Spend};
-use crate::{Error, ErrorKind, Money};
+use crate::{
+    Error, ErrorKind, Money,
+    base::{BudgetLimits, Charge, Exhausted, Spend},
+};
 
 /// The bound that a charge breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,31 @@ pub(super) enum Short {
 }
 
 impl Short {
+    /// Checks that the amounts of `left` cover `charge`.
+    pub(super) fn check(left: &BudgetLimits, charge: &Charge) -> Result<(), Self> {
+        let over = |left: Option<u64>, wanted: u64| left.is_some_and(|left| wanted > left);
+        if let Some(left) = left.money {
+            match charge.money {
+                None => return Err(Self::Price),
+                Some(money) if money > left => return Err(Self::Money(money)),
+                Some(_) => {}
+            }
+        }
+        if over(left.tokens, charge.tokens) {
+            return Err(Self::Tokens(charge.tokens));
+        }
+        if over(left.model_calls, charge.model_calls) {
+            return Err(Self::ModelCalls);
+        }
+        if over(left.tool_calls, charge.tool_calls) {
+            return Err(Self::ToolCalls);
+        }
+        if left.time.is_some_and(|left| left.is_zero()) {
+            return Err(Self::Time);
+        }
+        Ok(())
+    }
+
     /// Name of the bound; `None` if the price is unknown.
     fn bound(self) -> Option<&'static str> {
         Some(match self {

@@ -10,8 +10,14 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{BudgetLimits, BudgetState, Charge, Spend, shortage::Shortage};
-use crate::Money;
+use super::{
+    BudgetState,
+    shortage::{Short, Shortage},
+};
+use crate::{
+    Money,
+    base::{BudgetLimits, Charge, Spend},
+};
 
 /// Id of a budget within its tree.
 pub(super) type NodeId = u64;
@@ -111,7 +117,7 @@ impl Ledger {
         now: Instant,
     ) -> Result<(), Box<Shortage>> {
         for node in self.path(from) {
-            node.remaining(now).cover(charge).map_err(|kind| {
+            Short::check(&node.remaining(now), charge).map_err(|kind| {
                 let Node { limits, spent, .. } = *node;
                 let reserved = node.reserved();
                 let (elapsed, remaining) = (node.elapsed(now), self.remaining(from, now));

@@ -3,17 +3,16 @@
 //! A reservation is made before a call and settled after it. An unknown figure counts at its worst, so a budget fails
 //! closed. It never waits for another call to end, and never cuts a reply for its tokens or money.
 
-mod account;
-mod layer;
+mod forecast;
 mod ledger;
-mod limits;
 mod shortage;
+mod state;
+pub(crate) mod tally;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use account::{Account, is_free, reply_charge};
-pub use layer::BudgetLayer;
-pub use limits::{BudgetLimits, BudgetState, Charge, Exhausted, Spend};
+pub(crate) use forecast::Forecast;
+pub use state::BudgetState;
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +23,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::Result;
+use crate::{
+    Result,
+    base::{BudgetLimits, Charge, Spend},
+};
 use ledger::{Ledger, NodeId};
 
 /// Budget of a tree of agents. Cloning shares it.
@@ -112,12 +114,6 @@ impl Budget {
         Self { node: Arc::clone(&self.node), label: label.into() }
     }
 
-    /// A layer that charges model calls to this budget, under `label`.
-    #[must_use]
-    pub fn layer(&self, label: impl Into<Arc<str>>) -> BudgetLayer {
-        BudgetLayer::new(self.labelled(label))
-    }
-
     /// Reserves `estimate`, here and in all budgets above. If it is [open-ended](Charge::open_ended()) and covered, it
     /// reserves all that is left there.
     ///
@@ -162,7 +158,7 @@ impl Budget {
         self.node.lock().state(self.node.id, Instant::now())
     }
 
-    fn time_left(&self) -> Option<Duration> {
+    pub(crate) fn time_left(&self) -> Option<Duration> {
         self.remaining().time
     }
 }
@@ -197,6 +193,10 @@ impl Reservation {
     #[must_use]
     pub fn charge(&self) -> Charge {
         self.reserved.unwrap_or_default()
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Settles a call that is over and used `actual`. Unknown money counts as reserved.

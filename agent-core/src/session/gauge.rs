@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::ContextUsage;
 use crate::{
     ErrorKind, SessionId,
     event::{CompactionStarted, ModelFinished},
-    session::ContextUsage,
 };
 
 /// Model calls in a row that may fail for length and be tried again.
@@ -133,7 +133,7 @@ fn grew(floor: u64, now: u64) -> bool {
 }
 
 /// Tokens of a window that must remain free.
-pub(super) fn reserve(window: u64) -> u64 {
+pub(crate) fn reserve(window: u64) -> u64 {
     if window > 200_000 { 20_000 } else { window / 5 }
 }
 

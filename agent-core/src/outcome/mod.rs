@@ -8,8 +8,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, ErrorKind, ErrorRecord, Money, Timestamp, Usage, base::shown::Shown, layers::Exhausted,
-    permission::ApprovalId, provider::FinishReason,
+    Error, ErrorKind, ErrorRecord, Money, Usage,
+    base::{Exhausted, Pause, shown::Shown},
+    provider::FinishReason,
 };
 
 /// The result of a whole run.
@@ -219,36 +220,6 @@ impl fmt::Display for StopReason {
                 write!(f, "not complete after {iterations} rounds of work and check: {feedback}")
             }
             Self::Tasks { failed, cancelled, skipped } => tell_tasks(f, failed, cancelled, skipped),
-        }
-    }
-}
-
-/// The input that a paused run waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Pause {
-    /// A decision about a call.
-    Approval(ApprovalId),
-    /// A signal.
-    Signal {
-        /// Its name.
-        name: String,
-        /// Time at which the wait ends by itself.
-        until: Option<Timestamp>,
-    },
-    /// Nothing: the run was asked to pause.
-    Asked,
-}
-
-impl fmt::Display for Pause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Approval(id) => write!(f, "waits for a decision about {id}; decide and resume the session"),
-            Self::Signal { name, .. } => {
-                write!(f, "waits for the signal `{name}`; send it and resume the session")
-            }
-            Self::Asked => f.write_str("waits because somebody asked it to; resume the session to go on"),
         }
     }
 }

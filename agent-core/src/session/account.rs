@@ -4,11 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Charge, Spend, layer::Failure};
 use crate::{
-    ErrorRecord, RequestId,
+    RequestId,
+    base::{Charge, Failure, Spend},
+    budget::tally,
     event::{Event, ModelFinished},
-    layers::tally,
     message::estimate_tokens,
 };
 
@@ -64,13 +64,14 @@ impl Account {
 
 /// Charge for a model call that ended, all its attempts together, given its reservation.
 ///
-/// Like [`BudgetLayer`](super::BudgetLayer), as far as an event tells: reported figures; for a reply that broke off at
-/// least what arrived; a missing figure as reserved; one call for a refusal; nothing for a call that was never sent.
+/// Like [`BudgetLayer`](crate::layers::BudgetLayer), as far as an event tells: reported figures; for a reply that broke
+/// off at least what arrived; a missing figure as reserved; one call for a refusal; nothing for a call that was never
+/// sent.
 pub(crate) fn reply_charge(reserved: &Charge, reply: &ModelFinished) -> Charge {
     let usage = tally::reported(reply.usage + reply.wasted);
     let came = estimate_tokens(&reply.message);
     if let Some(error) = reply.error.as_ref().filter(|_| usage.is_unknown() && came == 0) {
-        return match failure(error) {
+        return match Failure::of_record(error) {
             Failure::NotSent => Charge::nothing(),
             Failure::Refused => Charge { model_calls: 1, ..Charge::nothing() },
             Failure::Unknown => *reserved,
@@ -86,18 +87,4 @@ pub(crate) fn reply_charge(reserved: &Charge, reply: &ModelFinished) -> Charge {
         return Charge::model_call(known, reply.cost.or(reserved.money));
     }
     Charge::model_call(known.saturating_add(came.saturating_sub(told)), reply.cost.max(reserved.money))
-}
-
-/// True if an attempt that failed so and gave nothing cost nothing: it never left, or was refused before any token.
-pub(crate) fn is_free(error: &ErrorRecord) -> bool {
-    failure(error) != Failure::Unknown
-}
-
-fn failure(error: &ErrorRecord) -> Failure {
-    match &error.exhausted {
-        // Time may run out before a call or during it.
-        Some(exhausted) if &*exhausted.bound == "time" => Failure::Unknown,
-        _ if error.unsent => Failure::NotSent,
-        _ => Failure::of_kind(error.kind),
-    }
 }

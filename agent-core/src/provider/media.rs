@@ -4,10 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::{
-    message::{Content, History, Media, Message, Part, ToolResult},
-    provider::Profile,
-};
+use super::Profile;
+use crate::message::{Content, History, Media, Message, Part, ToolResult};
 
 /// The conversation as a model of this profile can take it: each file that the model is known not to see, in a prompt
 /// or in a tool result, is replaced by a short note. Without such files the history is returned unchanged and shared.

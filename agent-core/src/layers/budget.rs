@@ -13,11 +13,12 @@ use async_trait::async_trait;
 use futures_util::Stream;
 use tokio::time::Sleep;
 
-use super::{Budget, BudgetLimits, Charge, Exhausted, Reservation, limits::Forecast};
+use super::Layer;
 use crate::{
     Error, ErrorKind, Prices, Result, Usage,
-    layers::{
-        Layer,
+    base::{BudgetLimits, Charge, Exhausted, Failure},
+    budget::{
+        Budget, Forecast, Reservation,
         tally::{self, Tally},
     },
     provider::{CallContext, Delta, DeltaStream, Egress, Provider, Request},
@@ -50,8 +51,16 @@ pub struct BudgetLayer {
     expected: Option<u64>,
 }
 
+impl Budget {
+    /// A layer that charges model calls to this budget, under `label`.
+    #[must_use]
+    pub fn layer(&self, label: impl Into<Arc<str>>) -> BudgetLayer {
+        BudgetLayer::new(self.labelled(label))
+    }
+}
+
 impl BudgetLayer {
-    pub(super) fn new(budget: Budget) -> Self {
+    fn new(budget: Budget) -> Self {
         Self { budget, expected: None }
     }
 
@@ -154,7 +163,7 @@ impl Account {
 
     /// Remaining amounts of the budget that the call is charged to.
     fn remaining(&self) -> BudgetLimits {
-        self.reservation.as_ref().map(|reservation| reservation.budget.remaining()).unwrap_or_default()
+        self.reservation.as_ref().map(|reservation| reservation.budget().remaining()).unwrap_or_default()
     }
 
     /// Settles a call that failed with `error`.
@@ -163,7 +172,7 @@ impl Account {
             return self.settle();
         }
         let Some(reservation) = self.reservation.take() else { return };
-        match Failure::of(error, self.egress) {
+        match failure(error, self.egress) {
             Failure::NotSent => reservation.cancel(),
             Failure::Refused => reservation.settle(Charge { model_calls: 1, ..Charge::nothing() }),
             Failure::Unknown => drop(reservation),
@@ -201,47 +210,15 @@ impl Drop for Account {
     }
 }
 
-/// Progress of a call that failed without any output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
-    NotSent,
-    Refused,
-    Unknown,
-}
-
-impl Failure {
-    fn of(error: &Error, egress: Egress) -> Self {
-        match error.kind() {
-            ErrorKind::BudgetExceeded if error.source().is_some_and(<dyn StdError>::is::<CutOff>) => {
-                Self::Unknown
-            }
-            ErrorKind::PermissionDenied if egress != Egress::Any => Self::NotSent,
-            _ if error.is_unsent() => Self::NotSent,
-            kind => Self::of_kind(kind),
+/// Progress of a call that failed with `error`.
+fn failure(error: &Error, egress: Egress) -> Failure {
+    match error.kind() {
+        ErrorKind::BudgetExceeded if error.source().is_some_and(<dyn StdError>::is::<CutOff>) => {
+            Failure::Unknown
         }
-    }
-
-    /// Progress that the kind of an error alone implies.
-    pub(super) fn of_kind(kind: ErrorKind) -> Self {
-        match kind {
-            ErrorKind::EmptyPrompt
-            | ErrorKind::Unsupported
-            | ErrorKind::Config
-            | ErrorKind::BudgetExceeded
-            | ErrorKind::Paused => Self::NotSent,
-            ErrorKind::InvalidInput
-            | ErrorKind::NotFound
-            | ErrorKind::Busy
-            | ErrorKind::Conflict
-            | ErrorKind::Authentication
-            | ErrorKind::PermissionDenied
-            | ErrorKind::RateLimited
-            | ErrorKind::Overloaded
-            | ErrorKind::ContentFiltered
-            | ErrorKind::ContextOverflow
-            | ErrorKind::TooLarge => Self::Refused,
-            _ => Self::Unknown,
-        }
+        ErrorKind::PermissionDenied if egress != Egress::Any => Failure::NotSent,
+        _ if error.is_unsent() => Failure::NotSent,
+        kind => Failure::of_kind(kind),
     }
 }
 
@@ -313,7 +290,7 @@ mod tests {
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
         let reset = io::Error::from(io::ErrorKind::ConnectionReset);
         let transport = || Error::new(ErrorKind::Transport, "no connection");
-        for (error, egress, failure) in [
+        for (error, egress, expected) in [
             (transport().caused_by(refused), Egress::Any, Failure::NotSent),
             (transport().caused_by(reset), Egress::Any, Failure::Unknown),
             (transport(), Egress::Any, Failure::Unknown),
@@ -325,7 +302,7 @@ mod tests {
             (Error::new(ErrorKind::BudgetExceeded, "another budget"), Egress::Any, Failure::NotSent),
             (out_of_time(Duration::ZERO, BudgetLimits::none()), Egress::Any, Failure::Unknown),
         ] {
-            assert_eq!(Failure::of(&error, egress), failure, "{error:?}");
+            assert_eq!(failure(&error, egress), expected, "{error:?}");
         }
     }
 }

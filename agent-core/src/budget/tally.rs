@@ -1,4 +1,4 @@
-//! Estimates for requests, and running sums over replies, for several layers.
+//! Estimates for requests, and running sums over replies, for budgets and layers.
 //!
 //! Nothing here decides anything; it only counts.
 
@@ -16,12 +16,12 @@ use crate::{
 const FILE_TOKENS: u64 = 1_500;
 
 /// Estimated tokens of a text of that many bytes.
-pub(super) fn tokens(bytes: usize) -> u64 {
+pub(crate) fn tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4)
 }
 
 /// Estimated tokens of a whole prompt: instructions, tools, schema and messages, and 1,500 for each file.
-pub(super) fn input_tokens(request: &Request) -> u64 {
+pub(crate) fn input_tokens(request: &Request) -> u64 {
     let tools =
         request.tools.iter().map(|tool| tool.name().len() + tool.description().len() + json(tool.schema()));
     let schema = match &request.output {
@@ -68,7 +68,7 @@ fn json(value: &impl Serialize) -> usize {
 }
 
 /// Bytes of output that `delta` shows; 0 for a delta without output.
-pub(super) fn visible_bytes(delta: &Delta) -> usize {
+pub(crate) fn visible_bytes(delta: &Delta) -> usize {
     match delta {
         Delta::Text(text)
         | Delta::Reasoning(text)
@@ -83,19 +83,19 @@ pub(super) fn visible_bytes(delta: &Delta) -> usize {
 
 /// Usage of one call so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     usage: Usage,
     wasted: Usage,
     /// Bytes of output, failed attempts included.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// True once the current attempt showed output.
-    pub(super) visible: bool,
+    pub(crate) visible: bool,
     /// True once the reply is complete.
-    pub(super) finished: bool,
+    pub(crate) finished: bool,
 }
 
 impl Tally {
-    pub(super) fn push(&mut self, delta: &Delta) {
+    pub(crate) fn push(&mut self, delta: &Delta) {
         match delta {
             Delta::Usage(usage) => self.usage.merge(usage.plausible()),
             Delta::Restart(_) => {
@@ -112,18 +112,18 @@ impl Tally {
     }
 
     /// Usage of the current attempt, as far as the service reported it.
-    pub(super) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
 
     /// Usage of all attempts, as far as the service reported it.
-    pub(super) fn total(&self) -> Usage {
+    pub(crate) fn total(&self) -> Usage {
         self.wasted + self.usage
     }
 }
 
 /// `usage`, or no tokens if the service reported zeros for want of figures.
-pub(super) fn reported(usage: Usage) -> Usage {
+pub(crate) fn reported(usage: Usage) -> Usage {
     match (usage.input.unwrap_or(0), usage.output.unwrap_or(0)) {
         (0, 0) => Usage { cost: usage.cost, ..Usage::default() },
         _ => usage,
@@ -138,7 +138,7 @@ mod tests {
     use crate::{
         message::{Arguments, Media, MediaSource, Message, Role, ToolCall, ToolResult},
         provider::OutputSchema,
-        tool::ToolSpec,
+        spec::ToolSpec,
     };
 
     #[test]

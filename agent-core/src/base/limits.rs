@@ -1,14 +1,10 @@
-//! Parts of a budget: limits, charges, spend, and the state that outlives a process.
+//! The figures of a budget: its bounds, the charge of one call, the spend of many, and the bound that was reached.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::shortage::Short;
-use crate::{Money, Prices, Usage, layers::tally, provider::Request};
-
-/// Minimum output that an open-ended call needs room for: neither the request nor the model's profile bounds it.
-const DEFAULT_OUTPUT: u64 = 4_096;
+use super::Money;
 
 /// Bounds of a budget; `None` means no bound.
 ///
@@ -29,7 +25,7 @@ const DEFAULT_OUTPUT: u64 = 4_096;
 /// * the difference between the estimate of a prompt, (bytes + 3) / 4 tokens and 1,500 for each file, and what the
 ///   service counts;
 /// * replies of a service that ignores the `max_output` that it was given;
-/// * the attempts of one call after its first, in a run's budget: a [`BudgetLayer`](super::BudgetLayer) below the
+/// * the attempts of one call after its first, in a run's budget: a [`BudgetLayer`](crate::layers::BudgetLayer) below the
 ///   retries reserves each attempt.
 ///
 /// The excess counts as spent, and every later call is refused. A call whose end is unknown, because its process died
@@ -44,7 +40,7 @@ pub struct BudgetLimits {
     /// Bound on input and output tokens together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Bound on model calls. A [`BudgetLayer`](super::BudgetLayer) counts each attempt, a run each call with all its
+    /// Bound on model calls. A [`BudgetLayer`](crate::layers::BudgetLayer) counts each attempt, a run each call with all its
     /// attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
@@ -99,7 +95,7 @@ impl BudgetLimits {
         self
     }
 
-    pub(super) fn less(&self, used: &Spend, elapsed: Duration) -> Self {
+    pub(crate) fn less(&self, used: &Spend, elapsed: Duration) -> Self {
         let count = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         Self {
             money: count(self.money.map(Money::as_pico), used.money.as_pico()).map(Money::from_pico),
@@ -110,7 +106,7 @@ impl BudgetLimits {
         }
     }
 
-    pub(super) fn narrowest(&self, other: &Self) -> Self {
+    pub(crate) fn narrowest(&self, other: &Self) -> Self {
         fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
             match (a, b) {
                 (Some(a), Some(b)) => Some(a.min(b)),
@@ -124,31 +120,6 @@ impl BudgetLimits {
             tool_calls: least(self.tool_calls, other.tool_calls),
             time: least(self.time, other.time),
         }
-    }
-
-    /// Checks that these remaining amounts cover `charge`.
-    pub(super) fn cover(&self, charge: &Charge) -> Result<(), Short> {
-        let over = |left: Option<u64>, wanted: u64| left.is_some_and(|left| wanted > left);
-        if let Some(left) = self.money {
-            match charge.money {
-                None => return Err(Short::Price),
-                Some(money) if money > left => return Err(Short::Money(money)),
-                Some(_) => {}
-            }
-        }
-        if over(self.tokens, charge.tokens) {
-            return Err(Short::Tokens(charge.tokens));
-        }
-        if over(self.model_calls, charge.model_calls) {
-            return Err(Short::ModelCalls);
-        }
-        if over(self.tool_calls, charge.tool_calls) {
-            return Err(Short::ToolCalls);
-        }
-        if self.time.is_some_and(|left| left.is_zero()) {
-            return Err(Short::Time);
-        }
-        Ok(())
     }
 }
 
@@ -291,47 +262,6 @@ impl Charge {
         (self.open_tokens, self.open_money) = (true, true);
         self
     }
-
-    /// Upper bound for `request`, as far as it is known before it is sent: see [`super::BudgetLayer`].
-    #[must_use]
-    pub fn of_request(request: &Request) -> Self {
-        Forecast::new(request, None).charge()
-    }
-}
-
-/// Expected use of a request. Kept to fill in the figures that its reply does not report.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Forecast {
-    pub(super) usage: Usage,
-    pub(super) input: u64,
-    pub(super) output: u64,
-    money: Option<Money>,
-    /// True if it may use more tokens, and true if it may cost more.
-    open: (bool, bool),
-}
-
-impl Forecast {
-    pub(super) fn new(request: &Request, expected: Option<u64>) -> Self {
-        let asked = request.params.max_output.filter(|max| *max > 0);
-        let most = asked.or(request.profile.max_output);
-        let output = match expected {
-            Some(expected) => most.map_or(expected, |most| most.min(expected)),
-            None => most.unwrap_or(DEFAULT_OUTPUT),
-        };
-        let input = tally::input_tokens(request);
-        let mut usage = Usage::new(input, output);
-        // Marked tokens are written to the cache at worst, which may cost more than sending them.
-        usage.cache_write = request.params.cache.map(|_| input);
-        let money = request.profile.prices.as_ref().and_then(|prices| prices.cost(&usage));
-        let unknown = most.or(expected).is_none();
-        let paid = request.profile.prices.as_ref().is_none_or(Prices::charges_output);
-        Self { usage, input, output, money, open: (unknown, unknown && paid) }
-    }
-
-    pub(super) fn charge(&self) -> Charge {
-        let charge = Charge::model_call(self.input.saturating_add(self.output), self.money);
-        Charge { open_tokens: self.open.0, open_money: self.open.1, ..charge }
-    }
 }
 
 /// Amounts that were spent or are reserved.
@@ -352,7 +282,7 @@ pub struct Spend {
 }
 
 impl Spend {
-    pub(super) fn of(charge: &Charge) -> Self {
+    pub(crate) fn of(charge: &Charge) -> Self {
         Self {
             money: charge.money.unwrap_or_default(),
             tokens: charge.tokens,
@@ -382,45 +312,5 @@ impl Spend {
             tool_calls: with(self.tool_calls, other.tool_calls),
             unpriced: with(self.unpriced, other.unpriced),
         }
-    }
-}
-
-/// State of a budget as it is stored between processes: see [`super::Budget::state`].
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct BudgetState {
-    /// Bounds of the budget.
-    pub limits: BudgetLimits,
-    /// Spend, including all budgets below.
-    pub spent: Spend,
-    /// Reservations of calls in flight; an open-ended call counts with its minimum. Their ends are unknown, so
-    /// restoring counts them as spent.
-    pub reserved: Spend,
-    /// Time that has passed.
-    pub elapsed: Duration,
-    /// Spend by label.
-    pub labels: BTreeMap<Arc<str>, Spend>,
-}
-
-impl BudgetState {
-    /// Adds `spent` under `label`.
-    pub(crate) fn add(&mut self, label: Arc<str>, spent: &Spend) {
-        self.spent = self.spent.plus(spent);
-        if *spent != Spend::default() {
-            let account = self.labels.entry(label).or_default();
-            *account = account.plus(spent);
-        }
-    }
-
-    /// The same state with the reservations taken as spent, without a label.
-    pub(super) fn settled(mut self) -> Self {
-        let open = std::mem::take(&mut self.reserved);
-        if open != Spend::default() {
-            self.spent = self.spent.plus(&open);
-            let account = self.labels.entry(Arc::default()).or_default();
-            *account = account.plus(&open);
-        }
-        self
     }
 }

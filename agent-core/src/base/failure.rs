@@ -1,0 +1,51 @@
+//! The cost of a model call that failed, as far as its error tells.
+
+use super::{ErrorKind, ErrorRecord};
+
+/// Progress of a call that failed without any output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    NotSent,
+    Refused,
+    Unknown,
+}
+
+impl Failure {
+    /// Progress that the kind of an error alone implies.
+    pub(crate) fn of_kind(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::EmptyPrompt
+            | ErrorKind::Unsupported
+            | ErrorKind::Config
+            | ErrorKind::BudgetExceeded
+            | ErrorKind::Paused => Self::NotSent,
+            ErrorKind::InvalidInput
+            | ErrorKind::NotFound
+            | ErrorKind::Busy
+            | ErrorKind::Conflict
+            | ErrorKind::Authentication
+            | ErrorKind::PermissionDenied
+            | ErrorKind::RateLimited
+            | ErrorKind::Overloaded
+            | ErrorKind::ContentFiltered
+            | ErrorKind::ContextOverflow
+            | ErrorKind::TooLarge => Self::Refused,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Progress that a recorded error implies.
+    pub(crate) fn of_record(error: &ErrorRecord) -> Self {
+        match &error.exhausted {
+            // Time may run out before a call or during it.
+            Some(exhausted) if &*exhausted.bound == "time" => Self::Unknown,
+            _ if error.unsent => Self::NotSent,
+            _ => Self::of_kind(error.kind),
+        }
+    }
+}
+
+/// True if an attempt that failed so and gave nothing cost nothing: it never left, or was refused before any token.
+pub(crate) fn is_free(error: &ErrorRecord) -> bool {
+    Failure::of_record(error) != Failure::Unknown
+}

@@ -276,5 +276,4 @@ pub(super) fn too_many(refusal: &Value) -> Error {
 }
 
 #[cfg(test)]
-#[path = "pool/tests.rs"]
 mod tests;

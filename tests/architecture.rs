@@ -493,6 +493,17 @@ fn public_types_have_names_of_their_own() {
 }
 
 #[test]
+fn a_module_with_modules_of_its_own_is_a_folder_with_mod_rs() {
+    let found: Vec<_> = members()
+        .iter()
+        .flat_map(|member| sources(&folder(member).join("src")))
+        .filter(|path| path.with_extension("").is_dir() && !path.ends_with("src/lib.rs"))
+        .map(|path| shown(&path))
+        .collect();
+    refuse(&found, "a crate has one style of modules; move these to `mod.rs` in the folder beside them:");
+}
+
+#[test]
 fn files_stay_readable() {
     let mut found = Vec::new();
     for member in members() {

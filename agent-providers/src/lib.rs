@@ -15,7 +15,7 @@
 //! | `body` | shared by the wires: request bodies, assembled from bytes |
 //! | `framing`, `json` | shared by the wires: replies cut into frames, and JSON that tolerates wrong types |
 //! | `service`, `stream` | shared by the wires: a wire on a connection, and the connection's bytes through a decoder |
-//! | `fresh` | shared by the wires: the messages that warnings are about |
+//! | `new_messages` | shared by the wires: the messages that warnings are about |
 //! | `schema` | shared by the wires: JSON Schema in the dialects of the services |
 //! | `dialect`, `models` | differences between services that speak chat completions, and the models of a server |
 //! | `media` | shared by the wires: files that can be passed on, and notes for the others |
@@ -40,9 +40,6 @@ pub mod env;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod framing;
-#[cfg(feature = "http")]
-#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
-mod fresh;
 #[cfg(feature = "gemini")]
 pub mod gemini;
 #[cfg(feature = "http")]
@@ -60,6 +57,9 @@ mod media;
 #[cfg(feature = "http")]
 #[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
 mod models;
+#[cfg(feature = "http")]
+#[allow(dead_code, unused_imports, reason = "it serves all wires, and none needs the whole of it")]
+mod new_messages;
 #[cfg(feature = "ollama")]
 pub mod ollama;
 #[cfg(feature = "openai-chat")]

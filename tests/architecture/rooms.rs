@@ -257,6 +257,7 @@ fn planted_arrows_are_found() {
         "use crate::base;",
         "use crate::top::Kept;",
         "#[cfg(test)] use crate::right::Right;",
+        "#[cfg(doc)] use crate::right::Right;",
         "#[cfg(test)] mod tests { use crate::right::Right; }",
         "#[cfg(all(test, unix))] mod tests { fn f() { crate::right::x() } }",
         "// crate::right::Right\nfn f() { g(\"crate::right::Right\") }",

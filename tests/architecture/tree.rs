@@ -1,7 +1,7 @@
 //! A reader of crates: their modules, imports, paths and public types, as the sources declare them.
 //!
 //! Modules are found from the crate's root on, as a compiler finds them, so files that only tests compile are left out,
-//! as is everything else behind `cfg(test)`. Features count as turned on. Macros are not expanded: a path in one counts
+//! as is everything else behind `cfg(test)` and `cfg(doc)`. Features count as turned on. Macros are not expanded: a path in one counts
 //! where the macro is written, and a macro that declares `pub struct $name` declares the first name it is given.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -406,12 +406,13 @@ fn length(tokens: &[Token]) -> usize {
     tokens.len()
 }
 
-/// Code without what stands behind `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+/// Code without what stands behind `#[cfg(test)]`, `#[cfg(all(test, …))]` or `#[cfg(doc)]`.
 fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
     let is_test = |at: usize| {
         let words: Vec<_> = (at..at + 7).map(text).collect();
-        words.starts_with(&["#", "[", "cfg", "(", "test", ")", "]"])
+        words == ["#", "[", "cfg", "(", "test", ")", "]"]
+            || words == ["#", "[", "cfg", "(", "doc", ")", "]"]
             || words == ["#", "[", "cfg", "(", "all", "(", "test"]
     };
     let (mut out, mut at) = (Vec::new(), 0);

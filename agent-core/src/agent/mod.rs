@@ -1,10 +1,11 @@
 //! Agents: the trait of everything that turns a task into an outcome, and the agents built on it.
 
+mod agent_tool;
 mod autonomy;
 mod dual;
 mod react;
-mod sub;
 
+pub use agent_tool::AgentTool;
 #[cfg(feature = "testkit")]
 pub(crate) use autonomy::stands_in;
 pub use autonomy::{
@@ -13,7 +14,6 @@ pub use autonomy::{
 };
 pub use dual::{DualAgent, DualBuilder};
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
-pub use sub::AgentTool;
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 
 mod admit;
 mod apart;
-mod batch;
+mod ask;
 mod budget;
 mod bus;
 mod caught;
@@ -20,6 +20,7 @@ mod handle;
 mod journal;
 mod life;
 mod local;
+mod loop_detection;
 mod model_call;
 mod nest;
 mod parts;
@@ -27,14 +28,13 @@ mod pool;
 mod queue;
 mod replay;
 mod since;
-mod stop;
 mod subtree;
-mod talk;
 mod todos;
 mod tool_bound;
 mod tool_call;
 mod tool_judge;
 mod tool_run;
+mod tool_schedule;
 mod turn;
 mod waited;
 
@@ -43,12 +43,12 @@ pub use crate::{
     event::observer::Observer,
     outcome::{FailedTask, Outcome, Status, StopReason},
 };
-pub use batch::ToolSchedule;
 pub use bus::Subscription;
 pub use context::RunContext;
 pub use effect::{Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
 pub use handle::RunHandle;
-pub use stop::LoopDetection;
+pub use loop_detection::LoopDetection;
+pub use tool_schedule::ToolSchedule;
 pub use turn::{Action, StopWhen, Turn};
 pub use waited::{Child, Waited};
 

@@ -13,7 +13,7 @@ use crate::{
     session::OpenRun,
 };
 
-use super::{LoopDetection, Outcome, PendingCall, Status, StopReason, stop::Loops};
+use super::{LoopDetection, Outcome, PendingCall, Status, StopReason, loop_detection::Loops};
 
 /// The next action, which the turn's driver performs.
 #[derive(Debug, Clone, PartialEq)]

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     body::{Body, all_tools, gather, put},
-    fresh,
+    new_messages,
     service::Encoded,
 };
 
@@ -180,15 +180,15 @@ fn mark(json: &mut Vec<u8>, cache: PromptCache) {
 /// Warns of content that is left out of the messages since the last reply, and, before the first reply, of the tools'
 /// schemas.
 fn news(request: &Request, leading: usize, sight: Sight, warnings: &mut Vec<Warning>) {
-    let new = fresh::messages(request).count();
-    let late = fresh::messages(request)
+    let new = new_messages::messages(request).count();
+    let late = new_messages::messages(request)
         .filter(|(place, message)| *place >= leading && message.role() == Role::System);
     for _ in late {
         let text =
             "the service takes system messages at the start only; a later one is shown as text of the user";
         warnings.push(Warning::new(WarningKind::History, "system", text));
     }
-    fresh::warn_of_files(request, |file| media::block(file, sight).err(), warnings);
+    new_messages::warn_of_files(request, |file| media::block(file, sight).err(), warnings);
     if new == request.messages.len() {
         tools::warnings(&request.tools, request.params.strict_tools == Some(true), warnings);
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     body::{Body, all_tools, gather, items},
-    fresh,
+    new_messages,
     schema::gemini,
     service::Encoded,
 };
@@ -142,9 +142,9 @@ fn not_enforced(tools: &[ToolSpec], warnings: &mut Vec<Warning>) {
 
 /// Warns of content in the new messages that was left out or changed.
 fn about_messages(request: &Request, mode: Mode, warnings: &mut Vec<Warning>) {
-    fresh::warn_of_files(request, |file| media::part(file, mode).err(), warnings);
-    let late_system = fresh::messages(request)
-        .any(|(place, message)| message.role() == Role::System && !fresh::leads(request, place));
+    new_messages::warn_of_files(request, |file| media::part(file, mode).err(), warnings);
+    let late_system = new_messages::messages(request)
+        .any(|(place, message)| message.role() == Role::System && !new_messages::leads(request, place));
     if late_system {
         let text =
             "the service takes system text before the conversation only; later text was said as the user's";

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     body::{Body, all_tools, gather, items},
-    fresh, schema,
+    new_messages, schema,
     service::Encoded,
 };
 
@@ -87,6 +87,6 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8]) -> Encoded {
         body.array("tools", [tools]);
     }
     body.array("messages", std::iter::once(&*instructions).chain(messages.iter().map(|bytes| &**bytes)));
-    fresh::warn_of_files(request, |file| image(file, vision).err(), &mut warnings);
+    new_messages::warn_of_files(request, |file| image(file, vision).err(), &mut warnings);
     Encoded { body: body.finish(), warnings }
 }

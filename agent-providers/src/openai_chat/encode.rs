@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{CacheStyle, Dialect, SchemaSupport, media::Sight, message, params};
 use crate::{
     body::{Body, all_tools, gather, items},
-    fresh, schema,
+    new_messages, schema,
     service::Encoded,
 };
 
@@ -207,7 +207,7 @@ fn mark_for_cache(
 /// Warns of content that is left out of the messages since the last reply, and, before the first reply, of the tools'
 /// schemas.
 fn news(request: &Request, dialect: Dialect, sight: Sight, warnings: &mut Vec<Warning>, vendor: &str) {
-    fresh::warn_of_files(request, |file| sight.part(file).err(), warnings);
+    new_messages::warn_of_files(request, |file| sight.part(file).err(), warnings);
     let strict = request.params.strict_tools == Some(true) && !request.tools.is_empty();
     if strict && !dialect.strict_tools {
         warnings.push(params::unknown(WarningKind::Tool, "strict_tools", vendor));

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{input::Variant, params::Settings};
 use crate::{
     body::{Body, all_tools, gather, items},
-    fresh, schema,
+    new_messages, schema,
     service::Encoded,
 };
 
@@ -68,7 +68,7 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
         body.field("instructions", &*request.instructions);
     }
     body.array("input", said.iter());
-    fresh::warn_of_files(request, |file| variant.shows.checked(file).err(), &mut warnings);
+    new_messages::warn_of_files(request, |file| variant.shows.checked(file).err(), &mut warnings);
     Encoded { body: body.finish(), warnings }
 }
 

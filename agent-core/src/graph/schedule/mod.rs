@@ -8,8 +8,6 @@ use super::SkipAs;
 mod change;
 mod machine;
 mod map;
-#[cfg(test)]
-mod model;
 mod plan;
 mod query;
 mod ready;

@@ -8,6 +8,7 @@ use super::{
 use crate::graph::SkipAs;
 
 mod change;
+mod model;
 
 fn node(after: &[usize]) -> Planned {
     let edges = after.iter().map(|from| PlannedEdge { from: *from, ..PlannedEdge::default() }).collect();

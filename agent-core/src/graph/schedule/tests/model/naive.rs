@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Cause, How, Limits, Planned, PlannedEdge, Policy, State};
 use crate::graph::SkipAs;
+use crate::graph::schedule::{Cause, How, Limits, Planned, PlannedEdge, Policy, State};
 
 #[derive(Debug, Clone)]
 pub(super) struct Naive {

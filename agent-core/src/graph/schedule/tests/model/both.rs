@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{
-    super::{Cause, Consequence, How, Planned, PlannedEdge, Refused, Schedule, State},
-    naive::{Naive, NaiveNode, holds},
+use super::naive::{Naive, NaiveNode, holds};
+use crate::graph::{
+    SkipAs,
+    schedule::{Cause, Consequence, How, Planned, PlannedEdge, Refused, Schedule, State},
 };
-use crate::graph::SkipAs;
 
 /// An event of a run; the number picks the node that it concerns.
 #[derive(Debug, Clone)]

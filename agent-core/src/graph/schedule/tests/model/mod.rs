@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{How, Limits, Plan, Planned, PlannedEdge, Policy, Schedule, State};
-use crate::graph::SkipAs;
+use crate::graph::{
+    SkipAs,
+    schedule::{How, Limits, Plan, Planned, PlannedEdge, Policy, Schedule, State},
+};
 
 mod both;
 mod naive;

@@ -12,6 +12,8 @@ mod hostile;
 mod plans;
 #[path = "sql/queries.rs"]
 mod queries;
+#[path = "sql/runners.rs"]
+mod runners;
 #[path = "sql/seed.rs"]
 mod seed;
 #[path = "sql/totals.rs"]

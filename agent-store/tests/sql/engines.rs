@@ -1,5 +1,6 @@
 //! The seeded databases, and rows in a form that is equal for both engines.
 
+use entourage_core::session::SharedStore;
 use entourage_store::SqliteStore;
 use serde_json::{Map, Value};
 use sqlx::{
@@ -17,10 +18,15 @@ pub(crate) struct Lite {
 }
 
 pub(crate) async fn lite() -> Lite {
+    lite_of(seed::sessions).await
+}
+
+/// Returns a database of the sessions that `make` leaves in memory.
+pub(crate) async fn lite_of(make: fn() -> SharedStore) -> Lite {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("team.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    let sessions = tokio::task::spawn_blocking(seed::sessions).await.unwrap();
+    let sessions = tokio::task::spawn_blocking(make).await.unwrap();
     seed::copy(&sessions, &store).await;
     store.close().await;
     let db = SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&path)).await.unwrap();
@@ -159,56 +165,56 @@ pub(crate) mod postgres {
     }
 }
 
+/// Returns the statements that make this database again, under a line that says what it is.
+pub(crate) async fn dump(db: &mut SqliteConnection, title: &str) -> String {
+    let version = version(db).await;
+    let mut dump = vec![
+        format!("-- {title} Never edit this file: it stands for the files that users have."),
+        "PRAGMA application_id = 1164866663;".to_owned(),
+        format!("PRAGMA user_version = {version};"),
+    ];
+    dump.extend(
+        column(
+            db,
+            "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND type = 'table' ORDER BY rowid",
+        )
+        .await,
+    );
+    for (table, order) in [("sessions", "created, id"), ("events", "session, seq")] {
+        let names = format!("SELECT 'quote(' || name || ')' FROM pragma_table_info('{table}') ORDER BY cid");
+        let columns = column(db, &names).await.join(" || ', ' || ");
+        let rows = format!(
+            "SELECT 'INSERT INTO {table} VALUES (' || {columns} || ');' FROM {table} ORDER BY {order}"
+        );
+        dump.extend(column(db, &rows).await);
+    }
+    dump.extend(
+        column(
+            db,
+            "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND type <> 'table' ORDER BY rowid",
+        )
+        .await,
+    );
+    dump.join("\n") + "\n"
+}
+
+async fn version(db: &mut SqliteConnection) -> String {
+    column(db, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version").await.concat()
+}
+
+async fn column(db: &mut SqliteConnection, sql: &str) -> Vec<String> {
+    sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_all(db).await.unwrap()
+}
+
 /// Writes the seeded database as the frozen one of its version. Run once, for the release that introduces the version;
 /// a frozen version never changes.
 #[tokio::test]
 #[ignore = "writes a file into the repository"]
 async fn freeze() {
     let mut lite = lite().await;
-    let one = async |db: &mut SqliteConnection, sql: &'static str| -> Vec<String> {
-        sqlx::query_scalar(sql).fetch_all(db).await.unwrap()
-    };
-    let version =
-        one(&mut lite.db, "SELECT CAST(user_version AS TEXT) FROM pragma_user_version").await.concat();
+    let version = version(&mut lite.db).await;
     let path = format!("{}/../tests/corpus/sqlite/v{version}.sql", env!("CARGO_MANIFEST_DIR"));
     assert!(!std::path::Path::new(&path).exists(), "version {version} is frozen");
-    let mut dump = vec![
-        format!(
-            "-- A database of version {version} as it was released. Never edit this file: it stands for the files that users have."
-        ),
-        "PRAGMA application_id = 1164866663;".to_owned(),
-        format!("PRAGMA user_version = {version};"),
-    ];
-    dump.extend(
-        one(
-            &mut lite.db,
-            "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND type = 'table' ORDER BY rowid",
-        )
-        .await,
-    );
-    for (sql, order) in [("sessions", "created, id"), ("events", "session, seq")] {
-        let columns = one(
-            &mut lite.db,
-            if sql == "sessions" {
-                "SELECT 'quote(' || name || ')' FROM pragma_table_info('sessions') ORDER BY cid"
-            } else {
-                "SELECT 'quote(' || name || ')' FROM pragma_table_info('events') ORDER BY cid"
-            },
-        )
-        .await
-        .join(" || ', ' || ");
-        let rows =
-            format!("SELECT 'INSERT INTO {sql} VALUES (' || {columns} || ');' FROM {sql} ORDER BY {order}");
-        dump.extend(
-            sqlx::query_scalar::<_, String>(AssertSqlSafe(rows)).fetch_all(&mut lite.db).await.unwrap(),
-        );
-    }
-    dump.extend(
-        one(
-            &mut lite.db,
-            "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND type <> 'table' ORDER BY rowid",
-        )
-        .await,
-    );
-    std::fs::write(path, dump.join("\n") + "\n").unwrap();
+    let title = format!("A database of version {version} as it was released.");
+    std::fs::write(path, dump(&mut lite.db, &title).await).unwrap();
 }

@@ -118,7 +118,7 @@ fn runtime(store: &SharedStore) -> Runtime {
 
 /// Runs `future` on a runtime of its own with paused time, like a process: at its end the tasks that it left are
 /// dropped.
-fn process<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn process<T>(future: impl Future<Output = T>) -> T {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     tokio.unwrap().block_on(future)
 }

@@ -147,7 +147,7 @@ impl Redactor {
             let secret = secret.expose_secret().as_bytes();
             let found = spelling::find(bytes, secret);
             match (found, cut) {
-                // Its last character may be the start of an incomplete escape.
+                // Its end may be the start of an incomplete escape.
                 (Match::Whole(length), _) if more && spelling::is_open(bytes, length, secret) => {
                     cut = Match::Cut(secret.len());
                 }

@@ -89,6 +89,25 @@ fn a_secret_that_a_text_was_cut_in_is_removed_too() {
     assert_eq!(redactor.clean("bad key sk-li"), "bad key sk-li");
 }
 
+#[test]
+fn a_secret_in_pieces_is_removed_to_the_end_of_its_last_escape() {
+    // `&a` is the end of the secret in another case, and the start of `&amp;A`.
+    for (secret, text) in
+        [("0aAa0!A!a&A", "<0aAa0!A!a&amp;A>"), ("0aAa0!A!a&AM", "<0aAa0!A!a&amp;&#97;&#109;>")]
+    {
+        let redactor = Redactor::new([secret.to_owned().into()]);
+        assert_eq!(redactor.clean(text), "<[key]>");
+        let (mut out, mut held) = (Vec::new(), Vec::new());
+        for byte in text.bytes() {
+            held.push(byte);
+            let left = redactor.pass(&held, &mut out);
+            held = held.split_off(left);
+        }
+        redactor.close(&held, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "<[key]>", "{secret}");
+    }
+}
+
 /// The spellings that services use.
 fn spell(secret: &str, how: usize) -> String {
     let each = |spell: fn(u8) -> String| secret.bytes().map(spell).collect::<String>();

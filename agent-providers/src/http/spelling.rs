@@ -31,9 +31,15 @@ pub(super) fn find(text: &[u8], secret: &[u8]) -> Match {
 }
 
 /// True if `text`, which begins with `length` bytes of `secret`, may continue so that more of it belongs to the
-/// secret.
+/// secret: one of the secret's last bytes may be the start of an escape that also spells it.
 pub(super) fn is_open(text: &[u8], length: usize, secret: &[u8]) -> bool {
-    secret.last().is_some_and(|last| ESCAPES.contains(last)) && text.len() < length.saturating_add(LONGEST)
+    let (_, tail) = secret.split_at(secret.len().saturating_sub(LONGEST));
+    // Behind the first such byte each one may be escaped too.
+    let first = tail.iter().position(|byte| ESCAPES.contains(byte));
+    first.is_some_and(|first| {
+        let most = (tail.len() - first).saturating_mul(LONGEST);
+        text.len() < length.saturating_add(most)
+    })
 }
 
 /// Follows `secret` from its byte `known` on.

@@ -10,6 +10,7 @@ pub(crate) mod observer;
 mod payload;
 mod runners;
 
+pub(crate) use payload::RunAbove;
 pub use payload::{
     ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Compacted, CompactionFailed, CompactionStarted,
     Forked, MessageAdded, ModeChanged, ModelFinished, ModelRestarted, ModelStarted, Observed, OutputsCleared,

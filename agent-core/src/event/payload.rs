@@ -27,32 +27,45 @@ macro_rules! payload {
     };
 }
 
-payload! {
-    /// A prompt was accepted and a run began.
-    RunStarted {
-        /// The version of the stored form.
-        format: u32,
-        /// The agent's own name.
-        agent: Arc<str>,
-        /// The prompt.
-        prompt: Arc<Message>,
-        /// Number of the event that queued the prompt.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        queued: Option<u64>,
-        /// Budget of the run.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        budget: Option<BudgetLimits>,
-        /// Time at which the run is stopped.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        deadline: Option<Timestamp>,
-        /// Title of the session if it has none yet; `None` for the prompt's first words.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        title: Option<Arc<str>>,
-        /// True if idempotency keys and approval ids of its calls are derived from the run's id. Runs of older versions
-        /// derived them from the session's id alone, and keep the names that they began with.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        named_by_run: bool,
-    }
+/// A prompt was accepted and a run began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RunStarted {
+    /// The version of the stored form.
+    pub format: u32,
+    /// The agent's own name.
+    pub agent: Arc<str>,
+    /// The prompt.
+    pub prompt: Arc<Message>,
+    /// Number of the event that queued the prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<u64>,
+    /// Budget of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetLimits>,
+    /// Time at which the run is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// Title of the session if it has none yet; `None` for the prompt's first words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<Arc<str>>,
+    /// True if idempotency keys and approval ids of its calls are derived from the run's id. Runs of older versions
+    /// derived them from the session's id alone, and keep the names that they began with.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub named_by_run: bool,
+    /// The run that asked for this one, in a session below another one. Runs of older versions lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) above: Option<Arc<RunAbove>>,
+}
+
+/// A run that asked for one in a session below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunAbove {
+    pub(crate) run: RunId,
+    /// Run of its session's first event, which no other session of the same id has.
+    pub(crate) first: RunId,
+    /// Time at which its session was created.
+    pub(crate) created: Timestamp,
 }
 
 payload! {
@@ -457,7 +470,7 @@ fn is_first(attempt: &u32) -> bool {
 
 impl RunStarted {
     pub(crate) fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
-        let (queued, budget, deadline, title) = (None, None, None, None);
-        Self { format: FORMAT, agent, prompt, queued, budget, deadline, title, named_by_run: true }
+        let (queued, budget, deadline, title, above) = (None, None, None, None, None);
+        Self { format: FORMAT, agent, prompt, queued, budget, deadline, title, named_by_run: true, above }
     }
 }

@@ -103,6 +103,7 @@ fn start(
     let mut started = RunStarted::new(name, Arc::clone(&task.prompt));
     (started.queued, started.budget, started.deadline) = (queued, task.budget, task.deadline);
     started.title.clone_from(&within.title);
+    started.above.clone_from(&within.above);
     Ok((Arc::new(Origin::new(session, run, path)), task, Event::RunStarted(Arc::new(started))))
 }
 

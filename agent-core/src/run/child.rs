@@ -116,24 +116,49 @@ pub(super) async fn open_kept(
 /// Checks that the session found at a child's place is that child: of the same run, and of the same agent.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] for a session that exists before its run asked for it, [`ErrorKind::Diverged`] for another
-/// agent's. One of several runs in a session is checked by its id instead.
-pub(super) fn check_found(journal: &Journal, delegate: &Delegate) -> Result<()> {
+/// [`ErrorKind::Conflict`] for a session that exists before its run asked for it, and those of [`Journal::check_above`];
+/// [`ErrorKind::Diverged`] for another agent's. One of several runs in a session is checked by its id instead.
+pub(super) fn check_found(journal: &Journal, cx: &RunContext, delegate: &Delegate) -> Result<()> {
     let agent = delegate.spawn.agent.name();
     let found = journal.read(|state| (state.head().seq > 0).then(|| Arc::clone(&state.head().agent)));
-    let Some(found) = found.filter(|_| delegate.run.is_none()) else { return Ok(()) };
-    let (kind, text) = if delegate.anew {
-        let text = "a session is at the place of a child that its run has not started yet; delete what an earlier session of this id left, or use another id";
-        (ErrorKind::Conflict, text.to_owned())
-    } else if *found != *agent {
+    let Some(found) = found else { return Ok(()) };
+    let of_one_run = delegate.run.is_none();
+    if delegate.anew && of_one_run {
+        return Err(stray(journal.session(), cx.session()));
+    }
+    journal.check_above(cx.journal(), (of_one_run && !delegate.lasting).then(|| cx.run()))?;
+    if of_one_run && *found != *agent {
         let text = format!(
             "the child was started with the agent `{found}`; go on with that one, not with `{agent}`"
         );
-        (ErrorKind::Diverged, text)
-    } else {
-        return Ok(());
-    };
-    Err(Error::new(kind, text).with("session", journal.session().as_str()))
+        return Err(Error::new(ErrorKind::Diverged, text).with("session", journal.session().as_str()));
+    }
+    Ok(())
+}
+
+impl Journal {
+    /// Checks that this session, found at the place of a child of `parent`, was made below it, and not below an earlier
+    /// session of that id. With `run`, checks that this run asked for it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] for any other session.
+    pub(crate) fn check_above(&self, parent: &Self, run: Option<RunId>) -> Result<()> {
+        let named = self.read(|state| (state.head().seq > 0).then(|| state.above.as_deref().copied()));
+        let is_child = match named {
+            None => true,
+            Some(Some(above)) => parent.is_above(&above) && run.is_none_or(|run| run == above.run),
+            // Older versions did not store it. A child is no older than its parent.
+            Some(None) => self.record.created >= parent.record.created,
+        };
+        if is_child { Ok(()) } else { Err(stray(self.session(), parent.session())) }
+    }
+}
+
+/// Returns the error for a session at the place of a child of `parent` that another run left there.
+fn stray(found: &SessionId, parent: &SessionId) -> Error {
+    let text = "the session at the place of a child is another run's, or was left by an earlier session of the parent's id; \
+                delete it or move it away, then start again";
+    Error::new(ErrorKind::Conflict, text).with("session", found.as_str()).with("parent", parent.as_str())
 }
 
 /// Opens the child's session: as the store has it, or a new one.

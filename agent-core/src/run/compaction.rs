@@ -190,9 +190,11 @@ async fn write(
 ) -> Result<Result<Outcome>> {
     let task = Task::new(ask);
     let agent = Arc::new(writer) as Arc<dyn Agent>;
-    let delegate = async |child: SessionId| {
+    let delegate = async |child: SessionId, begun: bool| {
         let spawn = Spawn::new(Arc::clone(&agent), task.clone()).role(ROLE).within(Scope::none());
-        let effect = Effect::Delegate(Box::new(Delegate::new(child, spawn).part_of_run()));
+        let mut delegate = Delegate::new(child, spawn).part_of_run();
+        delegate.lasting = begun;
+        let effect = Effect::Delegate(Box::new(delegate));
         let observed = cx.effects().perform(cx, None, effect).await;
         if cx.cancellation().is_cancelled() {
             return Err(Error::cancelled());
@@ -203,7 +205,7 @@ async fn write(
         }
     };
     if let Some(open) = &before.open {
-        let outcome = delegate(open.child.clone()).await?;
+        let outcome = delegate(open.child.clone(), true).await?;
         // The process before this one cancelled the child, and died before it could end its own run.
         if outcome.status != Status::Cancelled {
             return Ok(Ok(outcome));
@@ -217,7 +219,7 @@ async fn write(
         Ok(Event::CompactionStarted(Arc::new(CompactionStarted { cause, child, tokens })))
     });
     match (staged, begun) {
-        (Ok(_), Some(child)) => Ok(Ok(delegate(child).await?)),
+        (Ok(_), Some(child)) => Ok(Ok(delegate(child, false).await?)),
         (Ok(_), None) => Ok(Err(Error::new(ErrorKind::Internal, "a compaction began without a session"))),
         // The tree is too deep for one more level.
         (Err(error), _) => Ok(Err(error)),

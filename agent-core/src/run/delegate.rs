@@ -138,7 +138,7 @@ impl LocalEffects {
             };
             let unseated = seats && seat.is_none();
             let open = open_kept(&cx, &delegate, kept.as_ref()).await;
-            let open = open.and_then(|journal| check_found(&journal, &delegate).map(|()| journal));
+            let open = open.and_then(|journal| check_found(&journal, &cx, &delegate).map(|()| journal));
             let end = match open {
                 Ok(journal) => {
                     let turn = delegate.run.map_or(Turn::Only, Turn::Of);
@@ -188,6 +188,7 @@ fn begin(
         pool: Some(pool),
         unseated,
         subtree: subtree.or_else(|| cx.subtree().cloned()),
+        above: cx.journal().as_above(cx.run()),
     });
     run_child(cx.env(), journal, spawn.agent, spawn.task, run.map_or(Turn::Only, Turn::Of), within)
 }

@@ -167,22 +167,17 @@ pub struct Delegate {
     pub(crate) subtree: Option<Arc<Subtree>>,
     /// True if nothing of the child can exist yet, by what the run recorded.
     pub(crate) anew: bool,
+    /// True if an earlier run of this session may have begun it.
+    pub(crate) lasting: bool,
 }
 
 impl Delegate {
     /// Creates a delegate that runs `spawn` in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
-        Self {
-            child,
-            spawn,
-            run: None,
-            opening: Vec::new(),
-            cancel: None,
-            part_of_run: false,
-            subtree: None,
-            anew: false,
-        }
+        let (run, opening, cancel, subtree) = (None, Vec::new(), None, None);
+        let (part_of_run, anew, lasting) = (false, false, false);
+        Self { child, spawn, run, opening, cancel, part_of_run, subtree, anew, lasting }
     }
 
     /// Makes it a part of this run: it starts at once, whatever else runs.

@@ -28,7 +28,7 @@ use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::Agent,
     base::bound,
-    event::{Event, MessageAdded, Origin, RunFinished, RunPaused, ToolFinished},
+    event::{Event, MessageAdded, Origin, RunAbove, RunFinished, RunPaused, ToolFinished},
     layers::{Budget, BudgetState},
     message::{Message, ToolResult, check_message},
     permission::Scope,
@@ -77,6 +77,8 @@ pub(crate) struct Within {
     pub(crate) unseated: bool,
     /// Counter of its model calls.
     pub(crate) subtree: Option<Arc<Subtree>>,
+    /// The run above; `None` for a root.
+    pub(crate) above: Option<Arc<RunAbove>>,
 }
 
 /// Runs `agent` to its outcome. A failure is recorded, and then an `Err`.

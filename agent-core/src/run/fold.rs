@@ -30,14 +30,24 @@ impl Fold {
         includes: impl Fn(&Row) -> bool,
     ) -> Result<Self> {
         let from = checkpoint.saturating_sub(1);
-        match Self::read(store, id, from, &includes).await {
+        let fold = match Self::read(store, id, from, &includes).await {
             Err(error) if error.kind() == ErrorKind::Corrupt && from > 0 => {
                 Self::read(store, id, 0, &includes).await
             }
             // Version 0.1 left out of its checkpoints what a run waits for.
             Ok(fold) if from > 0 && fold.state.lacks_its_pause() => Self::read(store, id, 0, &includes).await,
             fold => fold,
+        };
+        fold?.with_first(store, id).await
+    }
+
+    /// Adds the run of the session's first event, which checkpoints of older versions lack.
+    async fn with_first(mut self, store: &SharedStore, id: &SessionId) -> Result<Self> {
+        if self.state.head().seq > 0 && self.state.first.is_none() {
+            let rows = store.read(id, ReadRange::all().take(1)).await?;
+            self.state.first = rows.first().map(|row| row.columns().run);
         }
+        Ok(self)
     }
 
     async fn read(

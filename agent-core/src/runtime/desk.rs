@@ -313,6 +313,7 @@ impl Shared {
             pool: None,
             unseated: false,
             subtree: None,
+            above: None,
         })
     }
 

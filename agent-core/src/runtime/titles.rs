@@ -97,12 +97,14 @@ async fn entitle(
         pool: None,
         unseated: false,
         subtree: None,
+        above: journal.as_above(origin.run),
     });
     let child = journal.session().child(PLACE.0, PLACE.1)?;
     let mut task = Task::new("");
     task.prompt = prompt;
     let spawn = Spawn::new(Arc::new(Titler(titles)), task).role("title");
     let below = open_child(env, journal.session(), child, spawn.role.clone()).await?;
+    below.check_above(journal, None)?;
     let end = match known_end(&below, ChildTurn::Only).await? {
         Some(end) => end,
         None => run_child(env, &below, spawn.agent, spawn.task, ChildTurn::Only, within).await?,

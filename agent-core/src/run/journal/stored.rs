@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Journal;
 use crate::{
-    Error, Result, SessionId, Timestamp,
+    Error, Result, RunId, SessionId, Timestamp,
+    event::RunAbove,
     run::{Env, fold::Fold},
     session::{Lease, SessionFilter, SessionInfo},
 };
@@ -48,6 +49,17 @@ impl Journal {
             Some(created) if created != self.record.created => Err(Error::made_anew(&self.record.id)),
             _ => Ok(()),
         }
+    }
+
+    /// Returns how sessions below this one name its run `run`; `None` before its first event.
+    pub(crate) fn as_above(&self, run: RunId) -> Option<Arc<RunAbove>> {
+        let (first, created) = (self.read(|state| state.first)?, self.record.created);
+        Some(Arc::new(RunAbove { run, first, created }))
+    }
+
+    /// True if a session below names this very session: no other one that had its id.
+    pub(crate) fn is_above(&self, above: &RunAbove) -> bool {
+        above.created == self.record.created && self.read(|state| state.first) == Some(above.first)
     }
 
     /// True while something is being written here, or this process holds the lease.

@@ -16,10 +16,10 @@ use super::{
     sound::{flaw, replied, said},
 };
 use crate::{
-    Digest, Money, Usage,
+    Digest, Money, RunId, Usage,
     agent::CheckedTask,
     base::{ApprovalId, Pause, Spend, Todo, json},
-    event::{Envelope, Event, ModelFinished, RunStarted, ToolFinished},
+    event::{Envelope, Event, ModelFinished, RunAbove, RunStarted, ToolFinished},
     message::{History, Message, estimate_tokens},
     outcome::{Outcome, Status},
     permission::Decision,
@@ -63,6 +63,12 @@ pub struct SessionState {
     gauge: Gauge,
     /// Account of its calls on a budget.
     account: Account,
+    /// Run of its first event, which no other session of its id has. `None` after a checkpoint of an older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first: Option<RunId>,
+    /// The run above that asked for its newest run. `None` for a root, and for runs of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) above: Option<Arc<RunAbove>>,
 }
 
 impl Serialize for SessionState {
@@ -212,6 +218,7 @@ impl SessionState {
         self.head.seq = envelope.seq;
         let before = std::mem::replace(&mut self.head.updated, envelope.at);
         self.account.apply(&envelope.event);
+        self.first = self.first.or((envelope.seq == 1).then_some(envelope.origin.run));
         if envelope.event.effect_key().is_some()
             && let Some(run) = &mut self.run
         {
@@ -326,9 +333,10 @@ impl SessionState {
             Event::ModeChanged(changed) => self.mode = Some(Arc::clone(&changed.mode)),
             Event::Checkpoint(checkpoint) => {
                 let head = (envelope.seq, envelope.at);
-                let run = self.run.take();
+                let (run, first) = (self.run.take(), self.first);
                 self.clone_from(&checkpoint.state);
                 self.keep_pause(run);
+                self.first = first.or(self.first);
                 (self.head.seq, self.head.updated) = head;
                 self.head.checkpoint = envelope.seq;
             }
@@ -349,6 +357,7 @@ impl SessionState {
     fn start(&mut self, envelope: &Envelope, started: &RunStarted) {
         self.end();
         self.gauge.run_started();
+        self.above = started.above.clone().or(self.above.take());
         if self.head.title.is_empty() {
             self.titled = started.title.is_some();
             self.head.title = started.title.as_ref().map_or_else(|| title(&started.prompt), given_title);

@@ -6,17 +6,13 @@ use std::{
     borrow::Cow,
     error::Error as StdError,
     fmt::{self, Write as _},
-    io,
+    io, iter,
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    base::Exhausted,
-    base::Pause,
-    base::{bound, shown::Shown},
-};
+use crate::base::{Exhausted, Pause, bound, shown::Shown};
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -287,7 +283,7 @@ impl Error {
         self.0.context.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// The form that events store. Texts longer than 16 KiB are cut.
+    /// The form that events store. Texts longer than 16 KiB are cut, and causes longer than 2 KiB.
     #[must_use]
     pub fn record(&self) -> ErrorRecord {
         let operation = self.0.operation.iter().map(|operation| (*operation).to_owned());
@@ -296,7 +292,7 @@ impl Error {
             RECORDED if place == 0 => value.clone(),
             name => format!("{name}: {value}"),
         });
-        let context = operation.chain(values).collect::<Vec<_>>().join(", ");
+        let context = operation.chain(values).chain(self.causes()).collect::<Vec<_>>().join(", ");
         ErrorRecord {
             kind: self.kind(),
             retry: self.retry(),
@@ -305,6 +301,14 @@ impl Error {
             exhausted: self.0.exhausted.clone(),
             unsent: self.is_unsent(),
         }
+    }
+
+    /// Returns at most 8 causes, the nearest first, without those that the message names.
+    fn causes(&self) -> impl Iterator<Item = String> {
+        let causes = iter::successors(StdError::source(self), |&cause| cause.source());
+        let texts = causes.filter(|cause| !cause.is::<NotSent>()).take(8).map(ToString::to_string);
+        let new = texts.filter(|text| !self.message().contains(&**text));
+        new.map(|text| format!("cause: {}", bound::shortened(&text, 2 << 10)))
     }
 
     /// True if a cause shows that the call never left: it was cancelled before, or there never was a connection.
@@ -388,7 +392,7 @@ pub struct ErrorRecord {
     pub retry: RetryStatus,
     /// The message, without kind and context.
     pub message: String,
-    /// Operation and named values, joined by commas; empty for none.
+    /// Operation, named values and causes, joined by commas; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub context: String,
     /// The bound of a budget that was reached.

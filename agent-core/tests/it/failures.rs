@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    ErrorKind, Result, Runtime,
+    Error, ErrorKind, Result, Runtime,
     provider::{CallContext, DeltaStream, FinishReason, Model, Provider, Request},
     testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
@@ -165,4 +165,27 @@ async fn cm14_the_same_session_object_recovers_when_its_store_does() {
     assert_eq!(session.start(&second, "Second").outcome().await.unwrap_err().kind(), ErrorKind::Store);
     assert_eq!(other.count(), 0, "no model call leaves before its start is stored");
     assert_eq!(session.history().await.unwrap().len(), 2, "what the store has is what there is");
+}
+
+#[test]
+fn store_f8_a_record_keeps_the_causes_of_its_error() {
+    let full =
+        || Error::new(ErrorKind::Store, "the write failed").caused_by(std::io::Error::other("no room left"));
+    let error = Error::new(ErrorKind::Tool, "the file was not saved").during("save").caused_by(full());
+    let told = error.record().to_error();
+    let text =
+        "the file was not saved (tool, recorded: save, cause: the write failed (store), cause: no room left)";
+    assert_eq!(told.to_string(), text);
+    assert_eq!(told.record(), error.record());
+    assert_eq!(told.record().to_error().to_string(), text, "again and again");
+    // What the message says is not said twice.
+    let error = Error::new(ErrorKind::Store, "it failed: no room left");
+    let error = error.caused_by(std::io::Error::other("no room left"));
+    assert_eq!(error.record().context, "");
+    // However long the texts and however many they are.
+    let mut deep = Error::new(ErrorKind::Store, "0");
+    for level in 1..100 {
+        deep = Error::new(ErrorKind::Store, format!("{level}{}", "ü".repeat(9_000))).caused_by(deep);
+    }
+    assert!(deep.record().context.len() <= 16 << 10);
 }

@@ -48,13 +48,13 @@ pub(crate) struct Env {
     pub(crate) egress: Egress,
     pub(crate) tasks: TaskTracker,
     pub(crate) bus: Bus,
+    pub(crate) unstored: super::unstored::Unstored,
     /// Prompts that may wait in one session.
     pub(crate) queue: usize,
     /// Events that a subscriber may lag behind.
     pub(crate) event_buffer: usize,
     /// Bounds of a root's run whose task has none.
     pub(crate) budget: Option<BudgetLimits>,
-    /// Models that are asked for titles.
     pub(crate) titles: Option<Titles>,
     /// Id of the runtime, which owns its leases.
     pub(crate) owner: u64,

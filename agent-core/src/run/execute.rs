@@ -320,7 +320,7 @@ impl Run {
                 (outcome, failed.then_some(error))
             }
         };
-        close(journal, cx.origin(), cx.env(), &outcome);
+        journal.close(cx.origin(), cx.env(), &outcome);
         // No other process is to come between two prompts that were accepted here.
         let awaited = || cx.emitter().desk().is_some_and(|desk| desk.is_awaited());
         if matches!(outcome.status, Status::Paused(_)) || !awaited() {
@@ -331,10 +331,13 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// Ends the run's contexts, however the run ended.
+    /// Ends the run's contexts, however the run ended, and keeps the results that its store did not take.
     fn drop(&mut self) {
         self.cx.end_life();
         self.cx.cancellation().cancel();
+        if self.effects.diverged().is_none() {
+            self.cx.journal().results().into_iter().for_each(|results| self.cx.env().unstored.keep(results));
+        }
     }
 }
 
@@ -428,33 +431,35 @@ async fn keep_lease(cx: &RunContext) -> Error {
     }
 }
 
-/// Answers every open call and records the end.
-pub(crate) fn close(journal: &Journal, origin: &Arc<Origin>, env: &Env, outcome: &Outcome) {
-    let now = env.clock.now();
-    if let Status::Paused(pause) = &outcome.status {
-        journal.stage(origin, now, Event::RunPaused(Arc::new(RunPaused { pause: pause.clone() })));
-        return;
+impl Journal {
+    /// Answers every open call and records the end.
+    pub(crate) fn close(&self, origin: &Arc<Origin>, env: &Env, outcome: &Outcome) {
+        let now = env.clock.now();
+        if let Status::Paused(pause) = &outcome.status {
+            self.stage(origin, now, Event::RunPaused(Arc::new(RunPaused { pause: pause.clone() })));
+            return;
+        }
+        let open = self.read(|state| open_results(state, &outcome.status));
+        for (index, result) in open {
+            let finished = ToolFinished {
+                index,
+                result: Arc::new(result),
+                stop_turn: false,
+                denied: false,
+                metadata: None,
+                micros: 0,
+                fatal: None,
+                key: None,
+            };
+            self.stage(origin, now, Event::ToolFinished(Arc::new(finished)));
+        }
+        let mut outcome = outcome.clone();
+        // An agent written by hand may say more than a store takes.
+        if let Cow::Owned(cut) = bound::shortened(&outcome.text, bound::VALUE) {
+            outcome.text = cut;
+        }
+        self.stage(origin, now, Event::RunFinished(Arc::new(RunFinished { outcome })));
     }
-    let open = journal.read(|state| open_results(state, &outcome.status));
-    for (index, result) in open {
-        let finished = ToolFinished {
-            index,
-            result: Arc::new(result),
-            stop_turn: false,
-            denied: false,
-            metadata: None,
-            micros: 0,
-            fatal: None,
-            key: None,
-        };
-        journal.stage(origin, now, Event::ToolFinished(Arc::new(finished)));
-    }
-    let mut outcome = outcome.clone();
-    // An agent written by hand may say more than a store takes.
-    if let Cow::Owned(cut) = bound::shortened(&outcome.text, bound::VALUE) {
-        outcome.text = cut;
-    }
-    journal.stage(origin, now, Event::RunFinished(Arc::new(RunFinished { outcome })));
 }
 
 /// Returns the results that a run's end with this status gives to the calls without one.

@@ -92,14 +92,17 @@ impl RunContext {
 
     /// Ends the contexts of this run: each effect through them is refused from now on.
     pub(super) fn end_life(&self) {
-        self.journal().end(self.life());
+        self.journal().end(self.life(), self.cancellation().is_cancelled());
     }
 }
 
 impl Journal {
     /// Ends `life`: nothing is staged in it from now on.
-    pub(super) fn end(&self, life: &Life) {
-        let _nobody_stages = self.lock();
+    pub(super) fn end(&self, life: &Life, cancelled: bool) {
+        let mut inner = self.lock();
+        if !life.is_over() {
+            inner.end_of_life(cancelled);
+        }
         life.end();
     }
 }

@@ -36,6 +36,7 @@ mod tool_judge;
 mod tool_run;
 mod tool_schedule;
 mod turn;
+mod unstored;
 mod waited;
 
 pub use crate::{
@@ -59,7 +60,7 @@ pub(crate) use caught::{Caught, caught};
 pub(crate) use child::{Turn as ChildTurn, known_end, open_child, run_child};
 pub(crate) use context::{Asking, Env};
 pub(crate) use emit::{Emitter, Sink, Watcher};
-pub(crate) use execute::{Admission, CLEAN_UP, Within, close, execute};
+pub(crate) use execute::{Admission, CLEAN_UP, Within, execute};
 pub(crate) use fold::Fold;
 pub(crate) use journal::Journal;
 pub(crate) use life::Life;

@@ -330,6 +330,7 @@ impl RuntimeBuilder {
             egress: self.egress,
             tasks: TaskTracker::new(),
             bus: Bus::default(),
+            unstored: Default::default(),
             queue: self.queue,
             event_buffer: self.event_buffer,
             titles: self.titles,

@@ -51,15 +51,20 @@ impl Shared {
         };
         let used = used.filter(|journal| !journal.is_broken());
         // Nobody else appends to what is being written here, or held.
-        if let Some(journal) = used.as_ref().filter(|journal| journal.is_in_use(self.env.clock.now())) {
+        let keeps_results = self.env.unstored.of(&self.id).is_some();
+        let is_in_use = |journal: &&Arc<Journal>| match keeps_results {
+            true => journal.is_writing(),
+            false => journal.is_in_use(self.env.clock.now()),
+        };
+        if let Some(journal) = used.as_ref().filter(is_in_use) {
             return Ok(Arc::clone(journal));
         }
         let stored = if known_new { None } else { Journal::look_up(&self.env, &self.id).await? };
-        if let Some(journal) = used.filter(|journal| journal.is_current(stored.as_ref())) {
+        if let Some(journal) = used.filter(|journal| !keeps_results && journal.is_current(stored.as_ref())) {
             return Ok(journal);
         }
         let journal = match stored {
-            Some(info) => Journal::read_from_store(&self.env, info).await?,
+            Some(info) => Journal::reopen(&self.env, info).await?,
             None if create => {
                 check_root_id(&self.id)?;
                 Journal::create(&self.env, SessionRecord::root(self.id.clone(), self.env.clock.now()))

@@ -73,7 +73,8 @@ impl Session {
     /// The outcome of a queued prompt is [`ErrorKind::Queued`] when the prompt is stored and its run could neither
     /// begin here nor be taken back, as while the store cannot be reached: [`Runtime::recover`] runs it, so do not send
     /// it again. After any other error in the queue it does not run, except that [`ErrorKind::Timeout`] (the store does
-    /// not answer) leaves that open.
+    /// not answer) leaves that open, and so does [`ErrorKind::Store`] where the store may have failed after it had
+    /// written: see [`SessionState::queue`] before you send it again.
     ///
     /// An empty prompt, a full queue and the like are errors of the outcome, and nothing is stored. So is a session
     /// below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
@@ -97,7 +98,8 @@ impl Session {
         self.0.steer(Task::new(prompt)).await
     }
 
-    /// Continues the run that a process left unfinished, or that is paused. No completed step runs again.
+    /// Continues the run that a process left unfinished, or that is paused. No completed step runs again. What this
+    /// runtime's run had come to when its store failed is stored first, unless another process went on with the run.
     ///
     /// Do this when the process that ran it is gone: a dead process cannot be told from a slow one. A live one is
     /// fenced off at its next append, with [`ErrorKind::Conflict`], and its calls in flight may have run by then.

@@ -8,7 +8,7 @@ use super::Session;
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     event::Origin,
-    run::{Emitter, Env, Journal, Status, close},
+    run::{Emitter, Env, Journal, Status},
     session::{SessionFilter, SessionStatus},
 };
 
@@ -41,7 +41,7 @@ async fn end(env: &Arc<Env>, journal: &Arc<Journal>, emitter: &Emitter) -> Resul
     let Some((run, agent)) = open else { return Ok(false) };
     let mut outcome = journal.spent();
     outcome.status = Status::Cancelled;
-    close(journal, &Arc::new(Origin::new(journal.session().clone(), run, agent)), env, &outcome);
+    journal.close(&Arc::new(Origin::new(journal.session().clone(), run, agent)), env, &outcome);
     journal.commit(emitter).await?;
     Ok(true)
 }

@@ -10,23 +10,38 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Agents, Error, ErrorKind, Result, SessionId,
-    agent::ReactAgent,
+    Agents, Error, ErrorKind, Result, Runtime, SessionId,
+    agent::{AgentTool, ReactAgent},
     event::{Envelope, Event},
+    message::History,
     permission::Policy,
+    provider::FinishReason,
     session::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
-    testkit::{self, FakeTool, Gate, ScriptedProvider},
+    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat},
 };
 use serde_json::json;
 
-use crate::common::{LaterClock, Meddles, Through, agent, count, memory, settled, stored};
+use crate::common::{LaterClock, Meddles, Through, agent, assert_valid, count, memory, settled, stored};
 
 /// Fails whatever is asked while it is away.
 #[derive(Debug)]
-struct Away(SharedStore, AtomicBool);
+struct Away(SharedStore, AtomicBool, AtomicBool);
 
 impl Away {
+    fn over(inner: &SharedStore) -> Arc<Through<Self>> {
+        Arc::new(Through(Self(Arc::clone(inner), AtomicBool::new(false), AtomicBool::new(false))))
+    }
+
+    fn set(&self, away: bool) {
+        self.1.store(away, Ordering::SeqCst);
+    }
+
+    /// Loses the answer of the next append, and is away after it.
+    fn lose_an_answer(&self) {
+        self.2.store(true, Ordering::SeqCst);
+    }
+
     fn check(&self) -> Result<()> {
         match self.1.load(Ordering::SeqCst) {
             true => Err(Error::new(ErrorKind::Store, "the disk is gone; put it back")),
@@ -43,7 +58,9 @@ impl Meddles for Away {
 
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         self.check()?;
-        self.0.append(session, expected, batch).await
+        let appended = self.0.append(session, expected, batch).await?;
+        self.set(self.2.swap(false, Ordering::SeqCst));
+        self.check().map(|()| appended)
     }
 
     async fn read(&self, session: &SessionId, range: ReadRange) -> Result<Vec<Row>> {
@@ -72,7 +89,7 @@ fn prompts(events: &[Envelope], text: &str) -> usize {
 async fn a_queued_prompt_whose_handle_failed_says_that_it_will_run_and_runs_once() {
     for cancels in [false, true] {
         let inner = memory();
-        let store = Arc::new(Through(Away(Arc::clone(&inner), AtomicBool::new(false))));
+        let store = Away::over(&inner);
         let gate = Gate::new();
         let open = || testkit::runtime().policy(Policy::allow_all());
         let runtime = open().shared_store(Arc::clone(&store) as Arc<dyn SessionStore>).build();
@@ -83,7 +100,7 @@ async fn a_queued_prompt_whose_handle_failed_says_that_it_will_run_and_runs_once
         while count(&stored(&inner, session.id()).await, "prompt_queued") == 0 {
             tokio::task::yield_now().await;
         }
-        store.1.store(true, Ordering::SeqCst);
+        store.set(true);
         if cancels {
             session.cancel();
         } else {
@@ -93,7 +110,7 @@ async fn a_queued_prompt_whose_handle_failed_says_that_it_will_run_and_runs_once
         assert_eq!(first.kind(), ErrorKind::Store, "{first}");
         assert_eq!(second.kind(), ErrorKind::Queued, "{second}");
         assert!(second.message().contains("the disk is gone"), "{second}");
-        store.1.store(false, Ordering::SeqCst);
+        store.set(false);
         gate.open();
         // As the error says: it is not given again, and the next recovery runs it.
         let later = LaterClock::new(Duration::from_secs(60));
@@ -111,4 +128,208 @@ async fn a_queued_prompt_whose_handle_failed_says_that_it_will_run_and_runs_once
         let (_, result) = settled(&events).remove(0);
         assert!(result.contains("no result of this call was stored"), "{result}");
     }
+}
+
+/// A call that must not run twice, and the agent whose model asks for it: the root's, or one below it.
+struct Payment {
+    gate: Gate,
+    pay: FakeTool,
+    agent: ReactAgent,
+    asked: ScriptedProvider,
+}
+
+impl Payment {
+    fn new(below: bool) -> Self {
+        let gate = Gate::new();
+        let pay = FakeTool::new("pay").access(Access::WRITE).repeat(Repeat::Once).behind(&gate);
+        let pay = pay.returning("paid 42");
+        let asked = ScriptedProvider::by_history().call("pay", json!({})).text("Paid.").text("Again.");
+        let payer = agent(asked.model()).tool(pay.clone()).build().unwrap();
+        let agent = match below {
+            false => payer,
+            true => {
+                let lead =
+                    ScriptedProvider::by_history().call("agent", json!({"prompt": "Pay"})).text("Done.");
+                ReactAgent::builder("lead", lead.model()).tool(AgentTool::new(payer)).build().unwrap()
+            }
+        };
+        Self { gate, pay, agent, asked }
+    }
+
+    /// The results of the call, in whichever session it was.
+    async fn results(&self, store: &SharedStore) -> Vec<String> {
+        let mut results = Vec::new();
+        for info in store.query(&SessionFilter::all()).await.unwrap() {
+            let settled = settled(&stored(store, &info.record.id).await);
+            results.extend(settled.into_iter().filter(|(tool, _)| tool == "pay").map(|(_, text)| text));
+        }
+        results
+    }
+}
+
+fn runtime(store: &Arc<Through<Away>>) -> Runtime {
+    let store = Arc::clone(store) as Arc<dyn SessionStore>;
+    testkit::runtime().policy(Policy::allow_all()).shared_store(store).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_f13_a_result_that_the_store_did_not_take_is_stored_when_it_is_back() {
+    for (below, how) in [
+        (false, "resume"),
+        (false, "dropped"),
+        (false, "looked at"),
+        (false, "recover"),
+        (false, "start"),
+        (false, "failed note"),
+        (false, "lost answer"),
+        (true, "resume"),
+        (true, "dropped"),
+        (true, "recover"),
+        (true, "failed note"),
+        (true, "lost answer"),
+    ] {
+        let (inner, payment) = (memory(), Payment::new(below));
+        let store = Away::over(&inner);
+        let runtime = runtime(&store);
+        let mut session = runtime.session();
+        let run = session.start(&payment.agent, "Pay");
+        payment.gate.arrived(1).await;
+        match how {
+            "lost answer" => store.lose_an_answer(),
+            _ => store.set(true),
+        }
+        if how == "failed note" {
+            let error = session.start(&payment.agent, "More").outcome().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+        }
+        payment.gate.open();
+        let error = run.outcome().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store, "{below} {how}: {error}");
+        assert!(session.history().await.is_err(), "it is still away");
+        store.set(false);
+        let (mut outcomes, expected) = (Vec::new(), if below { "Done." } else { "Paid." });
+        match how {
+            "recover" => {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                let agents = Agents::new().with(payment.agent.clone());
+                outcomes.extend(runtime.recover(&agents).await.unwrap().resumed);
+            }
+            "start" => {
+                outcomes.push(session.start(&payment.agent, "Next"));
+            }
+            "looked at" => {
+                assert_valid(&session.history().await.unwrap());
+                session.head().await.unwrap();
+                outcomes.push(session.resume(&payment.agent));
+            }
+            "dropped" => {
+                let id = session.id().clone();
+                drop(session);
+                session = runtime.open(&id).await.unwrap();
+                outcomes.push(session.resume(&payment.agent));
+            }
+            _ => outcomes.push(session.resume(&payment.agent)),
+        }
+        assert_eq!(outcomes.len(), 1, "{below} {how}");
+        assert_eq!(outcomes.remove(0).outcome().await.unwrap().text, expected, "{below} {how}");
+        assert_eq!(payment.results(&inner).await, ["paid 42"], "{below} {how}");
+        assert_eq!((payment.pay.started(), payment.asked.count()), (1, 2), "{below} {how}");
+        assert_valid(&session.history().await.unwrap());
+        let events = stored(&inner, session.id()).await;
+        assert_eq!(count(&events, "prompt_queued"), 0, "its caller was told that it failed");
+        assert_eq!(session.history().await.unwrap(), reread(&inner, session.id()).await);
+    }
+}
+
+/// The conversation as another process reads it.
+async fn reread(store: &SharedStore, id: &SessionId) -> History {
+    testkit::runtime()
+        .shared_store(Arc::clone(store))
+        .build()
+        .session_with_id(id.clone())
+        .history()
+        .await
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_the_store_did_not_take_is_given_up_once_another_process_went_on() {
+    for ended in [true, false] {
+        let (inner, payment) = (memory(), Payment::new(false));
+        let store = Away::over(&inner);
+        let mine = runtime(&store).session();
+        let run = mine.start(&payment.agent, "Pay");
+        payment.gate.arrived(1).await;
+        store.set(true);
+        payment.gate.open();
+        run.outcome().await.unwrap_err();
+        let other = testkit::runtime().policy(Policy::allow_all()).shared_store(Arc::clone(&inner)).build();
+        let theirs = other.open(mine.id()).await.unwrap();
+        let gate = Gate::new();
+        let last = ScriptedProvider::by_history()
+            .text("-")
+            .step(Script::new().wait(&gate).text("Theirs.").finish(FinishReason::Stop));
+        let last = agent(last.model()).tool(payment.pay.clone()).build().unwrap();
+        let run = theirs.resume(&last);
+        gate.arrived(1).await;
+        if ended {
+            gate.open();
+            run.outcome().await.unwrap();
+            store.set(false);
+            let error = mine.resume(&payment.agent).outcome().await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Conflict), "{error}");
+        } else {
+            store.set(false);
+            assert_eq!(mine.history().await.unwrap().len(), 3, "as the store has it");
+            gate.open();
+            assert_eq!(run.outcome().await.unwrap().text, "Theirs.");
+        }
+        let [told] = &payment.results(&inner).await[..] else { panic!("more than one result") };
+        assert!(told.contains("no result of this call was stored"), "{told}");
+        assert_valid(&mine.history().await.unwrap());
+        assert_eq!(payment.pay.started(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_the_store_did_not_take_is_not_asked_for_again() {
+    let (inner, gate) = (memory(), Gate::new());
+    let store = Away::over(&inner);
+    let provider =
+        ScriptedProvider::by_history().step(Script::new().wait(&gate).text("Hi.").finish(FinishReason::Stop));
+    let talker = agent(provider.model()).build().unwrap();
+    let session = runtime(&store).session();
+    let run = session.start(&talker, "Hello");
+    gate.arrived(1).await;
+    store.set(true);
+    gate.open();
+    run.outcome().await.unwrap_err();
+    store.set(false);
+    assert_eq!(session.resume(&talker).outcome().await.unwrap().text, "Hi.");
+    assert_eq!(provider.count(), 1);
+    assert_eq!(session.history().await.unwrap(), reread(&inner, session.id()).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_calls_that_the_store_failed_the_one_with_a_result_keeps_it() {
+    let (inner, first, second) = (memory(), Gate::new(), Gate::new());
+    let store = Away::over(&inner);
+    let tool = |name, gate| FakeTool::new(name).repeat(Repeat::Once).behind(gate).returning(name);
+    let (a, b) = (tool("a", &first), tool("b", &second));
+    let provider = ScriptedProvider::by_history().calls([("a", json!({})), ("b", json!({}))]).text("Done.");
+    let asker = agent(provider.model()).tool(a.clone()).tool(b.clone()).build().unwrap();
+    let session = runtime(&store).session();
+    let run = session.start(&asker, "Go");
+    first.arrived(1).await;
+    second.arrived(1).await;
+    store.set(true);
+    first.open();
+    run.outcome().await.unwrap_err();
+    store.set(false);
+    second.open();
+    assert_eq!(session.resume(&asker).outcome().await.unwrap().text, "Done.");
+    let results = settled(&stored(&inner, session.id()).await);
+    assert_eq!((&*results[0].0, &*results[0].1, &*results[1].0), ("a", "a", "b"));
+    assert!(results[1].1.contains("no result of this call was stored"), "{results:?}");
+    assert_eq!((a.started(), b.started()), (1, 1));
 }

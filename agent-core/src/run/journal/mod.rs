@@ -19,7 +19,7 @@ use super::{
     parts::{Parts, size},
 };
 use crate::{
-    Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
+    Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
     base::bound::json_bytes,
     event::{Checkpoint, Envelope, Event, Origin},
     session::{Batch, Lease, ReadRange, Row, SessionRecord, SessionState, SharedStore},
@@ -55,6 +55,9 @@ pub(super) struct Inner {
     /// delivered in the order in which they are stored.
     pub(super) aloft: bool,
     pub(super) broken: Option<ErrorRecord>,
+    /// Number of the newest event when the newest run's contexts ended, that run, and how often it was resumed. `None`
+    /// if it was cancelled.
+    pub(super) lived: Option<(u64, RunId, u32)>,
     /// Events of the open run, as found when the session was opened.
     recorded: Vec<Event>,
     /// The lease as last seen in the store.
@@ -129,6 +132,7 @@ impl Journal {
                 wanted: 0,
                 aloft: false,
                 broken: None,
+                lived: None,
                 recorded,
                 lease,
                 held: None,
@@ -180,6 +184,11 @@ impl Journal {
     /// Number of the newest event that the store has.
     pub(crate) fn committed(&self) -> u64 {
         self.lock().committed
+    }
+
+    /// True if no other process than this one was the last to run an agent here.
+    pub(super) fn is_owned(&self) -> bool {
+        self.lock().lease.is_none_or(|lease| lease.owner == self.owner)
     }
 
     /// Returns the time until which any process, this one too, runs an agent here, as far as is known.
@@ -377,6 +386,13 @@ impl Inner {
         let until = if time.is_zero() { Timestamp::default() } else { now.after(time) };
         self.lease = Some(Lease::new(owner, generation, until));
         self.lease
+    }
+
+    /// Notes how far the run came whose contexts end now.
+    pub(super) fn end_of_life(&mut self, cancelled: bool) {
+        let newest = self.state.head().seq;
+        let run = self.state.run().filter(|_| !cancelled);
+        self.lived = run.map(|run| (newest, run.id, run.resumed));
     }
 
     /// Takes out the oldest `count` staged events.

@@ -62,6 +62,12 @@ impl Journal {
         above.created == self.record.created && self.read(|state| state.first) == Some(above.first)
     }
 
+    /// True while something is being written here.
+    pub(crate) fn is_writing(&self) -> bool {
+        let inner = self.lock();
+        !inner.staged.is_empty() || inner.aloft
+    }
+
     /// True while something is being written here, or this process holds the lease.
     pub(crate) fn is_in_use(&self, now: Timestamp) -> bool {
         let inner = self.lock();

@@ -13,6 +13,8 @@ mod cut;
 mod handles;
 #[path = "hybrid/lost.rs"]
 mod lost;
+#[path = "hybrid/outage.rs"]
+mod outage;
 #[path = "hybrid/wire.rs"]
 mod wire;
 

@@ -227,7 +227,7 @@ impl ToolSpec {
         self.edit(|inner| inner.alone = true)
     }
 
-    /// Declares that [`Tool::footprint`](super::Tool::footprint) names the paths, hosts and command of each call.
+    /// Declares that [`Tool::footprint`](crate::tool::Tool::footprint) names the paths, hosts and command of each call.
     ///
     /// A call without subjects then touches nothing, and rules with a subject do not apply to it. Without this
     /// declaration such a call could touch anything: see [`Policy`](crate::permission::Policy).

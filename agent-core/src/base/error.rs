@@ -167,6 +167,8 @@ struct Inner {
     retry_after: Option<Duration>,
     pause: Option<Pause>,
     exhausted: Option<Box<Exhausted>>,
+    /// True if the call that failed is known never to have been sent.
+    unsent: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -182,6 +184,7 @@ impl Error {
             retry_after: None,
             pause: None,
             exhausted: None,
+            unsent: false,
             source: None,
         }))
     }
@@ -239,6 +242,14 @@ impl Error {
     #[must_use]
     pub fn with_exhausted(mut self, exhausted: Exhausted) -> Self {
         self.0.exhausted = Some(Box::new(exhausted));
+        self
+    }
+
+    /// Marks the call that failed as one that never left this machine, so that it cost nothing: there was no connection,
+    /// for example. Without it, only a cause that shows this has the same effect, such as a refused connection.
+    #[must_use]
+    pub fn unsent(mut self) -> Self {
+        self.0.unsent = true;
         self
     }
 
@@ -306,28 +317,18 @@ impl Error {
     /// Returns at most 8 causes, the nearest first, without those that the message names.
     fn causes(&self) -> impl Iterator<Item = String> {
         let causes = iter::successors(StdError::source(self), |&cause| cause.source());
-        let texts = causes.filter(|cause| !cause.is::<NotSent>()).take(8).map(ToString::to_string);
+        let texts = causes.take(8).map(ToString::to_string);
         let new = texts.filter(|text| !self.message().contains(&**text));
         new.map(|text| format!("cause: {}", bound::shortened(&text, 2 << 10)))
     }
 
-    /// True if a cause shows that the call never left: it was cancelled before, or there never was a connection.
+    /// True if the error or a cause of it shows that the call never left: it was cancelled before, or there never was a
+    /// connection.
     pub(crate) fn is_unsent(&self) -> bool {
-        let no_connection = |cause: &(dyn StdError + 'static)| {
-            let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-            matches!(
-                kind,
-                Some(
-                    io::ErrorKind::ConnectionRefused
-                        | io::ErrorKind::HostUnreachable
-                        | io::ErrorKind::NetworkUnreachable
-                        | io::ErrorKind::AddrNotAvailable
-                )
-            )
-        };
-        let mut next = StdError::source(self);
+        let mut next = Some(self as &(dyn StdError + 'static));
         while let Some(cause) = next {
-            if cause.is::<NotSent>() || no_connection(cause) {
+            let marked = cause.downcast_ref::<Self>().is_some_and(|error| error.0.unsent);
+            if marked || has_no_connection(cause) {
                 return true;
             }
             next = cause.source();
@@ -336,10 +337,11 @@ impl Error {
     }
 }
 
-/// Cause of an error of a call that never left.
-#[derive(Debug, thiserror::Error)]
-#[error("the call was not sent")]
-pub(crate) struct NotSent;
+fn has_no_connection(cause: &(dyn StdError + 'static)) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(ConnectionRefused | HostUnreachable | NetworkUnreachable | AddrNotAvailable))
+}
 
 /// Name of the value that holds the context of a record.
 const RECORDED: &str = "recorded";
@@ -409,7 +411,7 @@ impl ErrorRecord {
     pub fn to_error(&self) -> Error {
         let mut error = Error::new(self.kind, self.message.clone()).with_retry(self.retry);
         error.0.exhausted.clone_from(&self.exhausted);
-        let error = if self.unsent { error.caused_by(NotSent) } else { error };
+        error.0.unsent = self.unsent;
         if self.context.is_empty() { error } else { error.with(RECORDED, self.context.clone()) }
     }
 }

@@ -294,6 +294,13 @@ mod tests {
             (transport().caused_by(refused), Egress::Any, Failure::NotSent),
             (transport().caused_by(reset), Egress::Any, Failure::Unknown),
             (transport(), Egress::Any, Failure::Unknown),
+            (transport().unsent(), Egress::Any, Failure::NotSent),
+            (transport().unsent().record().to_error(), Egress::Any, Failure::NotSent),
+            (
+                Error::new(ErrorKind::Timeout, "").caused_by(transport().unsent()),
+                Egress::Any,
+                Failure::NotSent,
+            ),
             (Error::new(ErrorKind::Timeout, "slow"), Egress::Any, Failure::Unknown),
             (Error::cancelled(), Egress::Any, Failure::Unknown),
             (Error::new(ErrorKind::PermissionDenied, "no"), Egress::Any, Failure::Refused),

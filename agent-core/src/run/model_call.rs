@@ -14,7 +14,6 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::{ModelCall, Observation, RunContext, local::LocalEffects};
 use crate::{
     Error, ErrorKind, RequestId, Result, Timestamp,
-    base::NotSent,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, WarningRaised},
     layers::{Charge, Reservation},
     provider::{Assembled, Assembler, Delta, DeltaStream, FinishReason, Restart, Warning, WarningKind},
@@ -174,7 +173,7 @@ async fn reply(
     notes: &Notes<'_>,
 ) -> Result<()> {
     if cx.cancellation().is_cancelled() {
-        return Err(Error::cancelled().caused_by(NotSent));
+        return Err(Error::cancelled().unsent());
     }
     let call_cx = cx.call_context(notes.request);
     let mut patience = Patience { cx, silence: call.silence, cancelled: None, timer: None };

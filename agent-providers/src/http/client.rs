@@ -176,7 +176,12 @@ impl Endpoint {
         let mut failing =
             Failing { vendor: Arc::clone(&self.vendor), redactor: self.redactor.clone(), request_id: None };
         let sent = self.connections.send(request).await;
-        let response = sent.map_err(|error| self.unreachable(&failing, error))?;
+        let response = sent.map_err(|error| {
+            // Without a connection, TLS included, nothing of the request was written.
+            let unsent = error.is_connect();
+            let error = self.unreachable(&failing, error);
+            if unsent { error.unsent() } else { error }
+        })?;
         failing.request_id = headers::request_id(response.headers()).map(|id| failing.quote(&id));
         tap::answer(&mut exchange, response.status().as_u16(), response.headers());
         if response.status().is_success() {
@@ -380,6 +385,11 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
+    #[cfg(test)]
+    pub(crate) fn of(body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static) -> Self {
+        Self { body: Box::pin(body), failing: Failing::default(), limits: None, exchange: None }
+    }
+
     /// Facts about the call from the headers: its id, and the rest of the account's limits.
     pub(crate) fn info(&self) -> Option<Delta> {
         let mut info = ResponseInfo::default();
@@ -420,75 +430,5 @@ impl fmt::Debug for Reply {
 mod h2_tests;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn endpoint(url: &str, key: Option<&str>, allow_insecure: bool) -> Result<Endpoint> {
-        let key = key.map(|key| key.to_owned().into());
-        Endpoint::new(Settings { base_url: url.to_owned(), key, allow_insecure, ..Settings::default() })
-    }
-
-    #[test]
-    fn bad_addresses_are_refused_before_anything_happens() {
-        for url in [
-            "",
-            "localhost:8080/v1",
-            "ftp://host/v1",
-            "https://",
-            "https://user:word@host/v1",
-            "https://host/v1#x",
-        ] {
-            let error = endpoint(url, None, false).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Config, "{url}");
-            assert!(!format!("{error:?}").contains("word@"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_key_does_not_travel_unencrypted_unless_allowed() {
-        assert_eq!(endpoint("http://10.0.0.1/v1", Some("k"), false).unwrap_err().kind(), ErrorKind::Config);
-        assert!(endpoint("http://10.0.0.1/v1", None, false).is_ok());
-        assert!(endpoint("http://10.0.0.1/v1", Some("k"), true).is_ok());
-        assert!(endpoint("http://[::1]:80/v1", Some("k"), false).is_ok());
-        assert!(endpoint("https://host/v1", Some("k"), false).is_ok());
-        assert_eq!(endpoint("https://host/v1", Some("a\nb"), false).unwrap_err().kind(), ErrorKind::Config);
-    }
-
-    #[test]
-    fn a_key_is_sent_as_the_wire_wants_it() {
-        let headers = |auth| {
-            let key = Some("k-secret".to_owned().into());
-            let base_url = "https://host/v1".to_owned();
-            Endpoint::new(Settings { base_url, key, auth, ..Settings::default() }).unwrap().headers
-        };
-        let bearer = headers(Auth::Bearer);
-        assert_eq!(bearer.get("authorization").unwrap(), "Bearer k-secret");
-        let header = headers(Auth::Header("x-api-key"));
-        assert_eq!(
-            (header.get("x-api-key").unwrap().as_bytes(), header.get("authorization")),
-            (&b"k-secret"[..], None)
-        );
-        assert!(header.get("x-api-key").unwrap().is_sensitive());
-    }
-
-    #[test]
-    fn a_target_adds_to_the_address_and_never_replaces_what_the_caller_chose() {
-        let base_url = "https://host/v1/?alt=json&k=v".to_owned();
-        let headers = vec![("X-Version".to_owned(), "theirs".to_owned().into())];
-        let known = Endpoint::new(Settings { base_url, headers, ..Settings::default() }).unwrap();
-        let target = Target {
-            path: &["models", "a/b:stream"],
-            query: &[("alt", "sse"), ("x", "1 2")],
-            headers: &[("x-version", "ours"), ("x-other", "ours")],
-        };
-        assert_eq!(known.url(target).as_str(), "https://host/v1/models/a%2Fb:stream?alt=json&k=v&x=1+2");
-        let headers = known.headers_with(target.headers).unwrap();
-        assert_eq!(
-            (headers.get("x-version").unwrap(), headers.get("x-other").unwrap()),
-            (&"theirs".parse().unwrap(), &"ours".parse().unwrap())
-        );
-        assert_eq!(known.headers_with(&[("x-bad", "a\nb")]).unwrap_err().kind(), ErrorKind::Config);
-        let plain = endpoint("https://host/v1", None, false).unwrap();
-        assert_eq!(plain.url(Target::path(&["a"])).as_str(), "https://host/v1/a");
-    }
-}
+#[path = "client_tests.rs"]
+mod tests;

@@ -72,7 +72,7 @@ impl Timeout {
         self
     }
 
-    /// Limits the time between two deltas.
+    /// Limits the time between two deltas. One without content, such as usage, counts too.
     #[must_use]
     pub fn idle(mut self, limit: Duration) -> Self {
         self.idle = Some(limit);

@@ -34,6 +34,9 @@ const MAX_WARNINGS: usize = 100;
 
 /// Adds up the deltas of one reply.
 ///
+/// Every sequence of deltas has a bound: content by [`Limits`] and [`Assembler::MAX_PARTS`], the rest by
+/// [`Assembler::MAX_WITHOUT_CONTENT`] and [`Assembler::MAX_RESTARTS`].
+///
 /// ```
 /// use entourage_core::provider::{Assembler, Delta, FinishReason};
 ///
@@ -58,6 +61,8 @@ pub struct Assembler {
     /// Usage of failed attempts. Boxed to keep the assembler small: most replies need one attempt.
     wasted: Option<Box<Usage>>,
     uncounted: bool,
+    /// Number of deltas without content, in all attempts.
+    without_content: u32,
     info: ResponseInfo,
     warnings: Vec<Warning>,
     restarts: Vec<Restart>,
@@ -70,6 +75,16 @@ enum Piece {
 }
 
 impl Assembler {
+    /// Maximum of deltas that add no content to the replies of one call: usage, response facts, warnings, empty texts,
+    /// and tool calls beyond [`Limits::tool_calls`]. Some services report usage with each token of a reply.
+    pub const MAX_WITHOUT_CONTENT: u32 = 1_000_000;
+
+    /// Maximum of restarts of one call. A retry every 2 minutes reaches it after 33 hours.
+    pub const MAX_RESTARTS: usize = 1_000;
+
+    /// Maximum of parts of one reply: texts, blocks of reasoning, refusals, opaque blocks and tool calls.
+    pub const MAX_PARTS: usize = 100_000;
+
     /// An assembler with bounds of its own.
     #[must_use]
     pub fn with_limits(limits: AssembleLimits) -> Self {
@@ -79,8 +94,8 @@ impl Assembler {
     /// Adds one delta.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] when the reply outgrows its bounds, [`ErrorKind::Protocol`] when content follows the end
-    /// or arguments come for a call that never began.
+    /// [`ErrorKind::TooLarge`] when the content outgrows its bounds; [`ErrorKind::Protocol`] when content follows the end,
+    /// arguments come for a call that never began, or deltas without content or restarts never end.
     #[inline]
     pub fn push(&mut self, delta: &Delta) -> Result<()> {
         match delta {
@@ -93,19 +108,21 @@ impl Assembler {
             Delta::Opaque(block) => {
                 let memory = block.check().map_err(|flaw| flaw.sent("a block"))?;
                 self.grow(memory)?;
-                self.parts.push(Piece::Done(Part::Opaque((**block).clone())));
-                Ok(())
+                self.add(Piece::Done(Part::Opaque((**block).clone())))
             }
             Delta::Response(info) => {
+                self.count_without_content()?;
                 self.info.merge(short_info(info));
                 Ok(())
             }
             // Several services send usage after the finish reason.
             Delta::Usage(usage) => {
+                self.count_without_content()?;
                 self.usage.merge(usage.plausible());
                 Ok(())
             }
             Delta::Warning(warning) => {
+                self.count_without_content()?;
                 // Each attempt gives its own, often the same.
                 let warning = short_warning(warning);
                 if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&warning) {
@@ -126,9 +143,10 @@ impl Assembler {
     #[inline]
     pub(crate) fn push_text(&mut self, text: &str) -> Result<()> {
         match self.parts.last_mut() {
-            // Nearly every delta comes this way.
+            // Nearly every delta comes this way. An empty one does not: it wraps to the largest length.
             Some(Piece::Done(Part::Text(last)))
-                if self.finish.is_none() && text.len() <= self.limits.bytes.saturating_sub(self.bytes) =>
+                if self.finish.is_none()
+                    && text.len().wrapping_sub(1) < self.limits.bytes.saturating_sub(self.bytes) =>
             {
                 self.bytes += text.len();
                 last.push_str(text);
@@ -197,18 +215,44 @@ impl Assembler {
         }
     }
 
+    /// Counts a delta that adds nothing to the reply.
+    fn count_without_content(&mut self) -> Result<()> {
+        self.without_content = self.without_content.saturating_add(1);
+        if self.without_content > Self::MAX_WITHOUT_CONTENT {
+            let text = format!(
+                "the model's service sent more than {} deltas without content, so the call was ended; correct the provider or layer that sends them",
+                Self::MAX_WITHOUT_CONTENT
+            );
+            return Err(Error::new(ErrorKind::Protocol, text).during("model.stream"));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, part: Piece) -> Result<()> {
+        if self.parts.len() >= Self::MAX_PARTS {
+            let text = format!(
+                "the model's reply has more than {} parts, so the call was ended; correct the provider that cuts it into so many",
+                Self::MAX_PARTS
+            );
+            return Err(too_large(text));
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// Counts the bytes of a delta that belongs to the content.
     fn grow(&mut self, bytes: usize) -> Result<()> {
         self.not_finished()?;
+        if bytes == 0 {
+            return self.count_without_content();
+        }
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.limits.bytes {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!(
-                    "the model's reply is larger than {} bytes; lower its output limit",
-                    self.limits.bytes
-                ),
-            )
-            .during("model.stream"));
+            let text = format!(
+                "the model's reply is larger than {} bytes; lower its output limit",
+                self.limits.bytes
+            );
+            return Err(too_large(text));
         }
         Ok(())
     }
@@ -222,11 +266,11 @@ impl Assembler {
                 last.text.push_str(text);
             }
             _ if text.is_empty() => {}
-            (_, Kind::Text) => self.parts.push(Piece::Done(Part::Text(text.to_owned()))),
-            (_, Kind::Refusal) => self.parts.push(Piece::Done(Part::Refusal(text.to_owned()))),
+            (_, Kind::Text) => self.add(Piece::Done(Part::Text(text.to_owned())))?,
+            (_, Kind::Refusal) => self.add(Piece::Done(Part::Refusal(text.to_owned())))?,
             (_, Kind::Reasoning) => {
-                self.parts
-                    .push(Piece::Done(Part::Reasoning(Reasoning { text: text.to_owned(), signature: None })));
+                let reasoning = Reasoning { text: text.to_owned(), signature: None };
+                self.add(Piece::Done(Part::Reasoning(reasoning)))?;
             }
         }
         Ok(())
@@ -235,6 +279,13 @@ impl Assembler {
     /// Drops the content of the failed attempt and keeps its usage.
     fn restart(&mut self, restart: &Restart) -> Result<()> {
         self.not_finished()?;
+        if self.restarts.len() >= Self::MAX_RESTARTS {
+            let text = format!(
+                "the model call began anew more than {} times, so it was ended; lower the retries of the model's layers",
+                Self::MAX_RESTARTS
+            );
+            return Err(Error::new(ErrorKind::Protocol, text).during("model.stream"));
+        }
         // A refused attempt cost nothing; one that broke off did, even if its tokens were not counted.
         self.uncounted |= self.usage.is_unknown() && !(self.parts.is_empty() && is_free(&restart.error));
         self.bytes = 0;
@@ -250,15 +301,16 @@ impl Assembler {
     fn sign(&mut self, signature: &Signature) -> Result<()> {
         let item = signature.item.as_ref().map(|item| bound::check(item, bound::VALUE));
         let item = item.transpose().map_err(|flaw| flaw.sent("a block of reasoning"))?;
-        self.grow(signature.data.len().saturating_add(item.unwrap_or(0)))?;
+        let bytes = signature.wire.len().saturating_add(signature.data.len());
+        self.grow(bytes.saturating_add(item.unwrap_or(0)))?;
         match self.parts.last_mut() {
             Some(Piece::Done(Part::Reasoning(last))) if last.signature.is_none() => {
                 last.signature = Some(Box::new(signature.clone()));
             }
-            _ => self.parts.push(Piece::Done(Part::Reasoning(Reasoning {
-                text: String::new(),
-                signature: Some(Box::new(signature.clone())),
-            }))),
+            _ => {
+                let signature = Some(Box::new(signature.clone()));
+                self.add(Piece::Done(Part::Reasoning(Reasoning { text: String::new(), signature })))?;
+            }
         }
         Ok(())
     }
@@ -269,10 +321,10 @@ impl Assembler {
             let (count, wires) = &mut **self.dropped.get_or_insert_default();
             *count = count.saturating_add(1);
             wires.insert(index);
-            return Ok(());
+            return self.count_without_content();
         }
         self.calls.push((index, self.parts.len()));
-        self.parts.push(Piece::Call(RawCall {
+        self.add(Piece::Call(RawCall {
             // Too long an id is replaced, and a name that no tool can have is refused with its call.
             id: if id.len() > bound::ID { Arc::default() } else { Arc::clone(id) },
             name: if name.len() > bound::WORD {
@@ -281,8 +333,7 @@ impl Assembler {
                 Arc::clone(name)
             },
             arguments: String::new(),
-        }));
-        Ok(())
+        }))
     }
 
     fn extend_call(&mut self, index: u32, text: &str) -> Result<()> {
@@ -295,14 +346,11 @@ impl Assembler {
         match place.and_then(|place| self.parts.get_mut(place)) {
             Some(Piece::Call(call)) => {
                 if call.arguments.len().saturating_add(text.len()) > self.limits.argument_bytes {
-                    return Err(Error::new(
-                        ErrorKind::TooLarge,
-                        format!(
-                            "the arguments of a call of `{}` are larger than {} bytes",
-                            call.name, self.limits.argument_bytes
-                        ),
-                    )
-                    .during("model.stream"));
+                    let text = format!(
+                        "the arguments of a call of `{}` are larger than {} bytes",
+                        call.name, self.limits.argument_bytes
+                    );
+                    return Err(too_large(text));
                 }
                 call.arguments.push_str(text);
                 Ok(())
@@ -315,6 +363,10 @@ impl Assembler {
             .during("model.stream")),
         }
     }
+}
+
+fn too_large(text: String) -> Error {
+    Error::new(ErrorKind::TooLarge, text).during("model.stream")
 }
 
 // These texts are kept in events, often several times each, so they are cut to short bounds.
@@ -410,56 +462,4 @@ impl Assembled {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::provider::WarningKind;
-
-    #[test]
-    fn a_restart_voids_what_came_but_not_what_it_used() {
-        let mut assembler = Assembler::default();
-        let error = Error::new(ErrorKind::Overloaded, "busy").record();
-        for delta in [
-            Delta::Warning(Box::new(Warning::new(WarningKind::Setting, "top_k", "left out"))),
-            Delta::Response(Box::new(ResponseInfo::new(Some("a".into()), None))),
-            Delta::text("Hel"),
-            Delta::tool_call(0, "1", "look"),
-            Delta::arguments(0, "{"),
-            Delta::Usage(Box::new(Usage::new(10, 2))),
-            Delta::Restart(Box::new(Restart::new(2, error, Duration::ZERO))),
-            Delta::text("Hello"),
-            Delta::Usage(Box::new(Usage::new(10, 5))),
-            Delta::Finish(FinishReason::Stop.into()),
-        ] {
-            assembler.push(&delta).unwrap();
-        }
-        let reply = assembler.finish().unwrap();
-        assert_eq!((reply.usage, reply.wasted), (Usage::new(10, 5), Usage::new(10, 2)));
-        assert_eq!((reply.info.id.clone(), reply.warnings.len(), reply.restarts.len()), (None, 1, 1));
-        let message = reply.into_message();
-        assert_eq!(message.parts(), [Part::Text("Hello".into())]);
-    }
-
-    #[test]
-    fn cc03_an_attempt_that_broke_off_uncounted_makes_the_cost_unknown() {
-        let provider = crate::testkit::ScriptedProvider::new();
-        let prices = Some(crate::Prices::per_million_micros(1, 1));
-        let profile = crate::provider::Profile { prices, ..crate::provider::Profile::default() };
-        let model = provider.model().with_profile(profile);
-        let cost = |before: &[Delta]| {
-            let mut assembler = Assembler::default();
-            let restart = Restart::new(2, Error::new(ErrorKind::Overloaded, "busy").record(), Duration::ZERO);
-            let end = [
-                Delta::Restart(Box::new(restart)),
-                Delta::Usage(Box::new(Usage::new(3, 4))),
-                Delta::finish(FinishReason::Stop),
-            ];
-            before.iter().chain(&end).for_each(|delta| assembler.push(delta).unwrap());
-            assembler.finish().unwrap().cost(&model).map(Money::as_pico)
-        };
-        assert_eq!(cost(&[]), Some(7));
-        assert_eq!(cost(&[Delta::text("Hel")]), None);
-        assert_eq!(cost(&[Delta::text("Hel"), Delta::Usage(Box::new(Usage::new(1, 1)))]), Some(9));
-    }
-}
+mod tests;

@@ -48,6 +48,8 @@ pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
 ///   the stream's error.
 /// - Deltas before a [`Delta::Restart`] are void. The stream ends after one [`Delta::Finish`]. A stream that ends
 ///   without one was cut off: the caller reports it.
+/// - A delta says something. A call with more than [`Assembler::MAX_WITHOUT_CONTENT`] deltas that add no content, or
+///   more than [`Assembler::MAX_RESTARTS`] restarts, is ended with [`ErrorKind::Protocol`].
 /// - Dropping the stream or the future aborts the call and frees the connection.
 /// - Secrets never appear in errors, `Debug` output or deltas.
 /// - Before connecting, an implementation asks [`CallContext::check_host`].

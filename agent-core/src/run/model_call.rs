@@ -310,11 +310,13 @@ impl Pump<'_> {
 
     fn take(&mut self, delta: Delta) -> Result<()> {
         self.begin_burst();
-        if let Delta::Restart(restart) = &delta {
+        let taken = self.assembler.push(&delta);
+        if let Delta::Restart(restart) = &delta
+            && taken.is_ok()
+        {
             self.has_text = false;
             self.notes.restarted(self.cx, restart);
         }
-        let taken = self.assembler.push(&delta);
         if self.heard {
             self.burst.push(delta);
         }

@@ -39,6 +39,7 @@ mod dropped;
 mod effects;
 mod events;
 mod failures;
+mod floods;
 mod fold;
 mod generate;
 mod history;

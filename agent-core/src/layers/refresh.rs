@@ -5,17 +5,18 @@
 
 use std::{
     fmt,
+    panic::AssertUnwindSafe,
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use futures_util::{Stream, future::BoxFuture};
+use futures_util::{
+    FutureExt, Stream,
+    future::{self, BoxFuture, WeakShared},
+};
 
 use super::{
     Layer,
@@ -32,11 +33,13 @@ pub trait Refresh: Send + Sync + fmt::Debug {
     /// The provider with a credential that should be good, after `current` was refused with `error`.
     ///
     /// `current` is the provider inside the layer, with the layers inside it. Return a clone of it if it reads its
-    /// credential anew for each call, else build it again, **layers included**. Only one refresh runs at a time. The
-    /// future is dropped if the call that asked is cancelled.
+    /// credential anew for each call, else build it again, **layers included**. Only one refresh runs at a time. Every
+    /// call that waits for it polls it, so one that is kept and not polled delays no other. The future is dropped once
+    /// no call waits for it.
     ///
     /// # Errors
-    /// Any failure to get a credential. The caller is shown the service's own refusal instead, so log the details here.
+    /// Any failure to get a credential, a panic included. The caller is shown the service's own refusal instead, so log
+    /// the details here.
     async fn refresh(&self, error: &Error, current: &Arc<dyn Provider>) -> Result<Arc<dyn Provider>>;
 }
 
@@ -97,14 +100,8 @@ impl CredentialRefresh {
 
 impl Layer for CredentialRefresh {
     fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
-        let current = Mutex::new(Seat { provider: Arc::clone(&inner), generation: 0 });
-        let shared = Shared {
-            hook: self.hook,
-            current,
-            flight: tokio::sync::Mutex::new(()),
-            flights: AtomicU64::new(0),
-        };
-        Arc::new(Refreshed { shared: Arc::new(shared), inner })
+        let current = Mutex::new(Seat { provider: Arc::clone(&inner), generation: 0, flight: None });
+        Arc::new(Refreshed { shared: Arc::new(Shared { hook: self.hook, current }), inner })
     }
 }
 
@@ -158,10 +155,6 @@ impl Provider for Refreshed {
 struct Shared {
     hook: Arc<dyn Refresh>,
     current: Mutex<Seat>,
-    /// Held during a refresh.
-    flight: tokio::sync::Mutex<()>,
-    /// Number of refreshes that ended, well or not.
-    flights: AtomicU64,
 }
 
 /// The current provider, and the number of those before it.
@@ -169,7 +162,12 @@ struct Shared {
 struct Seat {
     provider: Arc<dyn Provider>,
     generation: u64,
+    /// The refresh of this provider that is in flight, as long as a call waits for it.
+    flight: Option<WeakShared<Renewal>>,
 }
+
+/// A refresh in flight. It gives the renewed provider, if there is one.
+type Renewal = BoxFuture<'static, Option<Arc<dyn Provider>>>;
 
 /// A renewed provider, and the refusal that made it necessary.
 struct Renewed {
@@ -178,28 +176,63 @@ struct Renewed {
 }
 
 impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Seat> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn seat(&self) -> Seat {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().clone()
     }
 
     /// The renewed provider after that of `generation` was refused, or else the refusal.
-    async fn renew(&self, generation: u64, refusal: Error) -> Result<Renewed> {
-        let before = self.flights.load(Ordering::SeqCst);
-        let _flight = self.flight.lock().await;
-        let Seat { provider, generation: now } = self.seat();
-        if now != generation {
-            return Ok(Renewed { provider, refusal });
+    async fn renew(self: Arc<Self>, generation: u64, refusal: Error) -> Result<Renewed> {
+        let refusal = Arc::new(refusal);
+        let renewed = match self.flight(generation, &refusal) {
+            Ok(flight) => flight.await,
+            Err(provider) => Some(provider),
+        };
+        // The refresh is over, so it has dropped its share.
+        let refusal = Arc::try_unwrap(refusal).unwrap_or_else(|refusal| refusal.record().to_error());
+        match renewed {
+            Some(provider) => Ok(Renewed { provider, refusal }),
+            None => Err(refusal),
         }
-        // The refresh that this call waited for failed.
-        if self.flights.load(Ordering::SeqCst) != before {
-            return Err(refusal);
+    }
+
+    /// The refresh of the provider of `generation`: the one in flight, or else a new one. `Err` holds the provider that
+    /// has replaced it already.
+    fn flight(
+        self: &Arc<Self>,
+        generation: u64,
+        refusal: &Arc<Error>,
+    ) -> std::result::Result<future::Shared<Renewal>, Arc<dyn Provider>> {
+        let mut seat = self.lock();
+        if seat.generation != generation {
+            return Err(Arc::clone(&seat.provider));
         }
-        let renewed = self.hook.refresh(&refusal, &provider).await;
-        self.flights.fetch_add(1, Ordering::SeqCst);
-        let Ok(provider) = renewed else { return Err(refusal) };
-        let seat = Seat { provider: Arc::clone(&provider), generation: now.wrapping_add(1) };
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = seat;
-        Ok(Renewed { provider, refusal })
+        if let Some(flight) = seat.flight.as_ref().and_then(WeakShared::upgrade) {
+            return Ok(flight);
+        }
+        let (shared, refusal) = (Arc::clone(self), Arc::clone(refusal));
+        let provider = Arc::clone(&seat.provider);
+        let renewal = async move {
+            let renewed = AssertUnwindSafe(shared.hook.refresh(&refusal, &provider)).catch_unwind().await;
+            shared.land(renewed.ok().and_then(Result::ok))
+        };
+        let flight = renewal.boxed().shared();
+        seat.flight = flight.downgrade();
+        Ok(flight)
+    }
+
+    /// Ends the refresh in flight, with the renewed provider if there is one.
+    fn land(&self, renewed: Option<Arc<dyn Provider>>) -> Option<Arc<dyn Provider>> {
+        let mut seat = self.lock();
+        seat.flight = None;
+        if let Some(provider) = &renewed {
+            seat.provider = Arc::clone(provider);
+            seat.generation = seat.generation.wrapping_add(1);
+        }
+        renewed
     }
 }
 

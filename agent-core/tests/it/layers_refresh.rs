@@ -234,10 +234,64 @@ async fn cm10_a_call_that_goes_away_leaves_the_refresh_to_the_next() {
     }
     cx.cancel.cancel();
     assert_eq!(first.await.unwrap(), ["refused: the call or run was cancelled"]);
-    gate.arrived(2).await;
     gate.open();
     assert_eq!(second.await.unwrap().last().unwrap(), "finish");
+    assert_eq!(hook.count(), 1, "the refresh in flight is the second call's too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_no_call_waits_for_is_dropped_and_the_next_call_begins_another() {
+    let (old, new) = (Played::new([Err(refused()), Err(refused())]), Played::new([says("Hello!")]));
+    let gate = Gate::new();
+    let hook = Hook::giving(Arc::clone(&new) as _).behind(&gate);
+    let model = hook.around(&old);
+    let cx = CallContext::new();
+    let mut first = Box::pin(model.stream(question(), &cx));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    drop(first);
+    gate.open();
+    assert_eq!(read(&model, &CallContext::new()).await.last().unwrap(), "finish");
     assert_eq!(hook.count(), 2);
+}
+
+/// The refusal comes before there is a stream, and within one.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_kept_and_not_polled_holds_up_no_other_refresh() {
+    for refusal in [Err(refused()), Ok(vec![Err(refused())])] {
+        let (old, new) = (Played::new([refusal, Err(refused())]), Played::new([says("Hello!"), says("Hi!")]));
+        let gate = Gate::new();
+        let hook = Hook::giving(Arc::clone(&new) as _).behind(&gate);
+        let model = hook.around(&old);
+        let cx = CallContext::new();
+        let mut kept = Box::pin(async { lines(model.stream(question(), &cx).await.unwrap()).await });
+        assert!(futures_util::poll!(&mut kept).is_pending());
+        gate.arrived(1).await;
+        gate.open();
+        let hang = Duration::from_secs(30);
+        let other = tokio::time::timeout(hang, read(&model, &CallContext::new())).await;
+        assert_eq!(other.expect("the kept call blocks this one").last().unwrap(), "finish");
+        assert_eq!(kept.await.last().unwrap(), "finish");
+        assert_eq!((hook.count(), new.asked().len()), (1, 2));
+    }
+}
+
+#[derive(Debug)]
+struct Panics;
+
+#[async_trait]
+impl Refresh for Panics {
+    async fn refresh(&self, _: &Error, _: &Arc<dyn Provider>) -> Result<Arc<dyn Provider>> {
+        panic!("the hook is broken")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_panics_counts_as_one_that_fails() {
+    let played = Played::new([Err(refused()), Err(refused())]);
+    let model = CredentialRefresh::new(Panics).layer(Arc::clone(&played) as _);
+    for _ in 0..2 {
+        assert_eq!(read(&model, &CallContext::new()).await, ["refused: the key was refused; check it"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

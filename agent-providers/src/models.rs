@@ -1,43 +1,44 @@
 //! The default model of a server, asked for once when the program names none.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use entourage_core::{Error, ErrorKind, Result, provider::CallContext};
 use serde_json::Value;
-use tokio::sync::OnceCell;
 
 use crate::http::{Endpoint, Target};
 
 /// Largest list of models that is read. The largest catalogues have some thousand entries of a few hundred bytes.
 const MAX_LIST: usize = 8 << 20;
 
-/// Model name for the server's own choice. The server is asked once for its list; a model of exactly this name, else
-/// the first one, is taken. An empty name has the same effect.
+/// Model name for the server's own choice. The server is asked for its list before the first call; a model of exactly
+/// this name, else the first one, is taken. An empty name has the same effect.
 #[allow(unreachable_pub, reason = "the wires that can ask for a list show it")]
 pub const DEFAULT_MODEL: &str = "default";
 
 #[derive(Debug, Default)]
-pub(crate) struct DefaultModel(OnceCell<Arc<str>>);
+pub(crate) struct DefaultModel(OnceLock<Arc<str>>);
 
 impl DefaultModel {
-    /// The server's model. If the server could not tell, the next call asks again.
+    /// The server's model. If the server could not tell, the next call asks again. Calls that begin before the first
+    /// answer each ask: if they waited for each other, one that nobody polls would hold up all.
     pub(crate) async fn resolve(
         &self,
         endpoint: &Endpoint,
         path: &[&str],
         cx: &CallContext,
     ) -> Result<Arc<str>> {
-        let ask = || async {
-            let body = endpoint.get(Target::path(path), MAX_LIST, cx).await?;
-            choose(&body).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::NotFound,
-                    format!("{} names no model; load one, or say which model to use", endpoint.vendor()),
-                )
-                .during("model.list")
-            })
-        };
-        self.0.get_or_try_init(ask).await.cloned()
+        if let Some(known) = self.0.get() {
+            return Ok(Arc::clone(known));
+        }
+        let body = endpoint.get(Target::path(path), MAX_LIST, cx).await?;
+        let chosen = choose(&body).ok_or_else(|| {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("{} names no model; load one, or say which model to use", endpoint.vendor()),
+            )
+            .during("model.list")
+        })?;
+        Ok(Arc::clone(self.0.get_or_init(|| chosen)))
     }
 }
 

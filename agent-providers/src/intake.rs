@@ -16,6 +16,10 @@ use crate::{framing::Frame, json::Halves, stream::Reading};
 const MAX_REPLY: usize = 512 << 20;
 const MAX_EMPTY: u32 = 100_000;
 
+/// Most bytes that are read after the finish reason of a reply: usage and an end mark follow it there, on some services
+/// with a list of sources. Then the reply ends as if its last byte had come.
+pub(crate) const MAX_AFTER_FINISH: usize = 256 << 10;
+
 /// The state of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
@@ -23,6 +27,8 @@ pub(crate) struct Intake {
     taken: usize,
     /// Frames since the last one that gave a delta.
     empty: u32,
+    /// Bytes of frames since the finish reason. Some services name one with each piece of content; the last counts.
+    after_finish: usize,
     /// True once the caller was warned of an absurd figure.
     doubted: bool,
 }
@@ -43,8 +49,18 @@ impl Intake {
             return;
         }
         let data = self.halves.mend(frame.data);
+        let new = reply.out().len();
         if self.pass(reply, |reply| reply.frame(Frame { data: &data, ..frame })) {
             self.empty = 0;
+        }
+        let goes_on = reply.takes_named_finish() && reply.out().iter().skip(new).any(has_content);
+        if goes_on || !reply.has_finish() {
+            self.after_finish = 0;
+        } else {
+            self.after_finish = self.after_finish.saturating_add(frame.data.len());
+            if self.after_finish > MAX_AFTER_FINISH {
+                self.end(reply);
+            }
         }
     }
 
@@ -93,6 +109,11 @@ impl Intake {
         }
         out.append(&mut last);
     }
+}
+
+fn has_content(item: &Result<Delta>) -> bool {
+    let nothing = |delta: &Delta| matches!(delta, Delta::Response(_) | Delta::Usage(_) | Delta::Warning(_));
+    item.as_ref().is_ok_and(|delta| !nothing(delta))
 }
 
 /// Removes figures that no call can have. Returns true if there was one.

@@ -50,7 +50,7 @@ fn script(reply: &Reply) -> Result<Script> {
         Reply::Streamed { says, ending } => {
             let script = says.iter().try_fold(Script::new(), say)?;
             match ending {
-                Ending::Finish(reason) => Ok(script.finish(*reason)),
+                Ending::Finish(reason) | Ending::Unclosed(reason) => Ok(script.finish(*reason)),
                 Ending::Failed(failure) => Ok(script.fail(failure.kind, failure.message)),
                 Ending::CutOff => Ok(script),
                 Ending::Open => Ok(script.wait(&Gate::new())),
@@ -92,6 +92,7 @@ async fn the_scripted_provider_passes() {
             "a_dropped_stream_ends_the_call",
             "a_dropped_call_ends",
             "a_cancelled_run_ends_the_call",
+            "a_reply_that_has_ended_is_left",
         ]
     );
 }

@@ -49,6 +49,8 @@ struct Reply {
     blocks: Blocks,
     tally: Tally,
     raw_finish: Option<Box<str>>,
+    /// True until the intake has asked for it.
+    named_finish: bool,
     ended: bool,
     /// True once the caller was warned of unknown pieces of blocks.
     puzzled: bool,
@@ -95,6 +97,10 @@ impl Reading for Reply {
         self.raw_finish.is_some() || self.ended
     }
 
+    fn takes_named_finish(&mut self) -> bool {
+        std::mem::take(&mut self.named_finish)
+    }
+
     fn is_done(&self) -> bool {
         self.ended
     }
@@ -108,6 +114,7 @@ impl Reply {
             blocks: Blocks::default(),
             tally: Tally::default(),
             raw_finish: None,
+            named_finish: false,
             ended: false,
             puzzled: false,
         }
@@ -205,6 +212,7 @@ impl Reply {
             self.out.push_back(Ok(Delta::Refusal(text.into())));
         }
         self.raw_finish = Some(Cow::into_owned(reason).into());
+        self.named_finish = true;
     }
 
     fn count(&mut self, usage: Maybe<WireUsage>) {

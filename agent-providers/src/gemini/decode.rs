@@ -52,6 +52,8 @@ struct Reply {
     id: Option<Box<str>>,
     model: Option<Box<str>>,
     raw_finish: Option<Box<str>>,
+    /// True until the intake has asked for it.
+    named_finish: bool,
     /// True if the prompt was refused, so there are no candidates.
     blocked: bool,
     ended: bool,
@@ -98,6 +100,10 @@ impl Reading for Reply {
         self.raw_finish.is_some() || self.blocked || self.ended
     }
 
+    fn takes_named_finish(&mut self) -> bool {
+        std::mem::take(&mut self.named_finish)
+    }
+
     fn is_done(&self) -> bool {
         self.ended
     }
@@ -114,6 +120,7 @@ impl Reply {
             id: None,
             model: None,
             raw_finish: None,
+            named_finish: false,
             blocked: false,
             ended: false,
         }
@@ -181,6 +188,7 @@ impl Reply {
                 self.note("finishReason", &format!("the reply ended with {reason}: {message}"));
             }
             self.raw_finish = Some(reason.into());
+            self.named_finish = true;
         }
     }
 

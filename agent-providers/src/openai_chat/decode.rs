@@ -65,6 +65,8 @@ struct Reply {
     id: Option<Box<str>>,
     model: Option<Box<str>>,
     raw_finish: Option<Box<str>>,
+    /// True until the intake has asked for it.
+    named_finish: bool,
     /// True once text, reasoning or a refusal came.
     has_content: bool,
     ended: bool,
@@ -106,6 +108,10 @@ impl Reading for Reply {
         self.raw_finish.is_some() || self.ended
     }
 
+    fn takes_named_finish(&mut self) -> bool {
+        take(&mut self.named_finish)
+    }
+
     fn is_done(&self) -> bool {
         self.ended
     }
@@ -123,6 +129,7 @@ impl Reply {
             id: None,
             model: None,
             raw_finish: None,
+            named_finish: false,
             has_content: false,
             ended: false,
         }
@@ -196,6 +203,7 @@ impl Reply {
         }
         if let Some(reason) = take(&mut choice.finish_reason).filled() {
             self.raw_finish = Some(reason.into());
+            self.named_finish = true;
         }
     }
 

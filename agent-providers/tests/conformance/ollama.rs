@@ -16,6 +16,7 @@ use crate::spelling::{Facts, KEY, Spelling, arguments, object, unsupported};
 pub(crate) struct Lines;
 
 impl Spelling for Lines {
+    const FILLER: &'static str = "\n";
     const CONTENT_TYPE: &'static str = "application/x-ndjson";
 
     const WANTED: &'static [&'static str] =

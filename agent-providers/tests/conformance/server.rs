@@ -38,6 +38,8 @@ pub(crate) enum Then {
     Breaks,
     /// Sends nothing until the caller goes away.
     StaysOpen,
+    /// Sends these bytes again and again until the caller goes away.
+    Floods(&'static str),
 }
 
 /// A server that runs until it is dropped.
@@ -176,6 +178,12 @@ async fn give(connection: &mut TcpStream, answer: Answer) -> io::Result<Next> {
 async fn end(connection: &mut TcpStream, then: Then) -> io::Result<Next> {
     match then {
         Then::StaysOpen => return left(connection).await,
+        Then::Floods(filler) => {
+            let filler = filler.repeat(1_024);
+            let chunk = format!("{:x}\r\n{filler}\r\n", filler.len());
+            while connection.write_all(chunk.as_bytes()).await.is_ok() {}
+            return Ok(Next::CallerLeft);
+        }
         Then::Breaks => {}
         Then::Ends | Then::Closes => connection.write_all(b"0\r\n\r\n").await?,
     }

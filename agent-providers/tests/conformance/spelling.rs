@@ -21,6 +21,9 @@ pub(crate) trait Spelling: Send + Sync + 'static {
     /// The content type of streams.
     const CONTENT_TYPE: &'static str = "text/event-stream";
 
+    /// Bytes that mean nothing to a reader of a stream.
+    const FILLER: &'static str = ": still here\n\n";
+
     /// Required parts of each request's head: the request line, and the header with the key.
     const WANTED: &'static [&'static str];
 
@@ -79,7 +82,11 @@ impl<S: Spelling> Wire<S> {
             Reply::Silent => Answer::Silence,
             Reply::Streamed { says, ending } => {
                 let nothing = says.is_empty() && *ending == Ending::CutOff;
-                let events = if nothing { Vec::new() } else { S::streamed(says, ending)? };
+                let spelt = match ending {
+                    Ending::Unclosed(reason) => &Ending::Finish(*reason),
+                    ending => ending,
+                };
+                let events = if nothing { Vec::new() } else { S::streamed(says, spelt)? };
                 let pieces = match piece {
                     Some(bytes) => events.concat().as_bytes().chunks(bytes).map(<[u8]>::to_vec).collect(),
                     None => events.into_iter().map(String::into_bytes).collect(),
@@ -93,6 +100,7 @@ impl<S: Spelling> Wire<S> {
     fn then(&self, ending: &Ending) -> Result<Then> {
         Ok(match ending {
             Ending::Finish(_) => Then::Ends,
+            Ending::Unclosed(_) => Then::Floods(S::FILLER),
             Ending::Failed(_) => Then::Closes,
             Ending::CutOff => self.cut,
             Ending::Open => Then::StaysOpen,

@@ -1,6 +1,6 @@
 //! Endless input: the provider takes little of it, keeps less, and closes the connection.
 
-use entourage_core::{ErrorKind, RetryStatus};
+use entourage_core::{ErrorKind, RetryStatus, provider::FinishReason};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -216,5 +216,63 @@ async fn attack_38_deep_nesting_is_refused_or_passed_over() {
                 assert_eq!(error.kind(), ErrorKind::Protocol, "{}: {error}", outcome.name);
             }
         }
+    }
+}
+
+/// More than a service has to say once its reply is over.
+#[tokio::test]
+async fn floods_after_the_finish_are_left_soon_and_lose_nothing() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let growth = Growth::start();
+    for wire in WIRES {
+        let used = |tokens: u32| match wire {
+            Wire::Chat => format!(r#"{{"choices":[],"usage":{{"prompt_tokens":{tokens}}}}}"#),
+            Wire::Responses => format!(
+                r#"{{"type":"response.completed","response":{{"usage":{{"input_tokens":{tokens}}}}}}}"#
+            ),
+            Wire::Messages => format!(r#"{{"type":"message_delta","usage":{{"input_tokens":{tokens}}}}}"#),
+            Wire::Gemini => format!(r#"{{"usageMetadata":{{"promptTokenCount":{tokens}}}}}"#),
+            Wire::Ollama => format!(r#"{{"prompt_eval_count":{tokens},"done":true}}"#),
+        };
+        let used = wire.frame(&used(1)) + &wire.frame(&used(2));
+        let said = [STREAM, &wire.open(), &wire.say("Hello")].concat();
+        for (end, finish) in [("the reason", wire.reason()), ("the end", Some(wire.close()))] {
+            let Some(finish) = finish else { continue };
+            for (name, piece) in [
+                ("text", wire.say("more").repeat(100)),
+                ("usage", used.repeat(100)),
+                ("the reason again", finish.repeat(100)),
+                ("nothing", wire.frame("{}").repeat(100)),
+                ("what keeps a connection alive", wire.keep_alive()),
+                ("a line", "x".repeat(64 << 10)),
+                ("JSON without end", "[".repeat(64 << 10)),
+            ] {
+                let acts = [send(said.clone() + &finish), flood(piece)];
+                let outcome = Fault::new(wire, format!("{name} after {end}"), acts).run().await;
+                let Ok(reply) = &outcome.result else { panic!("{}: {:?}", outcome.name, outcome.result) };
+                assert_eq!(reply.finish.reason, FinishReason::Stop, "{}", outcome.name);
+                assert!(outcome.text.starts_with("Hello"), "{}: {}", outcome.name, outcome.text);
+                let seen = outcome.seen;
+                // The rest lies in the buffers of the system.
+                assert!(seen.closed && seen.pushed < 16 * MIB, "{}: took {}", outcome.name, seen.pushed);
+                growth.check(32 * MIB, &outcome.name);
+            }
+        }
+    }
+}
+
+/// Some services name the finish reason in each frame, before the end.
+#[tokio::test]
+async fn a_finish_reason_with_each_piece_of_a_long_reply_cuts_nothing() {
+    let pieces = 20_000;
+    for (wire, frame) in [
+        (Wire::Chat, r#"{"choices":[{"delta":{"content":"more "},"finish_reason":"stop"}]}"#),
+        (Wire::Gemini, r#"{"candidates":[{"content":{"parts":[{"text":"more "}]},"finishReason":"STOP"}]}"#),
+    ] {
+        let body = wire.frame(frame).repeat(pieces) + &wire.close();
+        let outcome =
+            Fault::new(wire, "a reason with each piece", [send(STREAM.to_owned() + &body)]).run().await;
+        assert_eq!(outcome.text.len(), pieces * 5, "{}", outcome.name);
+        assert_eq!(outcome.result.unwrap().usage.output, Some(2));
     }
 }

@@ -266,6 +266,8 @@ fn lives() -> Vec<Case> {
         a_dropped_stream_ends_the_call [Watched] by drops_the_stream => [breaks_off([Text("Hello")], Ending::Open)];
         a_dropped_call_ends [Watched] by drops_the_call => [Reply::Silent];
         a_cancelled_run_ends_the_call [Watched] by cancels_a_run => [breaks_off([Text("Hello")], Ending::Open)];
+        a_reply_that_has_ended_is_left [Watched] by leaves_in_time =>
+            [breaks_off([Text("Hel"), Text("lo")], Ending::Unclosed(STOP))];
         a_call_after_a_dropped_one_works by drops_and_calls_again => [
             breaks_off([Text("Hello")], Ending::Open),
             Reply::finished([Text("Again.")], STOP),
@@ -350,6 +352,13 @@ async fn drops_the_stream(stage: Stage, _: StreamScenario) -> Checked {
     read_until(&mut stream, "Hello", text).await?;
     holds("the call is over while its stream is read", watch.gone().now_or_never().is_none())?;
     drop(stream);
+    watch.gone().await;
+    Ok(())
+}
+
+async fn leaves_in_time(stage: Stage, scenario: StreamScenario) -> Checked {
+    let watch = watch(&stage)?;
+    plays_out(stage, scenario).await?;
     watch.gone().await;
     Ok(())
 }

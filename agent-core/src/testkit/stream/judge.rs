@@ -75,11 +75,22 @@ pub(super) struct Rules {
     finished: bool,
     calls: BTreeSet<u32>,
     attempt: u32,
+    /// Deltas with and without content.
+    said: u32,
+    unsaid: u32,
 }
+
+/// Most deltas without content beyond those with content, in one stream.
+const MAX_UNSAID: u32 = 16;
 
 impl Rules {
     pub(super) fn take(&mut self, delta: &Delta) -> Checked {
         holds(&format!("something comes after the finish: {delta:?}"), !self.finished)?;
+        *if says_something(delta) { &mut self.said } else { &mut self.unsaid } += 1;
+        holds(
+            &format!("{} deltas without content come with {} of content", self.unsaid, self.said),
+            self.unsaid <= self.said.saturating_add(MAX_UNSAID),
+        )?;
         match delta {
             Delta::Finish(_) => self.finished = true,
             Delta::ToolCallStart(call) => {
@@ -111,6 +122,17 @@ impl Rules {
     }
 }
 
+fn says_something(delta: &Delta) -> bool {
+    match delta {
+        Delta::Text(text)
+        | Delta::Reasoning(text)
+        | Delta::Refusal(text)
+        | Delta::ToolCallArguments { text, .. } => !text.is_empty(),
+        Delta::Response(_) | Delta::Usage(_) | Delta::Warning(_) => false,
+        _ => true,
+    }
+}
+
 /// Plays all replies of the scenario and compares each.
 pub(super) async fn plays_out(stage: Stage, scenario: StreamScenario) -> Checked {
     for (number, reply) in scenario.replies.iter().enumerate() {
@@ -131,7 +153,7 @@ pub(super) fn compare(reply: &Reply, heard: Heard) -> Checked {
         }
         Reply::Silent => Err(Flaw("a silent service was answered for".to_owned())),
         Reply::Streamed { says, ending } => match ending {
-            Ending::Finish(reason) => finished(says, *reason, heard.end?),
+            Ending::Finish(reason) | Ending::Unclosed(reason) => finished(says, *reason, heard.end?),
             Ending::Failed(failure) => {
                 same("what was said before the error", &said_so_far(&heard.deltas), &text_of(says))?;
                 failed_with(failure, heard.end)

@@ -71,14 +71,18 @@ impl Provider for Speaker {
             }
             Reply::Streamed { says, ending } => {
                 let mut items: VecDeque<_> = says.iter().map(|say| Ok(delta(say))).collect();
-                let mut stays = false;
+                let (mut stays, mut unclosed) = (false, false);
                 match ending {
                     Ending::Finish(reason) => items.push_back(Ok(Delta::finish(finish(reason)))),
+                    Ending::Unclosed(reason) => {
+                        items.push_back(Ok(Delta::finish(finish(reason))));
+                        unclosed = true;
+                    }
                     Ending::Failed(failure) => items.push_back(Err(failure.to_error())),
                     Ending::CutOff => {}
                     Ending::Open => stays = true,
                 }
-                Ok(Box::pin(Saying { items, stays, open: Some(open) }))
+                Ok(Box::pin(Saying { items, stays, unclosed, open: Some(open) }))
             }
         }
     }
@@ -104,6 +108,8 @@ impl Drop for Open {
 struct Saying {
     items: VecDeque<Result<Delta>>,
     stays: bool,
+    /// True if the stream is left after its last item, not ended.
+    unclosed: bool,
     open: Option<Open>,
 }
 
@@ -114,7 +120,8 @@ impl Stream for Saying {
         match self.items.pop_front() {
             None if self.stays => Poll::Pending,
             None => {
-                if let Some(open) = self.open.take() {
+                let open = self.open.take();
+                if let Some(open) = open.filter(|_| !self.unclosed) {
                     open.end();
                 }
                 Poll::Ready(None)

@@ -62,6 +62,7 @@ enum Fault {
     HidesTheServicesWords,
     Gathers,
     KeepsTheCall,
+    SaysNothingOften,
     Panics,
 }
 
@@ -180,6 +181,9 @@ fn on_delta(fault: Fault, held: &mut Option<Delta>, delta: Delta) -> Vec<Result<
         (Fault::NamesCallsItself, Delta::ToolCallStart(call)) => {
             vec![Delta::tool_call(call.index, format!("own_{}", call.index), call.name)]
         }
+        (Fault::SaysNothingOften, delta @ Delta::Text(_)) => {
+            std::iter::once(delta).chain(std::iter::repeat_n(Delta::text(""), 10)).collect()
+        }
         (Fault::CallsToolsAStop, Delta::Finish(_)) => vec![stop()],
         (Fault::TakesRefusalsForText, Delta::Refusal(text)) => vec![Delta::Text(text)],
         (Fault::ForgetsSignatures, Delta::ReasoningSignature(_))
@@ -236,6 +240,8 @@ const FAULTS: &[(Fault, &str)] = &[
     (Fault::Gathers, "arguments_are_shown_while_they_come"),
     (Fault::KeepsTheCall, "a_dropped_stream_ends_the_call"),
     (Fault::KeepsTheCall, "a_cancelled_run_ends_the_call"),
+    (Fault::SaysNothingOften, "text_in_pieces"),
+    (Fault::SaysNothingOften, "a_thousand_pieces"),
     (Fault::Panics, "text_in_pieces"),
 ];
 

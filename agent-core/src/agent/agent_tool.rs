@@ -184,3 +184,18 @@ impl fmt::Debug for AgentTool {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{agent::ReactAgent, testkit};
+
+    #[test]
+    fn the_tools_that_a_model_sees_are_plain() {
+        let provider = testkit::ScriptedProvider::new();
+        let agent = || ReactAgent::builder("helper", provider.model()).build().unwrap();
+        for tool in [AgentTool::new(agent()), AgentTool::read_only(agent())] {
+            testkit::assert_plain_words(tool.spec());
+        }
+    }
+}

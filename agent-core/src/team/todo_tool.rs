@@ -122,5 +122,6 @@ mod tests {
     #[test]
     fn the_schema_that_a_model_sees_is_plain() {
         assert_schema_is_plain::<NewList>();
+        crate::testkit::assert_plain_words(TodoTool::new().spec());
     }
 }

@@ -16,7 +16,7 @@ mod tools;
 pub use clock::PausedClock;
 pub use live::{LiveCall, LiveProvider};
 pub use provider::{Script, ScriptedProvider};
-pub use tools::{FakeTool, Gate, run_tool};
+pub use tools::{FakeTool, Gate, assert_plain_words, run_tool};
 
 use crate::{Runtime, RuntimeBuilder, provider::Egress};
 

@@ -289,3 +289,41 @@ pub async fn run_tool(tool: impl Tool + 'static, arguments: Value) -> Result<Too
     serde_json::from_str(&outcome.text)
         .map_err(|error| Error::new(ErrorKind::Corrupt, "a tool's result cannot be read").caused_by(error))
 }
+
+/// Checks that the description and the schema of a tool hold only words for a model: no code block, no link of a
+/// documentation, and no id of a table's row, such as two capitals with two digits.
+///
+/// A schema takes over the doc comments of its type, the part for programmers included.
+///
+/// # Panics
+/// If they hold one of these.
+#[track_caller]
+pub fn assert_plain_words(spec: &ToolSpec) {
+    let text = format!("{}\n{}", spec.description(), spec.schema());
+    assert!(!text.contains("```") && !text.contains("[`"), "`{}`: {text}", spec.name());
+    let is_row = |word: &str| {
+        let digits = word.trim_start_matches(|c: char| c.is_ascii_uppercase());
+        word.len() == 4 && digits.len() == 2 && digits.chars().all(|c| c.is_ascii_digit())
+    };
+    let row = text.split(|c: char| !c.is_ascii_alphanumeric()).find(|word| is_row(word));
+    assert_eq!(row, None, "`{}`: {text}", spec.name());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_programmers_are_told_from_words_for_a_model() {
+        let about = |text: &str| ToolSpec::new("look", text, json!({"description": text}));
+        for good in
+            ["Looks at `a.rs`, at most 100 lines.", "UTF8 or AB123 or 4 GB", "See [1] and ab12, A123."]
+        {
+            assert_plain_words(&about(good));
+        }
+        for bad in ["```\nlet a = 1;\n```", "See [`Tool`].", "Rows AB12.", "(CM04)"] {
+            let spec = about(bad);
+            assert!(std::panic::catch_unwind(move || assert_plain_words(&spec)).is_err(), "{bad}");
+        }
+    }
+}

@@ -102,18 +102,8 @@ where
     }
 }
 
-/// Checks that the schema of `T` holds only words for a model: no code, and no names that only this project knows.
+/// Checks that the schema of `T` holds only words for a model: see [`assert_plain_words`](crate::testkit::assert_plain_words).
 #[cfg(test)]
 pub(crate) fn assert_schema_is_plain<T: JsonSchema>() {
-    let schema = schema_of::<T>().to_string();
-    assert!(!schema.contains("```") && !schema.contains("[`"), "{schema}");
-    let is_row = |word: &str| {
-        let (letters, digits): (String, String) = word.chars().partition(char::is_ascii_uppercase);
-        word.len() == 4
-            && letters.len() == 2
-            && digits.chars().all(|c| c.is_ascii_digit())
-            && word.starts_with(&letters)
-    };
-    let mut words = schema.split(|c: char| !c.is_ascii_alphanumeric());
-    assert!(!words.any(is_row), "{schema}");
+    crate::testkit::assert_plain_words(&ToolSpec::new("any", "", schema_of::<T>()));
 }

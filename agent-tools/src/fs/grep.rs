@@ -44,10 +44,10 @@ pub(super) struct Arguments {
     /// The file or directory to search, relative to the workspace's root. Default: the root.
     #[serde(default)]
     path: Option<String>,
-    /// Which files to search, such as `*.rs` or `src/**/*.{js,ts}`. Default: all.
+    /// A pattern of the files to search, such as `*.rs` or `src/**/*.{js,ts}`. Default: all files.
     #[serde(default)]
     include: Option<String>,
-    /// Whether the pattern is plain text instead of a regular expression. Default false.
+    /// True if the pattern is plain text instead of a regular expression. Default: false.
     #[serde(default)]
     literal_text: Option<bool>,
 }

@@ -22,10 +22,10 @@ pub(super) struct Arguments {
     /// The directory, relative to the workspace's root. Default: the root.
     #[serde(default)]
     path: Option<String>,
-    /// How many levels to show; 1 is the directory's own entries. Default: all.
+    /// Number of levels to show; 1 is the directory's own entries. Default: all.
     #[serde(default)]
     depth: Option<u32>,
-    /// Whether to show names that begin with a dot. Default false.
+    /// True to show names that begin with a dot. Default: false.
     #[serde(default)]
     hidden: Option<bool>,
 }

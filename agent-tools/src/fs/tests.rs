@@ -69,6 +69,17 @@ fn numbered(lines: usize) -> String {
 }
 
 #[test]
+fn schemas_and_descriptions_hold_only_words_for_a_model() {
+    for tool in [super::view(), super::ls(), super::glob(), super::grep()] {
+        entourage_core::testkit::assert_plain_words(tool.spec());
+        let schema = tool.spec().schema();
+        let properties = schema["properties"].as_object().unwrap();
+        assert!(properties.values().all(|it| it["description"].is_string()), "{schema}");
+        assert_eq!(schema.get("description"), None, "words about a type say nothing about a call");
+    }
+}
+
+#[test]
 fn opening_names_the_path_and_the_fix() {
     let dir = tempfile::tempdir().unwrap();
     let missing = Workspace::open(dir.path().join("gone")).unwrap_err();

@@ -41,10 +41,10 @@ const BUFFER: usize = 64 << 10;
 pub(super) struct Arguments {
     /// The file, relative to the workspace's root.
     path: String,
-    /// How many lines to skip: 0, the default, begins at line 1.
+    /// Number of lines to skip. Default: 0, which begins at line 1.
     #[serde(default)]
     offset: Option<u64>,
-    /// How many lines to show at most. Default 200.
+    /// Maximum of lines to show. Default: 200.
     #[serde(default)]
     limit: Option<u64>,
 }

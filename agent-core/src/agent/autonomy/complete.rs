@@ -118,6 +118,11 @@ mod tests {
     };
 
     #[test]
+    fn the_tool_that_a_model_sees_is_plain() {
+        crate::testkit::assert_plain_words(TaskComplete::new().spec());
+    }
+
+    #[test]
     fn cw04_a_claim_counts_in_a_turn_that_came_to_its_end_and_with_a_result_that_is_no_error() {
         let arguments = Arguments::from(&json!({"summary": " I saw it. "}));
         let call = ToolCall::new("c", TASK_COMPLETE, arguments);

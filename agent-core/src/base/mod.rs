@@ -17,7 +17,6 @@ mod usage;
 
 pub use approval::ApprovalId;
 pub use digest::Digest;
-pub(crate) use error::NotSent;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
 pub(crate) use failure::{Failure, is_free};
 pub use id::{Clock, RequestId, RunId, SessionId, SystemClock, Timestamp};

@@ -9,16 +9,16 @@ use entourage_core::{
     provider::{Delta, Warning, WarningKind},
 };
 
-use crate::{framing::Frame, json::Halves, stream::Reading};
+use crate::{
+    framing::Frame,
+    json::Halves,
+    stream::{MAX_AFTER_FINISH, Reading},
+};
 
 /// Bounds of a reply: bytes of frames, and consecutive frames without a delta. The reader bounds the content; these
 /// end a reply that never has any. Keep-alives are not frames: silence is bounded by time.
 const MAX_REPLY: usize = 512 << 20;
 const MAX_EMPTY: u32 = 100_000;
-
-/// Most bytes that are read after the finish reason of a reply: usage and an end mark follow it there, on some services
-/// with a list of sources. Then the reply ends as if its last byte had come.
-pub(crate) const MAX_AFTER_FINISH: usize = 256 << 10;
 
 /// The state of one reply.
 #[derive(Debug, Default)]

@@ -18,8 +18,11 @@ use tokio::time::{Sleep, sleep};
 use crate::{
     framing::{Frame, Framing},
     http::{Redactor, Reply},
-    intake::MAX_AFTER_FINISH,
 };
+
+/// Most bytes that are read after the finish reason of a reply: usage and an end mark follow it there, on some services
+/// with a list of sources. Then the reply ends as if its last byte had come.
+pub(crate) const MAX_AFTER_FINISH: usize = 256 << 10;
 
 /// Longest wait for what follows the finish reason of a reply. It begins anew with each delta.
 const LINGER: Duration = Duration::from_secs(30);

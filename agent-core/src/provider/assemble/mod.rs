@@ -62,7 +62,7 @@ pub struct Assembler {
     wasted: Option<Box<Usage>>,
     uncounted: bool,
     /// Number of deltas without content, in all attempts.
-    without_content: u32,
+    without_content: usize,
     info: ResponseInfo,
     warnings: Vec<Warning>,
     restarts: Vec<Restart>,
@@ -77,7 +77,7 @@ enum Piece {
 impl Assembler {
     /// Maximum of deltas that add no content to the replies of one call: usage, response facts, warnings, empty texts,
     /// and tool calls beyond [`Limits::tool_calls`]. Some services report usage with each token of a reply.
-    pub const MAX_WITHOUT_CONTENT: u32 = 1_000_000;
+    pub const MAX_WITHOUT_CONTENT: usize = 1_000_000;
 
     /// Maximum of restarts of one call. A retry every 2 minutes reaches it after 33 hours.
     pub const MAX_RESTARTS: usize = 1_000;
@@ -218,26 +218,14 @@ impl Assembler {
     /// Counts a delta that adds nothing to the reply.
     fn count_without_content(&mut self) -> Result<()> {
         self.without_content = self.without_content.saturating_add(1);
-        if self.without_content > Self::MAX_WITHOUT_CONTENT {
-            let text = format!(
-                "the model's service sent more than {} deltas without content, so the call was ended; correct the provider or layer that sends them",
-                Self::MAX_WITHOUT_CONTENT
-            );
-            return Err(Error::new(ErrorKind::Protocol, text).during("model.stream"));
-        }
-        Ok(())
+        let what = "deltas without content; correct the provider or layer that sends them";
+        within(self.without_content, Self::MAX_WITHOUT_CONTENT, ErrorKind::Protocol, what)
     }
 
     fn add(&mut self, part: Piece) -> Result<()> {
-        if self.parts.len() >= Self::MAX_PARTS {
-            let text = format!(
-                "the model's reply has more than {} parts, so the call was ended; correct the provider that cuts it into so many",
-                Self::MAX_PARTS
-            );
-            return Err(too_large(text));
-        }
         self.parts.push(part);
-        Ok(())
+        let what = "parts; correct the provider that cuts it into so many";
+        within(self.parts.len(), Self::MAX_PARTS, ErrorKind::TooLarge, what)
     }
 
     /// Counts the bytes of a delta that belongs to the content.
@@ -247,14 +235,7 @@ impl Assembler {
             return self.count_without_content();
         }
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.limits.bytes {
-            let text = format!(
-                "the model's reply is larger than {} bytes; lower its output limit",
-                self.limits.bytes
-            );
-            return Err(too_large(text));
-        }
-        Ok(())
+        within(self.bytes, self.limits.bytes, ErrorKind::TooLarge, "bytes; lower its output limit")
     }
 
     fn append(&mut self, text: &str, kind: Kind) -> Result<()> {
@@ -279,13 +260,8 @@ impl Assembler {
     /// Drops the content of the failed attempt and keeps its usage.
     fn restart(&mut self, restart: &Restart) -> Result<()> {
         self.not_finished()?;
-        if self.restarts.len() >= Self::MAX_RESTARTS {
-            let text = format!(
-                "the model call began anew more than {} times, so it was ended; lower the retries of the model's layers",
-                Self::MAX_RESTARTS
-            );
-            return Err(Error::new(ErrorKind::Protocol, text).during("model.stream"));
-        }
+        let what = "restarts; lower the retries of the model's layers";
+        within(self.restarts.len().saturating_add(1), Self::MAX_RESTARTS, ErrorKind::Protocol, what)?;
         // A refused attempt cost nothing; one that broke off did, even if its tokens were not counted.
         self.uncounted |= self.usage.is_unknown() && !(self.parts.is_empty() && is_free(&restart.error));
         self.bytes = 0;
@@ -350,7 +326,7 @@ impl Assembler {
                         "the arguments of a call of `{}` are larger than {} bytes",
                         call.name, self.limits.argument_bytes
                     );
-                    return Err(too_large(text));
+                    return Err(Error::new(ErrorKind::TooLarge, text).during("model.stream"));
                 }
                 call.arguments.push_str(text);
                 Ok(())
@@ -365,8 +341,12 @@ impl Assembler {
     }
 }
 
-fn too_large(text: String) -> Error {
-    Error::new(ErrorKind::TooLarge, text).during("model.stream")
+/// Returns the error for `count` of a reply above `most`; `what` names them and the next step.
+fn within(count: usize, most: usize, kind: ErrorKind, what: &str) -> Result<()> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Error::new(kind, format!("the model's reply has more than {most} {what}")).during("model.stream"))
 }
 
 // These texts are kept in events, often several times each, so they are cut to short bounds.

@@ -322,8 +322,7 @@ impl Error {
         new.map(|text| format!("cause: {}", bound::shortened(&text, 2 << 10)))
     }
 
-    /// True if the error or a cause of it shows that the call never left: it was cancelled before, or there never was a
-    /// connection.
+    /// True if the error or a cause of it shows that the call never left.
     pub(crate) fn is_unsent(&self) -> bool {
         let mut next = Some(self as &(dyn StdError + 'static));
         while let Some(cause) = next {

@@ -42,8 +42,7 @@ pub enum Delta {
     Usage(Box<Usage>),
     /// A setting, tool or part that the wire or the service cannot honour; the call goes on without it.
     Warning(Box<Warning>),
-    /// Failure of the attempt and start of another: all deltas before it are void, except [`Delta::Warning`]. A call has
-    /// at most [`Assembler::MAX_RESTARTS`](super::Assembler::MAX_RESTARTS).
+    /// Failure of the attempt and start of another: all deltas before it are void, except [`Delta::Warning`].
     Restart(Box<Restart>),
     /// End of a complete reply.
     Finish(Box<Finish>),

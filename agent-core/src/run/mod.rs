@@ -126,9 +126,7 @@ pub struct Limits {
     /// Time that one tool call may take, unless its tool says otherwise. Default 10 minutes.
     pub tool_timeout: Duration,
     /// Time that a model may stay silent, before and within its reply. Default 5 minutes. Each delta ends a silence, also
-    /// one without content, such as usage: it shows that the service is at work. Their number has a bound of its own,
-    /// [`Assembler::MAX_WITHOUT_CONTENT`](crate::provider::Assembler::MAX_WITHOUT_CONTENT). Bytes that only keep a
-    /// connection alive are no delta.
+    /// one without content, such as usage, whose number is bounded. Bytes that only keep a connection alive do not.
     pub model_silence: Duration,
     /// Bytes of text of one tool result; the middle of a longer one is cut out. Default 256 KiB, at most 16 MiB.
     pub tool_output: usize,

@@ -34,9 +34,6 @@ const MAX_WARNINGS: usize = 100;
 
 /// Adds up the deltas of one reply.
 ///
-/// Every sequence of deltas has a bound: content by [`Limits`] and [`Assembler::MAX_PARTS`], the rest by
-/// [`Assembler::MAX_WITHOUT_CONTENT`] and [`Assembler::MAX_RESTARTS`].
-///
 /// ```
 /// use entourage_core::provider::{Assembler, Delta, FinishReason};
 ///
@@ -78,10 +75,8 @@ impl Assembler {
     /// Maximum of deltas that add no content to the replies of one call: usage, response facts, warnings, empty texts,
     /// and tool calls beyond [`Limits::tool_calls`]. Some services report usage with each token of a reply.
     pub const MAX_WITHOUT_CONTENT: usize = 1_000_000;
-
     /// Maximum of restarts of one call. A retry every 2 minutes reaches it after 33 hours.
     pub const MAX_RESTARTS: usize = 1_000;
-
     /// Maximum of parts of one reply: texts, blocks of reasoning, refusals, opaque blocks and tool calls.
     pub const MAX_PARTS: usize = 100_000;
 

@@ -446,6 +446,10 @@ payload! {
     RunFinished {
         /// Outcome of the run.
         outcome: Outcome,
+        /// True if a newer prompt took the place of a run that was paused, or that a process left. Its outcome is
+        /// cancelled then.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        abandoned: bool,
     }
 }
 

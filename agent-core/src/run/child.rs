@@ -53,6 +53,14 @@ impl ChildEnd {
         Self { outcome, work: Vec::new(), lost: None }
     }
 
+    /// True when its run may be open still, and is this process's.
+    pub(crate) fn is_open(&self) -> bool {
+        use ErrorKind::{Busy, Conflict, Corrupt, Diverged, NewerVersion};
+        let elsewhere = |kind: ErrorKind| matches!(kind, Busy | Conflict | Corrupt | Diverged | NewerVersion);
+        let lost = self.lost.as_ref().is_some_and(|error| !elsewhere(error.kind));
+        lost || matches!(self.outcome.status, Status::Paused(_))
+    }
+
     pub(crate) fn lost(error: &Error) -> Self {
         Self { lost: Some(Box::new(error.record())), ..Self::new(Box::new(Outcome::new(Status::of(error)))) }
     }

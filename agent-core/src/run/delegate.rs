@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
 };
 
@@ -130,7 +130,7 @@ impl LocalEffects {
         let pool = seat.as_ref().map_or_else(|| self.pool(cx), Seat::pool).clone();
         let kept = delegate.run.map(|_| Arc::clone(self.kept.get_or_init(Kept::default)));
         let cancel = delegate.cancel.clone().unwrap_or_else(|| cx.cancellation().child_token());
-        let cx = cx.clone();
+        let (cx, left_open) = (cx.clone(), self.mark_of_rest());
         async move {
             let (seat, seats) = match seat {
                 Some(seat) => (seated(seat, &cancel).await, true),
@@ -151,6 +151,9 @@ impl LocalEffects {
                 Err(error) => Err(error),
             };
             let end = end.unwrap_or_else(|error| ChildEnd::lost(&error));
+            if end.is_open() {
+                left_open.store(true, Ordering::Relaxed);
+            }
             match seat {
                 Some(seat) if matches!(end.outcome.status, Status::Paused(_)) => seat.leave_unfinished(),
                 // The slot is passed on before the run above hears of the end.

@@ -1,7 +1,6 @@
 //! A run from admission to its end: whatever happens in between, the session is left consistent.
 
 use std::{
-    borrow::Cow,
     future::{Future, ready},
     sync::Arc,
     task::Poll,
@@ -20,6 +19,7 @@ use super::{
     budget,
     caught::Caught,
     context::{Asking, Env, Given},
+    end::{abandon, close, end_below},
     local::LocalEffects,
     pool::Pool,
     queue::InQueue,
@@ -27,13 +27,11 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::Agent,
-    base::bound,
-    event::{Event, MessageAdded, Origin, RunAbove, RunFinished, RunPaused, ToolFinished},
+    event::{Event, MessageAdded, Origin, RunAbove},
     layers::{Budget, BudgetState},
-    message::{Message, ToolResult, check_message},
+    message::{Message, check_message},
     permission::Scope,
     runtime::begin_title,
-    session::{Closing, SessionState},
 };
 
 /// Time for a cancelled run to unwind, and again for its last writes.
@@ -85,7 +83,8 @@ pub(crate) struct Within {
 ///
 /// The run is admitted, and its first event staged, before this returns; the rest happens as the future is polled. If
 /// another process may be faster, the agent begins once that event is stored, unless it does nothing before its first
-/// effect. The future is kept small, since it is part of every run's task.
+/// effect. A run that it takes the place of ends before it begins. The future is kept small, since it is part of every
+/// run's task.
 pub(crate) fn execute(
     env: Arc<Env>,
     journal: Arc<Journal>,
@@ -95,12 +94,18 @@ pub(crate) fn execute(
 ) -> impl Future<Output = Result<Box<Outcome>>> + Send {
     match Admitted::new(env, journal, agent, admission, within) {
         Err(error) => Either::Left(ready(Err(error))),
-        Ok(run) if run.is_stored_first() => Either::Right(Either::Left(run.begin_stored().boxed())),
-        Ok(run) => Either::Right(Either::Right(run.begin(Vec::new(), BudgetState::default()).drive())),
+        Ok(run) if run.takes_a_place() => Either::Right(Either::Left(run.begin_instead().boxed())),
+        Ok(mut run) => {
+            run.stage();
+            match run.is_stored_first() {
+                true => Either::Right(Either::Left(run.begin_stored().boxed())),
+                false => Either::Right(Either::Right(run.begin(Vec::new(), BudgetState::default()).drive())),
+            }
+        }
     }
 }
 
-/// A run whose first event is staged.
+/// A run that may begin.
 struct Admitted {
     env: Arc<Env>,
     journal: Arc<Journal>,
@@ -108,6 +113,8 @@ struct Admitted {
     origin: Arc<Origin>,
     task: Task,
     resumed: bool,
+    /// Its first event; `None` once that is staged.
+    first: Option<Event>,
     within: Box<Within>,
 }
 
@@ -128,15 +135,36 @@ impl Admitted {
         }
         within.emitter.settle_run(origin.run);
         let resumed = matches!(event, Event::RunResumed(_));
+        Ok(Self { env, journal, agent, origin, task, resumed, first: Some(event), within })
+    }
+
+    /// True if the session has an open run that a new one takes the place of.
+    fn takes_a_place(&self) -> bool {
+        !self.resumed && self.journal.read(|state| state.run().is_some())
+    }
+
+    /// Stages the run's first events, and holds its session's lease.
+    fn stage(&mut self) {
+        let Some(first) = self.first.take() else { return };
+        let Self { env, journal, origin, .. } = self;
+        let now = env.clock.now();
         journal.hold_lease(env.lease);
-        if !resumed {
-            for message in opening(&journal, std::mem::take(&mut within.opening)) {
+        if !self.resumed {
+            for message in opening(journal, std::mem::take(&mut self.within.opening)) {
                 let added = MessageAdded { message, queued: None };
-                journal.stage(&origin, now, Event::MessageAdded(Arc::new(added)));
+                journal.stage(origin, now, Event::MessageAdded(Arc::new(added)));
             }
         }
-        journal.stage(&origin, now, event);
-        Ok(Self { env, journal, agent, origin, task, resumed, within })
+        journal.stage(origin, now, first);
+    }
+
+    /// Begins once the open run, and what waits below it, has ended. What is below ends first: until the open run has
+    /// ended, the next prompt finds what is left to end.
+    async fn begin_instead(mut self) -> Result<Box<Outcome>> {
+        end_below(&self.env, &self.journal, &self.within.emitter, Duration::ZERO, true).await?;
+        abandon(&self.journal, &self.origin, &self.env);
+        self.stage();
+        self.begin_stored().await
     }
 
     /// True if the agent begins only once the run's first event is stored, so that no other process was faster. A run
@@ -170,7 +198,7 @@ impl Admitted {
     }
 
     fn begin(self, recorded: Vec<Event>, spent: BudgetState) -> Run {
-        let Self { env, journal, agent, origin, task, resumed, within } = self;
+        let Self { env, journal, agent, origin, task, resumed, within, .. } = self;
         journal.forget_recorded();
         begin_title(&env, &journal, &origin, &task.prompt, &within.emitter);
         let life = Arc::default();
@@ -225,6 +253,11 @@ impl Run {
                 if self.effects.has_children() {
                     self.stop_children(&result);
                     Box::pin(self.effects.join_children()).await;
+                }
+                if self.leaves_runs_below(&result, cut.as_ref())
+                    && let Err(error) = self.end_below().await
+                {
+                    return Err(self.leave_open(error).await);
                 }
                 match self.conclude(result, cut) {
                     Ok(concluded) => concluded,
@@ -289,6 +322,30 @@ impl Run {
         }
     }
 
+    /// True when this is the run's end, and runs below it may be open that nobody continues then: those that paused,
+    /// and those of an earlier life that this one did not come to again.
+    fn leaves_runs_below(&self, result: &Result<Box<Outcome>>, cut: Option<&Cut>) -> bool {
+        let waits = match (result, cut) {
+            (_, Some(Cut::Fenced(_))) => true,
+            (Ok(outcome), _) => matches!(outcome.status, Status::Paused(_)),
+            (Err(error), _) if self.resumed && error.kind() == ErrorKind::Diverged => true,
+            (Err(error), cut) => error.pause().is_some() && !matches!(cut, Some(Cut::Late)),
+        };
+        !waits && (self.resumed || self.effects.left_open())
+    }
+
+    async fn end_below(&self) -> Result<()> {
+        let cx = &self.cx;
+        let ending = end_below(cx.env(), cx.journal(), cx.emitter(), cx.env().lease, false);
+        if !cx.cancellation().is_cancelled() {
+            return Box::pin(ending).await;
+        }
+        Box::pin(tokio::time::timeout(CLEAN_UP, ending)).await.unwrap_or_else(|_| {
+            let text = "the store did not take the ends of the runs below in time";
+            Err(Error::new(ErrorKind::Timeout, text).during("store.append"))
+        })
+    }
+
     /// Stages the run's end. Returns its outcome, and the error if it failed.
     ///
     /// # Errors
@@ -320,7 +377,7 @@ impl Run {
                 (outcome, failed.then_some(error))
             }
         };
-        journal.close(cx.origin(), cx.env(), &outcome);
+        close(journal, cx.origin(), cx.env(), &outcome);
         // No other process is to come between two prompts that were accepted here.
         let awaited = || cx.emitter().desk().is_some_and(|desk| desk.is_awaited());
         if matches!(outcome.status, Status::Paused(_)) || !awaited() {
@@ -429,50 +486,4 @@ async fn keep_lease(cx: &RunContext) -> Error {
             return error;
         }
     }
-}
-
-impl Journal {
-    /// Answers every open call and records the end.
-    pub(crate) fn close(&self, origin: &Arc<Origin>, env: &Env, outcome: &Outcome) {
-        let now = env.clock.now();
-        if let Status::Paused(pause) = &outcome.status {
-            self.stage(origin, now, Event::RunPaused(Arc::new(RunPaused { pause: pause.clone() })));
-            return;
-        }
-        let open = self.read(|state| open_results(state, &outcome.status));
-        for (index, result) in open {
-            let finished = ToolFinished {
-                index,
-                result: Arc::new(result),
-                stop_turn: false,
-                denied: false,
-                metadata: None,
-                micros: 0,
-                fatal: None,
-                key: None,
-            };
-            self.stage(origin, now, Event::ToolFinished(Arc::new(finished)));
-        }
-        let mut outcome = outcome.clone();
-        // An agent written by hand may say more than a store takes.
-        if let Cow::Owned(cut) = bound::shortened(&outcome.text, bound::VALUE) {
-            outcome.text = cut;
-        }
-        self.stage(origin, now, Event::RunFinished(Arc::new(RunFinished { outcome })));
-    }
-}
-
-/// Returns the results that a run's end with this status gives to the calls without one.
-pub(super) fn open_results(state: &SessionState, status: &Status) -> Vec<(usize, ToolResult)> {
-    let text;
-    let why = match status {
-        Status::Cancelled => Closing::Cancelled,
-        Status::Failed(error) => Closing::Failed(&error.message),
-        Status::Completed => Closing::Ended("the model ended its reply without waiting for its calls"),
-        Status::Stopped(_) | Status::Paused(_) => {
-            text = status.to_string();
-            Closing::Ended(&text)
-        }
-    };
-    state.step().map(|step| step.close(why)).unwrap_or_default()
 }

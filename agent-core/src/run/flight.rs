@@ -58,6 +58,24 @@ impl Journal {
         self.send_lease(emitter, |inner| self.lease_to_renew(inner, now, time)).await
     }
 
+    /// Takes the session over for `time`; of no time at all, nobody holds it then. Either way, a process that had it
+    /// writes nothing more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another process was faster, the store's. The session must be opened again then.
+    pub(crate) async fn take_over(
+        self: &Arc<Self>,
+        emitter: &Emitter,
+        now: Timestamp,
+        time: Duration,
+    ) -> Result<()> {
+        self.hold_lease(time);
+        let taken = self.send_lease(emitter, |inner| self.lease_to_take(inner, now)).await;
+        taken.inspect_err(|error| {
+            self.lock().broken.get_or_insert_with(|| error.record());
+        })
+    }
+
     /// Returns an error of the store about a session that it had stored: one that is not found was deleted.
     fn explained(&self, error: Error) -> Error {
         match error.kind() {

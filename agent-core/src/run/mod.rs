@@ -13,6 +13,7 @@ mod context;
 mod delegate;
 mod effect;
 mod emit;
+pub(crate) mod end;
 mod execute;
 mod flight;
 mod fold;

@@ -5,6 +5,7 @@ mod desk;
 mod modes;
 mod opening;
 mod past;
+mod questions;
 mod recover;
 mod session;
 mod stop;

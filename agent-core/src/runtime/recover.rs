@@ -7,12 +7,16 @@ use futures_util::future::join_all;
 use super::{
     Runtime,
     desk::{Entry, Life, Shared, open_run},
+    questions::over_above,
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
     agent::Agent,
     permission::{ApprovalId, Decision},
-    run::{Admission, Env, InQueue, Journal, RunHandle},
+    run::{
+        Admission, Env, InQueue, Journal, RunHandle,
+        end::{end_stored, is_title},
+    },
     session::{ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
 };
 
@@ -114,6 +118,8 @@ impl Runtime {
     /// signal that it waits for came. A caller that answers and then resumes by itself while others recover may find
     /// that one of them was faster ([`ErrorKind::Conflict`], [`ErrorKind::Busy`]). Other paused runs are not touched.
     ///
+    /// Runs below one that is over, or was abandoned, which older versions left open, end as cancelled.
+    ///
     /// Several processes may recover one store: each run is admitted in one of them. This returns once that is settled
     /// for each. A dead process holds its leases for a while ([`RuntimeBuilder::lease`](super::RuntimeBuilder::lease)):
     /// call this again after that time.
@@ -123,10 +129,16 @@ impl Runtime {
     pub async fn recover(&self, agents: &Agents) -> Result<Recovery> {
         let (mut found, mut begun) = (Recovery::default(), Vec::new());
         for status in [SessionStatus::Running, SessionStatus::Paused] {
-            for info in self.sessions(&SessionFilter::roots().with_status(status)).await? {
+            for info in self.sessions(&SessionFilter::all().with_status(status)).await? {
                 let now = self.0.env.clock.now();
-                if info.lease.is_none_or(|lease| !lease.is_live(now)) {
+                if info.lease.is_some_and(|lease| lease.is_live(now)) {
+                    continue;
+                }
+                if info.record.parent.is_none() {
                     begun.extend(self.recover_session(info, agents, &mut found).await);
+                } else if let Err(error) = self.end_left_behind(info.clone()).await {
+                    let reason = SkipReason::Refused(error.record());
+                    found.skipped.push(Skipped { session: info.record.id, agent: info.head.agent, reason });
                 }
             }
         }
@@ -141,6 +153,15 @@ impl Runtime {
             }
         }
         Ok(found)
+    }
+
+    /// Ends the open run of a session below another one, if the run that it belongs to is over.
+    async fn end_left_behind(&self, info: SessionInfo) -> Result<()> {
+        let env = &self.0.env;
+        if is_title(&info.record.id) || over_above(env, &info.record).await?.is_none() {
+            return Ok(());
+        }
+        end_stored(env, info, true).await
     }
 
     async fn recover_session(

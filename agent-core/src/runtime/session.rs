@@ -13,6 +13,7 @@ use super::{
     Runtime, RuntimeBuilder,
     below::refuse_below,
     desk::{Entry, Shared},
+    questions::{answered_otherwise, check_continued, closed, unknown},
 };
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
@@ -68,7 +69,9 @@ impl Session {
     /// Runs that wait begin in the order of these calls. They are stored: if the process dies, [`Runtime::recover`]
     /// finds them. They also wait behind a run that paused. [`Session::resume`] continues that run; a further call of
     /// `start` abandons it, and the queue goes on. If the session holds an unfinished run when a new one begins, the
-    /// unfinished one is abandoned as well.
+    /// unfinished one is abandoned as well. A run that is abandoned ends as cancelled before the new one begins
+    /// ([`RunFinished::abandoned`](crate::event::RunFinished::abandoned)), and so do the runs below it: their calls are
+    /// answered, and their questions are closed.
     ///
     /// The outcome of a queued prompt is [`ErrorKind::Queued`] when the prompt is stored and its run could neither
     /// begin here nor be taken back, as while the store cannot be reached: [`Runtime::recover`] runs it, so do not send
@@ -213,7 +216,8 @@ impl Session {
     /// nothing back.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed;
+    /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed, and when the run that
+    /// asked, or one above it, is over or was abandoned for a newer prompt: the error says which;
     /// [`ErrorKind::InvalidInput`] for [`Decision::Later`],
     /// [`ErrorKind::Conflict`] when the question was answered otherwise, [`ErrorKind::Busy`] while a run is active, the
     /// store's.
@@ -221,20 +225,30 @@ impl Session {
         if decision == Decision::Later {
             return Err(Error::new(ErrorKind::InvalidInput, "an answer is allow or deny"));
         }
-        let id = id.clone();
-        self.append(move |journal| {
-            let (answered, digest) = journal.read(|state| state.asked(&id)).ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, "no such question is open in the session")
-                    .with("approval", id.as_str())
-            })?;
+        let (session, id) = (self.clone(), id.clone());
+        apart(&self.env().tasks, Box::pin(async move { session.decided(&id, decision).await })).await
+    }
+
+    async fn decided(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
+        let journal = self.0.journal(false).await?;
+        if journal.read(|state| state.asked(id).is_some()) {
+            check_continued(self.env(), &journal, id).await?;
+        }
+        let written = self.written(|journal| {
+            let (answered, digest) = journal.read(|state| state.asked(id)).ok_or_else(|| unknown(id))?;
             match answered {
                 Some(answered) if answered == decision => return Ok(None),
-                Some(answered) => return Err(answered_otherwise(&id, answered)),
+                Some(answered) => return Err(answered_otherwise(id, answered)),
                 None => {}
             }
             Ok(Some(Event::ApprovalDecided(Arc::new(ApprovalDecided { id: id.clone(), decision, digest }))))
-        })
-        .await
+        });
+        match written.await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(closed(self.env(), self.id(), id).await.unwrap_or(error))
+            }
+            written => written,
+        }
     }
 
     /// Makes the conversation smaller now: a summary takes the place of its older messages, which the store keeps.
@@ -314,16 +328,6 @@ impl Session {
             }
         }
     }
-}
-
-fn answered_otherwise(id: &ApprovalId, answered: Decision) -> Error {
-    let how = match answered {
-        Decision::Allow => "allowed",
-        Decision::Deny => "denied",
-        Decision::Later => "put off",
-    };
-    let text = format!("the question was answered before: the call is {how}; the first answer holds");
-    Error::new(ErrorKind::Conflict, text).with("approval", id.as_str())
 }
 
 impl fmt::Debug for Session {

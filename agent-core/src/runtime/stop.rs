@@ -1,15 +1,17 @@
 //! Ending a run that nobody will continue: a paused one, or one that a process left.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
 use super::Session;
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
-    event::Origin,
-    run::{Emitter, Env, Journal, Status},
-    session::{SessionFilter, SessionStatus},
+    run::{
+        Emitter, Env, Journal,
+        end::{end_below, end_open, open_below, open_path},
+    },
+    session::SessionInfo,
 };
 
 pub(super) async fn stop(session: &Session) -> Result<bool> {
@@ -25,40 +27,29 @@ pub(super) async fn stop(session: &Session) -> Result<bool> {
     let emitter = Emitter::new(None, &shared.env).at(Arc::clone(shared) as _, run);
     let ended = end(&shared.env, &journal, &emitter).await?;
     shared.lock().line.let_go();
-    // The root ends first: if this process dies here, nobody continues what is below it.
-    end_below(&shared.env, shared.id.clone()).await?;
     Ok(ended)
 }
 
-/// Records that the session's open run was cancelled, if it has one. Returns true if it had.
+/// Records that the session's open run was cancelled, if it has one, and those below it before. Returns true if it had
+/// one: until it has ended, a further stop finds what is left to end.
 async fn end(env: &Arc<Env>, journal: &Arc<Journal>, emitter: &Emitter) -> Result<bool> {
     let now = env.clock.now();
     if journal.leased(now).is_some() {
-        return Err(Error::new(ErrorKind::Busy, "an agent runs in the session; wait for it or cancel it")
-            .with("session", journal.session().as_str()));
+        return Err(busy(journal.session()));
     }
-    let open = journal.read(|state| state.run().map(|run| (run.id, Arc::clone(&run.agent))));
-    let Some((run, agent)) = open else { return Ok(false) };
-    let mut outcome = journal.spent();
-    outcome.status = Status::Cancelled;
-    journal.close(&Arc::new(Origin::new(journal.session().clone(), run, agent)), env, &outcome);
+    // Such as a compaction, in another process.
+    let at_work = |info: &SessionInfo| info.lease.is_some_and(|lease| lease.is_live(now));
+    if let Some(info) = open_below(env, journal.session()).await?.iter().find(|info| at_work(info)) {
+        return Err(busy(&info.record.id));
+    }
+    end_below(env, journal, emitter, Duration::ZERO, false).await?;
+    let path = open_path(env, journal).await?;
+    let ended = end_open(journal, &path, env, false);
     journal.commit(emitter).await?;
-    Ok(true)
+    Ok(ended)
 }
 
-async fn end_below(env: &Arc<Env>, session: SessionId) -> Result<()> {
-    let Some(store) = &env.store else { return Ok(()) };
-    let mut parents = vec![session];
-    while let Some(parent) = parents.pop() {
-        for below in store.query(&SessionFilter::children_of(parent)).await? {
-            let id = below.record.id;
-            if below.head.status != SessionStatus::Idle
-                && let Some(journal) = Journal::find(env, &id).await?
-            {
-                end(env, &journal, &Emitter::new(None, env)).await?;
-            }
-            parents.push(id);
-        }
-    }
-    Ok(())
+fn busy(session: &SessionId) -> Error {
+    Error::new(ErrorKind::Busy, "an agent runs in the session; wait for it or cancel it")
+        .with("session", session.as_str())
 }

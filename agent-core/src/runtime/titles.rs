@@ -14,13 +14,10 @@ use crate::{
     permission::Scope,
     provider::{FinishReason, Model, Request},
     run::{
-        Asking, ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, known_end,
-        open_child, run_child,
+        Asking, ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, end::TITLE,
+        known_end, open_child, run_child,
     },
 };
-
-/// The place of a title's session below its parent, which no other child has: no event has the number 0.
-const PLACE: (u64, u64) = (0, 0);
 
 /// Models that are asked for session titles.
 ///
@@ -99,7 +96,7 @@ async fn entitle(
         subtree: None,
         above: journal.as_above(origin.run),
     });
-    let child = journal.session().child(PLACE.0, PLACE.1)?;
+    let child = journal.session().child(TITLE.0, TITLE.1)?;
     let mut task = Task::new("");
     task.prompt = prompt;
     let spawn = Spawn::new(Arc::new(Titler(titles)), task).role("title");

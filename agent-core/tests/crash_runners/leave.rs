@@ -7,7 +7,7 @@ use entourage_core::{
     event::Event,
     graph::TaskGraph,
     permission::Decision,
-    session::SessionStatus,
+    session::{SessionFilter, SessionStatus},
     testkit::{
         FakeTool, ScriptedProvider,
         crash::{DriveContext, DriveStep, Life, Scenario},
@@ -41,7 +41,8 @@ fn accepts(life: &Life) -> Result<ReactAgent> {
 
 /// The check is what asks for leave.
 fn pair_with_a_checker_that_pays(life: &Life) -> Result<DualAgent> {
-    let works = ScriptedProvider::by_history().text("Done.").text("It is done.");
+    let again = ["Done.", "It is done.", "Done again.", "It is done again."];
+    let works = again.into_iter().fold(ScriptedProvider::by_history(), ScriptedProvider::text);
     let checks = ScriptedProvider::by_history()
         .call("refund", json!({}))
         .call("task_complete", json!({"summary": "ok"}));
@@ -116,6 +117,37 @@ fn a_runner_that_waits_for_leave_and_is_stopped_replays_as_cancelled() {
     }
 }
 
+#[test]
+fn a_runner_that_waits_for_leave_and_is_abandoned_replays_as_cancelled() {
+    // A call that runs an agent is told that its outcome is unknown, which the suite takes for a death.
+    for scenario in runners().into_iter().filter(|it| it.name() != "leave-below") {
+        survives(&scenario.driven(|cx| Box::pin(abandoned(cx))), &["run_finished cancelled"]);
+    }
+}
+
+/// Gives another prompt once the run waits, and stops what waits again.
+async fn abandoned(cx: &DriveContext) -> Result<DriveStep> {
+    let DriveContext { agent, session, tree, runtime, .. } = cx;
+    let root = tree.get(session.id());
+    let runs = root.map_or(0, |log| {
+        log.events.iter().filter(|event| matches!(event.event, Event::RunStarted(_))).count()
+    });
+    match root.map(|log| log.info.head.status) {
+        Some(SessionStatus::Running) => drop(session.resume(agent).outcome().await?),
+        Some(SessionStatus::Paused) if runs < 2 => {
+            drop(session.start(agent, "Forget it").outcome().await?);
+        }
+        Some(SessionStatus::Paused) => drop(session.stop().await?),
+        Some(SessionStatus::Idle) => {
+            let open = SessionFilter::all().with_status(SessionStatus::Paused);
+            assert!(runtime.sessions(&open).await?.is_empty(), "a run below waits for ever");
+            return Ok(DriveStep::Over);
+        }
+        None => drop(session.start(agent, PROMPT).outcome().await?),
+    }
+    Ok(DriveStep::More)
+}
+
 /// Stops the run once it waits.
 async fn stopped(cx: &DriveContext) -> Result<DriveStep> {
     let DriveContext { agent, session, tree, .. } = cx;
@@ -123,12 +155,8 @@ async fn stopped(cx: &DriveContext) -> Result<DriveStep> {
     let ended = root.is_some_and(|log| log.events.iter().any(|it| matches!(it.event, Event::RunFinished(_))));
     match root.map(|log| log.info.head.status) {
         Some(SessionStatus::Running) => drop(session.resume(agent).outcome().await?),
-        // Killed in the middle, it left what is below open.
         Some(SessionStatus::Paused) => drop(session.stop().await?),
-        Some(_) if ended => {
-            session.stop().await?;
-            return Ok(DriveStep::Over);
-        }
+        Some(_) if ended => return Ok(DriveStep::Over),
         _ => drop(session.start(agent, PROMPT).outcome().await?),
     }
     Ok(DriveStep::More)

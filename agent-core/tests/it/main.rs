@@ -13,6 +13,7 @@
     clippy::needless_pass_by_value
 )]
 
+mod abandoned;
 mod adopted;
 mod afterwards;
 mod anew;

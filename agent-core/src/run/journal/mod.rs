@@ -230,6 +230,11 @@ impl Journal {
         inner.next_lease(self.owner, now)
     }
 
+    /// Returns the lease with which this takes the session over; `None` for one that is not stored.
+    pub(super) fn lease_to_take(&self, inner: &mut Inner, now: Timestamp) -> Option<Lease> {
+        if inner.committed == 0 { None } else { inner.next_lease(self.owner, now) }
+    }
+
     pub(crate) fn forget_recorded(&self) {
         self.lock().recorded = Vec::new();
     }

@@ -7,7 +7,10 @@ use std::{
     fmt,
     future::{Future, ready},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures_util::future::Either;
@@ -43,6 +46,8 @@ pub(crate) struct LocalEffects {
     pool: OnceLock<Pool>,
     diverged: OnceLock<ErrorRecord>,
     lost: OnceLock<ErrorRecord>,
+    /// True once a child of this life came to rest without an end.
+    left_open: Arc<AtomicBool>,
     pub(super) life: Arc<Life>,
     /// Number of the run's first event, which names its children.
     run_seq: u64,
@@ -75,6 +80,7 @@ impl LocalEffects {
             pool: OnceLock::new(),
             diverged: OnceLock::new(),
             lost: OnceLock::new(),
+            left_open: Arc::default(),
             life,
             run_seq,
         }
@@ -147,6 +153,16 @@ impl LocalEffects {
     /// True while this run has children whose end was not observed.
     pub(crate) fn has_children(&self) -> bool {
         !self.children().is_empty()
+    }
+
+    /// True once a child of this life came to rest without an end: it paused, or its end could not be stored.
+    pub(crate) fn left_open(&self) -> bool {
+        self.left_open.load(Ordering::Relaxed)
+    }
+
+    /// Returns the mark of a child that came to rest without an end.
+    pub(super) fn mark_of_rest(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.left_open)
     }
 
     /// Waits until no child runs.

@@ -11,7 +11,7 @@ use std::sync::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Outcome, Status, StopReason};
+use super::super::{Outcome, Status, StopReason, end::open_results};
 use crate::{
     Clock, Error, ErrorKind, ErrorRecord, Timestamp,
     event::{Envelope, Event, Origin},
@@ -305,7 +305,7 @@ impl Script {
                 _ => return None,
             }
         };
-        let due = super::super::execute::open_results(state, &end.outcome.status);
+        let due = open_results(state, end);
         let same = given.len() == due.len()
             && given.iter().zip(&due).all(|((index, given), (at, due))| index == at && **given == *due);
         same.then_some((place, &end.outcome))

@@ -297,7 +297,10 @@ impl SessionState {
                     let (id, messages_before) = (run.id, run.messages_before);
                     self.ended = Some(EndedRun { id, messages_before, end: Arc::clone(end) });
                 }
-                self.progress = None;
+                // The prompt that took its place may be about the same task.
+                if !end.abandoned {
+                    self.progress = None;
+                }
                 self.end();
             }
             Event::PhaseStarted(started) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Money, RunId, Timestamp, Usage,
+    Money, RequestId, RunId, Timestamp, Usage,
     base::{BudgetLimits, Pause, Spend},
     event::{PromptQueued, RunFinished, RunStarted},
     message::{Message, ToolResult},
@@ -44,8 +44,14 @@ pub(crate) struct OpenRun {
     pub(crate) steps: u32,
     /// Number of claimed tool calls.
     pub(crate) tool_calls: u32,
-    /// True while a model call has begun and not ended.
+    /// True while a model call has begun and none has ended since.
     pub(crate) calling: bool,
+    /// Model calls that have begun and not ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) calls: Vec<RequestId>,
+    /// Cost of the session's calls that have ended, while the cost of all is unknown since others have not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ended_cost: Option<Money>,
     /// Mode of the run, to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Arc<str>>,
@@ -104,9 +110,14 @@ impl OpenRun {
     /// Adds the totals of the run's own calls to an outcome without any: a hand-written agent need not count.
     pub(crate) fn count(&self, outcome: &mut Outcome) {
         if outcome.steps == 0 && self.steps > 0 {
-            let cost = self.cost.filter(|_| !self.calling);
+            let cost = self.cost.filter(|_| !self.is_calling());
             (outcome.usage, outcome.cost, outcome.steps) = (self.usage, cost, self.steps);
         }
+    }
+
+    /// True while the cost of a model call is not known yet, or never will be.
+    pub(crate) fn is_calling(&self) -> bool {
+        self.calling || !self.calls.is_empty()
     }
 
     pub(super) fn new(id: RunId, seq: u64, at: Timestamp, started: &RunStarted) -> Self {
@@ -125,6 +136,8 @@ impl OpenRun {
             steps: 0,
             tool_calls: 0,
             calling: false,
+            calls: Vec::new(),
+            ended_cost: None,
             mode: None,
             messages_before: 0,
             spent_before: Spend::default(),

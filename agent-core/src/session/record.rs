@@ -53,8 +53,8 @@ pub struct SessionHead {
     pub messages: u64,
     /// Tokens of this session's own model calls. `usage.cost` is `None`; the cost is in `cost`.
     pub usage: Usage,
-    /// Cost of this session's own model calls; `None` when the cost of any is unknown. A call in flight counts at its
-    /// end, and one whose process died once the run is resumed or given up.
+    /// Cost of this session's own model calls; `None` when the cost of any is unknown, as that of a call that has begun
+    /// and not ended: it may be in flight, or its process may have died.
     pub cost: Option<Money>,
     /// Number of the newest [`Event::Checkpoint`](crate::event::Event::Checkpoint), from which reading can begin; 0 for
     /// none.

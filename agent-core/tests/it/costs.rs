@@ -15,12 +15,12 @@ use entourage_core::{
     run::Status,
     session::{SessionFilter, SharedStore},
     telemetry::{SessionStats, Telemetry},
-    testkit::{Script, ScriptedProvider},
+    testkit::{Gate, Script, ScriptedProvider},
 };
 
 use crate::{
     captain,
-    common::{Fault, FaultyStore, agent, memory, process, runtime_on, until_killed},
+    common::{Fault, FaultyStore, act, agent, count, memory, process, runtime_on, stored, until_killed},
 };
 
 fn priced() -> Profile {
@@ -128,9 +128,7 @@ fn killed() -> SharedStore {
         },
         &killed,
     ));
-    let [head, own, model] = process(costs(&inner));
-    assert_eq!((own, model), (None, None), "a call without a reply");
-    assert_eq!(head, Some(Money::default()), "no call has ended");
+    assert_eq!(process(costs(&inner)), [None; 3], "a call without a reply");
     assert_eq!(process(stats(&inner)).models["scripted:scripted"].open, 1);
     inner
 }
@@ -167,6 +165,39 @@ fn a_call_of_a_run_that_was_given_up_has_an_unknown_cost() {
             assert_eq!(costs(&store).await, [None; 3]);
         });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn newcomer_b2_while_any_of_several_calls_is_open_the_cost_is_unknown() {
+    let (store, gates) = (memory(), [Gate::new(), Gate::new()]);
+    let held = |gate: &Gate| Script::new().wait(gate).text("x").usage(10, 5).finish(FinishReason::Stop);
+    let provider = ScriptedProvider::new().step(ok("first")).step(held(&gates[0])).step(held(&gates[1]));
+    let model = provider.model().with_profile(priced());
+    let both = act(move |cx| {
+        let model = model.clone();
+        Box::pin(async move {
+            let ask = || cx.call_model(&model, model.request("go"));
+            ask().await?;
+            let (one, two) = tokio::join!(ask(), ask());
+            one.and(two).map(|_| String::new())
+        })
+    });
+    let session = runtime_on(&store).session_with_id(id());
+    let run = session.start(&both, "Go").outcome();
+    let look = async {
+        gates[1].arrived(1).await;
+        assert_eq!(costs(&store).await, [None; 3], "two are open");
+        gates[0].open();
+        // What a call of a hand-written agent returned is stored with its next effect.
+        while session.head().await.unwrap().usage.input != Some(20) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(session.head().await.unwrap().cost, None, "one is open");
+        gates[1].open();
+    };
+    let (ended, ()) = tokio::join!(run, look);
+    ended.unwrap();
+    assert_eq!(count(&stored(&store, &id()).await, "model_finished"), 3);
 }
 
 #[tokio::test]

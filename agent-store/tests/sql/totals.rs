@@ -79,7 +79,9 @@ async fn ca05_twenty_children_at_once_add_exactly_twenty_cents() {
     let run = session.start(&parent, "Ask around.").outcome();
     let opener = async {
         gate.arrived(20).await;
-        assert_eq!(totals(&path, "p").await, sums(20, 1, 0, 10_000), "nothing is spent before it is spent");
+        let mut expected = sums(20, 1, 0, 10_000);
+        (expected[0]["below"], expected[0]["total"]) = (Value::Null, Value::Null);
+        assert_eq!(totals(&path, "p").await, expected, "nobody knows what is being spent");
         gate.open();
     };
     let (outcome, ()) = tokio::join!(run, opener);

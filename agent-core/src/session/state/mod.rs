@@ -1,6 +1,7 @@
 //! The fold over events that gives a session's state. A checkpoint holds this very state; there is no second format.
 
 mod answers;
+mod costs;
 mod shorter;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
@@ -183,7 +184,7 @@ impl SessionState {
                 text.clone_into(&mut outcome.text);
             }
             outcome.usage = run.usage;
-            outcome.cost = run.cost.filter(|_| !run.calling);
+            outcome.cost = run.cost.filter(|_| !run.is_calling());
             outcome.steps = run.steps;
         }
         outcome
@@ -238,11 +239,7 @@ impl SessionState {
                     run.since = envelope.at;
                 }
             }
-            Event::ModelStarted(_) => {
-                if let Some(run) = &mut self.run {
-                    run.calling = true;
-                }
-            }
+            Event::ModelStarted(call) => self.call(call.request),
             Event::ModelFinished(reply) => {
                 self.reply(envelope.seq, reply);
                 if reply.key.is_none() {
@@ -401,7 +398,7 @@ impl SessionState {
         let counted = reply.usage.is_counted();
         self.estimated |= !counted && reply.error.is_none();
         self.head.usage += usage;
-        self.head.cost = self.head.cost.zip(cost).map(|(sum, cost)| sum + cost);
+        self.charge(reply.request, cost);
         if let Some(run) = &mut self.run {
             run.usage += usage;
             run.cost = run.cost.zip(cost).map(|(sum, cost)| sum + cost);
@@ -464,7 +461,7 @@ impl SessionState {
     fn end(&mut self) {
         self.close(Closing::Abandoned);
         // The end of a call that began is unknown, and so is its cost.
-        self.head.cost = self.head.cost.filter(|_| !self.run.as_ref().is_some_and(|run| run.calling));
+        self.head.cost = self.head.cost.filter(|_| !self.run.as_ref().is_some_and(|run| run.is_calling()));
         self.gauge.run_ended();
         self.run = None;
         self.taken = None;

@@ -8,6 +8,8 @@
 mod engines;
 #[path = "sql/hostile.rs"]
 mod hostile;
+#[path = "sql/open.rs"]
+mod open;
 #[path = "sql/plans.rs"]
 mod plans;
 #[path = "sql/queries.rs"]

@@ -11,10 +11,11 @@ use sqlx::{Connection, SqliteConnection};
 
 use crate::{batch, count, create, id, plain, root, run};
 
-const FROZEN: [&str; 3] = [
+const FROZEN: [&str; 4] = [
     include_str!("../../../tests/corpus/sqlite/v1.sql"),
     include_str!("../../../tests/corpus/sqlite/v2.sql"),
     include_str!("../../../tests/corpus/sqlite/v3.sql"),
+    include_str!("../../../tests/corpus/sqlite/v4.sql"),
 ];
 
 /// Opens a database of an older version, as its users have it.
@@ -112,7 +113,7 @@ async fn the_log_is_on_and_the_file_is_labelled() {
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut plain).await.unwrap();
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut plain).await.unwrap();
     let damage: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut plain).await.unwrap();
-    assert_eq!((mode.as_str(), version, damage.as_str()), ("wal", 3, "ok"));
+    assert_eq!((mode.as_str(), version, damage.as_str()), ("wal", 4, "ok"));
     assert!(directory.path().join("sessions.db-wal").exists());
 }
 

@@ -17,9 +17,11 @@ use tokio::time::Instant;
 
 use crate::common::{agent, memory, open_runtime, runtime_on, stored};
 
+type Make = fn(u64) -> Delta;
+
 /// A provider that answers with a delta for each number, for ever.
 #[derive(Debug)]
-struct Endless(fn(u64) -> Delta);
+struct Endless(Make);
 
 #[async_trait]
 impl Provider for Endless {
@@ -36,7 +38,7 @@ impl Provider for Endless {
     }
 }
 
-fn endless(make: fn(u64) -> Delta) -> Model {
+fn endless(make: Make) -> Model {
     Model::new(std::sync::Arc::new(Endless(make)), "large")
 }
 
@@ -54,7 +56,7 @@ async fn goes_on(session: &Session) {
 
 #[tokio::test]
 async fn a_stream_that_never_says_anything_ends_the_run_at_a_bound() {
-    let cases: [(&str, fn(u64) -> Delta); 4] = [
+    let cases: [(&str, Make); 4] = [
         ("usage", |_| Delta::Usage(Box::new(Usage::new(u64::MAX, u64::MAX)))),
         ("empty text", |_| Delta::text("")),
         // The first line break of a reply is left out.
@@ -86,7 +88,7 @@ async fn a_stream_that_never_says_anything_ends_the_run_at_a_bound() {
 
 #[tokio::test]
 async fn a_call_that_begins_anew_for_ever_stores_a_bounded_number_of_restarts() {
-    let cases: [(&str, fn(u64) -> Delta); 2] = [
+    let cases: [(&str, Make); 2] = [
         ("restarts alone", restart),
         ("text between them", |n| if n.is_multiple_of(2) { restart(n) } else { Delta::text("x") }),
     ];

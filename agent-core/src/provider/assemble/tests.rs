@@ -76,7 +76,7 @@ fn every_flood_of_deltas_without_content_is_refused_at_the_bound() {
     let most = Assembler::MAX_WITHOUT_CONTENT;
     let cases: [(&str, Make, usize); 9] = [
         ("usage", |_| Delta::Usage(Box::new(Usage::new(1, 1))), most),
-        ("response facts", |_| Delta::Response(Box::new(ResponseInfo::default())), most),
+        ("response facts", |_| Delta::Response(Box::default()), most),
         ("warnings", |_| warning(), most),
         ("empty text", |_| Delta::text(""), most),
         ("empty reasoning", |_| Delta::Reasoning("".into()), most),

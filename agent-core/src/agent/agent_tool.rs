@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Agent;
+use super::{Agent, IntoAgent};
 use crate::{
     Error,
     permission::Scope,
@@ -64,20 +64,20 @@ impl AgentTool {
     pub const READ_ONLY_TOOLS: [&str; 4] = ["glob", "grep", "ls", "view"];
 
     /// Creates the tool `agent`, which delegates to `agent` with all permissions of the caller.
-    pub fn new(agent: impl Agent + 'static) -> Self {
+    pub fn new<Form>(agent: impl IntoAgent<Form>) -> Self {
         let description = "Hands a task to another agent, which works on it alone and answers once. It sees nothing of \
                            this conversation: the prompt must say all that it needs to know, and what it should answer \
                            with. Several calls at once run side by side.";
-        Self::described_as(Arc::new(agent), description)
+        Self::described_as(agent.into_agent(), description)
     }
 
     /// Creates the tool `agent`, which delegates to `agent` with read access alone, and with
     /// [`AgentTool::READ_ONLY_TOOLS`] alone. The agent cannot delegate in turn.
-    pub fn read_only(agent: impl Agent + 'static) -> Self {
+    pub fn read_only<Form>(agent: impl IntoAgent<Form>) -> Self {
         let description = "Hands a question to another agent, which searches and reads files, changes nothing, and \
                            answers once. It sees nothing of this conversation: the prompt must say all that it needs to \
                            know, and what it should answer with. Several calls at once run side by side.";
-        Self::described_as(Arc::new(agent), description)
+        Self::described_as(agent.into_agent(), description)
             .within(Scope::read_only().with_tools(Self::READ_ONLY_TOOLS))
     }
 

@@ -3,6 +3,7 @@
 mod agent_tool;
 mod autonomy;
 mod dual;
+mod into;
 mod react;
 
 pub use agent_tool::AgentTool;
@@ -13,6 +14,7 @@ pub use autonomy::{
     CurrentModeUpdate, Evidence, Mode, ModeState, Phase, StopKind, Verdict,
 };
 pub use dual::{DualAgent, DualBuilder};
+pub use into::{ByReference, ByValue, IntoAgent};
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
 
 use std::sync::Arc;

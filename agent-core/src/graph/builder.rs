@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     ErrorKind, Result,
-    agent::{Agent, check_agent_name},
+    agent::{Agent, IntoAgent, check_agent_name},
     permission::Scope,
     run::Task,
 };
@@ -118,22 +118,22 @@ impl<O> TaskGraphBuilder<O> {
     /// Adds an agent. Its prompt is `text`, followed by the outputs of the nodes before it, each under its id; add
     /// those with [`Handle::after`]. An agent without dependencies also gets the text that the graph was given, with
     /// its images and documents; any other agent gets these when it comes after [`TaskGraphBuilder::input`].
-    pub fn agent(
+    pub fn agent<Form>(
         &self,
         id: impl AsRef<str>,
-        agent: &(impl Agent + Clone + 'static),
+        agent: impl IntoAgent<Form>,
         text: impl Into<Arc<str>>,
     ) -> Handle<String> {
-        let work = worker(agent, Ask::Text(text.into()), work::read_text());
+        let work = worker(agent.into_agent(), Ask::Text(text.into()), work::read_text());
         self.add(id.as_ref(), |_| DraftWork::Agent(work))
     }
 
     /// Adds an agent whose task the program makes from the outputs of other nodes. It sees that task and nothing else:
     /// for images and documents that the graph was given, take [`TaskGraphBuilder::message`].
-    pub fn agent_with<N, K, F>(
+    pub fn agent_with<N, K, F, Form>(
         &self,
         id: impl AsRef<str>,
-        agent: &(impl Agent + Clone + 'static),
+        agent: impl IntoAgent<Form>,
         needs: N,
         task: F,
     ) -> Handle<String>
@@ -143,7 +143,7 @@ impl<O> TaskGraphBuilder<O> {
         F: Fn(N::Given) -> K + Send + Sync + 'static,
     {
         self.add(id.as_ref(), |wiring| {
-            DraftWork::Agent(worker(agent, made(needs.wire(wiring), task), work::read_text()))
+            DraftWork::Agent(worker(agent.into_agent(), made(needs.wire(wiring), task), work::read_text()))
         })
     }
 
@@ -155,7 +155,7 @@ impl<O> TaskGraphBuilder<O> {
         graph: &TaskGraph<P>,
         text: impl Into<Arc<str>>,
     ) -> Handle<P> {
-        let work = worker(graph, Ask::Text(text.into()), work::read_graph::<P>());
+        let work = worker(Arc::new(graph.clone()), Ask::Text(text.into()), work::read_graph::<P>());
         self.add(id.as_ref(), |_| DraftWork::Agent(work))
     }
 
@@ -174,7 +174,11 @@ impl<O> TaskGraphBuilder<O> {
         F: Fn(N::Given) -> K + Send + Sync + 'static,
     {
         self.add(id.as_ref(), |wiring| {
-            DraftWork::Agent(worker(graph, made(needs.wire(wiring), task), work::read_graph::<P>()))
+            DraftWork::Agent(worker(
+                Arc::new(graph.clone()),
+                made(needs.wire(wiring), task),
+                work::read_graph::<P>(),
+            ))
         })
     }
 
@@ -197,11 +201,11 @@ impl<O> TaskGraphBuilder<O> {
     /// The answers are in the order of the items, as text unless [`Handle::returns`](Handle::<Vec<String>>::returns)
     /// changes that. An agent works on one item at a time, unless it has a higher limit: see
     /// [`TaskGraphBuilder::agent_limit`].
-    pub fn map_agent<T, K, F>(
+    pub fn map_agent<T, K, F, Form>(
         &self,
         id: impl AsRef<str>,
         items: &Handle<Vec<T>>,
-        agent: &(impl Agent + Clone + 'static),
+        agent: impl IntoAgent<Form>,
         task: F,
     ) -> Handle<Vec<String>>
     where
@@ -213,7 +217,7 @@ impl<O> TaskGraphBuilder<O> {
             let reader = items.wire(wiring);
             let tasks =
                 move |inputs: &_| Ok(reader.read(inputs)?.iter().map(|item| task(item).into()).collect());
-            let worker = worker(agent, Ask::Text(Arc::default()), work::read_text());
+            let worker = worker(agent.into_agent(), Ask::Text(Arc::default()), work::read_text());
             DraftWork::MapAgent(worker, Arc::new(tasks), work::map_agent::<String>())
         })
     }
@@ -273,8 +277,8 @@ impl<O> TaskGraphBuilder<O> {
     /// Makes an agent without a node known: while the graph runs, nodes can be added for it or reassigned to it. Its
     /// permissions are then those of the graph's own run, or those that the node or the task admits.
     #[must_use]
-    pub fn with_agent(mut self, agent: impl Agent + 'static) -> Self {
-        self.parts.roster.push(Arc::new(agent));
+    pub fn with_agent<Form>(mut self, agent: impl IntoAgent<Form>) -> Self {
+        self.parts.roster.push(agent.into_agent());
         self
     }
 
@@ -325,8 +329,7 @@ impl<O> TaskGraphBuilder<O> {
     }
 }
 
-pub(super) fn worker(agent: &(impl Agent + Clone + 'static), ask: Ask, read: ReadFn) -> DraftAgent {
-    let agent: Arc<dyn Agent> = Arc::new(agent.clone());
+pub(super) fn worker(agent: Arc<dyn Agent>, ask: Ask, read: ReadFn) -> DraftAgent {
     DraftAgent { agents: vec![(None, agent)], ask, read, scope: Scope::all(), form: None }
 }
 

@@ -12,7 +12,7 @@ use super::{
     schema, work,
 };
 use crate::{
-    agent::Agent,
+    agent::{Agent, IntoAgent},
     permission::Scope,
     provider::{Size, answer_rule},
     tool::schema_of,
@@ -153,9 +153,9 @@ impl<T: Output> Handle<T> {
     /// retried one size up, with the reason in the prompt. An agent that finds a task too large for it should end with
     /// an error that says why; a denial and a cancel do not escalate. These agents replace the one that the node was
     /// made with; the smallest one names the node's agent in signatures.
-    pub fn escalate<A: Agent + 'static>(self, sizes: impl IntoIterator<Item = (Size, A)>) -> Self {
+    pub fn escalate<Form, A: IntoAgent<Form>>(self, sizes: impl IntoIterator<Item = (Size, A)>) -> Self {
         let mut agents: Vec<(Option<Size>, Arc<dyn Agent>)> = Vec::new();
-        agents.extend(sizes.into_iter().map(|(size, agent)| (Some(size), Arc::new(agent) as Arc<dyn Agent>)));
+        agents.extend(sizes.into_iter().map(|(size, agent)| (Some(size), agent.into_agent())));
         agents.sort_by_key(|(size, _)| *size);
         self.edit(|node| node.escalate(agents))
     }

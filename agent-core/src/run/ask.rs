@@ -1,9 +1,8 @@
 //! A conversation with another agent, one run after the other, for agents written by hand.
 
-use std::sync::Arc;
 
 use super::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task, context::unexpected};
-use crate::{Result, RunId, agent::Agent};
+use crate::{Result, RunId, agent::IntoAgent};
 
 impl RunContext {
     /// Gives another agent a task in the child session of this role, and waits for its outcome. Each call is one more
@@ -67,7 +66,12 @@ impl RunContext {
     /// # }
     /// # });
     /// ```
-    pub async fn ask(&self, role: &str, agent: Arc<dyn Agent>, task: impl Into<Task>) -> Result<Outcome> {
+    pub async fn ask<Form>(
+        &self,
+        role: &str,
+        agent: impl IntoAgent<Form>,
+        task: impl Into<Task>,
+    ) -> Result<Outcome> {
         let child = self.session().in_role(role)?;
         // The id of the run must be known before it begins, and again after a restart.
         let run = RunId::parse(&self.new_id().await?)?;

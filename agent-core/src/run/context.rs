@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
-    agent::Agent,
+    agent::IntoAgent,
     base::bound,
     event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
     layers::{Budget, BudgetLimits, Charge, Reservation},
@@ -384,7 +384,7 @@ impl RunContext {
     ///
     /// # Errors
     /// [`ErrorKind::Diverged`], or a store's error.
-    pub async fn spawn(&self, agent: Arc<dyn Agent>, task: impl Into<Task>) -> Result<Child> {
+    pub async fn spawn<Form>(&self, agent: impl IntoAgent<Form>, task: impl Into<Task>) -> Result<Child> {
         self.spawn_in(agent, task, Scope::all()).await
     }
 
@@ -392,9 +392,9 @@ impl RunContext {
     ///
     /// # Errors
     /// As [`RunContext::spawn`].
-    pub async fn spawn_in(
+    pub async fn spawn_in<Form>(
         &self,
-        agent: Arc<dyn Agent>,
+        agent: impl IntoAgent<Form>,
         task: impl Into<Task>,
         scope: Scope,
     ) -> Result<Child> {
@@ -407,7 +407,7 @@ impl RunContext {
     /// [`ErrorKind::TooMany`] when as many agents run below the root as may
     /// ([`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents)); a resumed run gets the same error again.
     /// Otherwise as [`RunContext::spawn`].
-    pub async fn try_spawn(&self, agent: Arc<dyn Agent>, task: impl Into<Task>) -> Result<Child> {
+    pub async fn try_spawn<Form>(&self, agent: impl IntoAgent<Form>, task: impl Into<Task>) -> Result<Child> {
         self.start(Spawn::new(agent, task).at_once()).await
     }
 

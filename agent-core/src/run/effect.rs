@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Limits, Outcome, RunContext, Subtree, Task};
 use crate::{
     Digest, Result, RunId, SessionId, Timestamp,
-    agent::Agent,
+    agent::{Agent, IntoAgent},
     event::{EffectKey, Event, ModelFinished, ToolFinished},
     message::{History, Message},
     permission::Scope,
@@ -240,9 +240,9 @@ pub struct Spawn {
 
 impl Spawn {
     /// Creates a spawn of `agent` with its parent's scope.
-    pub fn new(agent: Arc<dyn Agent>, task: impl Into<Task>) -> Self {
+    pub fn new<Form>(agent: impl IntoAgent<Form>, task: impl Into<Task>) -> Self {
         Self {
-            agent,
+            agent: agent.into_agent(),
             task: task.into(),
             scope: Scope::all(),
             role: Cow::Borrowed("child"),

@@ -7,7 +7,7 @@ use futures_util::{Stream, StreamExt, stream};
 use super::{RuntimeBuilder, Session, below::below};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
-    agent::Agent,
+    agent::{Agent, IntoAgent},
     event::{Checkpoint, Envelope, Event, Forked, Origin},
     run::{Emitter, Fold, Journal, Outcome, RecordedTime, Recording, replay},
     session::{ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore},
@@ -134,7 +134,11 @@ impl Session {
     /// - [`ErrorKind::Unfinished`]: the agent agrees with all that is recorded, and the record has no end, since the
     ///   process died or the run is active.
     /// - [`ErrorKind::NotFound`] when the session is not stored or has no such run, the store's.
-    pub async fn replay(&self, agent: &(impl Agent + Clone + 'static), run: RunId) -> Result<Outcome> {
+    pub async fn replay<Form>(&self, agent: impl IntoAgent<Form>, run: RunId) -> Result<Outcome> {
+        self.replay_shared(agent.into_agent(), run).await
+    }
+
+    async fn replay_shared(&self, agent: Arc<dyn Agent>, run: RunId) -> Result<Outcome> {
         let store = self.store()?;
         let mut found = store.query(&SessionFilter::id(self.id().clone())).await?;
         let info = found.pop().ok_or_else(|| Error::no_session(self.id()))?;
@@ -149,7 +153,7 @@ impl Session {
         let offline = Arc::new(RuntimeBuilder::default().clock(time.clone()).env());
         let live = Arc::clone(self.env());
         let recording = Recording { record: info.record, before, events, live, offline, time };
-        Box::pin(replay(recording, Arc::new(agent.clone()))).await
+        Box::pin(replay(recording, agent)).await
     }
 
     fn store(&self) -> Result<&SharedStore> {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
-    agent::Agent,
+    agent::{Agent, IntoAgent},
     permission::{ApprovalId, Decision},
     run::{
         Admission, Env, InQueue, Journal, RunHandle,
@@ -33,8 +33,9 @@ impl Agents {
 
     /// Adds `agent`, instead of any other of its name.
     #[must_use]
-    pub fn with(mut self, agent: impl Agent + 'static) -> Self {
-        Arc::make_mut(&mut self.0).insert(agent.name().to_owned(), Arc::new(agent));
+    pub fn with<Form>(mut self, agent: impl IntoAgent<Form>) -> Self {
+        let agent = agent.into_agent();
+        Arc::make_mut(&mut self.0).insert(agent.name().to_owned(), agent);
         self
     }
 

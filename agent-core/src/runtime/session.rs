@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
-    agent::Agent,
+    agent::IntoAgent,
     base::bound,
     context::Compaction,
     event::{ApprovalDecided, Event, Origin, Signal},
@@ -82,8 +82,8 @@ impl Session {
     /// An empty prompt, a full queue and the like are errors of the outcome, and nothing is stored. So is a session
     /// below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
     /// budget. Must be called within a tokio runtime.
-    pub fn start(&self, agent: &(impl Agent + Clone + 'static), prompt: impl Into<Task>) -> RunHandle {
-        self.0.begin(Entry::new(RunId::generate(), Arc::new(agent.clone())), prompt.into())
+    pub fn start<Form>(&self, agent: impl IntoAgent<Form>, prompt: impl Into<Task>) -> RunHandle {
+        self.0.begin(Entry::new(RunId::generate(), agent.into_agent()), prompt.into())
     }
 
     /// Adds a prompt to the active run: it joins the conversation before the next model call, together with all that
@@ -110,8 +110,8 @@ impl Session {
     /// The outcome is [`ErrorKind::NotFound`] when there is no such run, [`ErrorKind::Conflict`] when another process
     /// was faster, [`ErrorKind::Config`] when another agent started it, [`ErrorKind::InvalidInput`] for a session below
     /// another one: resume its root, which enters its children again.
-    pub fn resume(&self, agent: &(impl Agent + Clone + 'static)) -> RunHandle {
-        self.0.go_on(Entry::new(RunId::generate(), Arc::new(agent.clone())), Admission::Resume, None)
+    pub fn resume<Form>(&self, agent: impl IntoAgent<Form>) -> RunHandle {
+        self.0.go_on(Entry::new(RunId::generate(), agent.into_agent()), Admission::Resume, None)
     }
 
     /// Cancels the active run and drops the prompts that wait. Later prompts are not affected, and an idle session is

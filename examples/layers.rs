@@ -19,7 +19,7 @@ use entourage::{
 async fn main() -> Result<()> {
     println!("(two scripted models, and a clock that skips every wait; the layers are real)\n");
     // At most $0.50 and ten calls, for both models together.
-    let limits = BudgetLimits::none().with_money(Money::from_pico(500_000_000_000)).with_model_calls(10);
+    let limits = BudgetLimits::none().with_money(Money::cents(50)).with_model_calls(10);
     let budget = Budget::new(limits);
     let cache = ResponseCache::new();
     // On this machine every call costs 0, which is not the same as unknown.

@@ -8,6 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::{Error, ErrorKind, Result};
+
 /// Tokens of one model call or of many.
 ///
 /// `input` counts cached tokens, `output` counts reasoning tokens. A wire normalises the figures of providers that
@@ -143,6 +145,12 @@ impl fmt::Display for Usage {
     }
 }
 
+/// A dollar in pico-dollars.
+const DOLLAR: u64 = 1_000_000_000_000;
+
+/// A cent in pico-dollars.
+const CENT: u64 = DOLLAR / 100;
+
 /// An amount in pico-dollars (1e-12 USD), so that a price per million tokens times tokens is exact.
 ///
 /// ```
@@ -150,8 +158,9 @@ impl fmt::Display for Usage {
 ///
 /// // 3 USD per million tokens in, 15 USD per million out.
 /// let prices = Prices::per_million_micros(3_000_000, 15_000_000);
-/// assert_eq!(prices.cost(&Usage::new(1_000, 200)), Some(Money::from_pico(6_000_000_000)));
+/// assert_eq!(prices.cost(&Usage::new(1_000, 200)), Some(Money::usd("0.006").unwrap()));
 /// assert_eq!(prices.cost(&Usage::new(1_000, 200)).unwrap().to_string(), "$0.006");
+/// assert_eq!(Money::cents(200).to_string(), "$2");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -162,6 +171,36 @@ impl Money {
     #[must_use]
     pub const fn from_pico(pico: u64) -> Self {
         Self(pico)
+    }
+
+    /// Converts from cents; more than the largest amount is the largest amount.
+    #[must_use]
+    pub const fn cents(cents: u64) -> Self {
+        let pico = cents.saturating_mul(CENT);
+        Self(if pico > MOST { MOST } else { pico })
+    }
+
+    /// Reads an amount in dollars, such as `2`, `2.00` or `$0.000003`, with at most 12 decimals.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for anything else, and for more than the largest amount.
+    pub fn usd(text: &str) -> Result<Self> {
+        Self::read(text).ok_or_else(|| {
+            let text = "an amount of money is digits with at most 12 decimals, such as `2.50`, and at most $9 million";
+            Error::new(ErrorKind::InvalidInput, text)
+        })
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let text = text.strip_prefix('$').unwrap_or(text);
+        let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(decimals) || decimals.len() > 12 {
+            return None;
+        }
+        let dollars = whole.parse::<u64>().ok()?.checked_mul(DOLLAR)?;
+        let fraction = format!("{decimals:0<12}").parse::<u64>().ok()?;
+        dollars.checked_add(fraction).filter(|pico| *pico <= MOST).map(Self)
     }
 
     /// The amount in pico-dollars.
@@ -192,11 +231,10 @@ impl Sum for Money {
 
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const PICO: u64 = 1_000_000_000_000;
-        let fraction = format!("{:012}", self.0 % PICO);
+        let fraction = format!("{:012}", self.0 % DOLLAR);
         let fraction = fraction.trim_end_matches('0');
         let dot = if fraction.is_empty() { "" } else { "." };
-        write!(f, "${}{dot}{fraction}", self.0 / PICO)
+        write!(f, "${}{dot}{fraction}", self.0 / DOLLAR)
     }
 }
 

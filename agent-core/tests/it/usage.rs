@@ -248,3 +248,41 @@ async fn cc03_a_cancelled_reply_does_not_mark_the_service_as_not_counting() {
     assert_eq!((state.context_usage(), state.is_estimated()), (ContextUsage::default(), false));
     assert_eq!(state.history().last().unwrap().role(), Role::Assistant);
 }
+
+#[test]
+fn money_is_read_from_dollars_and_cents_exactly() {
+    let read = |text: &str| Money::usd(text).map(Money::as_pico).ok();
+    let cases = [
+        ("2", Some(2_000_000_000_000)),
+        ("2.00", Some(2_000_000_000_000)),
+        ("$0.5", Some(500_000_000_000)),
+        ("0.000000000001", Some(1)),
+        ("007.10", Some(7_100_000_000_000)),
+        ("9223372.036854775807", Some(i64::MAX.unsigned_abs())),
+        ("9223372.036854775808", None),
+        ("99999999999999999999", None),
+        ("0.0000000000001", None),
+        ("", None),
+        ("$", None),
+        (".5", None),
+        ("5.", None),
+        ("1.2.3", None),
+        ("-1", None),
+        ("+1", None),
+        ("1e3", None),
+        ("1,000", None),
+        (" 1", None),
+        ("$$1", None),
+        ("١", None),
+    ];
+    for (text, pico) in cases {
+        assert_eq!(read(text), pico, "{text}");
+        if let (Some(pico), Ok(money)) = (pico, Money::usd(text)) {
+            assert_eq!(Money::usd(&money.to_string()).unwrap().as_pico(), pico, "{money}");
+        }
+    }
+    assert_eq!(Money::cents(250), Money::usd("2.5").unwrap());
+    assert_eq!(Money::cents(u64::MAX), Money::usd("9223372.036854775807").unwrap());
+    let refused = Money::usd("two").unwrap_err();
+    assert!(refused.kind() == ErrorKind::InvalidInput && refused.to_string().contains("`2.50`"), "{refused}");
+}

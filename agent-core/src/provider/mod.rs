@@ -8,6 +8,7 @@ mod generate;
 pub(crate) mod layer;
 pub(crate) mod media;
 mod model;
+mod params;
 mod profile;
 mod request;
 mod size;
@@ -22,10 +23,9 @@ pub use delta::{
 pub use generate::{Generate, Generated, Generation, ModelExt, NoValue, NoValueReason, Strategy};
 pub(crate) use generate::{answer_as, answer_rule};
 pub use model::{Model, ModelSlot, ModelSource};
+pub use params::Params;
 pub use profile::Profile;
-pub use request::{
-    Effort, OutputFormat, OutputSchema, Params, PromptCache, ReasoningParams, Request, ToolChoice,
-};
+pub use request::{Effort, OutputFormat, OutputSchema, PromptCache, ReasoningParams, Request, ToolChoice};
 pub use size::Size;
 pub use wiretap::{WireExchange, WireRequest, Wiretap};
 

@@ -1,11 +1,11 @@
 //! Requests to a model, in provider-neutral terms.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Profile;
+use super::{Params, Profile};
 use crate::{message::History, spec::ToolSpec};
 
 /// One model call. Cheap to clone: history and tools are shared.
@@ -209,83 +209,4 @@ pub enum PromptCache {
     Short,
     /// An hour or more: the service's longest.
     Long,
-}
-
-/// Sampling and limits of a call. An absent value is left out of the request.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Params {
-    /// Randomness, from 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
-    /// Nucleus sampling.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
-    /// Sampling among the k likeliest tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub top_k: Option<u32>,
-    /// Penalty for tokens that already occurred.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub presence_penalty: Option<f64>,
-    /// Penalty by how often a token occurred.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub frequency_penalty: Option<f64>,
-    /// Largest reply in tokens. 0 counts as absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_output: Option<u64>,
-    /// Texts that end the reply.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stop: Vec<String>,
-    /// Seed for repeatable sampling, where the service offers it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seed: Option<i64>,
-    /// True if one reply may hold several tool calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parallel_tool_calls: Option<bool>,
-    /// Amount of reasoning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning: Option<ReasoningParams>,
-    /// Marks tools, instructions and conversation for the service's prompt cache, where it wants marks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache: Option<PromptCache>,
-    /// Key that routes calls to the same cache, where the service takes one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_key: Option<String>,
-    /// True if services should enforce the tools' schemas.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strict_tools: Option<bool>,
-    /// Labels for the service's own records. `user_id` is the end user, in a form that identifies nobody.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: BTreeMap<String, String>,
-    /// Fields added to the request body unchanged, for settings that only this service knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extra: Option<Value>,
-}
-
-impl Params {
-    /// These parameters, with absent ones taken from `defaults`. An output limit of 0 counts as absent.
-    #[must_use]
-    pub fn or(mut self, defaults: &Self) -> Self {
-        let limit = |max: Option<u64>| max.filter(|max| *max > 0);
-        self.temperature = self.temperature.or(defaults.temperature);
-        self.top_p = self.top_p.or(defaults.top_p);
-        self.top_k = self.top_k.or(defaults.top_k);
-        self.presence_penalty = self.presence_penalty.or(defaults.presence_penalty);
-        self.frequency_penalty = self.frequency_penalty.or(defaults.frequency_penalty);
-        self.max_output = limit(self.max_output).or(limit(defaults.max_output));
-        if self.stop.is_empty() {
-            self.stop.clone_from(&defaults.stop);
-        }
-        self.seed = self.seed.or(defaults.seed);
-        self.parallel_tool_calls = self.parallel_tool_calls.or(defaults.parallel_tool_calls);
-        self.reasoning = self.reasoning.or(defaults.reasoning);
-        self.cache = self.cache.or(defaults.cache);
-        self.cache_key = self.cache_key.or_else(|| defaults.cache_key.clone());
-        self.strict_tools = self.strict_tools.or(defaults.strict_tools);
-        for (key, value) in &defaults.metadata {
-            self.metadata.entry(key.clone()).or_insert_with(|| value.clone());
-        }
-        self.extra = self.extra.or_else(|| defaults.extra.clone());
-        self
-    }
 }

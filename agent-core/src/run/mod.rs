@@ -117,6 +117,14 @@ impl<P: Into<Message>> From<P> for Task {
 }
 
 /// Bounds of a run. Every loop has one.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use entourage_core::run::Limits;
+///
+/// let limits = Limits::default().with_steps(20).with_tool_timeout(Duration::from_secs(30));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -139,6 +147,64 @@ pub struct Limits {
     pub tool_metadata: usize,
     /// Settings of loop detection.
     pub loops: LoopDetection,
+}
+
+impl Limits {
+    /// Sets the number of model calls of one run, at most.
+    #[must_use]
+    pub fn with_steps(mut self, steps: u32) -> Self {
+        self.steps = steps;
+        self
+    }
+
+    /// Sets the number of tool calls at once, at most.
+    #[must_use]
+    pub fn with_parallel_tools(mut self, parallel_tools: NonZeroUsize) -> Self {
+        self.parallel_tools = parallel_tools;
+        self
+    }
+
+    /// Sets the time that one tool call may take, unless its tool says otherwise.
+    #[must_use]
+    pub fn with_tool_timeout(mut self, tool_timeout: Duration) -> Self {
+        self.tool_timeout = tool_timeout;
+        self
+    }
+
+    /// Sets the time that a model may stay silent.
+    #[must_use]
+    pub fn with_model_silence(mut self, model_silence: Duration) -> Self {
+        self.model_silence = model_silence;
+        self
+    }
+
+    /// Sets the bytes of text of one tool result, at most.
+    #[must_use]
+    pub fn with_tool_output(mut self, tool_output: usize) -> Self {
+        self.tool_output = tool_output;
+        self
+    }
+
+    /// Sets the bytes of the files of one tool result, at most.
+    #[must_use]
+    pub fn with_tool_media(mut self, tool_media: usize) -> Self {
+        self.tool_media = tool_media;
+        self
+    }
+
+    /// Sets the bytes of the metadata of one tool result, at most.
+    #[must_use]
+    pub fn with_tool_metadata(mut self, tool_metadata: usize) -> Self {
+        self.tool_metadata = tool_metadata;
+        self
+    }
+
+    /// Sets the loop detection.
+    #[must_use]
+    pub fn with_loops(mut self, loops: LoopDetection) -> Self {
+        self.loops = loops;
+        self
+    }
 }
 
 impl Default for Limits {

@@ -1,0 +1,199 @@
+//! Sampling and limits of a model call.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{PromptCache, ReasoningParams};
+
+/// Sampling and limits of a call. An absent value is left out of the request.
+///
+/// ```
+/// use entourage_core::provider::{Effort, Params};
+///
+/// let params = Params::default().with_max_output(2_000).with_temperature(0.2).with_reasoning(Effort::Low);
+/// assert_eq!(params.max_output, Some(2_000));
+/// ```
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Params {
+    /// Randomness, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Nucleus sampling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Sampling among the k likeliest tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u32>,
+    /// Penalty for tokens that already occurred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    /// Penalty by how often a token occurred.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    /// Largest reply in tokens. 0 counts as absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// Texts that end the reply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// Seed for repeatable sampling, where the service offers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// True if one reply may hold several tool calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
+    /// Amount of reasoning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<ReasoningParams>,
+    /// Marks tools, instructions and conversation for the service's prompt cache, where it wants marks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<PromptCache>,
+    /// Key that routes calls to the same cache, where the service takes one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_key: Option<String>,
+    /// True if services should enforce the tools' schemas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict_tools: Option<bool>,
+    /// Labels for the service's own records. `user_id` is the end user, in a form that identifies nobody.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// Fields added to the request body unchanged, for settings that only this service knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<Value>,
+}
+
+impl Params {
+    /// Sets the randomness, from 0.
+    #[must_use]
+    pub fn with_temperature(mut self, temperature: f64) -> Self {
+        self.temperature = Some(temperature);
+        self
+    }
+
+    /// Sets nucleus sampling.
+    #[must_use]
+    pub fn with_top_p(mut self, top_p: f64) -> Self {
+        self.top_p = Some(top_p);
+        self
+    }
+
+    /// Samples among the `top_k` likeliest tokens.
+    #[must_use]
+    pub fn with_top_k(mut self, top_k: u32) -> Self {
+        self.top_k = Some(top_k);
+        self
+    }
+
+    /// Sets the penalty for tokens that already occurred.
+    #[must_use]
+    pub fn with_presence_penalty(mut self, presence_penalty: f64) -> Self {
+        self.presence_penalty = Some(presence_penalty);
+        self
+    }
+
+    /// Sets the penalty by how often a token occurred.
+    #[must_use]
+    pub fn with_frequency_penalty(mut self, frequency_penalty: f64) -> Self {
+        self.frequency_penalty = Some(frequency_penalty);
+        self
+    }
+
+    /// Limits the reply to this many tokens.
+    #[must_use]
+    pub fn with_max_output(mut self, max_output: u64) -> Self {
+        self.max_output = Some(max_output);
+        self
+    }
+
+    /// Sets the seed for repeatable sampling.
+    #[must_use]
+    pub fn with_seed(mut self, seed: i64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Allows, or forbids, several tool calls in one reply.
+    #[must_use]
+    pub fn with_parallel_tool_calls(mut self, parallel_tool_calls: bool) -> Self {
+        self.parallel_tool_calls = Some(parallel_tool_calls);
+        self
+    }
+
+    /// Sets the amount of reasoning; an [`Effort`] suffices.
+    #[must_use]
+    pub fn with_reasoning(mut self, reasoning: impl Into<ReasoningParams>) -> Self {
+        self.reasoning = Some(reasoning.into());
+        self
+    }
+
+    /// Marks the prompt for the service's cache.
+    #[must_use]
+    pub fn with_cache(mut self, cache: PromptCache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
+    /// Sets the key that routes calls to the same cache.
+    #[must_use]
+    pub fn with_cache_key(mut self, cache_key: impl Into<String>) -> Self {
+        self.cache_key = Some(cache_key.into());
+        self
+    }
+
+    /// Asks services to enforce the tools' schemas, or not to.
+    #[must_use]
+    pub fn with_strict_tools(mut self, strict_tools: bool) -> Self {
+        self.strict_tools = Some(strict_tools);
+        self
+    }
+
+    /// Adds fields to the request body, for settings that only this service knows. An object.
+    #[must_use]
+    pub fn with_extra(mut self, extra: Value) -> Self {
+        self.extra = Some(extra);
+        self
+    }
+
+    /// Sets the texts that end the reply.
+    #[must_use]
+    pub fn with_stop<S: Into<String>>(mut self, stop: impl IntoIterator<Item = S>) -> Self {
+        self.stop = stop.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds a label for the service's own records.
+    #[must_use]
+    pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.insert(key.into(), value.into());
+        self
+    }
+
+    /// These parameters, with absent ones taken from `defaults`. An output limit of 0 counts as absent.
+    #[must_use]
+    pub fn or(mut self, defaults: &Self) -> Self {
+        let limit = |max: Option<u64>| max.filter(|max| *max > 0);
+        self.temperature = self.temperature.or(defaults.temperature);
+        self.top_p = self.top_p.or(defaults.top_p);
+        self.top_k = self.top_k.or(defaults.top_k);
+        self.presence_penalty = self.presence_penalty.or(defaults.presence_penalty);
+        self.frequency_penalty = self.frequency_penalty.or(defaults.frequency_penalty);
+        self.max_output = limit(self.max_output).or(limit(defaults.max_output));
+        if self.stop.is_empty() {
+            self.stop.clone_from(&defaults.stop);
+        }
+        self.seed = self.seed.or(defaults.seed);
+        self.parallel_tool_calls = self.parallel_tool_calls.or(defaults.parallel_tool_calls);
+        self.reasoning = self.reasoning.or(defaults.reasoning);
+        self.cache = self.cache.or(defaults.cache);
+        self.cache_key = self.cache_key.or_else(|| defaults.cache_key.clone());
+        self.strict_tools = self.strict_tools.or(defaults.strict_tools);
+        for (key, value) in &defaults.metadata {
+            self.metadata.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        self.extra = self.extra.or_else(|| defaults.extra.clone());
+        self
+    }
+}

@@ -63,7 +63,8 @@ impl AgentTool {
     /// Tools that [`AgentTool::read_only`] leaves its agent: they find and show text, and change nothing.
     pub const READ_ONLY_TOOLS: [&str; 4] = ["glob", "grep", "ls", "view"];
 
-    /// Creates the tool `agent`, which delegates to `agent` with all permissions of the caller.
+    /// Creates the tool `agent`, which delegates to `agent` with all permissions of the caller. The model is told
+    /// [what the agent is for](Agent::description), and how to delegate.
     pub fn new<Form>(agent: impl IntoAgent<Form>) -> Self {
         let description = "Hands a task to another agent, which works on it alone and answers once. It sees nothing of \
                            this conversation: the prompt must say all that it needs to know, and what it should answer \
@@ -81,7 +82,11 @@ impl AgentTool {
             .within(Scope::read_only().with_tools(Self::READ_ONLY_TOOLS))
     }
 
-    fn described_as(agent: Arc<dyn Agent>, description: &str) -> Self {
+    fn described_as(agent: Arc<dyn Agent>, delegation: &str) -> Self {
+        let description = match agent.description().trim_end() {
+            "" => delegation.to_owned(),
+            description => format!("{description}\n\n{delegation}"),
+        };
         let prompt = "The whole task, with all that the agent needs to know, and what it should answer with.";
         let schema = json!({
             "type": "object",

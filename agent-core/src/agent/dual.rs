@@ -124,6 +124,10 @@ impl Agent for DualAgent {
         &self.0.name
     }
 
+    fn description(&self) -> &str {
+        self.0.executor.description()
+    }
+
     fn begins_with_an_effect(&self) -> bool {
         true
     }

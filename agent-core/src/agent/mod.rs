@@ -39,6 +39,11 @@ pub trait Agent: Send + Sync {
     /// The agent's name: 1 to 64 letters, digits, `_` and `-`.
     fn name(&self) -> &str;
 
+    /// Returns one or two sentences that say what the agent is for, to whoever may delegate to it; empty by default.
+    fn description(&self) -> &str {
+        ""
+    }
+
     /// Works on `task` until there is an outcome. The prompt is already part of `cx.history()`.
     ///
     /// # Errors
@@ -46,7 +51,7 @@ pub trait Agent: Send + Sync {
     /// are passed on with `?`.
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome>;
 
-    /// Whether the agent does nothing before its first effect that is seen outside. The beginning of its run is then stored
+    /// True if the agent does nothing before its first effect that is seen outside. The beginning of its run is then stored
     /// together with that effect; if another process is faster, the agent begins again.
     #[doc(hidden)]
     fn begins_with_an_effect(&self) -> bool {
@@ -85,6 +90,10 @@ pub(crate) async fn answer(run: RunHandle) -> Result<String> {
 impl<A: Agent + ?Sized> Agent for Arc<A> {
     fn name(&self) -> &str {
         (**self).name()
+    }
+
+    fn description(&self) -> &str {
+        (**self).description()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

@@ -1,6 +1,5 @@
 //! A conversation with another agent, one run after the other, for agents written by hand.
 
-
 use super::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task, context::unexpected};
 use crate::{Result, RunId, agent::IntoAgent};
 

@@ -328,3 +328,15 @@ async fn an_agent_tool_is_an_agent_of_any_kind() {
     let found = settled(&stored(&store, &children(&store).await[0]).await);
     assert_eq!(found, [("agent".to_owned(), "did it".to_owned())]);
 }
+
+#[test]
+fn the_description_of_an_agent_begins_that_of_its_tool() {
+    let model = ScriptedProvider::new().model();
+    let scout = ReactAgent::builder("scout", model).description("Knows the lexer.").build().unwrap();
+    let described = |tool: AgentTool| tool.spec().description().to_owned();
+    for tool in [AgentTool::new(&scout), AgentTool::read_only(Arc::new(scout.clone()))] {
+        let text = described(tool);
+        assert!(text.starts_with("Knows the lexer.\n\nHand"), "{text}");
+    }
+    assert_eq!(described(AgentTool::new(scout).described("Finds.")), "Finds.");
+}

@@ -287,6 +287,10 @@ impl Agent for Autonomy {
         &self.0.name
     }
 
+    fn description(&self) -> &str {
+        self.0.crew.executor.description()
+    }
+
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         let level = match cx.mode() {
             Some(mode) => self.0.level_of(&mode)?,

@@ -68,6 +68,7 @@ struct More {
     compacts: Compacts,
     /// Id of the template that the instructions were rendered from.
     template: Option<Arc<str>>,
+    description: Box<str>,
     /// True when a run that begins with an empty todo list is reminded of the list.
     reminds: bool,
     /// True when the agent may call none of its tools.
@@ -228,6 +229,10 @@ impl Agent for ReactAgent {
         &self.0.name
     }
 
+    fn description(&self) -> &str {
+        self.0.more.as_ref().map_or("", |more| &more.description)
+    }
+
     fn begins_with_an_effect(&self) -> bool {
         self.0.more.as_ref().is_none_or(|more| more.prepare.is_none())
     }
@@ -341,6 +346,13 @@ pub struct ReactBuilder {
 }
 
 impl ReactBuilder {
+    /// Says what the agent is for, in one or two sentences, to whoever may delegate to it: it becomes a part of the
+    /// description of an [`AgentTool`](super::AgentTool).
+    pub fn description(mut self, text: impl Into<Box<str>>) -> Self {
+        self.more().description = text.into();
+        self
+    }
+
     /// Sets the system instructions: a text, or a rendered template, whose id is then recorded with every call.
     pub fn instructions(mut self, instructions: impl Into<Instructions>) -> Self {
         let (text, template) = instructions.into().into_parts();

@@ -14,7 +14,7 @@ pub use autonomy::{
     CurrentModeUpdate, Evidence, Mode, ModeState, Phase, StopKind, Verdict,
 };
 pub use dual::{DualAgent, DualBuilder};
-pub use into::{ByReference, ByValue, IntoAgent};
+pub use into::IntoAgent;
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
 
 use std::sync::Arc;

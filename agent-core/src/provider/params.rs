@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{PromptCache, ReasoningParams};
+use crate::base::setters;
 
 /// Sampling and limits of a call. An absent value is left out of the request.
 ///
@@ -66,95 +67,33 @@ pub struct Params {
 }
 
 impl Params {
-    /// Sets the randomness, from 0.
-    #[must_use]
-    pub fn with_temperature(mut self, temperature: f64) -> Self {
-        self.temperature = Some(temperature);
-        self
-    }
-
-    /// Sets nucleus sampling.
-    #[must_use]
-    pub fn with_top_p(mut self, top_p: f64) -> Self {
-        self.top_p = Some(top_p);
-        self
-    }
-
-    /// Samples among the `top_k` likeliest tokens.
-    #[must_use]
-    pub fn with_top_k(mut self, top_k: u32) -> Self {
-        self.top_k = Some(top_k);
-        self
-    }
-
-    /// Sets the penalty for tokens that already occurred.
-    #[must_use]
-    pub fn with_presence_penalty(mut self, presence_penalty: f64) -> Self {
-        self.presence_penalty = Some(presence_penalty);
-        self
-    }
-
-    /// Sets the penalty by how often a token occurred.
-    #[must_use]
-    pub fn with_frequency_penalty(mut self, frequency_penalty: f64) -> Self {
-        self.frequency_penalty = Some(frequency_penalty);
-        self
-    }
-
-    /// Limits the reply to this many tokens.
-    #[must_use]
-    pub fn with_max_output(mut self, max_output: u64) -> Self {
-        self.max_output = Some(max_output);
-        self
-    }
-
-    /// Sets the seed for repeatable sampling.
-    #[must_use]
-    pub fn with_seed(mut self, seed: i64) -> Self {
-        self.seed = Some(seed);
-        self
-    }
-
-    /// Allows, or forbids, several tool calls in one reply.
-    #[must_use]
-    pub fn with_parallel_tool_calls(mut self, parallel_tool_calls: bool) -> Self {
-        self.parallel_tool_calls = Some(parallel_tool_calls);
-        self
-    }
-
-    /// Sets the amount of reasoning; an [`Effort`] suffices.
-    #[must_use]
-    pub fn with_reasoning(mut self, reasoning: impl Into<ReasoningParams>) -> Self {
-        self.reasoning = Some(reasoning.into());
-        self
-    }
-
-    /// Marks the prompt for the service's cache.
-    #[must_use]
-    pub fn with_cache(mut self, cache: PromptCache) -> Self {
-        self.cache = Some(cache);
-        self
-    }
-
-    /// Sets the key that routes calls to the same cache.
-    #[must_use]
-    pub fn with_cache_key(mut self, cache_key: impl Into<String>) -> Self {
-        self.cache_key = Some(cache_key.into());
-        self
-    }
-
-    /// Asks services to enforce the tools' schemas, or not to.
-    #[must_use]
-    pub fn with_strict_tools(mut self, strict_tools: bool) -> Self {
-        self.strict_tools = Some(strict_tools);
-        self
-    }
-
-    /// Adds fields to the request body, for settings that only this service knows. An object.
-    #[must_use]
-    pub fn with_extra(mut self, extra: Value) -> Self {
-        self.extra = Some(extra);
-        self
+    setters! {
+        /// Sets the randomness, from 0.
+        with_temperature(temperature: f64) => Some(temperature);
+        /// Sets nucleus sampling.
+        with_top_p(top_p: f64) => Some(top_p);
+        /// Samples among the `top_k` likeliest tokens.
+        with_top_k(top_k: u32) => Some(top_k);
+        /// Sets the penalty for tokens that already occurred.
+        with_presence_penalty(presence_penalty: f64) => Some(presence_penalty);
+        /// Sets the penalty by how often a token occurred.
+        with_frequency_penalty(frequency_penalty: f64) => Some(frequency_penalty);
+        /// Limits the reply to this many tokens.
+        with_max_output(max_output: u64) => Some(max_output);
+        /// Sets the seed for repeatable sampling.
+        with_seed(seed: i64) => Some(seed);
+        /// Allows, or forbids, several tool calls in one reply.
+        with_parallel_tool_calls(parallel_tool_calls: bool) => Some(parallel_tool_calls);
+        /// Sets the amount of reasoning; an [`Effort`](super::Effort) suffices.
+        with_reasoning(reasoning: impl Into<ReasoningParams>) => Some(reasoning.into());
+        /// Marks the prompt for the service's cache.
+        with_cache(cache: PromptCache) => Some(cache);
+        /// Sets the key that routes calls to the same cache.
+        with_cache_key(cache_key: impl Into<String>) => Some(cache_key.into());
+        /// Asks services to enforce the tools' schemas, or not to.
+        with_strict_tools(strict_tools: bool) => Some(strict_tools);
+        /// Adds fields to the request body, for settings that only this service knows. An object.
+        with_extra(extra: Value) => Some(extra);
     }
 
     /// Sets the texts that end the reply.

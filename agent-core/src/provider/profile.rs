@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Size;
-use crate::Prices;
+use crate::base::{Prices, setters};
 
 /// Known facts about a model. `None` means unknown, and nothing is derived from an unknown figure.
 ///
@@ -52,74 +52,27 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Sets the context window, in tokens.
-    #[must_use]
-    pub fn with_context_window(mut self, context_window: u64) -> Self {
-        self.context_window = Some(context_window);
-        self
-    }
-
-    /// Sets the largest reply, in tokens.
-    #[must_use]
-    pub fn with_max_output(mut self, max_output: u64) -> Self {
-        self.max_output = Some(max_output);
-        self
-    }
-
-    /// Says whether the model can call tools.
-    #[must_use]
-    pub fn with_tools(mut self, tools: bool) -> Self {
-        self.tools = Some(tools);
-        self
-    }
-
-    /// Says whether the model sees images.
-    #[must_use]
-    pub fn with_vision(mut self, vision: bool) -> Self {
-        self.vision = Some(vision);
-        self
-    }
-
-    /// Says whether the model reads documents.
-    #[must_use]
-    pub fn with_documents(mut self, documents: bool) -> Self {
-        self.documents = Some(documents);
-        self
-    }
-
-    /// Says whether the service makes the reply follow a schema.
-    #[must_use]
-    pub fn with_structured_output(mut self, structured_output: bool) -> Self {
-        self.structured_output = Some(structured_output);
-        self
-    }
-
-    /// Says whether the model reasons before it answers.
-    #[must_use]
-    pub fn with_reasoning(mut self, reasoning: bool) -> Self {
-        self.reasoning = Some(reasoning);
-        self
-    }
-
-    /// Says whether the model accepts sampling parameters.
-    #[must_use]
-    pub fn with_sampling(mut self, sampling: bool) -> Self {
-        self.sampling = Some(sampling);
-        self
-    }
-
-    /// Sets the prices.
-    #[must_use]
-    pub fn with_prices(mut self, prices: Prices) -> Self {
-        self.prices = Some(prices);
-        self
-    }
-
-    /// Sets the size class.
-    #[must_use]
-    pub fn with_size(mut self, size: Size) -> Self {
-        self.size = Some(size);
-        self
+    setters! {
+        /// Sets the context window, in tokens.
+        with_context_window(context_window: u64) => Some(context_window);
+        /// Sets the largest reply, in tokens.
+        with_max_output(max_output: u64) => Some(max_output);
+        /// Says whether the model can call tools.
+        with_tools(tools: bool) => Some(tools);
+        /// Says whether the model sees images.
+        with_vision(vision: bool) => Some(vision);
+        /// Says whether the model reads documents.
+        with_documents(documents: bool) => Some(documents);
+        /// Says whether the service makes the reply follow a schema.
+        with_structured_output(structured_output: bool) => Some(structured_output);
+        /// Says whether the model reasons before it answers.
+        with_reasoning(reasoning: bool) => Some(reasoning);
+        /// Says whether the model accepts sampling parameters.
+        with_sampling(sampling: bool) => Some(sampling);
+        /// Sets the prices.
+        with_prices(prices: Prices) => Some(prices);
+        /// Sets the size class.
+        with_size(size: Size) => Some(size);
     }
 
     /// These facts, with unknown ones taken from `others`.

@@ -50,7 +50,6 @@ pub use context::RunContext;
 pub use effect::{Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
 pub use handle::RunHandle;
 pub use loop_detection::LoopDetection;
-pub use tool_schedule::ToolSchedule;
 pub use turn::{Action, StopWhen, Turn};
 pub use waited::{Child, Waited};
 
@@ -70,10 +69,15 @@ pub(crate) use queue::{Active, Desk, InQueue, Line, Running, Ticket};
 pub(crate) use replay::{RecordedTime, Recording, Script, beyond, replay};
 pub(crate) use subtree::{Spent, Subtree};
 pub(crate) use todos::TodoList;
+pub(crate) use tool_schedule::ToolSchedule;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use crate::{Timestamp, layers::BudgetLimits, message::Message};
+use crate::{
+    Timestamp,
+    base::{BudgetLimits, setters},
+    message::Message,
+};
 
 /// A task for an agent: a prompt and its bounds.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,60 +154,23 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Sets the number of model calls of one run, at most.
-    #[must_use]
-    pub fn with_steps(mut self, steps: u32) -> Self {
-        self.steps = steps;
-        self
-    }
-
-    /// Sets the number of tool calls at once, at most.
-    #[must_use]
-    pub fn with_parallel_tools(mut self, parallel_tools: NonZeroUsize) -> Self {
-        self.parallel_tools = parallel_tools;
-        self
-    }
-
-    /// Sets the time that one tool call may take, unless its tool says otherwise.
-    #[must_use]
-    pub fn with_tool_timeout(mut self, tool_timeout: Duration) -> Self {
-        self.tool_timeout = tool_timeout;
-        self
-    }
-
-    /// Sets the time that a model may stay silent.
-    #[must_use]
-    pub fn with_model_silence(mut self, model_silence: Duration) -> Self {
-        self.model_silence = model_silence;
-        self
-    }
-
-    /// Sets the bytes of text of one tool result, at most.
-    #[must_use]
-    pub fn with_tool_output(mut self, tool_output: usize) -> Self {
-        self.tool_output = tool_output;
-        self
-    }
-
-    /// Sets the bytes of the files of one tool result, at most.
-    #[must_use]
-    pub fn with_tool_media(mut self, tool_media: usize) -> Self {
-        self.tool_media = tool_media;
-        self
-    }
-
-    /// Sets the bytes of the metadata of one tool result, at most.
-    #[must_use]
-    pub fn with_tool_metadata(mut self, tool_metadata: usize) -> Self {
-        self.tool_metadata = tool_metadata;
-        self
-    }
-
-    /// Sets the loop detection.
-    #[must_use]
-    pub fn with_loops(mut self, loops: LoopDetection) -> Self {
-        self.loops = loops;
-        self
+    setters! {
+        /// Sets the number of model calls of one run, at most.
+        with_steps(steps: u32) => steps;
+        /// Sets the number of tool calls at once, at most.
+        with_parallel_tools(parallel_tools: NonZeroUsize) => parallel_tools;
+        /// Sets the time that one tool call may take, unless its tool says otherwise.
+        with_tool_timeout(tool_timeout: Duration) => tool_timeout;
+        /// Sets the time that a model may stay silent.
+        with_model_silence(model_silence: Duration) => model_silence;
+        /// Sets the bytes of text of one tool result, at most.
+        with_tool_output(tool_output: usize) => tool_output;
+        /// Sets the bytes of the files of one tool result, at most.
+        with_tool_media(tool_media: usize) => tool_media;
+        /// Sets the bytes of the metadata of one tool result, at most.
+        with_tool_metadata(tool_metadata: usize) => tool_metadata;
+        /// Sets the loop detection.
+        with_loops(loops: LoopDetection) => loops;
     }
 }
 

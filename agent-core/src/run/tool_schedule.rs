@@ -6,24 +6,8 @@ use std::{num::NonZeroUsize, ops::Range};
 /// every call after it.
 ///
 /// A call is judged when it is about to start, since what ran before it may have changed what it touches.
-///
-/// ```
-/// use std::num::NonZeroUsize;
-/// use entourage_core::run::ToolSchedule;
-///
-/// let mut schedule = ToolSchedule::new(3, NonZeroUsize::new(5).unwrap());
-/// assert_eq!(schedule.next(), Some(0));
-/// assert!(schedule.start(false));
-/// assert_eq!(schedule.next(), Some(1));
-/// assert!(!schedule.start(true), "call 1 changes something and waits for call 0");
-/// assert_eq!(schedule.next(), None);
-/// schedule.finish();
-/// assert_eq!(schedule.next(), Some(1), "to be judged anew");
-/// assert!(schedule.start(true));
-/// assert_eq!(schedule.next(), None);
-/// ```
 #[derive(Debug, Clone)]
-pub struct ToolSchedule {
+pub(crate) struct ToolSchedule {
     waiting: Range<usize>,
     running: usize,
     /// True when the running call must run alone.
@@ -36,20 +20,20 @@ pub struct ToolSchedule {
 impl ToolSchedule {
     /// Creates a schedule of `calls` calls, of which at most `limit` run at once.
     #[must_use]
-    pub fn new(calls: usize, limit: NonZeroUsize) -> Self {
+    pub(crate) fn new(calls: usize, limit: NonZeroUsize) -> Self {
         Self { waiting: 0..calls, running: 0, alone: false, held: false, limit: limit.get() }
     }
 
     /// Returns the call to judge now; `None` when none may start before another one ends.
     #[must_use]
-    pub fn next(&self) -> Option<usize> {
+    pub(crate) fn next(&self) -> Option<usize> {
         let room = if self.held { self.running == 0 } else { self.running < self.limit };
         (!self.waiting.is_empty() && !self.alone && room).then_some(self.waiting.start)
     }
 
     /// Starts the call that [`ToolSchedule::next`] returned. Returns `false` when it must run alone and others run: once they
     /// have ended, it is returned again, to be judged anew.
-    pub fn start(&mut self, exclusive: bool) -> bool {
+    pub(crate) fn start(&mut self, exclusive: bool) -> bool {
         self.held = exclusive && self.running > 0;
         if self.held || self.next().is_none() {
             return false;
@@ -61,7 +45,7 @@ impl ToolSchedule {
     }
 
     /// Skips the call that [`ToolSchedule::next`] returned: it never runs.
-    pub fn pass(&mut self) {
+    pub(crate) fn pass(&mut self) {
         self.held = false;
         if !self.waiting.is_empty() {
             self.waiting.start += 1;
@@ -69,14 +53,14 @@ impl ToolSchedule {
     }
 
     /// Records the end of a running call.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.running = self.running.saturating_sub(1);
         // A call that runs alone is the only one.
         self.alone &= self.running > 0;
     }
 
     /// Lets no further call start.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.waiting.start = self.waiting.end;
     }
 }
@@ -86,6 +70,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_call_that_must_run_alone_is_judged_again_once_the_others_ended() {
+        let mut schedule = ToolSchedule::new(3, NonZeroUsize::new(5).unwrap());
+        assert_eq!(schedule.next(), Some(0));
+        assert!(schedule.start(false));
+        assert_eq!(schedule.next(), Some(1));
+        assert!(!schedule.start(true), "call 1 changes something and waits for call 0");
+        assert_eq!(schedule.next(), None);
+        schedule.finish();
+        assert_eq!(schedule.next(), Some(1), "to be judged anew");
+        assert!(schedule.start(true));
+        assert_eq!(schedule.next(), None);
+    }
 
     proptest! {
         /// Never more than the limit, a writer alone, order kept, all run.

@@ -333,7 +333,7 @@ async fn a_run_that_ends_while_a_child_is_paused_ends_that_child() {
     let asks = ScriptedProvider::by_history().call("write", json!({}));
     let child = Arc::new(ReactAgent::builder("child", asks.model()).tool(writer()).build().unwrap());
     let parent = act(move |cx| {
-        let child = Arc::clone(&child) as _;
+        let child = Arc::clone(&child);
         Box::pin(async move {
             let child = cx.spawn(child, "Ask").await?;
             let paused = cx.wait_any(&[child], None).await.unwrap_err();

@@ -73,7 +73,7 @@ enum Piece {
 
 impl Assembler {
     /// Maximum of deltas that add no content to the replies of one call: usage, response facts, warnings, empty texts,
-    /// and tool calls beyond [`Limits::tool_calls`]. Some services report usage with each token of a reply.
+    /// and tool calls beyond [`AssembleLimits::tool_calls`]. Some services report usage with each token of a reply.
     pub const MAX_WITHOUT_CONTENT: usize = 1_000_000;
     /// Maximum of restarts of one call. A retry every 2 minutes reaches it after 33 hours.
     pub const MAX_RESTARTS: usize = 1_000;

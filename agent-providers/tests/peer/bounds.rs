@@ -12,6 +12,10 @@ use entourage_core::{
 };
 use futures_util::StreamExt;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 use crate::{Peer, SERVER, params, peers, request, server};
 
@@ -56,8 +60,15 @@ fn at_length() -> Request {
 
 /// Number of calls that the server works on.
 async fn busy() -> usize {
-    let slots = reqwest::get(format!("{}/slots", server())).await.unwrap().bytes().await.unwrap();
-    let slots: Vec<Value> = serde_json::from_slice(&slots).unwrap();
+    let server = server();
+    let address = server.trim_start_matches("http://");
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /slots HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    connection.read_to_string(&mut reply).await.unwrap();
+    let (_, slots) = reply.split_once("\r\n\r\n").unwrap();
+    let slots: Vec<Value> = serde_json::from_str(slots).unwrap();
     slots.iter().filter(|slot| slot["is_processing"] == true).count()
 }
 

@@ -11,6 +11,9 @@ use std::path::Path;
 
 use entourage::testkit::crash::{self, Medium};
 
+/// Name of the variable that asks for the long series; `.ci/full` sets it.
+const FULL: &str = "ENTOURAGE_FULL";
+
 /// Started by the other tests only.
 #[test]
 #[ignore = "the process that the other tests kill; they start it themselves"]
@@ -28,15 +31,18 @@ fn survives(medium: &Medium) {
     }
 }
 
-/// Kills at some of the points only: files are slow, and in memory each point has its turn.
+/// Kills at some of the points only: files are slow, and in memory each point has its turn. With the variable `FULL`
+/// set, three times as many points.
 fn survives_on_files(medium: &Medium) {
+    let sampled = if std::env::var_os(FULL).is_some() { 1 } else { 3 };
     for scenario in crash::scenarios() {
-        let every = match scenario.name() {
-            "approval" | "compaction" | "title" | "queue" => 4,
-            "dual" | "graph-approval" | "sub-agents" => 12,
-            "login-graph" => 24,
-            _ => 1,
-        };
+        let every = sampled
+            * match scenario.name() {
+                "approval" | "compaction" | "title" | "queue" => 4,
+                "dual" | "graph-approval" | "sub-agents" => 12,
+                "login-graph" => 24,
+                _ => 1,
+            };
         let report = crash::sample(&scenario, medium, every);
         tell(&report);
         report.assert();
@@ -49,12 +55,12 @@ fn attack_11_killed_at_every_point_in_memory() {
 }
 
 #[test]
-fn attack_11_killed_at_every_other_point_on_sqlite() {
+fn attack_11_killed_at_sampled_points_on_sqlite() {
     survives_on_files(&media::sqlite());
 }
 
 #[test]
-fn attack_11_killed_at_every_other_point_on_json() {
+fn attack_11_killed_at_sampled_points_on_json() {
     survives_on_files(&media::json());
 }
 

@@ -9,11 +9,14 @@ mod places;
 #[path = "conformance/serial.rs"]
 mod serial;
 
-use entourage_core::testkit::store::{Capabilities, StoreReport, conformance};
+use entourage_core::testkit::{
+    ConformanceReport,
+    store::{Capabilities, conformance},
+};
 
 use crate::places::Place;
 
-fn show(report: &StoreReport) {
+fn show(report: &ConformanceReport) {
     tell(format_args!("{report:#}"));
     report.assert();
 }

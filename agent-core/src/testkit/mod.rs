@@ -9,6 +9,7 @@ mod clock;
 pub mod crash;
 mod live;
 mod provider;
+mod report;
 pub mod store;
 pub mod stream;
 mod tools;
@@ -16,6 +17,7 @@ mod tools;
 pub use clock::PausedClock;
 pub use live::{LiveCall, LiveProvider};
 pub use provider::{Script, ScriptedProvider};
+pub use report::ConformanceReport;
 pub use tools::{FakeTool, Gate, assert_plain_words, run_tool};
 
 use crate::{Runtime, RuntimeBuilder, provider::Egress};

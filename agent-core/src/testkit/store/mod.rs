@@ -29,6 +29,7 @@ pub use serial::{StoreStep, interleaved, raced};
 
 use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
+use super::ConformanceReport;
 use crate::{
     Error, Result,
     session::{SessionStore, SharedStore},
@@ -127,23 +128,24 @@ impl<S: SessionStore + 'static> From<Arc<S>> for Fixture {
 ///
 /// A case that the store declares impossible runs all the same: if it passes, the declaration is stale and the case
 /// counts as failed. Needs a tokio runtime with time; cases that race want the multi-threaded one.
-pub async fn conformance<M, F>(name: impl Into<String>, capabilities: Capabilities, make: M) -> StoreReport
+pub async fn conformance<M, F>(
+    name: impl Into<String>,
+    capabilities: Capabilities,
+    make: M,
+) -> ConformanceReport
 where
     M: Fn() -> F,
     F: Future<Output: Into<Fixture>>,
 {
-    let mut report =
-        StoreReport { name: name.into(), passed: Vec::new(), failed: Vec::new(), skipped: Vec::new() };
+    let mut report = ConformanceReport::new("conformance", name.into());
     for case in cases() {
         let outcome = run(case.run, make().await.into()).await;
         let declared = (case.needs)(&capabilities);
         match outcome {
-            Ok(()) if declared => report.passed.push(case.name),
-            Err(failure) if declared => report.failed.push((case.name, failure.0)),
-            Ok(()) => report
-                .failed
-                .push((case.name, "it passes, so it must not be declared as unsupported".to_owned())),
-            Err(failure) => report.skipped.push((case.name, failure.0)),
+            Ok(()) if declared => report.pass(case.name),
+            Err(failure) if declared => report.fail(case.name, failure.0),
+            Ok(()) => report.fail(case.name, "it passes, so it must not be declared as unsupported"),
+            Err(failure) => report.skip(case.name, failure.0),
         }
     }
     report
@@ -159,66 +161,6 @@ async fn run(case: Run, fixture: Fixture) -> Checked {
             task.abort();
             Err(Failure(format!("it did not end within {} seconds", CASE_TIMEOUT.as_secs())))
         }
-    }
-}
-
-/// Results of the cases. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a report does nothing until `assert`"]
-pub struct StoreReport {
-    name: String,
-    passed: Vec<&'static str>,
-    failed: Vec<(&'static str, String)>,
-    skipped: Vec<(&'static str, String)>,
-}
-
-impl StoreReport {
-    /// The cases that passed.
-    #[must_use]
-    pub fn passed(&self) -> &[&'static str] {
-        &self.passed
-    }
-
-    /// The cases that failed, with the failure.
-    #[must_use]
-    pub fn failed(&self) -> &[(&'static str, String)] {
-        &self.failed
-    }
-
-    /// The cases that the store declared impossible, with the failure.
-    #[must_use]
-    pub fn skipped(&self) -> &[(&'static str, String)] {
-        &self.skipped
-    }
-
-    /// Fails the test if a case failed.
-    ///
-    /// # Panics
-    /// If a case failed, with all failures.
-    #[track_caller]
-    pub fn assert(&self) {
-        assert!(self.failed.is_empty(), "{self:#}");
-    }
-}
-
-impl fmt::Display for StoreReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, passed, failed, skipped } = self;
-        write!(
-            f,
-            "conformance {name}: {} passed, {} failed, {} skipped",
-            passed.len(),
-            failed.len(),
-            skipped.len()
-        )?;
-        if f.alternate() {
-            for (verdict, cases) in [("failed", failed), ("skipped", skipped)] {
-                for (case, text) in cases {
-                    write!(f, "\n  {case} {verdict}: {text}")?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 

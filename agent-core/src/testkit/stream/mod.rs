@@ -31,7 +31,8 @@ use std::{any::Any, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, ErrorKind, Result, provider::Provider, run::Caught};
+use super::ConformanceReport;
+use crate::{Error, ErrorKind, Result, base::Caught, provider::Provider};
 
 /// Longest time for one case. A provider that hangs fails; it does not stop the suite.
 const CASE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -146,36 +147,29 @@ pub fn scenarios() -> Vec<StreamScenario> {
 /// Runs every case against `subject` and reports the results.
 ///
 /// Needs a tokio runtime with time.
-pub async fn conformance(subject: &dyn Subject) -> StreamReport {
+pub async fn conformance(subject: &dyn Subject) -> ConformanceReport {
     let manifest = subject.manifest();
-    let mut report = StreamReport {
-        name: manifest.name.clone(),
-        passed: Vec::new(),
-        failed: Vec::new(),
-        skipped: Vec::new(),
-    };
+    let mut report = ConformanceReport::new("stream conformance", manifest.name.clone());
     let cases = cases::cases();
     for name in manifest.skips().filter(|name| cases.iter().all(|case| case.name != *name)) {
-        report.failed.push((name.to_owned(), "there is no such case to skip".to_owned()));
+        report.fail(name, "there is no such case to skip");
     }
     for case in &cases {
-        let name = case.name.to_owned();
         let scenario = case.scenario();
         let outcome = match subject.play(&scenario).await {
             Ok(stage) => run(case, stage, scenario).await,
             Err(error) if error.kind() == ErrorKind::Unsupported => Err(Flaw(error.to_string())),
             Err(error) => {
-                report.failed.push((name, format!("the scenario could not be played: {error:?}")));
+                report.fail(case.name, format!("the scenario could not be played: {error:?}"));
                 continue;
             }
         };
         match (outcome, manifest.excuse(case.name, case.needs)) {
-            (Ok(()), None) => report.passed.push(name),
-            (Err(flaw), None) => report.failed.push((name, flaw.0)),
-            (Err(flaw), Some(reason)) => report.skipped.push((name, format!("{reason} ({})", flaw.0))),
+            (Ok(()), None) => report.pass(case.name),
+            (Err(flaw), None) => report.fail(case.name, flaw.0),
+            (Err(flaw), Some(reason)) => report.skip(case.name, format!("{reason} ({})", flaw.0)),
             (Ok(()), Some(reason)) => report
-                .failed
-                .push((name, format!("it passes, so it must not be declared as unsupported ({reason})"))),
+                .fail(case.name, format!("it passes, so it must not be declared as unsupported ({reason})")),
         }
     }
     report
@@ -187,66 +181,6 @@ async fn run(case: &cases::Case, stage: Stage, scenario: StreamScenario) -> Chec
         Ok(Ok(outcome)) => outcome,
         Ok(Err(panic)) => Err(Flaw(format!("it panicked: {panic}"))),
         Err(_) => Err(Flaw(format!("it did not end within {} seconds", CASE_TIMEOUT.as_secs()))),
-    }
-}
-
-/// Results of the cases. `Display` is one line; `{:#}` adds a line for each case that failed or was skipped.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a report does nothing until `assert`"]
-pub struct StreamReport {
-    name: String,
-    passed: Vec<String>,
-    failed: Vec<(String, String)>,
-    skipped: Vec<(String, String)>,
-}
-
-impl StreamReport {
-    /// The cases that passed.
-    #[must_use]
-    pub fn passed(&self) -> &[String] {
-        &self.passed
-    }
-
-    /// The cases that failed, with the failure.
-    #[must_use]
-    pub fn failed(&self) -> &[(String, String)] {
-        &self.failed
-    }
-
-    /// The cases that the subject declared impossible, with the reason and the failure.
-    #[must_use]
-    pub fn skipped(&self) -> &[(String, String)] {
-        &self.skipped
-    }
-
-    /// Fails the test if a case failed.
-    ///
-    /// # Panics
-    /// If a case failed, with all failures.
-    #[track_caller]
-    pub fn assert(&self) {
-        assert!(self.failed.is_empty(), "{self:#}");
-    }
-}
-
-impl fmt::Display for StreamReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, passed, failed, skipped } = self;
-        write!(
-            f,
-            "stream conformance {name}: {} passed, {} failed, {} skipped",
-            passed.len(),
-            failed.len(),
-            skipped.len()
-        )?;
-        if f.alternate() {
-            for (verdict, cases) in [("failed", failed), ("skipped", skipped)] {
-                for (case, text) in cases {
-                    write!(f, "\n  {case} {verdict}: {text}")?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 

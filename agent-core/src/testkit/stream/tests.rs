@@ -28,7 +28,7 @@ fn scenarios_have_names_of_their_own() {
     assert!(all.iter().any(|one| one.piece == Some(1)));
 }
 
-fn names(report: &StreamReport) -> Vec<&str> {
+fn names(report: &ConformanceReport) -> Vec<&str> {
     report.failed().iter().map(|(case, _)| case.as_str()).collect()
 }
 
@@ -247,7 +247,7 @@ const FAULTS: &[(Fault, &str)] = &[
 
 #[tokio::test(start_paused = true)]
 async fn each_broken_promise_fails_its_case() {
-    let mut reports: Vec<(Fault, StreamReport)> = Vec::new();
+    let mut reports: Vec<(Fault, ConformanceReport)> = Vec::new();
     for (fault, case) in FAULTS {
         if reports.last().is_none_or(|(last, _)| last != fault) {
             let fault = *fault;

@@ -45,8 +45,8 @@ async fn a_stale_skip_and_a_missing_ability_fail() {
     assert!(format!("{missing:#}").contains("a_second_handle_sees_everything failed: the fixture"));
 }
 
-fn names(report: &StoreReport) -> Vec<&'static str> {
-    report.failed().iter().map(|(case, _)| *case).collect()
+fn names(report: &ConformanceReport) -> Vec<&str> {
+    report.failed().iter().map(|(case, _)| case.as_str()).collect()
 }
 
 /// One broken promise.
@@ -283,7 +283,7 @@ async fn a_store_that_leans_on_its_callers_fails_the_case_for_it() {
         let report =
             conformance(format!("leans on {leans:?}"), MEMORY, async || Arc::new(Leaning::new(leans))).await;
         assert!(names(&report).contains(&case), "{leans:?} is not noticed by {case}: {report:#}");
-        let waited = |(_, text): &&(&str, String)| text.contains("was blocked by the cut operation");
+        let waited = |(_, text): &&(String, String)| text.contains("was blocked by the cut operation");
         assert!(report.failed().iter().any(|it| waited(&it)), "{leans:?}: {report:#}");
     }
 }

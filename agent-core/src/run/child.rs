@@ -18,11 +18,8 @@ use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
     agent::Agent,
     message::Message,
-    session::{ReadRange, SessionRecord, SessionState},
+    session::{SessionRecord, SessionState, Windows},
 };
-
-/// Rows that are read at once.
-const WINDOW: usize = 1_000;
 
 /// The end of a child's run.
 #[derive(Debug, Clone)]
@@ -255,14 +252,9 @@ pub(crate) async fn recorded_end(env: &Env, child: &SessionId, turn: Turn) -> Re
         let outcome = journal.last_outcome().await?;
         return Ok(outcome.map(|outcome| ChildEnd::new(Box::new(outcome))));
     };
-    let (mut state, mut after) = (SessionState::default(), 0);
-    loop {
-        let rows = store.read(child, ReadRange::after(after).take(WINDOW)).await?;
-        if rows.is_empty() {
-            return Ok(None);
-        }
+    let (mut state, mut windows) = (SessionState::default(), Windows::after(store, child, 0));
+    while let Some(rows) = windows.next().await? {
         for row in rows {
-            after = row.seq();
             state.apply(&row.into_envelope(child)?);
             if let Some(ended) = state.ended().filter(|ended| ended.id == run) {
                 let work = state.messages_after(ended.messages_before);
@@ -270,6 +262,7 @@ pub(crate) async fn recorded_end(env: &Env, child: &SessionId, turn: Turn) -> Re
             }
         }
     }
+    Ok(None)
 }
 
 /// Returns the run's end, if it has ended.

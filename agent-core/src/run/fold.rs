@@ -5,11 +5,8 @@ use std::sync::Arc;
 use crate::{
     Error, ErrorKind, Result, SessionId,
     event::{Checkpoint, Envelope, Event, Origin},
-    session::{ReadRange, Row, SessionState, SharedStore},
+    session::{ReadRange, Row, SessionState, SharedStore, Windows},
 };
-
-/// Rows that are read at once.
-const WINDOW: usize = 1_000;
 
 /// A session as read from the store.
 #[derive(Default)]
@@ -56,23 +53,19 @@ impl Fold {
         from: u64,
         includes: impl Fn(&Row) -> bool,
     ) -> Result<Self> {
-        let (mut fold, mut after) = (Self::default(), from);
-        'windows: loop {
-            let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
-            let full = rows.len() == WINDOW;
+        let (mut fold, mut newest) = (Self::default(), from);
+        let mut windows = Windows::after(store, id, from);
+        'windows: while let Some(rows) = windows.next().await? {
             for row in rows {
                 if !includes(&row) {
                     break 'windows;
                 }
-                after = row.seq();
+                newest = row.seq();
                 fold.take_row(row, id, from)?;
-            }
-            if !full {
-                break;
             }
         }
         // The checkpoint to begin at is missing, and without it the rest means nothing.
-        if after == from && from > 0 {
+        if newest == from && from > 0 {
             return Err(misplaced(id, from + 1));
         }
         fold.with_whole_run(store, id).await

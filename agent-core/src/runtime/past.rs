@@ -10,11 +10,8 @@ use crate::{
     agent::{Agent, IntoAgent},
     event::{Checkpoint, Envelope, Event, Forked, Origin},
     run::{Emitter, Fold, Journal, Outcome, RecordedTime, Recording, replay},
-    session::{ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore},
+    session::{ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore, WINDOW, Windows},
 };
-
-/// Rows that are read at once.
-const WINDOW: usize = 1_000;
 
 /// A moment of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,13 +165,10 @@ fn line(envelope: &Envelope) -> Result<String> {
 
 /// Returns the events of a run from its start on, with those that others stored meanwhile; empty for no such run.
 async fn run_events(store: &SharedStore, id: &SessionId, run: RunId) -> Result<Vec<Envelope>> {
-    let (mut events, mut after) = (Vec::new(), 0);
-    loop {
-        let rows = store.read(id, ReadRange::after(after).take(WINDOW)).await?;
-        let full = rows.len() == WINDOW;
+    let (mut events, mut windows) = (Vec::new(), Windows::after(store, id, 0));
+    while let Some(rows) = windows.next().await? {
         for row in rows {
             let columns = row.columns();
-            after = row.seq();
             let starts = columns.kind == "run_started";
             if events.is_empty() && !(starts && columns.run == run) {
                 continue;
@@ -187,8 +181,6 @@ async fn run_events(store: &SharedStore, id: &SessionId, run: RunId) -> Result<V
                 return Ok(events);
             }
         }
-        if !full {
-            return Ok(events);
-        }
     }
+    Ok(events)
 }

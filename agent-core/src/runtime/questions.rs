@@ -5,11 +5,8 @@ use crate::{
     event::{Envelope, Event},
     permission::{ApprovalId, Decision},
     run::{Env, Journal, Outcome},
-    session::{ReadRange, SessionRecord, SharedStore},
+    session::{ReadRange, SessionRecord, SharedStore, Windows},
 };
-
-/// Rows that are read at once.
-const WINDOW: usize = 1_000;
 
 /// Largest depth of sessions. No derived id is long enough for more.
 const DEEPEST: usize = 240;
@@ -52,12 +49,10 @@ enum End {
 
 impl History {
     async fn of(store: &SharedStore, session: &SessionId, id: &ApprovalId) -> Result<Self> {
-        let (mut history, mut after) = (Self::default(), reply(session, id));
-        loop {
-            let rows = store.read(session, ReadRange::after(after).take(WINDOW)).await?;
-            let full = rows.len() == WINDOW;
+        let (mut history, mut windows) =
+            (Self::default(), Windows::after(store, session, reply(session, id)));
+        while let Some(rows) = windows.next().await? {
             for row in rows {
-                after = row.seq();
                 let kind = row.columns().kind;
                 if matches!(
                     &*kind,
@@ -67,10 +62,8 @@ impl History {
                     return Ok(history);
                 }
             }
-            if !full {
-                return Ok(history);
-            }
         }
+        Ok(history)
     }
 
     /// Takes in one event. Returns true once nothing more can happen to the question.

@@ -10,11 +10,9 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result, SessionId,
-    session::{ReadRange, SessionFilter, SessionInfo, SharedStore},
+    session::{SessionFilter, SessionInfo, SharedStore, WINDOW, Windows},
 };
 
-/// Rows per read.
-const WINDOW: usize = 1_000;
 /// Most sessions that the error about an ambiguous prefix names.
 const NAMED: usize = 5;
 
@@ -239,21 +237,16 @@ impl Telemetry {
         records: &mut Records,
         mut after_window: impl FnMut(&mut Records),
     ) -> Result<()> {
-        let mut after = 0;
-        loop {
-            let rows = self.store.read(id, ReadRange::after(after).take(WINDOW)).await?;
-            let full = rows.len() == WINDOW;
+        let mut windows = Windows::after(&self.store, id, 0);
+        while let Some(rows) = windows.next().await? {
             for row in rows {
-                after = row.seq();
                 // A checkpoint repeats the events before it.
                 if row.columns().kind != "checkpoint" {
                     records.apply(&row.into_envelope(id)?);
                 }
             }
             after_window(records);
-            if !full {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 }

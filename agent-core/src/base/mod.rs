@@ -4,6 +4,7 @@
 
 mod approval;
 pub(crate) mod bound;
+mod caught;
 mod digest;
 mod error;
 mod failure;
@@ -17,6 +18,7 @@ mod todo;
 mod usage;
 
 pub use approval::ApprovalId;
+pub(crate) use caught::{Caught, caught, panic_text};
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
 pub(crate) use failure::{Failure, is_free};

@@ -5,7 +5,6 @@
 
 use std::{
     fmt,
-    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -24,6 +23,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result,
+    base::Caught,
     provider::{CallContext, Delta, DeltaStream, Provider, Request, Restart},
 };
 
@@ -216,7 +216,7 @@ impl Shared {
         let (shared, refusal) = (Arc::clone(self), Arc::clone(refusal));
         let provider = Arc::clone(&seat.provider);
         let renewal = async move {
-            let renewed = AssertUnwindSafe(shared.hook.refresh(&refusal, &provider)).catch_unwind().await;
+            let renewed = Caught::new(|| shared.hook.refresh(&refusal, &provider)).await;
             shared.land(renewed.ok().and_then(Result::ok))
         };
         let flight = renewal.boxed().shared();

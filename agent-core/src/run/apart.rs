@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::{Nest, caught::panic_text};
-use crate::{Error, ErrorKind, Result};
+use super::Nest;
+use crate::{Error, ErrorKind, Result, base::panic_text};
 
 /// Runs `work`, which continues also when this future is dropped after its first poll.
 ///

@@ -10,9 +10,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use super::{Env, bus::Undelivered, caught::caught, queue::Desk};
+use super::{Env, bus::Undelivered, queue::Desk};
 use crate::{
     RunId, Timestamp,
+    base::caught,
     event::{Envelope, Event, Origin, observer::Observer},
     provider::Delta,
 };

@@ -17,7 +17,6 @@ use super::{
     Emitter, Journal, Outcome, RunContext, Status, Subtree, Task, TodoList,
     admit::{admit, opening, recorded},
     budget,
-    caught::Caught,
     context::{Asking, Env, Given},
     end::{abandon, close, end_below},
     local::LocalEffects,
@@ -27,6 +26,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::Agent,
+    base::Caught,
     event::{Event, MessageAdded, Origin, RunAbove},
     layers::{Budget, BudgetState},
     message::{Message, check_message},

@@ -13,8 +13,8 @@ use std::{
 use futures_util::future::BoxFuture;
 use tokio::{runtime::Handle, sync::oneshot};
 
-use super::{Emitter, Journal, bus::Undelivered, caught::Caught, journal::Inner};
-use crate::{Error, ErrorKind, Result, Timestamp, session::Lease};
+use super::{Emitter, Journal, bus::Undelivered, journal::Inner};
+use crate::{Error, ErrorKind, Result, Timestamp, base::Caught, session::Lease};
 
 /// The one operation that a journal has in flight. Dropped with events aboard, as when the tokio runtime ends, it
 /// leaves the journal broken: nobody knows if they are stored.

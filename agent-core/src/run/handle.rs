@@ -13,8 +13,8 @@ use futures_util::Stream;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{Nest, Outcome, caught::panic_text, emit::Sink};
-use crate::{Error, ErrorKind, Result, RunId, SessionId, event::Envelope};
+use super::{Nest, Outcome, emit::Sink};
+use crate::{Error, ErrorKind, Result, RunId, SessionId, base::panic_text, event::Envelope};
 
 /// A handle of an active or queued run: a stream of its events, and one outcome.
 ///

@@ -6,9 +6,10 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
 
-use super::{Journal, PendingCall, RunContext, ToolCalls, caught::caught, tool_run::Ready};
+use super::{Journal, PendingCall, RunContext, ToolCalls, tool_run::Ready};
 use crate::{
     Digest,
+    base::caught,
     message::ToolCall,
     permission::{ApprovalId, ApprovalRequest, Decision, Ruling, judge},
     tool::{Footprint, Repeat, Tool, ToolSpec, validate},

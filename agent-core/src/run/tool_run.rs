@@ -5,9 +5,10 @@ use std::{borrow::Cow, future::Future, pin::Pin, sync::Arc, time::Duration};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 
-use super::{RunContext, caught::Caught};
+use super::RunContext;
 use crate::{
     Result, Timestamp,
+    base::Caught,
     message::ToolCall,
     permission::{ApprovalRequest, Decision},
     tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput},

@@ -12,9 +12,11 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    ErrorKind, Result, SessionId,
+    Error, ErrorKind, Result, SessionId,
     event::{Envelope, Event},
+    layers::{CredentialRefresh, Refresh},
     permission::{ApprovalRequest, Approver, Decision, Policy},
+    provider::Provider,
     run::{Limits, Observer, Status},
     session::{Batch, SharedStore},
     testkit::{self, ScriptedProvider},
@@ -211,4 +213,25 @@ async fn a_store_that_panics_fails_the_commit_alone() {
         assert!(error.to_string().contains("the store panicked: no message"), "{at}: {error}");
         session.start(&agent, "Again").outcome().await.unwrap();
     }
+}
+
+#[derive(Debug)]
+struct Renewing;
+
+#[async_trait]
+impl Refresh for Renewing {
+    async fn refresh(&self, _: &Error, _: &Arc<dyn Provider>) -> Result<Arc<dyn Provider>> {
+        panic_any(Bomb)
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_that_panics_counts_as_one_that_failed() {
+    let provider =
+        ScriptedProvider::new().fail(ErrorKind::Authentication, "the key has run out").text("One.");
+    let agent = agent(provider.model().layer(CredentialRefresh::new(Renewing))).build().unwrap();
+    let session = testkit::runtime().build().session();
+    let error = session.start(&agent, "Go").outcome().await.unwrap_err();
+    assert!(error.to_string().contains("the key has run out"), "{error}");
+    assert_eq!(session.start(&agent, "Again").outcome().await.unwrap().text, "One.");
 }

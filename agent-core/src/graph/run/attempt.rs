@@ -22,9 +22,10 @@ use super::{
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId,
     agent::Agent,
+    base::Caught,
     run::{
-        Caught, Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, StopReason,
-        Subtree, Task, check_prompt,
+        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, StopReason, Subtree, Task,
+        check_prompt,
     },
 };
 

@@ -18,8 +18,9 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, Timestamp,
     agent::Agent,
+    base::caught,
     event::{Event, NodeFinished},
-    run::{Spent, Task, caught},
+    run::{Spent, Task},
 };
 
 /// One run of a graph.

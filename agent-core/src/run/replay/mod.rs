@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Delegate, Desk, Effect, Effects, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext,
     Sink, Task, TodoList, ToolCalls, budget,
-    caught::Caught,
     child::{ChildEnd, Turn as ChildTurn, recorded_end},
     context::{Asking, Given},
     execute::{panicked, stuck},
@@ -28,6 +27,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
+    base::Caught,
     event::{EffectKey, Envelope, Event, Origin, ToolFinished},
     layers::BudgetState,
     message::{History, ToolCall},

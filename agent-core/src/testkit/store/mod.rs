@@ -137,8 +137,22 @@ where
     M: Fn() -> F,
     F: Future<Output: Into<Fixture>>,
 {
-    let mut report = ConformanceReport::new("conformance", name.into());
-    for case in cases() {
+    conformance_of(name.into(), capabilities, make, |_| true).await
+}
+
+/// The report of the cases that `chosen` takes by their names.
+async fn conformance_of<M, F>(
+    name: String,
+    capabilities: Capabilities,
+    make: M,
+    chosen: impl Fn(&str) -> bool,
+) -> ConformanceReport
+where
+    M: Fn() -> F,
+    F: Future<Output: Into<Fixture>>,
+{
+    let mut report = ConformanceReport::new("conformance", name);
+    for case in cases().into_iter().filter(|case| chosen(case.name)) {
         let outcome = run(case.run, make().await.into()).await;
         let declared = (case.needs)(&capabilities);
         match outcome {

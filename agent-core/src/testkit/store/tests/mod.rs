@@ -211,7 +211,7 @@ async fn each_broken_promise_fails_its_case() {
     for (fault, case) in faults {
         let make =
             async || Arc::new(Faulty { inner: MemoryStore::new(), fault, writers: AtomicU64::new(1_000) });
-        let report = conformance(format!("{fault:?}"), MEMORY, make).await;
+        let report = conformance_of(format!("{fault:?}"), MEMORY, make, |name| name == case).await;
         assert!(names(&report).contains(&case), "{fault:?} is not noticed by {case}: {report:#}");
     }
 }
@@ -272,7 +272,7 @@ async fn a_race_shows_who_looks_and_then_writes() {
 async fn each_lapse_fails_its_case() {
     for (lapse, case) in LAPSES {
         let make = async || Arc::new(Careless::new(lapse));
-        let report = conformance(format!("{lapse:?}"), MEMORY, make).await;
+        let report = conformance_of(format!("{lapse:?}"), MEMORY, make, |name| name == case).await;
         assert!(names(&report).contains(&case), "{lapse:?} is not noticed by {case}: {report:#}");
     }
 }
@@ -280,8 +280,8 @@ async fn each_lapse_fails_its_case() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_leans_on_its_callers_fails_the_case_for_it() {
     for (leans, case) in LEANS {
-        let report =
-            conformance(format!("leans on {leans:?}"), MEMORY, async || Arc::new(Leaning::new(leans))).await;
+        let make = async || Arc::new(Leaning::new(leans));
+        let report = conformance_of(format!("leans on {leans:?}"), MEMORY, make, |name| name == case).await;
         assert!(names(&report).contains(&case), "{leans:?} is not noticed by {case}: {report:#}");
         let waited = |(_, text): &&(String, String)| text.contains("was blocked by the cut operation");
         assert!(report.failed().iter().any(|it| waited(&it)), "{leans:?}: {report:#}");

@@ -2,15 +2,28 @@
 
 use crate::wires::{Reply, Wire};
 
-/// Largest body that is cut at every position, in bytes.
-const SHORT: usize = 3_000;
+/// Name of the variable that asks for the long series; `.ci/full` sets it.
+const FULL: &str = "ENTOURAGE_FULL";
 
-/// Number of pseudo-random positions at which longer bodies are cut, one at a time.
-const PLACES: usize = 500;
+/// Number of attempts in a series.
+struct Series {
+    /// Largest body that is cut at every position, in bytes.
+    short: usize,
+    /// Number of pseudo-random positions at which longer bodies are cut, one at a time.
+    places: usize,
+    /// Most bytes that are read again for one long body in all those attempts. Beyond that, several positions are cut
+    /// at a time.
+    work: usize,
+}
 
-/// Most bytes that are read again for one long body in all those attempts. Beyond that, several positions are cut at a
-/// time.
-const WORK: usize = 4_000_000;
+impl Series {
+    fn asked() -> Self {
+        match std::env::var_os(FULL) {
+            Some(_) => Self { short: 3_000, places: 500, work: 4_000_000 },
+            None => Self { short: 600, places: 120, work: 800_000 },
+        }
+    }
+}
 
 /// Number of additional attempts with random pieces.
 const SHREDS: usize = 8;
@@ -19,13 +32,14 @@ const SHREDS: usize = 8;
 pub(crate) fn try_all(wire: Wire, body: &[u8], whole: &Reply) -> (usize, Option<String>) {
     let mut seeded = Seeded(body.len() as u64);
     let mut cuts: Vec<Vec<&[u8]>> = vec![body.chunks(1).collect()];
-    if body.len() <= SHORT {
+    let Series { short, places, work } = Series::asked();
+    if body.len() <= short {
         cuts.extend((0..=body.len()).map(|place| at(body, &mut [place])));
     } else {
-        let together = (PLACES * body.len()).div_ceil(WORK).min(PLACES / 10);
-        for _ in 0..PLACES.div_ceil(together) {
-            let mut places: Vec<_> = (0..together).map(|_| seeded.below(body.len())).collect();
-            cuts.push(at(body, &mut places));
+        let together = (places * body.len()).div_ceil(work).min(places / 10);
+        for _ in 0..places.div_ceil(together) {
+            let mut together: Vec<_> = (0..together).map(|_| seeded.below(body.len())).collect();
+            cuts.push(at(body, &mut together));
         }
     }
     cuts.extend((0..SHREDS).map(|_| seeded.pieces(body)));

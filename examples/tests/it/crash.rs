@@ -32,9 +32,9 @@ fn survives(medium: &Medium) {
 }
 
 /// Kills at some of the points only: files are slow, and in memory each point has its turn. With the variable `FULL`
-/// set, three times as many points.
+/// set, six times as many points.
 fn survives_on_files(medium: &Medium) {
-    let sampled = if std::env::var_os(FULL).is_some() { 1 } else { 3 };
+    let sampled = if std::env::var_os(FULL).is_some() { 1 } else { 6 };
     for scenario in crash::scenarios() {
         let every = sampled
             * match scenario.name() {

@@ -1,6 +1,9 @@
-//! List attributes. `tracing` has no lists, so spans carry them as JSON strings; the exporter here turns them back.
+//! The exporter between the batches and the wire: it turns lists back into lists, and remembers what was lost.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use opentelemetry::{Array, StringValue, Value};
 use opentelemetry_sdk::{
@@ -9,14 +12,42 @@ use opentelemetry_sdk::{
     trace::{SpanData, SpanExporter},
 };
 
-/// Attributes that are lists of words.
+/// Attributes that are lists of words. `tracing` has no lists, so spans carry them as JSON strings.
 const LISTS: &[&str] = &["gen_ai.response.finish_reasons"];
 
-/// An exporter that turns the attributes of `LISTS` from JSON strings into lists.
-#[derive(Debug)]
-pub(crate) struct Lists<E>(pub(crate) E);
+/// Spans that the collector did not take, with the error of the newest attempt.
+///
+/// Batches are sent in the background as well, and nobody hears the errors of those.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Losses(Arc<Mutex<Option<(usize, String)>>>);
 
-impl<E: SpanExporter> SpanExporter for Lists<E> {
+impl Losses {
+    /// Removes and returns what was lost since the last call.
+    pub(crate) fn take(&self) -> Option<(usize, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn add(&self, spans: usize, error: String) {
+        let mut lost = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = lost.as_ref().map_or(0, |(spans, _)| *spans);
+        *lost = Some((before.saturating_add(spans), error));
+    }
+}
+
+/// An exporter that turns the attributes of `LISTS` from JSON strings into lists, and notes failures.
+#[derive(Debug)]
+pub(crate) struct Exporter<E> {
+    wire: E,
+    losses: Losses,
+}
+
+impl<E> Exporter<E> {
+    pub(crate) fn new(wire: E, losses: Losses) -> Self {
+        Self { wire, losses }
+    }
+}
+
+impl<E: SpanExporter> SpanExporter for Exporter<E> {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         for attribute in batch.iter_mut().flat_map(|span| &mut span.attributes) {
             if LISTS.contains(&attribute.key.as_str())
@@ -26,19 +57,24 @@ impl<E: SpanExporter> SpanExporter for Lists<E> {
                 attribute.value = Value::Array(Array::String(words));
             }
         }
-        self.0.export(batch).await
+        let spans = batch.len();
+        let sent = self.wire.export(batch).await;
+        if let Err(error) = &sent {
+            self.losses.add(spans, error.to_string());
+        }
+        sent
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
-        self.0.shutdown_with_timeout(timeout)
+        self.wire.shutdown_with_timeout(timeout)
     }
 
     fn force_flush(&self) -> OTelSdkResult {
-        self.0.force_flush()
+        self.wire.force_flush()
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        self.0.set_resource(resource);
+        self.wire.set_resource(resource);
     }
 }
 

@@ -21,7 +21,10 @@ use tracing::{Dispatch, Subscriber};
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::{Registry, layer::SubscriberExt, registry::LookupSpan};
 
-use crate::{client::Client, exporter::Lists};
+use crate::{
+    client::Client,
+    exporter::{Exporter, Losses},
+};
 
 /// Most spans that wait to be sent; further ones are dropped.
 const QUEUE: usize = 8_192;
@@ -52,6 +55,7 @@ const BATCH: usize = 512;
 pub struct Otlp {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
+    losses: Losses,
     patience: Duration,
 }
 
@@ -94,21 +98,34 @@ impl Otlp {
     /// call it in `spawn_blocking` if other tasks have to continue meanwhile.
     ///
     /// # Errors
-    /// [`ErrorKind::Transport`] when the collector did not take the spans.
+    /// [`ErrorKind::Transport`] when the collector did not take these spans, or others since the last call: they are
+    /// lost.
     pub fn flush(&self) -> Result<()> {
-        self.provider.force_flush().map_err(|error| not_sent(&error.to_string()))
+        let sent = self.provider.force_flush();
+        told(sent.map_err(|error| error.to_string()), &self.losses)
     }
 
     /// Sends waiting spans and ends the export; spans that end later are dropped. Blocks for at most the time of one
     /// request (see [`OtlpBuilder::timeout`]).
     ///
     /// # Errors
-    /// [`ErrorKind::Transport`] when the collector did not take the spans in that time: they are lost.
+    /// [`ErrorKind::Transport`] when the collector did not take the spans in that time, or others since the last
+    /// [`Otlp::flush`]: they are lost.
     pub fn shutdown(mut self) -> Result<()> {
         let patience = self.patience;
         // The drop that follows has nothing to do.
         self.patience = Duration::ZERO;
-        self.provider.shutdown_with_timeout(patience).map_err(|error| not_sent(&error.to_string()))
+        let sent = self.provider.shutdown_with_timeout(patience);
+        told(sent.map_err(|error| error.to_string()), &self.losses)
+    }
+}
+
+/// The result of an attempt to send what waits, with the batches that were lost in the background before it.
+fn told(sent: Result<(), String>, losses: &Losses) -> Result<()> {
+    match (sent, losses.take()) {
+        (Ok(()), None) => Ok(()),
+        (Err(cause), None) => Err(not_sent(&cause)),
+        (_, Some((spans, cause))) => Err(not_sent(&cause).with("spans", spans.to_string())),
     }
 }
 
@@ -190,19 +207,22 @@ impl OtlpBuilder {
             .map_err(|error| {
                 Error::new(ErrorKind::Config, "the export cannot be set up").with("cause", error.to_string())
             })?;
+        let losses = Losses::default();
         let batches = BatchConfigBuilder::default()
             .with_max_queue_size(QUEUE)
             .with_max_export_batch_size(BATCH)
             .with_scheduled_delay(Duration::from_secs(1))
             .build();
-        let processor = BatchSpanProcessor::builder(Lists(exporter)).with_batch_config(batches).build();
+        let processor = BatchSpanProcessor::builder(Exporter::new(exporter, losses.clone()))
+            .with_batch_config(batches)
+            .build();
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
             .with_resource(Resource::builder_empty().with_service_name(self.service).build())
             .build();
         let tracer = provider.tracer("entourage");
-        Ok(Otlp { provider, tracer, patience: self.timeout })
+        Ok(Otlp { provider, tracer, losses, patience: self.timeout })
     }
 
     fn traces(&self) -> Result<String> {

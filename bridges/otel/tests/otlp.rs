@@ -154,6 +154,19 @@ async fn a_collector_that_never_answers_is_waited_for_as_long_as_said() {
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spans_that_were_lost_in_the_background_are_told_at_the_next_flush() {
+    let (listener, url) = listening().await;
+    let otlp = Otlp::builder(url).build().unwrap();
+    let refused = tokio::spawn(receive(listener, "401 Unauthorized"));
+    run(Spans::new().to(otlp.subscriber())).await;
+    // Nobody but the background asks for it, after a second.
+    let request = tokio::time::timeout(Duration::from_secs(30), refused).await.unwrap().unwrap();
+    assert!(!request.is_empty());
+    let error = tokio::task::spawn_blocking(move || otlp.shutdown().unwrap_err()).await.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Transport);
+}
+
 #[tokio::test]
 async fn dropping_it_within_a_runtime_is_no_trouble() {
     let (_listener, url) = listening().await;

@@ -1,9 +1,11 @@
 //! Identifiers and timestamps: small newtypes, validated when they come from outside.
 
 use std::{
+    collections::hash_map::RandomState,
     fmt,
+    hash::BuildHasher,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -66,7 +68,7 @@ impl SessionId {
     #[must_use]
     pub fn generate() -> Self {
         let mut buffer = Uuid::encode_buffer();
-        Self((&*Uuid::now_v7().hyphenated().encode_lower(&mut buffer)).into())
+        Self((&*new_uuid().hyphenated().encode_lower(&mut buffer)).into())
     }
 
     /// The id of the session that call `index` of message `seq` starts below this one.
@@ -160,7 +162,7 @@ impl RunId {
     /// A new id (UUID v7).
     #[must_use]
     pub fn generate() -> Self {
-        Self(Uuid::now_v7())
+        Self(new_uuid())
     }
 
     /// Reads an id written by `Display`.
@@ -208,6 +210,26 @@ fn mixed(word: u64) -> u64 {
     word ^ word >> 31
 }
 
+/// A new UUID of version 7.
+pub(crate) fn new_uuid() -> Uuid {
+    uuid_at(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), random())
+}
+
+/// The UUID of version 7 of this time: milliseconds, their fraction to a quarter of a microsecond (RFC 9562, section
+/// 6.2, method 3), and 62 random bits.
+fn uuid_at(since: Duration, random: u64) -> Uuid {
+    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    let fraction = (u128::from(since.subsec_nanos()) % 1_000_000 << 12) / 1_000_000;
+    let [_, _, _, _, _, _, rest @ ..] = (fraction << 64 | u128::from(random)).to_be_bytes();
+    uuid::Builder::from_unix_timestamp_millis(millis, &rest).into_uuid()
+}
+
+/// A random number, no secret: std's hash of nothing under a key of its own, which is seeded by the operating system
+/// once a thread. A generator of random numbers would be five crates more.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.hyphenated().fmt(f)
@@ -223,7 +245,7 @@ impl RequestId {
     /// A new id (UUID v7), for a call outside any run.
     #[must_use]
     pub fn generate() -> Self {
-        Self(Uuid::now_v7())
+        Self(new_uuid())
     }
 
     /// The id of call `number` of a run: the same again if the run is resumed before the call has its reply.
@@ -266,13 +288,13 @@ impl Timestamp {
 
     /// Time from `earlier` to this moment; zero when `earlier` is later.
     #[must_use]
-    pub fn since(self, earlier: Self) -> std::time::Duration {
-        std::time::Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
     /// The point in time `delay` after this one.
     #[must_use]
-    pub fn after(self, delay: std::time::Duration) -> Self {
+    pub fn after(self, delay: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(delay.as_micros()).unwrap_or(i64::MAX)))
     }
 }
@@ -310,6 +332,34 @@ mod tests {
             made.iter().all(|id| id.0.get_version_num() == 8 && id.0.get_variant() == uuid::Variant::RFC4122)
         );
         assert_eq!(first.started_at(7), first.started_at(7));
+    }
+
+    #[test]
+    fn generated_ids_are_of_version_7_and_differ_across_threads() {
+        let made = std::thread::scope(|scope| {
+            let some = || (0..5_000).map(|_| RunId::generate().0).collect::<Vec<_>>();
+            let threads = [(); 4].map(|()| scope.spawn(some));
+            threads.map(|thread| thread.join().unwrap()).concat()
+        });
+        assert_eq!(made.iter().collect::<HashSet<_>>().len(), made.len());
+        let form = |id: &Uuid| (id.get_version_num(), id.get_variant());
+        assert!(made.iter().all(|id| form(id) == (7, uuid::Variant::RFC4122)));
+        // Every bit takes both values.
+        let all = made.iter().fold(u128::MAX, |all, id| all & id.as_u128());
+        let any = made.iter().fold(0, |any, id| any | id.as_u128());
+        let random = u128::from(u64::MAX >> 2);
+        assert_eq!((all & random, any & random), (0, random));
+    }
+
+    #[test]
+    fn generated_ids_sort_by_their_time() {
+        let first = Duration::from_micros(1_795_405_651_999_990);
+        for micros in 0..2_000 {
+            let at = first + Duration::from_micros(micros);
+            let (one, next) = (uuid_at(at, u64::MAX), uuid_at(at + Duration::from_micros(1), 0));
+            assert!(one < next && one.get_version_num() == 7, "{one} {next}");
+            assert_eq!(one.as_u128() >> 80, at.as_millis());
+        }
     }
 
     // The reference sequence of the generator that starts with 0.

@@ -23,6 +23,7 @@ pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
 pub(crate) use failure::{Failure, is_free};
 pub use id::{Clock, RequestId, RunId, SessionId, SystemClock, Timestamp};
+pub(crate) use id::{new_uuid, random};
 pub use limits::{BudgetLimits, Charge, Exhausted, Spend};
 pub use pause::Pause;
 pub(crate) use setters::setters;

@@ -26,10 +26,10 @@ use std::{
 };
 
 use tokio_util::task::TaskTracker;
-use uuid::Uuid;
 
 use crate::{
     Clock, Result, SessionId, SystemClock,
+    base::random,
     layers::BudgetLimits,
     permission::{Approver, Policy},
     provider::Egress,
@@ -336,7 +336,7 @@ impl RuntimeBuilder {
             event_buffer: self.event_buffer,
             titles: self.titles,
             budget: self.budget,
-            owner: Uuid::new_v4().as_u64_pair().0,
+            owner: random(),
             lease: self.lease,
             checkpoint_every: self.checkpoint_every.max(1),
             sub_agents: self.sub_agents.max(1),

@@ -12,7 +12,6 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use uuid::Uuid;
 
 use super::{
     Env, Life, Outcome, Script,
@@ -20,7 +19,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
-    base::bound::json_bytes,
+    base::{bound::json_bytes, random},
     event::{Checkpoint, Envelope, Event, Origin},
     session::{Batch, Lease, ReadRange, Row, SessionRecord, SessionState, SharedStore},
 };
@@ -120,7 +119,7 @@ impl Journal {
         Arc::new(Self {
             store: env.store.clone(),
             record,
-            writer: Uuid::new_v4().as_u64_pair().0,
+            writer: random(),
             owner: env.owner,
             checkpoint_every: env.checkpoint_every,
             landed: Notify::new(),

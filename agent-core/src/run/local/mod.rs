@@ -15,7 +15,6 @@ use std::{
 
 use futures_util::future::Either;
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::{
     Delegate, Effect, Effects, Journal, Life, Observation, Pause, RunContext, Spawn,
@@ -26,6 +25,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
+    base::new_uuid,
     event::{ChildStarted, EffectKey, Event, Observed, WarningRaised},
     message::History,
     provider::WarningKind,
@@ -322,9 +322,7 @@ impl LocalEffects {
             Effect::Signal { name } => self.signal(cx, key, &recorded, &name),
             Effect::Sleep(time) => self.sleep(cx, key, &recorded, time).await,
             Effect::Now => self.note(cx, key, &recorded, || cx.clock()).map(Observation::Now),
-            Effect::NewId => {
-                self.note(cx, key, &recorded, || Uuid::now_v7().to_string()).map(Observation::Id)
-            }
+            Effect::NewId => self.note(cx, key, &recorded, || new_uuid().to_string()).map(Observation::Id),
         }
     }
 }

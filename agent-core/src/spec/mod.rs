@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    ops::BitOr,
     sync::{Arc, OnceLock},
 };
 
@@ -11,36 +10,39 @@ use serde_json::Value;
 
 use crate::{Digest, Error, ErrorKind, Result};
 
-/// Access of a tool: a set of read, write, execute, network, delegate and ask.
-///
-/// ```
-/// use entourage_core::tool::Access;
-///
-/// let access = Access::READ | Access::NETWORK;
-/// assert!(access.contains(Access::READ));
-/// assert!(!Access::READ.contains(access));
-/// assert_eq!(access.to_string(), "read+network");
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Access(u8);
+bitflags::bitflags! {
+    /// Access of a tool: a set of read, write, execute, network, delegate and ask.
+    ///
+    /// ```
+    /// use entourage_core::tool::Access;
+    ///
+    /// let access = Access::READ | Access::NETWORK;
+    /// assert!(access.contains(Access::READ));
+    /// assert!(!Access::READ.contains(access));
+    /// assert_eq!(access.to_string(), "read+network");
+    /// ```
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct Access: u8 {
+        /// Reads files or other local state.
+        const READ = 1;
+        /// Changes files or other local state.
+        const WRITE = 2;
+        /// Runs programs.
+        const EXECUTE = 4;
+        /// Talks to other machines.
+        const NETWORK = 8;
+        /// Starts other agents.
+        const DELEGATE = 16;
+        /// Asks the user.
+        const ASK = 32;
+    }
+}
 
 impl Access {
     /// No access beyond the call's arguments.
-    pub const NONE: Self = Self(0);
-    /// Reads files or other local state.
-    pub const READ: Self = Self(1);
-    /// Changes files or other local state.
-    pub const WRITE: Self = Self(2);
-    /// Runs programs.
-    pub const EXECUTE: Self = Self(4);
-    /// Talks to other machines.
-    pub const NETWORK: Self = Self(8);
-    /// Starts other agents.
-    pub const DELEGATE: Self = Self(16);
-    /// Asks the user.
-    pub const ASK: Self = Self(32);
+    pub const NONE: Self = Self::empty();
     /// Every access.
-    pub const ALL: Self = Self(63);
+    pub const ALL: Self = Self::all();
 
     const NAMES: [(Self, &'static str); 6] = [
         (Self::READ, "read"),
@@ -50,30 +52,6 @@ impl Access {
         (Self::DELEGATE, "delegate"),
         (Self::ASK, "ask"),
     ];
-
-    /// True if this set holds all of `other`.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// True if this set and `other` overlap.
-    #[must_use]
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Accesses in both sets.
-    #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// Accesses in this set that `other` lacks.
-    #[must_use]
-    pub const fn difference(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
 
     /// True if the set is empty or holds only read.
     #[must_use]
@@ -96,16 +74,9 @@ impl Access {
                     ),
                 ));
             };
-            access = access | *flag;
+            access |= *flag;
         }
         Ok(access)
-    }
-}
-
-impl BitOr for Access {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 }
 

@@ -34,25 +34,13 @@ pub(super) fn names(sight: &Sight<'_>, missing: &Inside) -> Vec<String> {
 
 /// Edit distance of two names; `None` if they are not similar.
 fn distance(wanted: &str, name: &str) -> Option<usize> {
-    let a: Vec<char> = wanted.chars().collect();
-    let b: Vec<char> = name.chars().collect();
-    if a.is_empty() || a.len() > LONGEST || b.len() > LONGEST {
+    let (a, b) = (wanted.chars().count(), name.chars().count());
+    if a == 0 || a > LONGEST || b > LONGEST {
         return None;
     }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut next = Vec::with_capacity(row.len());
-        next.push(i + 1);
-        for ((y, pair), left) in b.iter().zip(row.windows(2)).zip(0..) {
-            let (Some(diagonal), Some(above)) = (pair.first(), pair.last()) else { return None };
-            let before: usize = next.get::<usize>(left).copied()?;
-            next.push((diagonal + usize::from(x != y)).min(above + 1).min(before + 1));
-        }
-        row = next;
-    }
-    let letters = row.last().copied()?;
-    let part = b.len() >= 3 && a.len() >= 3 && (name.contains(wanted) || wanted.contains(name));
-    (part || letters <= (a.len() / 3).max(1)).then_some(letters)
+    let letters = strsim::levenshtein(wanted, name);
+    let part = a >= 3 && b >= 3 && (name.contains(wanted) || wanted.contains(name));
+    (part || letters <= (a / 3).max(1)).then_some(letters)
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ mod base;
 mod budget;
 mod outcome;
 mod runtime;
+mod schema;
 mod spec;
 
 pub use base::{

@@ -32,6 +32,7 @@ mod subtree;
 mod todos;
 mod tool_bound;
 mod tool_call;
+mod tool_check;
 mod tool_judge;
 mod tool_run;
 mod tool_schedule;

@@ -11,14 +11,13 @@ use std::{
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::{ModelCall, Observation, RunContext, local::LocalEffects};
+use super::{ModelCall, Observation, RunContext, local::LocalEffects, tool_check::check_call};
 use crate::{
     Error, ErrorKind, RequestId, Result, Timestamp,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, WarningRaised},
     layers::{Charge, Reservation},
     provider::{Assembled, Assembler, Delta, DeltaStream, FinishReason, Restart, Warning, WarningKind},
     session::reply_charge,
-    tool::check_call,
 };
 
 /// Deltas that are delivered at once, and between two chances for other tasks, at most.

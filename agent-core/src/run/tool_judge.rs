@@ -6,13 +6,17 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
 
-use super::{Journal, PendingCall, RunContext, ToolCalls, tool_run::Ready};
+use super::{
+    Journal, PendingCall, RunContext, ToolCalls,
+    tool_check::{check_arguments, offered},
+    tool_run::Ready,
+};
 use crate::{
     Digest,
     base::caught,
     message::ToolCall,
     permission::{ApprovalId, ApprovalRequest, Decision, Ruling, judge},
-    tool::{Footprint, Repeat, Tool, ToolSpec, validate},
+    tool::{Footprint, Repeat, Tool, ToolSpec},
 };
 
 /// A call after the checks that do not depend on when it starts.
@@ -46,21 +50,24 @@ impl<'a> Checked<'a> {
             return settled(format!("the call could not be read: {problem}"));
         }
         let arguments = call.arguments.to_value();
-        let spec = match validate(&calls.offered, &call.name, &arguments) {
-            Ok(spec) => spec,
+        let tool = match offered(&calls.offered, &call.name) {
+            Ok(tool) => tool,
             Err(problem) => return settled(problem),
         };
-        if pending.started && spec.repeat() == Repeat::Once {
+        if pending.started && tool.spec().repeat() == Repeat::Once {
             return settled(
                 "no result of this call was stored, since its process ended or its store failed while it ran, so its outcome is \
                  unknown; find out before you repeat it"
                     .to_owned(),
             );
         }
-        match calls.offered.get(&call.name) {
-            Some(tool) => Self::Open { call, tool, arguments, asked: 0 },
-            None => settled(format!("there is no tool `{}`", call.name)),
+        // A call that was started has passed the check, perhaps that of an older version.
+        if !pending.started
+            && let Err(problem) = check_arguments(tool.spec(), &arguments)
+        {
+            return settled(problem);
         }
+        Self::Open { call, tool, arguments, asked: 0 }
     }
 }
 

@@ -2,18 +2,18 @@
 //!
 //! Nothing here runs a tool or decides if it may run: see `run` and `permission`.
 
-mod arguments;
 mod from_fn;
 mod output;
+mod repair;
 mod toolset;
 
 pub use crate::message::raw_call::{make_ids_unique, repair_json};
 pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
-pub use arguments::{Repair, check_call, validate};
 #[cfg(test)]
 pub(crate) use from_fn::assert_schema_is_plain;
 pub use from_fn::{FnTool, from_fn, schema_of, typed};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
+pub use repair::Repair;
 pub use toolset::{Combined, Filtered, Renamed, Tools, Toolset, ToolsetExt};
 
 use std::{
@@ -40,8 +40,9 @@ use crate::{
 /// A tool that a model can call.
 ///
 /// # Contract
-/// - [`Tool::call`] is only called with arguments that are a JSON object holding every required key, after the
-///   scope, the policy and, where needed, a person admitted the call.
+/// - [`Tool::call`] is only called with arguments that are a JSON object and follow the tool's schema, after the
+///   scope, the policy and, where needed, a person admitted the call. Patterns, formats and conditions of the schema
+///   are not checked, and a property that is not required may be null.
 /// - The future is dropped when the run is cancelled or the tool's time is over; everything that it started must end
 ///   with it (process groups, temporary files, tasks).
 /// - A panic is caught and becomes an error result.

@@ -40,6 +40,36 @@ async fn cm05_a_missing_key_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
+async fn arguments_of_a_wrong_type_are_refused_with_their_place_and_the_tool_does_not_run() {
+    let (text, is_error, ran, _) = one_call("write", "{\"path\": [\"x\"]}").await;
+    assert_eq!((is_error, ran), (true, 0), "{text}");
+    assert!(
+        text.contains("`write`") && text.contains("/path should be string and is an array of 1"),
+        "{text}"
+    );
+    // Also where a hook looks at the calls first.
+    let bad = Script::new().raw_call("write", "{\"path\": 5}").finish(FinishReason::ToolCalls);
+    let provider = ScriptedProvider::new().step(bad).text("I see.");
+    let write = FakeTool::new("write").requiring(&["path"]).echoing();
+    let agent = agent(provider.model()).tool(write.clone()).repair(Stringer).build().unwrap();
+    open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
+    let message = provider.requests()[1].messages.last().unwrap().clone();
+    assert_eq!((write.started(), results(&message)[0].as_str()), (1, "{\"path\":\"5\"}"));
+}
+
+#[derive(Debug)]
+struct Stringer;
+
+impl Repair for Stringer {
+    fn repair(&self, call: &RawCall, problem: &str, _: &Tools) -> Option<RawCall> {
+        assert!(problem.contains("/path should be string and is 5"), "{problem}");
+        let mut mended = call.clone();
+        mended.arguments = json!({"path": "5"}).to_string();
+        Some(mended)
+    }
+}
+
+#[tokio::test]
 async fn cm05_json_that_can_be_mended_runs() {
     for broken in ["{\"path\": \"x\",}", "{\"path\": \"x\"", "```json\n{\"path\": \"x\"}\n```"] {
         let (text, is_error, ran, kept) = one_call("write", broken).await;

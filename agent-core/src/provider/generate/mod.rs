@@ -4,7 +4,6 @@
 //! [`ModelExt`] only makes the calls.
 
 mod answer;
-mod check;
 mod failure;
 mod machine;
 mod shape;

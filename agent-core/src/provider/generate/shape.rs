@@ -7,14 +7,11 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{Strategy, check};
-use crate::tool::schema_of;
+use super::Strategy;
+use crate::{schema, tool::schema_of};
 
 /// Field that holds a value that is not an object.
 const FIELD: &str = "value";
-
-/// Maximum of problems reported to the model at once.
-const PROBLEMS: usize = 8;
 
 pub(super) struct Shape {
     /// Name of the type: letters, digits, `_` and `-`, at most 64.
@@ -67,21 +64,13 @@ impl Shape {
     }
 
     fn unwrapped(&self, mut value: Value) -> Result<Value, String> {
-        let problems = match &self.wrapped {
-            None => check::problems(&self.plain, &value, PROBLEMS),
-            Some(schema) => {
-                let problems = check::problems(schema, &value, PROBLEMS);
-                if problems.is_empty() {
-                    return Ok(value.get_mut(FIELD).map(Value::take).unwrap_or_default());
-                }
-                // Models that were not forced tend to leave the object around the value out.
-                if check::problems(&self.plain, &value, 1).is_empty() {
-                    return Ok(value);
-                }
-                problems
-            }
-        };
-        if problems.is_empty() { Ok(value) } else { Err(problems.join("; ")) }
+        match (schema::problems(self.sent(), &value), &self.wrapped) {
+            (None, None) => Ok(value),
+            (None, Some(_)) => Ok(value.get_mut(FIELD).map(Value::take).unwrap_or_default()),
+            // Models that were not forced tend to leave the object around the value out.
+            (Some(_), Some(_)) if schema::follows(&self.plain, &value) => Ok(value),
+            (Some(problems), _) => Err(problems),
+        }
     }
 }
 

@@ -1,0 +1,67 @@
+//! Checks of a model's tool calls against the tools that were offered. Pure; never runs anything.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{
+    message::{Arguments, RawCall, ToolCall, parsed_call},
+    schema,
+    tool::{Repair, Tool, ToolSpec, Tools},
+};
+
+/// Turns a raw call into one that can be stored and replayed.
+///
+/// Arguments that are not a JSON object are repaired by the hook, else by [`repair_json`](crate::tool::repair_json). If
+/// that fails, the call keeps `{}` and `malformed` holds an excerpt of the text. A name that services would refuse on
+/// replay is made acceptable. A call with a name longer than a tool's may be is malformed, since the first characters of
+/// its name may be another tool's.
+pub(super) fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> ToolCall {
+    let raw = match hook {
+        Some((hook, tools)) => mend(raw, hook, tools),
+        None => raw,
+    };
+    parsed_call(raw)
+}
+
+fn mend(raw: RawCall, hook: &dyn Repair, tools: &Tools) -> RawCall {
+    let problem = match Arguments::parse(raw.arguments.clone()) {
+        Ok(arguments) => {
+            let tool = offered(tools, &raw.name);
+            tool.and_then(|tool| check_arguments(tool.spec(), &arguments.to_value())).err()
+        }
+        Err(error) => Some(error.message().to_owned()),
+    };
+    match problem {
+        Some(problem) => hook.repair(&raw, &problem, tools).unwrap_or(raw),
+        None => raw,
+    }
+}
+
+/// The offered tool of this name.
+///
+/// # Errors
+/// The text for the model, which lists the offered tools.
+pub(super) fn offered<'a>(tools: &'a Tools, name: &str) -> Result<&'a Arc<dyn Tool>, String> {
+    tools.get(name).ok_or_else(|| {
+        let names: Vec<_> = tools.specs().iter().map(ToolSpec::name).collect();
+        if names.is_empty() {
+            format!("there is no tool `{name}`, and no other tool is offered here")
+        } else {
+            format!("there is no tool `{name}`; the tools are: {}", names.join(", "))
+        }
+    })
+}
+
+/// Checks that the arguments of a call follow its tool's schema.
+///
+/// # Errors
+/// The text for the model, with the problems and their places.
+pub(super) fn check_arguments(spec: &ToolSpec, arguments: &Value) -> Result<(), String> {
+    match schema::problems(spec.schema(), arguments) {
+        None => Ok(()),
+        Some(problems) => {
+            Err(format!("the arguments of `{}` do not follow its schema: {problems}", spec.name()))
+        }
+    }
+}

@@ -240,7 +240,7 @@ impl Agent for Planner {
         let child = cx.spawn(Arc::new(graph), task).await?;
         match cx.wait_any(&[child], None).await? {
             Waited::Ended { outcome, .. } if outcome.is_completed() => Ok(Outcome::completed(outcome.text)),
-            other => Err(Error::new(ErrorKind::Tool, format!("the plan failed: {other:?}"))),
+            other => Err(Error::new(ErrorKind::Internal, format!("the plan failed: {other:?}"))),
         }
     }
 }

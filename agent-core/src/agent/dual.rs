@@ -86,7 +86,7 @@ impl DualAgent {
 
     /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     /// # Errors
-    /// As [`ReactAgent::ask`]; a task that the discriminator never accepted is [`ErrorKind::Tool`].
+    /// As [`ReactAgent::ask`]; a task that the discriminator never accepted is [`ErrorKind::Stopped`].
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         super::answer(self.start(prompt)).await
     }

@@ -23,7 +23,7 @@ use async_trait::async_trait;
 
 use crate::{
     Error, ErrorKind, Result,
-    run::{Outcome, RunContext, RunHandle, Status, Task},
+    run::{Outcome, RunContext, RunHandle, Task},
 };
 
 /// An agent: takes a task and returns an outcome. Stateless: the session is the state.
@@ -75,14 +75,7 @@ pub(crate) fn check_agent_name(name: &str) -> Result<()> {
 /// Returns the text of a completed run; any other outcome is an error.
 pub(crate) async fn answer(run: RunHandle) -> Result<String> {
     let outcome = run.outcome().await?;
-    if outcome.is_completed() {
-        return Ok(outcome.text);
-    }
-    Err(match outcome.status {
-        Status::Paused(pause) => Error::paused(pause),
-        Status::Cancelled => Error::cancelled(),
-        other => Error::new(ErrorKind::Tool, format!("the agent ended without an answer: {other}")),
-    })
+    if outcome.is_completed() { Ok(outcome.text) } else { Err(outcome.status.unanswered()) }
 }
 
 /// A shared agent is itself an agent.

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Exhausted, Pause, bound, shown::Shown};
+use super::{Exhausted, Pause, StopReason, bound, shown::Shown};
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -67,6 +67,8 @@ pub enum ErrorKind {
     Cancelled,
     /// The run is paused; see [`Error::pause`]. Not a failure.
     Paused,
+    /// A run was stopped before it had an answer, see [`Error::stop_reason`], or items of a map gave no value.
+    Stopped,
     /// A store could not read or write.
     Store,
     /// Stored data is damaged.
@@ -110,6 +112,7 @@ impl ErrorKind {
             Self::Protocol => "protocol",
             Self::Cancelled => "cancelled",
             Self::Paused => "paused",
+            Self::Stopped => "stopped",
             Self::Store => "store",
             Self::Corrupt => "corrupt",
             Self::NewerVersion => "newer version",
@@ -167,6 +170,7 @@ struct Inner {
     retry_after: Option<Duration>,
     pause: Option<Pause>,
     exhausted: Option<Box<Exhausted>>,
+    stopped: Option<Box<StopReason>>,
     /// True if the call that failed is known never to have been sent.
     unsent: bool,
     source: Option<Box<dyn StdError + Send + Sync>>,
@@ -184,6 +188,7 @@ impl Error {
             retry_after: None,
             pause: None,
             exhausted: None,
+            stopped: None,
             unsent: false,
             source: None,
         }))
@@ -194,6 +199,15 @@ impl Error {
     pub fn paused(pause: Pause) -> Self {
         let mut error = Self::new(ErrorKind::Paused, pause.to_string());
         error.0.pause = Some(pause);
+        error
+    }
+
+    /// The error of a run that was stopped before it had an answer. The message names the reason and the next step.
+    #[must_use]
+    pub fn stopped(reason: StopReason) -> Self {
+        let text = format!("the run was stopped without an answer: {reason}; {}", reason.next_step());
+        let mut error = Self::new(ErrorKind::Stopped, text);
+        error.0.stopped = Some(Box::new(reason));
         error
     }
 
@@ -277,6 +291,12 @@ impl Error {
         self.0.pause.as_ref()
     }
 
+    /// The reason for which a run was stopped; only errors of the kind [`ErrorKind::Stopped`] have one.
+    #[must_use]
+    pub fn stop_reason(&self) -> Option<&StopReason> {
+        self.0.stopped.as_deref()
+    }
+
     /// The bound of a budget that was reached, if the kind is [`ErrorKind::BudgetExceeded`] and a budget reported it.
     #[must_use]
     pub fn exhausted(&self) -> Option<&Exhausted> {
@@ -310,6 +330,7 @@ impl Error {
             message: bound::shortened(self.message(), bound::TEXT).into_owned(),
             context: bound::shortened(&context, bound::TEXT).into_owned(),
             exhausted: self.0.exhausted.clone(),
+            stopped: self.0.stopped.clone(),
             unsent: self.is_unsent(),
         }
     }
@@ -399,6 +420,9 @@ pub struct ErrorRecord {
     /// The bound of a budget that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exhausted: Option<Box<Exhausted>>,
+    /// The reason for which a run was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Box<StopReason>>,
     /// True if the call that failed is known never to have been sent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsent: bool,
@@ -410,6 +434,7 @@ impl ErrorRecord {
     pub fn to_error(&self) -> Error {
         let mut error = Error::new(self.kind, self.message.clone()).with_retry(self.retry);
         error.0.exhausted.clone_from(&self.exhausted);
+        error.0.stopped.clone_from(&self.stopped);
         error.0.unsent = self.unsent;
         if self.context.is_empty() { error } else { error.with(RECORDED, self.context.clone()) }
     }

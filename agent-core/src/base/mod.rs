@@ -14,6 +14,7 @@ mod limits;
 mod pause;
 mod setters;
 pub(crate) mod shown;
+mod stop;
 mod todo;
 mod usage;
 
@@ -27,5 +28,6 @@ pub(crate) use id::{new_uuid, random};
 pub use limits::{BudgetLimits, Charge, Exhausted, Spend};
 pub use pause::Pause;
 pub(crate) use setters::setters;
+pub use stop::{FailedTask, FinishReason, StopReason};
 pub use todo::{Todo, TodoStatus};
 pub use usage::{Money, PriceTier, Prices, Usage};

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, ErrorKind, ErrorRecord, Money, Usage,
-    base::{Exhausted, Pause, shown::Shown},
-    provider::FinishReason,
+    base::{Pause, StopReason, shown::Shown},
 };
 
 /// The result of a whole run.
@@ -99,6 +98,17 @@ impl Status {
         }
     }
 
+    /// The error of a run that ended so, and had to complete.
+    pub(crate) fn unanswered(self) -> Error {
+        match self {
+            Self::Completed => Error::new(ErrorKind::Internal, "a run that completed gave no output"),
+            Self::Stopped(reason) => Error::stopped(reason),
+            Self::Cancelled => Error::cancelled(),
+            Self::Paused(pause) => Error::paused(pause),
+            Self::Failed(error) => error.to_error(),
+        }
+    }
+
     /// True when the outcome's text is an answer to the user.
     pub(crate) fn has_answer(&self) -> bool {
         matches!(self, Self::Completed | Self::Stopped(StopReason::Incomplete { .. }))
@@ -113,12 +123,6 @@ impl Status {
     }
 }
 
-impl From<Exhausted> for StopReason {
-    fn from(exhausted: Exhausted) -> Self {
-        Self::Budget(Box::new(exhausted))
-    }
-}
-
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let f = &mut Shown::line(f);
@@ -128,98 +132,6 @@ impl fmt::Display for Status {
             Self::Cancelled => f.write_str("cancelled"),
             Self::Paused(pause) => write!(f, "paused: {pause}"),
             Self::Failed(error) => write!(f, "failed: {}", error.message),
-        }
-    }
-}
-
-/// The reason that a run stopped before it was done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum StopReason {
-    /// The limit of steps was reached.
-    Steps(u32),
-    /// A stop condition held; this is its text.
-    Condition(String),
-    /// The model's reply ended for a reason other than completion.
-    Reply(FinishReason),
-    /// Permission for a call to this tool was refused.
-    Denied(String),
-    /// The deadline passed.
-    Deadline,
-    /// A budget was used up, or did not cover a call.
-    Budget(Box<Exhausted>),
-    /// Loop detection found the agent repeating itself.
-    LoopDetected,
-    /// The check never accepted the work.
-    Incomplete {
-        /// Number of rounds of work and check.
-        iterations: u32,
-        /// The newest check's account of what is left to do.
-        feedback: Box<str>,
-    },
-    /// Not all tasks of a graph completed.
-    Tasks {
-        /// Tasks that failed, with their errors, in the order of the graph.
-        failed: Box<[FailedTask]>,
-        /// Tasks that were cancelled.
-        cancelled: Box<[Arc<str>]>,
-        /// Tasks that were not run because another one gave no value.
-        skipped: Box<[Arc<str>]>,
-    },
-}
-
-/// A task of a graph that failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct FailedTask {
-    /// Its id.
-    pub task: Arc<str>,
-    /// The error that it failed with.
-    pub error: String,
-}
-
-impl FailedTask {
-    /// Creates the record that `task` failed with `error`.
-    pub fn new(task: impl Into<Arc<str>>, error: impl Into<String>) -> Self {
-        Self { task: task.into(), error: error.into() }
-    }
-}
-
-/// Writes the tasks that were not done, in one line.
-fn tell_tasks(
-    f: &mut fmt::Formatter<'_>,
-    failed: &[FailedTask],
-    cancelled: &[Arc<str>],
-    skipped: &[Arc<str>],
-) -> fmt::Result {
-    let mut parts: Vec<String> =
-        failed.iter().map(|failed| format!("`{}` failed ({})", failed.task, failed.error)).collect();
-    let told = [("cancelled", cancelled), ("skipped", skipped)];
-    let names =
-        |names: &[Arc<str>]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let others = told.iter().filter(|(_, tasks)| !tasks.is_empty());
-    parts.extend(others.map(|(how, tasks)| format!("{how}: {}", names(tasks))));
-    write!(f, "not all tasks were done: {}", parts.join("; "))
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Steps(limit) => write!(f, "the limit of {limit} steps was reached"),
-            Self::Condition(text) => write!(f, "the stop condition `{text}` held"),
-            Self::Reply(FinishReason::Length) => f.write_str("the model's reply reached its output limit"),
-            Self::Reply(FinishReason::ContentFilter) => f.write_str("the service withheld the reply"),
-            Self::Reply(FinishReason::Refusal) => f.write_str("the model declined"),
-            Self::Reply(reason) => write!(f, "the model's reply ended with {reason:?}"),
-            Self::Denied(tool) => write!(f, "leave to run `{tool}` was refused"),
-            Self::Deadline => f.write_str("the deadline passed"),
-            Self::Budget(exhausted) => exhausted.fmt(f),
-            Self::LoopDetected => f.write_str("it went in circles: the same calls with the same results"),
-            Self::Incomplete { iterations, feedback } => {
-                write!(f, "not complete after {iterations} rounds of work and check: {feedback}")
-            }
-            Self::Tasks { failed, cancelled, skipped } => tell_tasks(f, failed, cancelled, skipped),
         }
     }
 }

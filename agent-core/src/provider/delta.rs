@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ErrorRecord, Usage,
+    base::FinishReason,
     message::{Opaque, Signature},
 };
 
@@ -257,29 +258,6 @@ impl From<FinishReason> for Box<Finish> {
     fn from(reason: FinishReason) -> Self {
         Self::new(Finish::new(reason))
     }
-}
-
-/// Reason for the end of a reply, in provider-neutral terms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum FinishReason {
-    /// The model had nothing more to say, or met a stop sequence.
-    Stop,
-    /// The model waits for its tool calls.
-    ToolCalls,
-    /// The output limit was reached.
-    Length,
-    /// The service withheld the rest.
-    ContentFilter,
-    /// The model declined.
-    Refusal,
-    /// The run was cancelled while the reply came.
-    Cancelled,
-    /// The reply broke off with an error.
-    Error,
-    /// Another reason, which `Finish::raw` may spell.
-    Other,
 }
 
 #[cfg(test)]

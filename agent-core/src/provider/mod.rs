@@ -14,10 +14,10 @@ mod request;
 mod size;
 mod wiretap;
 
-pub use crate::message::raw_call::RawCall;
+pub use crate::{base::FinishReason, message::raw_call::RawCall};
 pub use assemble::{AssembleLimits, Assembled, Assembler};
 pub use delta::{
-    CallStart, Delta, Finish, FinishReason, RateLimits, RateWindow, ResponseInfo, Restart, Warning,
+    CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning,
     WarningKind,
 };
 pub use generate::{Generate, Generated, Generation, ModelExt, NoValue, NoValueReason, Strategy};

@@ -41,9 +41,9 @@ mod unstored;
 mod waited;
 
 pub use crate::{
-    base::Pause,
+    base::{FailedTask, Pause, StopReason},
     event::observer::Observer,
-    outcome::{FailedTask, Outcome, Status, StopReason},
+    outcome::{Outcome, Status},
 };
 pub use bus::Subscription;
 pub use context::RunContext;

@@ -99,10 +99,10 @@ const ENDS: [(&str, &str, u32); 9] = [
     ("bad", "Tool", 2),
     ("panics", "Internal", 2),
     ("hangs", "Timeout", 2),
-    ("refused", "BudgetExceeded", 2),
+    ("refused", "Stopped", 2),
     ("cancelled", "cancelled", 1),
     ("skipped", "skipped", 1),
-    ("denied", "PermissionDenied", 1),
+    ("denied", "Stopped", 1),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -208,7 +208,7 @@ fn attack_a_map_of_faults_killed_at_any_append_ends_typed_and_repeats_nothing_th
                     let fits = ended == end
                         || ended == "completed"
                         || item == "flaky" && ended == "Tool"
-                        || item == "denied" && ended == "PermissionDenied";
+                        || item == "denied" && ended == "Stopped";
                     assert!(fits, "{label}: {item} is {ended}");
                 }
                 assert!(report.nodes.iter().all(|node| node.state().is_over()), "{label}: {report}");

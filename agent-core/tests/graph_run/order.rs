@@ -336,5 +336,5 @@ async fn a_graph_that_nobody_watches_leaves_no_events_and_tells_all_in_its_repor
     let graph = TaskGraph::builder("direct");
     graph.agent("two", &hand, "two");
     let error = graph.build().unwrap().ask("Go").await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Tool && error.message().contains("`two` failed (no)"), "{error}");
+    assert!(error.kind() == ErrorKind::Stopped && error.message().contains("`two` failed (no)"), "{error}");
 }

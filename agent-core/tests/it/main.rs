@@ -78,6 +78,7 @@ mod run_budget_open;
 mod run_budget_time;
 mod scheduling;
 mod scope;
+mod stopped;
 mod stream_suite;
 mod telemetry;
 mod titles;

@@ -269,7 +269,7 @@ impl Autonomy {
     /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     ///
     /// # Errors
-    /// As [`ReactAgent::ask`]; a task that was never accepted is [`ErrorKind::Tool`].
+    /// As [`ReactAgent::ask`]; a task that was never accepted is [`ErrorKind::Stopped`].
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         answer(self.start(prompt)).await
     }

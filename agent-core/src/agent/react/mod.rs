@@ -109,8 +109,8 @@ impl ReactAgent {
     /// [`Runtime`](crate::Runtime) with an approver.
     ///
     /// # Errors
-    /// The error that the run failed with; [`ErrorKind::Paused`] or [`ErrorKind::Tool`] when it ended without an
-    /// answer.
+    /// The error that the run failed with; [`ErrorKind::Paused`] or [`ErrorKind::Stopped`] when it ended without
+    /// an answer: [`Error::stop_reason`] tells why.
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         super::answer(self.start(prompt)).await
     }

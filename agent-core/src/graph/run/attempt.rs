@@ -24,7 +24,7 @@ use crate::{
     agent::Agent,
     base::Caught,
     run::{
-        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, StopReason, Subtree, Task,
+        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, Subtree, Task,
         check_prompt,
     },
 };
@@ -161,7 +161,7 @@ impl Worker {
             // Its own code or settings changed: its run stays open, and so does this one.
             Status::Failed(error) if error.kind == ErrorKind::Diverged => Attempt::Broken(error.to_error()),
             Status::Failed(error) => Attempt::Failed(error.to_error()),
-            Status::Stopped(reason) => Attempt::Failed(stopped(reason)),
+            Status::Stopped(reason) => Attempt::Failed(Error::stopped(reason.clone())),
         }
     }
 }
@@ -182,15 +182,4 @@ impl Agent for Timed {
         self.began.notify_one();
         self.agent.run(task, cx).await
     }
-}
-
-/// Returns the error for a run that was stopped: such a run has not done its task.
-fn stopped(reason: &StopReason) -> Error {
-    let kind = match reason {
-        StopReason::Denied(_) => ErrorKind::PermissionDenied,
-        StopReason::Deadline => ErrorKind::Timeout,
-        StopReason::Budget(_) => ErrorKind::BudgetExceeded,
-        _ => ErrorKind::Tool,
-    };
-    Error::new(kind, format!("stopped: {reason}"))
 }

@@ -20,7 +20,7 @@ use crate::{
     agent::Agent,
     base::caught,
     event::{Event, NodeFinished},
-    run::{Spent, Task},
+    run::{Spent, StopReason, Task},
 };
 
 /// One run of a graph.
@@ -389,6 +389,7 @@ impl Machine {
 /// True when a retry makes sense after this failure.
 fn may_repeat(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Cancelled)
+        && !matches!(error.stop_reason(), Some(StopReason::Denied(_)))
 }
 
 /// Returns `delay` doubled `times` times, at most a day.

@@ -97,7 +97,7 @@ impl Machine {
             let why = self.why(*first);
             let text =
                 format!("{} of {} items have no output; {} {why}", gaps.len(), items.len(), self.id(*first));
-            return Err(Error::new(ErrorKind::Tool, text));
+            return Err(Error::new(ErrorKind::Stopped, text));
         }
         let values = items.map(|item| self.slots.get(item)).collect();
         guarded("gathering the items of a map", || (map.gather)(values))

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use self::{change::refusal, drive::Drive, machine::Machine};
 use super::{GraphReport, Inner, Output, TaskGraph, schedule::Refused, work::read_output};
 use crate::{
-    Error, ErrorKind, Result,
+    Error, Result,
     agent::Agent,
     run::{Outcome, RunContext, RunHandle, Script, Status, Task, beyond},
     runtime::Session,
@@ -70,16 +70,14 @@ impl<O: Output> TaskGraph<O> {
     /// Dropping the future cancels the run. It must be awaited within a tokio runtime.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`], and errors that keep the graph from running at all: an empty prompt, no tokio runtime.
+    /// [`ErrorKind::Cancelled`], and errors that keep the graph from running at all: an empty prompt, no tokio runtime, a
+    /// deadline that has passed ([`ErrorKind::Stopped`]).
     pub async fn run(&self, prompt: impl Into<Task>) -> Result<GraphRun<O>> {
         let kept = Kept { graph: Arc::clone(&self.inner), ended: Arc::default() };
         let outcome = Session::ephemeral().start(&kept, prompt).outcome().await?;
         let ended = kept.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(machine) = ended else {
-            return Err(match outcome.status {
-                Status::Cancelled => Error::cancelled(),
-                status => Error::new(ErrorKind::Tool, format!("the graph did not begin: {status}")),
-            });
+            return Err(outcome.status.unanswered());
         };
         let output = match self.inner.output {
             Some(output) => machine.slots.get(output).map(|value| value.get()).transpose()?,
@@ -92,14 +90,13 @@ impl<O: Output> TaskGraph<O> {
     /// Runs the graph in memory, and returns its output.
     ///
     /// # Errors
-    /// Those of [`TaskGraph::run`]; [`ErrorKind::Paused`]; [`ErrorKind::Tool`] with the failed tasks, when it did not
-    /// complete.
+    /// Those of [`TaskGraph::run`]; [`ErrorKind::Paused`]; [`ErrorKind::Stopped`] with the failed tasks, when it did
+    /// not complete.
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<Arc<O>> {
         let run = self.run(prompt).await?;
         match (run.output, run.outcome.status) {
             (Some(output), Status::Completed) => Ok(output),
-            (_, Status::Paused(pause)) => Err(Error::paused(pause)),
-            (_, status) => Err(Error::new(ErrorKind::Tool, format!("the graph did not complete: {status}"))),
+            (_, status) => Err(status.unanswered()),
         }
     }
 

@@ -48,6 +48,7 @@ fn another_may_help(error: &Error, egress: Egress) -> bool {
         | ErrorKind::BudgetExceeded
         | ErrorKind::Cancelled
         | ErrorKind::Paused
+        | ErrorKind::Stopped
         | ErrorKind::Store
         | ErrorKind::Corrupt
         | ErrorKind::NewerVersion

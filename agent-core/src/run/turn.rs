@@ -3,12 +3,12 @@
 //! It is not stored: applying a run's events rebuilds it, and [`Turn::action`] then returns the first action that has
 //! no observation yet.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use crate::{
     ErrorKind, Money, Usage,
     event::{Event, ModelFinished, ToolFinished},
-    message::{Message, Part, ToolResult},
+    message::{Message, ToolResult},
     provider::FinishReason,
     session::OpenRun,
 };
@@ -33,42 +33,104 @@ pub enum Action {
 }
 
 /// A condition that ends a run after a step whose tools have run. Any one suffices.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StopWhen {
-    /// At least this many steps were made.
+///
+/// A condition ends a run at a good place; it bounds nothing. Steps are bounded by
+/// [`Limits`](super::Limits::with_steps), time by [`Task::until`](super::Task::until), and money and tokens, before they
+/// are spent, by [`Task::within`](super::Task::within).
+///
+/// ```
+/// use entourage_core::{Money, run::StopWhen};
+///
+/// let conditions = [
+///     StopWhen::tool_called("submit"),
+///     StopWhen::cost(Money::usd("0.50").unwrap()),
+///     StopWhen::custom("the word DONE", |reply| reply.message.text().contains("DONE")),
+/// ];
+/// assert_eq!(conditions[0].to_string(), "a call of submit");
+/// ```
+#[derive(Clone)]
+pub struct StopWhen(Condition);
+
+/// A test of a step's reply.
+type Holds = Arc<dyn Fn(&ModelFinished) -> bool + Send + Sync>;
+
+#[derive(Clone)]
+enum Condition {
     Steps(u32),
-    /// The step called this tool.
-    ToolCalled(String),
-    /// The step's message holds a part of this kind: `text`, `reasoning`, `refusal`, `media`, `tool_call`.
-    Content(String),
-    /// The step's reply ended with this reason.
+    ToolCalled(Box<str>),
     Finish(FinishReason),
-    /// At least this many tokens were used in the run, input and output together.
-    TotalTokens(u64),
+    Tokens(u64),
+    Cost(Money),
+    Custom(Box<str>, Holds),
 }
 
 impl StopWhen {
-    fn holds(&self, step: u32, reply: &ModelFinished, usage: &Usage) -> bool {
-        match self {
-            Self::Steps(n) => step >= *n,
-            Self::ToolCalled(name) => reply.message.tool_calls().any(|call| *call.name == **name),
-            Self::Content(kind) => reply.message.parts().iter().any(|part| kind_of(part) == kind),
-            Self::Finish(reason) => reply.finish.reason == *reason,
-            Self::TotalTokens(n) => usage.total().unwrap_or(0) >= *n,
+    /// At least this many steps were made.
+    #[must_use]
+    pub fn steps(steps: u32) -> Self {
+        Self(Condition::Steps(steps))
+    }
+
+    /// The step called this tool.
+    pub fn tool_called(tool: impl Into<Box<str>>) -> Self {
+        Self(Condition::ToolCalled(tool.into()))
+    }
+
+    /// The step's reply ended with this reason.
+    #[must_use]
+    pub fn finish(reason: FinishReason) -> Self {
+        Self(Condition::Finish(reason))
+    }
+
+    /// At least this many tokens were used in the run, input and output together.
+    #[must_use]
+    pub fn tokens(tokens: u64) -> Self {
+        Self(Condition::Tokens(tokens))
+    }
+
+    /// The run's model calls cost at least this much. Never holds once the cost of a call is unknown.
+    #[must_use]
+    pub fn cost(cost: Money) -> Self {
+        Self(Condition::Cost(cost))
+    }
+
+    /// The test holds for the step's reply. It must follow from the reply alone, so that a resumed run decides the same.
+    /// The outcome shows `name` as the reason.
+    pub fn custom(
+        name: impl Into<Box<str>>,
+        holds: impl Fn(&ModelFinished) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self(Condition::Custom(name.into(), Arc::new(holds)))
+    }
+
+    fn holds(&self, step: u32, reply: &ModelFinished, usage: &Usage, cost: Option<Money>) -> bool {
+        match &self.0 {
+            Condition::Steps(steps) => step >= *steps,
+            Condition::ToolCalled(tool) => reply.message.tool_calls().any(|call| *call.name == **tool),
+            Condition::Finish(reason) => reply.finish.reason == *reason,
+            Condition::Tokens(tokens) => usage.total().unwrap_or(0) >= *tokens,
+            Condition::Cost(most) => cost.is_some_and(|cost| cost >= *most),
+            Condition::Custom(_, holds) => holds(reply),
         }
     }
 }
 
-fn kind_of(part: &Part) -> &'static str {
-    match part {
-        Part::Text(_) => "text",
-        Part::Reasoning(_) => "reasoning",
-        Part::Refusal(_) => "refusal",
-        Part::Media(_) => "media",
-        Part::ToolCall(_) => "tool_call",
-        Part::ToolResult(_) => "tool_result",
-        Part::Opaque(_) => "opaque",
+impl fmt::Display for StopWhen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Condition::Steps(steps) => write!(f, "{steps} steps"),
+            Condition::ToolCalled(tool) => write!(f, "a call of {tool}"),
+            Condition::Finish(reason) => write!(f, "a reply that ends with {reason:?}"),
+            Condition::Tokens(tokens) => write!(f, "{tokens} tokens"),
+            Condition::Cost(cost) => write!(f, "a cost of {cost}"),
+            Condition::Custom(name, _) => f.write_str(name),
+        }
+    }
+}
+
+impl fmt::Debug for StopWhen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StopWhen({self})")
     }
 }
 
@@ -303,8 +365,8 @@ impl Turn {
         });
         let condition = || {
             let held =
-                self.stop_when.iter().find(|condition| condition.holds(self.step, reply, &self.usage))?;
-            Some(Status::Stopped(StopReason::Condition(format!("{held:?}"))))
+                self.stop_when.iter().find(|condition| condition.holds(self.step, reply, &self.usage, self.cost))?;
+            Some(Status::Stopped(StopReason::Condition(held.to_string())))
         };
         let circling = self.loops.note_step(self.step, reply, std::mem::take(calls));
         let circling = circling.then_some(Status::Stopped(StopReason::LoopDetected));

@@ -332,7 +332,7 @@ async fn cw04_a_claim_in_a_turn_that_a_condition_ends_too_is_one() {
     use entourage_core::run::StopWhen;
     let works = ScriptedProvider::new().text("a").text("Summary.");
     let checks = ScriptedProvider::new().call("task_complete", done("I saw it."));
-    let condition = StopWhen::ToolCalled("task_complete".to_owned());
+    let condition = StopWhen::tool_called("task_complete");
     let checker = ReactAgent::builder("reviewer", checks.model()).stop_when([condition]).build().unwrap();
     let agent = DualAgent::builder("pair", executor(&works), checker).iterations(1).build().unwrap();
     let outcome = session(&runtime_on(&memory())).start(&agent, "Go").outcome().await.unwrap();

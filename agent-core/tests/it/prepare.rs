@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use entourage_core::{
-    ErrorKind,
+    ErrorKind, Money, Prices,
     agent::{Prepared, Step},
     message::Message,
-    provider::{FinishReason, Model, ModelSource, Params, ToolChoice},
+    provider::{FinishReason, Model, ModelSource, Params, Profile, ToolChoice},
     run::{Limits, Status, StopReason, StopWhen},
     testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::{Tool, Tools, Toolset},
@@ -59,6 +59,10 @@ async fn cm17_a_hook_changes_what_each_step_sends() {
     assert!(!session.history().await.unwrap().iter().any(|message| message.text() == "by the way"));
 }
 
+fn usd(text: &str) -> Money {
+    Money::usd(text).unwrap()
+}
+
 async fn stopped_by(condition: StopWhen) -> (Status, u32, usize) {
     let looks = Script::new().text("Hm.").reasoning("so").call("look", &json!({})).usage(40, 10);
     let provider = ScriptedProvider::by_history()
@@ -67,7 +71,9 @@ async fn stopped_by(condition: StopWhen) -> (Status, u32, usize) {
         .call("last", json!({}))
         .text("Done.");
     let tools = ["look", "other", "last"].map(FakeTool::new);
-    let mut builder = agent(provider.model()).stop_when([condition]);
+    let prices = Prices::per_million_micros(1_000_000, 1_000_000);
+    let model = Model::new(provider.provider(), "one").with_profile(Profile::default().with_prices(prices));
+    let mut builder = agent(model).stop_when([condition]);
     for tool in &tools {
         builder = builder.tool(tool.clone());
     }
@@ -79,24 +85,26 @@ async fn stopped_by(condition: StopWhen) -> (Status, u32, usize) {
 #[tokio::test]
 async fn cm17_each_condition_ends_the_run_after_its_steps_tools_ran() {
     for (condition, steps) in [
-        (StopWhen::Steps(1), 1),
-        (StopWhen::Steps(2), 2),
-        (StopWhen::ToolCalled("look".into()), 2),
-        (StopWhen::ToolCalled("last".into()), 3),
-        (StopWhen::Content("text".into()), 2),
-        (StopWhen::Content("reasoning".into()), 2),
-        (StopWhen::Content("tool_call".into()), 1),
-        (StopWhen::Finish(FinishReason::ToolCalls), 1),
-        (StopWhen::TotalTokens(50), 1),
-        (StopWhen::TotalTokens(51), 2),
-        (StopWhen::TotalTokens(101), 3),
+        (StopWhen::steps(1), 1),
+        (StopWhen::steps(2), 2),
+        (StopWhen::tool_called("look"), 2),
+        (StopWhen::tool_called("last"), 3),
+        (StopWhen::custom("text", |reply| !reply.message.text().is_empty()), 2),
+        (StopWhen::custom("a later step", |reply| reply.step > 1), 2),
+        (StopWhen::cost(usd("0.00005")), 1),
+        (StopWhen::cost(usd("0.000051")), 2),
+        (StopWhen::finish(FinishReason::ToolCalls), 1),
+        (StopWhen::tokens(50), 1),
+        (StopWhen::tokens(51), 2),
+        (StopWhen::tokens(101), 3),
     ] {
         let (status, made, tools) = stopped_by(condition.clone()).await;
-        assert!(matches!(status, Status::Stopped(StopReason::Condition(_))), "{condition:?}: {status}");
+        assert_eq!(status, Status::Stopped(StopReason::Condition(condition.to_string())));
         assert_eq!((made, tools), (steps, steps as usize), "{condition:?}");
     }
+    let cheap = StopWhen::cost(usd("1"));
     for never in
-        [StopWhen::Steps(9), StopWhen::ToolCalled("none".into()), StopWhen::Content("refusal".into())]
+        [StopWhen::steps(9), StopWhen::tool_called("none"), StopWhen::custom("never", |_| false), cheap]
     {
         assert_eq!(stopped_by(never).await, (Status::Completed, 4, 3));
     }

@@ -146,7 +146,7 @@ async fn design_3_a_replay_of_other_code_names_the_event_where_it_differs() {
     let second_call = (place("message_added", 0), "message_added".to_owned());
     let found = differs(replayed(&store, id, &same().limits(few).build().unwrap()).await);
     assert_eq!(found, second_call);
-    let stops = same().stop_when([StopWhen::ToolCalled("put".into())]).build().unwrap();
+    let stops = same().stop_when([StopWhen::tool_called("put")]).build().unwrap();
     assert_eq!(differs(replayed(&store, id, &stops).await), second_call);
     let found = differs(replayed(&store, id, &same().prepare(other_model).build().unwrap()).await);
     assert_eq!(found, (place("model_started", 2), "model_started".to_owned()));

@@ -49,8 +49,8 @@ async fn main() -> Result<()> {
 
     let runtime = Runtime::in_memory();
     let session = runtime.session();
-    let control = graph.control(session.id());
     let mut run = session.start(&graph, "Customers shall be able to log in.");
+    let control = graph.control(&run);
     let mut screen = Screen::default();
     while let Some(event) = run.next().await {
         let (Event::NodeStarted(_) | Event::NodeFinished(_)) = &event.event else { continue };

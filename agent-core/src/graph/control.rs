@@ -6,10 +6,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::{Change, GraphReport, Inner, PlanTask, SkipAs, TaskGraph};
-use crate::{Error, ErrorKind, Result, SessionId, base::bound, team::Todo};
+use crate::{Error, ErrorKind, Result, RunId, SessionId, base::bound, team::Todo};
 
 /// Commands that may queue for a run's loop; further callers wait.
 const WAITING: usize = 16;
@@ -21,19 +22,27 @@ pub(super) enum Command {
     Report(oneshot::Sender<GraphReport>),
 }
 
-/// The runs of a graph in this process.
+/// The runs of a graph in this process, by session.
 #[derive(Debug, Default)]
-pub(crate) struct Live(Mutex<HashMap<SessionId, mpsc::Sender<Command>>>);
+pub(crate) struct Live {
+    runs: Mutex<HashMap<SessionId, (RunId, mpsc::Sender<Command>)>>,
+    began: Notify,
+}
 
 impl Live {
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, mpsc::Sender<Command>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, (RunId, mpsc::Sender<Command>)>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a run in `session`: it can be changed until the returned entry is dropped.
-    pub(super) fn enter<'a>(&'a self, session: &'a SessionId) -> (mpsc::Receiver<Command>, Entry<'a>) {
+    pub(super) fn enter<'a>(
+        &'a self,
+        session: &'a SessionId,
+        run: RunId,
+    ) -> (mpsc::Receiver<Command>, Entry<'a>) {
         let (sender, commands) = mpsc::channel(WAITING);
-        self.lock().insert(session.clone(), sender.clone());
+        self.lock().insert(session.clone(), (run, sender.clone()));
+        self.began.notify_waiters();
         (commands, Entry { live: self, session, sender })
     }
 }
@@ -49,18 +58,18 @@ pub(super) struct Entry<'a> {
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         let mut runs = self.live.lock();
-        if runs.get(self.session).is_some_and(|sender| sender.same_channel(&self.sender)) {
+        if runs.get(self.session).is_some_and(|(_, sender)| sender.same_channel(&self.sender)) {
             runs.remove(self.session);
         }
     }
 }
 
 impl<O> TaskGraph<O> {
-    /// Returns a control for the run of this graph in `session`. The running graph must be this one or a clone of it:
-    /// another graph, though built in the same way, knows nothing of its runs.
+    /// Returns a control of whichever run of this graph runs in `session` when a method is called. As for
+    /// [`TaskGraph::control`], the running graph must be this one or a clone of it.
     #[must_use]
-    pub fn control(&self, session: &SessionId) -> GraphControl {
-        GraphControl { graph: Arc::clone(&self.inner), session: session.clone() }
+    pub fn control_in(&self, session: &SessionId) -> GraphControl {
+        GraphControl { graph: Arc::clone(&self.inner), session: session.clone(), of: None }
     }
 }
 
@@ -69,12 +78,14 @@ impl<O> TaskGraph<O> {
 /// A change is applied between two steps of the scheduler, whole or not at all, and is stored when its method returns:
 /// a resumed run knows of it. Dropping a method's future does not revoke a change that was already sent.
 ///
-/// All methods fail with [`ErrorKind::NotFound`] when the session has no run of the graph in this process, or when the
-/// run ended meanwhile, and with [`ErrorKind::Cancelled`] when the run is being cancelled.
+/// The methods of a control that [`TaskGraph::control`] returned wait until the run begins, also while it is queued.
+///
+/// All methods fail with [`ErrorKind::NotFound`] when the run ended, or the session has no run of the graph in this
+/// process, and with [`ErrorKind::Cancelled`] when the run is being cancelled.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use entourage_core::{ErrorKind, graph::{SkipAs, TaskGraph}};
+/// use entourage_core::graph::{SkipAs, TaskGraph};
 ///
 /// let graph = TaskGraph::builder("chores");
 /// let wash = graph.step("wash", (), |()| async { std::future::pending().await });
@@ -83,11 +94,7 @@ impl<O> TaskGraph<O> {
 /// let graph = graph.build().unwrap();
 ///
 /// let run = graph.start("Do it");
-/// let control = graph.control(run.session());
-/// // The run begins by itself; until then there is nothing to change.
-/// while control.skip("wash", SkipAs::Satisfied).await.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
-///     tokio::task::yield_now().await;
-/// }
+/// graph.control(&run).skip("wash", SkipAs::Satisfied).await.unwrap();
 /// assert_eq!(run.outcome().await.unwrap().text, "rested");
 /// # });
 /// ```
@@ -95,9 +102,28 @@ impl<O> TaskGraph<O> {
 pub struct GraphControl {
     graph: Arc<Inner>,
     session: SessionId,
+    /// The one run that it controls.
+    of: Option<Arc<Controlled>>,
+}
+
+/// A run that may not have begun.
+struct Controlled {
+    /// Returns its id, which a resumed run gets when it begins.
+    id: Box<dyn Fn() -> RunId + Send + Sync>,
+    over: CancellationToken,
 }
 
 impl GraphControl {
+    pub(super) fn new(
+        graph: &Arc<Inner>,
+        session: &SessionId,
+        id: impl Fn() -> RunId + Send + Sync + 'static,
+        over: CancellationToken,
+    ) -> Self {
+        let of = Some(Arc::new(Controlled { id: Box::new(id), over }));
+        Self { graph: Arc::clone(graph), session: session.clone(), of }
+    }
+
     /// The session of the run.
     #[must_use]
     pub fn session(&self) -> &SessionId {
@@ -185,8 +211,25 @@ impl GraphControl {
     }
 
     async fn send(&self, command: Command) -> Result<()> {
-        let sender = self.graph.live.lock().get(&self.session).cloned().ok_or_else(|| self.ended())?;
+        let sender = loop {
+            let began = self.graph.live.began.notified();
+            if let Some(sender) = self.running() {
+                break sender;
+            }
+            let of = self.of.as_ref().ok_or_else(|| self.ended())?;
+            tokio::select! {
+                biased;
+                () = of.over.cancelled() => return Err(self.ended()),
+                () = began => {}
+            }
+        };
         sender.send(command).await.map_err(|_| self.ended())
+    }
+
+    fn running(&self) -> Option<mpsc::Sender<Command>> {
+        let runs = self.graph.live.lock();
+        let (run, sender) = runs.get(&self.session)?;
+        self.of.as_ref().is_none_or(|of| (of.id)() == *run).then(|| sender.clone())
     }
 
     fn ended(&self) -> Error {

@@ -10,6 +10,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use tokio_util::sync::CancellationToken;
+
 use super::{Env, bus::Undelivered, queue::Desk};
 use crate::{
     RunId, Timestamp,
@@ -165,6 +167,8 @@ struct Queue {
     closed: bool,
     /// True when nobody reads.
     abandoned: bool,
+    /// Cancelled when no more events come, for whoever asked.
+    over: Option<CancellationToken>,
 }
 
 /// Wakes the reader, once the lock is released.
@@ -189,7 +193,7 @@ impl Sink {
     }
 
     fn with(run: RunId, events: VecDeque<Envelope>, abandoned: bool) -> Self {
-        let queue = Queue { run, events, waker: None, closed: false, abandoned };
+        let queue = Queue { run, events, waker: None, closed: false, abandoned, over: None };
         Self { queue: Mutex::new(queue), pausing: AtomicBool::new(false), waiting: AtomicBool::new(false) }
     }
 
@@ -242,7 +246,23 @@ impl Sink {
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         queue.closed = true;
+        let over = queue.over.take();
         wake(queue);
+        if let Some(over) = over {
+            over.cancel();
+        }
+    }
+
+    /// Returns a token that is cancelled once no more events come.
+    pub(super) fn over(&self) -> CancellationToken {
+        let mut queue = self.lock();
+        let token = queue.over.get_or_insert_default().clone();
+        let closed = queue.closed;
+        drop(queue);
+        if closed {
+            token.cancel();
+        }
+        token
     }
 
     /// Drops all events, also later ones.

@@ -124,6 +124,13 @@ impl RunHandle {
         self.cancel.0.clone().unwrap_or_default()
     }
 
+    /// Returns the current id of the run, and a token that is cancelled when the run is over.
+    pub(crate) fn watched(&self) -> (impl Fn() -> RunId + Send + Sync + 'static, CancellationToken) {
+        let sink = Arc::clone(&self.sink);
+        let over = sink.over();
+        (move || sink.run(), over)
+    }
+
     /// Waits until the run is admitted: its first event is then stored.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ impl Scene {
 
     fn start(&self) -> (entourage_core::run::RunHandle, GraphControl) {
         let run = runtime_on(&self.store).session_with_id(root()).start(&self.graph, "Go");
-        let control = self.graph.control(run.session());
+        let control = self.graph.control(&run);
         (run, control)
     }
 }
@@ -95,7 +95,7 @@ async fn lo13_a_waiting_task_is_skipped_at_once() {
     graph.agent("second", &hand, "second").after(&first);
     let graph = graph.build().unwrap();
     let run = graph.start("Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     tokio::time::sleep(secs(1)).await;
     control.skip("first", SkipAs::Satisfied).await.unwrap();
     let start = tokio::time::Instant::now();
@@ -148,7 +148,7 @@ async fn lo13_skip_as_satisfied_is_refused_for_a_required_value() {
     graph.step("second", &first, |first| async move { Ok(*first) });
     let graph = graph.build().unwrap();
     let run = graph.start("Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     gate.arrived(1).await;
     let error = control.skip("first", SkipAs::Satisfied).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
@@ -294,4 +294,32 @@ async fn a_change_is_stored_when_its_method_returns() {
     assert_eq!(kinds, ["node_finished", "graph_changed"]);
     run.cancel();
     drop(run.outcome().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_control_of_a_handle_waits_for_its_run_to_begin() {
+    let (gate, other) = (Gate::new(), Gate::new());
+    let hand = Hand::new("hand").on("first", [Act::Wait(gate.clone()), Act::Wait(other)]);
+    let graph = TaskGraph::builder("chores");
+    let first = graph.agent("first", &hand, "first");
+    graph.agent("second", &hand, "second").after(&first);
+    let graph = graph.build().unwrap();
+    let session = runtime_on(&memory()).session_with_id(root());
+    let one = session.start(&graph, "One");
+    graph.control(&one).skip("second", SkipAs::Satisfied).await.unwrap();
+    // The next run waits in the queue, and a change of it must not reach the first one.
+    let two = session.start(&graph, "Two");
+    let three = session.start(&graph, "Three");
+    let (of_two, of_three) = (graph.control(&two), graph.control(&three));
+    let later = tokio::spawn(async move { of_two.skip("first", SkipAs::Satisfied).await });
+    tokio::time::sleep(secs(1)).await;
+    assert!(!later.is_finished(), "its run is queued");
+    three.cancel();
+    assert_eq!(three.outcome().await.unwrap().status, Status::Cancelled);
+    assert_eq!(of_three.report().await.unwrap_err().kind(), ErrorKind::NotFound, "it never began");
+    gate.open();
+    assert!(one.outcome().await.unwrap().is_completed());
+    later.await.unwrap().unwrap();
+    assert_eq!(two.outcome().await.unwrap().text, "second done");
+    assert_eq!(graph.control_in(&root()).report().await.unwrap_err().kind(), ErrorKind::NotFound);
 }

@@ -111,7 +111,7 @@ async fn attack_each_item_of_a_map_has_a_typed_end_and_gives_what_it_gave() {
     let hand = hand(&gate);
     let graph = graph(&hand);
     let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     steer(&control, &gate).await;
     let outcome = run.outcome().await.unwrap();
     assert_eq!(outcome.text, "ok done flaky done - - - - - - -", "{outcome:?}");
@@ -138,7 +138,7 @@ async fn attack_an_item_that_failed_is_tried_again_alone() {
         graph.limit(20).returning(&end).build().unwrap()
     };
     let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     slow.arrived(1).await;
     for ends in 1..=2 {
         while control.report().await.unwrap().node("each[0]").unwrap().state() != NodeState::Failed {
@@ -162,7 +162,7 @@ async fn live(store: &SharedStore, gate: &Gate) -> Option<Outcome> {
         None if session.head().await.unwrap().seq == 0 => session.start(&graph, "Go"),
         None => return None,
     };
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     let steering = async {
         steer(&control, gate).await;
         std::future::pending::<()>().await;

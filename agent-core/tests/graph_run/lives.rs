@@ -43,7 +43,7 @@ async fn overtake(store: &SharedStore, log: &Log, gate: &Gate) -> entourage_core
     let graph = overtaken(log, &start, gate);
     let session = runtime_on(store).session_with_id(root());
     let run = session.start(&graph, "Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     start.arrived(1).await;
     control.skip("first", SkipAs::Satisfied).await.unwrap();
     gate.arrived(1).await;
@@ -92,7 +92,7 @@ fn lo13_an_attempt_that_goes_on_is_not_skipped_for_what_fails_later() {
         let (start, gate) = (Gate::new(), Gate::new());
         let graph = overtaken(&log, &start, &gate);
         let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-        let control = graph.control(run.session());
+        let control = graph.control(&run);
         run.detach();
         start.arrived(1).await;
         control.skip("first", SkipAs::Satisfied).await.unwrap();
@@ -110,7 +110,7 @@ fn lo13_an_attempt_that_goes_on_is_not_skipped_for_what_fails_later() {
                 assert_eq!((not_done(&outcome).0, &*outcome.text), (vec!["first".to_owned()], "third done"));
                 return;
             }
-            let control = graph.control(run.session());
+            let control = graph.control(&run);
             run.detach();
             gate.arrived(1).await;
             while control.report().await.unwrap().node("first").unwrap().state() != NodeState::Failed {
@@ -138,7 +138,7 @@ fn lo13_a_reassigned_node_with_a_failed_dependency_is_skipped_once() {
         let start = Gate::new();
         let graph = overtaken(&log, &start, &gate);
         let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-        let control = graph.control(run.session());
+        let control = graph.control(&run);
         start.arrived(1).await;
         control.add(PlanTask::new("last", "hand", "last").after(["zero"])).await.unwrap();
         control.skip("first", SkipAs::Satisfied).await.unwrap();
@@ -178,7 +178,7 @@ async fn meanwhile(store: &SharedStore, log: &Log, change: impl AsyncFnOnce(&Gra
     let gate = Gate::new();
     let graph = waiting(log, &gate);
     let run = runtime_on(store).session_with_id(root()).resume(&graph);
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     gate.arrived(1).await;
     change(&control).await;
     gate.open();
@@ -236,7 +236,7 @@ fn lo13_a_node_reassigned_before_a_crash_restarts_with_the_new_agent() {
         let deaf = Gate::new();
         let graph = build(vec![Act::Deaf(deaf.clone())]);
         let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-        let control = graph.control(run.session());
+        let control = graph.control(&run);
         run.detach();
         deaf.arrived(1).await;
         control.reassign("one", "other").await.unwrap();
@@ -267,7 +267,7 @@ fn lo13_a_task_that_is_added_keeps_what_is_expected_of_it_also_after_a_death() {
         let gate = Gate::new();
         let graph = build(&gate);
         let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-        let control = graph.control(run.session());
+        let control = graph.control(&run);
         run.detach();
         gate.arrived(1).await;
         for (id, seconds) in [("short", 30), ("long", 3_600)] {

@@ -155,7 +155,7 @@ async fn the_time_of_an_attempt_begins_when_it_has_a_place() {
     let graph = graph.build().unwrap();
     let runtime = few(2);
     let run = runtime.session().start(&graph, "Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     while second.began().len() < 2 {
         tokio::task::yield_now().await;
     }

@@ -304,7 +304,7 @@ fn live(scene: &Arc<Scene>, world: &Arc<World>, death: Option<Death>, next: &Ato
             0 => session.start(&graph, "Go"),
             _ => session.resume(&graph),
         };
-        let control = graph.control(run.session());
+        let control = graph.control(&run);
         let late = async {
             match death {
                 Some(Death::At(seconds)) => tokio::time::sleep(Duration::from_secs(seconds)).await,

@@ -319,7 +319,7 @@ fn changes_survive_a_restart() {
         let gate = Gate::new();
         let graph = build(&gate);
         let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-        let control = graph.control(run.session());
+        let control = graph.control(&run);
         run.detach();
         gate.arrived(1).await;
         control.skip("two", SkipAs::Satisfied).await.unwrap();
@@ -356,7 +356,7 @@ fn lo13_what_was_being_stopped_when_the_process_died_is_not_begun_again() {
         graph.agent("two", &Deaf(deaf.clone()), "two").after(&one);
         let graph = graph.build().unwrap();
         let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-        let control = graph.control(run.session());
+        let control = graph.control(&run);
         run.detach();
         deaf.arrived(1).await;
         control.skip("one", SkipAs::Satisfied).await.unwrap();

@@ -98,7 +98,7 @@ impl Scene {
 
     fn start(&self) -> (RunHandle, GraphControl) {
         let run = runtime_on(&self.store).session_with_id(root()).start(&self.graph, "Go");
-        let control = self.graph.control(run.session());
+        let control = self.graph.control(&run);
         (run, control)
     }
 }
@@ -191,7 +191,7 @@ async fn items_of_a_map_are_as_narrow_as_the_map() {
     graph.agent("own", &other, "own").scope(Scope::read_only());
     let graph = graph.build().unwrap();
     let run = runtime_on(&memory()).session_with_id(root()).start(&graph, "Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     gate.arrived(1).await;
     // It can be retried once it has failed.
     while control.retry("each").await.is_err() {

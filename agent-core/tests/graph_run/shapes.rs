@@ -109,7 +109,7 @@ async fn lo13_a_map_is_tried_again_where_it_failed_and_its_items_are_changed_lik
     let graph = graph.build().unwrap();
     let store = memory();
     let run = runtime_on(&store).session_with_id(root()).start(&graph, "Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     slow.arrived(1).await;
     hold.arrived(1).await;
     control.add(PlanTask::new("more", "hand", "more").after(["each"])).await.unwrap();
@@ -135,7 +135,7 @@ async fn lo13_a_map_that_runs_is_skipped_with_its_items() {
     graph.agent("end", &hand, "end").after(&each);
     let graph = graph.build().unwrap();
     let run = graph.start("Go");
-    let control = graph.control(run.session());
+    let control = graph.control(&run);
     while hand.running() == 0 {
         tokio::task::yield_now().await;
     }

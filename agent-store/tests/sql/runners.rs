@@ -156,7 +156,7 @@ async fn planned(store: &SharedStore) {
     let graph = plan(&scout, &says("All is well."));
     let run = runtime.session_with_id(id(KILLED)).start(&graph, "It is spring.");
     gate.arrived(1).await;
-    graph.control(run.session()).skip("picture", SkipAs::Satisfied).await.unwrap();
+    graph.control(&run).skip("picture", SkipAs::Satisfied).await.unwrap();
 }
 
 #[tokio::test]

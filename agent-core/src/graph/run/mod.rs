@@ -19,7 +19,7 @@ use std::{
 use async_trait::async_trait;
 
 use self::{change::refusal, drive::Drive, machine::Machine};
-use super::{GraphReport, Inner, Output, TaskGraph, schedule::Refused, work::read_output};
+use super::{GraphControl, GraphReport, Inner, Output, TaskGraph, schedule::Refused, work::read_output};
 use crate::{
     Error, Result,
     agent::Agent,
@@ -38,7 +38,7 @@ pub(crate) use topology::Shape;
 ///   that was in flight is continued when an agent makes it; a step of the program runs once more. So a step that
 ///   changes something outside must tolerate repetition; a step with effects of its own, each recorded, is an [`Agent`]
 ///   written by hand.
-/// - A resumed graph must be the one that began: otherwise the outcome is [`ErrorKind::Diverged`], which names the
+/// - A resumed graph must be the one that began: otherwise the outcome is `ErrorKind::Diverged`, which names the
 ///   differences, and the run stays open.
 /// - A panic of the program's code is a failure of its node.
 /// - A node's time limit starts anew when its attempt continues after a restart or a pause. The time limit and the
@@ -70,8 +70,8 @@ impl<O: Output> TaskGraph<O> {
     /// Dropping the future cancels the run. It must be awaited within a tokio runtime.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`], and errors that keep the graph from running at all: an empty prompt, no tokio runtime, a
-    /// deadline that has passed ([`ErrorKind::Stopped`]).
+    /// A cancel, and errors that keep the graph from running at all: an empty prompt, no tokio runtime, a
+    /// deadline that has passed.
     pub async fn run(&self, prompt: impl Into<Task>) -> Result<GraphRun<O>> {
         let kept = Kept { graph: Arc::clone(&self.inner), ended: Arc::default() };
         let outcome = Session::ephemeral().start(&kept, prompt).outcome().await?;
@@ -90,8 +90,8 @@ impl<O: Output> TaskGraph<O> {
     /// Runs the graph in memory, and returns its output.
     ///
     /// # Errors
-    /// Those of [`TaskGraph::run`]; [`ErrorKind::Paused`]; [`ErrorKind::Stopped`] with the failed tasks, when it did
-    /// not complete.
+    /// Those of [`TaskGraph::run`]; [`ErrorKind::Paused`](crate::ErrorKind::Paused); when it did not complete,
+    /// [`ErrorKind::Stopped`](crate::ErrorKind::Stopped), whose [`Error::stop_reason`] lists the failed tasks.
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<Arc<O>> {
         let run = self.run(prompt).await?;
         match (run.output, run.outcome.status) {
@@ -103,6 +103,16 @@ impl<O: Output> TaskGraph<O> {
     /// Runs the graph in memory, and returns the run: a stream of events and an outcome.
     pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
         Session::ephemeral().start(self, prompt)
+    }
+}
+
+impl<O> TaskGraph<O> {
+    /// Returns a control of this run, which may not have begun yet. The agent that runs must be this graph or a clone of
+    /// it: another graph, though built in the same way, knows nothing of its runs.
+    #[must_use]
+    pub fn control(&self, run: &RunHandle) -> GraphControl {
+        let (id, over) = run.watched();
+        GraphControl::new(&self.inner, run.session(), id, over)
     }
 }
 
@@ -158,7 +168,7 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
         return Ok((replay(&mut machine, cx).await, machine));
     }
     let begun = machine.recall(&cx.effects().recorded(), cx.clock())?;
-    let (commands, entry) = graph.live.enter(cx.session());
+    let (commands, entry) = graph.live.enter(cx.session(), cx.run());
     let mut drive = Drive::new(cx, machine, commands);
     if !begun {
         drive.record(Machine::started);

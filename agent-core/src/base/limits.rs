@@ -60,39 +60,17 @@ impl BudgetLimits {
         Self::default()
     }
 
-    /// The same with a bound on money.
-    #[must_use]
-    pub fn with_money(mut self, money: Money) -> Self {
-        self.money = Some(money);
-        self
-    }
-
-    /// The same with a bound on tokens.
-    #[must_use]
-    pub fn with_tokens(mut self, tokens: u64) -> Self {
-        self.tokens = Some(tokens);
-        self
-    }
-
-    /// The same with a bound on model calls.
-    #[must_use]
-    pub fn with_model_calls(mut self, calls: u64) -> Self {
-        self.model_calls = Some(calls);
-        self
-    }
-
-    /// The same with a bound on tool calls.
-    #[must_use]
-    pub fn with_tool_calls(mut self, calls: u64) -> Self {
-        self.tool_calls = Some(calls);
-        self
-    }
-
-    /// The same with a bound on time.
-    #[must_use]
-    pub fn with_time(mut self, time: Duration) -> Self {
-        self.time = Some(time);
-        self
+    super::setters! {
+        /// The same with a bound on money.
+        with_money(money: Money) => Some(money);
+        /// The same with a bound on tokens.
+        with_tokens(tokens: u64) => Some(tokens);
+        /// The same with a bound on model calls.
+        with_model_calls(model_calls: u64) => Some(model_calls);
+        /// The same with a bound on tool calls.
+        with_tool_calls(tool_calls: u64) => Some(tool_calls);
+        /// The same with a bound on time.
+        with_time(time: Duration) => Some(time);
     }
 
     pub(crate) fn less(&self, used: &Spend, elapsed: Duration) -> Self {

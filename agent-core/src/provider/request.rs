@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Params, Profile};
-use crate::{message::History, spec::ToolSpec};
+use crate::{base::setters, message::History, spec::ToolSpec};
 
 /// One model call. Cheap to clone: history and tools are shared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,46 +57,19 @@ impl Request {
         }
     }
 
-    /// The same request with system instructions.
-    #[must_use]
-    pub fn with_instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
-        self.instructions = instructions.into();
-        self
-    }
-
-    /// The same request offering `tools`.
-    #[must_use]
-    pub fn with_tools(mut self, tools: impl Into<Arc<[ToolSpec]>>) -> Self {
-        self.tools = tools.into();
-        self
-    }
-
-    /// The same request with a tool choice.
-    #[must_use]
-    pub fn with_tool_choice(mut self, choice: ToolChoice) -> Self {
-        self.tool_choice = choice;
-        self
-    }
-
-    /// The same request for a reply in this form.
-    #[must_use]
-    pub fn with_output(mut self, output: impl Into<OutputFormat>) -> Self {
-        self.output = output.into();
-        self
-    }
-
-    /// The same request with facts about its model.
-    #[must_use]
-    pub fn with_profile(mut self, profile: impl Into<Arc<Profile>>) -> Self {
-        self.profile = profile.into();
-        self
-    }
-
-    /// The same request with parameters.
-    #[must_use]
-    pub fn with_params(mut self, params: impl Into<Arc<Params>>) -> Self {
-        self.params = params.into();
-        self
+    setters! {
+        /// The same request with system instructions.
+        with_instructions(instructions: impl Into<Arc<str>>) => instructions.into();
+        /// The same request offering `tools`.
+        with_tools(tools: impl Into<Arc<[ToolSpec]>>) => tools.into();
+        /// The same request with a tool choice.
+        with_tool_choice(tool_choice: ToolChoice) => tool_choice;
+        /// The same request for a reply in this form.
+        with_output(output: impl Into<OutputFormat>) => output.into();
+        /// The same request with facts about its model.
+        with_profile(profile: impl Into<Arc<Profile>>) => profile.into();
+        /// The same request with parameters.
+        with_params(params: impl Into<Arc<Params>>) => params.into();
     }
 }
 
@@ -157,6 +130,13 @@ impl OutputSchema {
     pub fn new(name: impl Into<String>, schema: Value) -> Self {
         Self { name: name.into(), description: None, schema, strict: true }
     }
+
+    setters! {
+        /// Tells the model what the value is.
+        with_description(description: impl Into<String>) => Some(description.into());
+        /// Sets whether the service enforces the schema.
+        with_strict(strict: bool) => strict;
+    }
 }
 
 /// Amount of reasoning before an answer. A wire translates between effort and budget where its service knows only one
@@ -173,6 +153,17 @@ pub struct ReasoningParams {
     /// True if the reasoning, or its summary, should come with the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub show: Option<bool>,
+}
+
+impl ReasoningParams {
+    setters! {
+        /// Sets the effort in words.
+        with_effort(effort: Effort) => Some(effort);
+        /// Sets the number of reasoning tokens, at most.
+        with_budget(budget: u64) => Some(budget);
+        /// Sets whether the reasoning, or its summary, comes with the reply.
+        with_show(show: bool) => Some(show);
+    }
 }
 
 impl From<Effort> for ReasoningParams {

@@ -206,9 +206,7 @@ impl Error {
     #[must_use]
     pub fn stopped(reason: StopReason) -> Self {
         let text = format!("the run was stopped without an answer: {reason}; {}", reason.next_step());
-        let mut error = Self::new(ErrorKind::Stopped, text);
-        error.0.stopped = Some(Box::new(reason));
-        error
+        Self::new(ErrorKind::Stopped, text).with_stop_reason(reason)
     }
 
     /// The error of a cancelled run.
@@ -256,6 +254,12 @@ impl Error {
     #[must_use]
     pub fn with_exhausted(mut self, exhausted: Exhausted) -> Self {
         self.0.exhausted = Some(Box::new(exhausted));
+        self
+    }
+
+    /// Sets the reason for which a run was stopped.
+    pub(crate) fn with_stop_reason(mut self, reason: StopReason) -> Self {
+        self.0.stopped = Some(Box::new(reason));
         self
     }
 

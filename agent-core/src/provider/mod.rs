@@ -17,8 +17,7 @@ mod wiretap;
 pub use crate::{base::FinishReason, message::raw_call::RawCall};
 pub use assemble::{AssembleLimits, Assembled, Assembler};
 pub use delta::{
-    CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning,
-    WarningKind,
+    CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning, WarningKind,
 };
 pub use generate::{Generate, Generated, Generation, ModelExt, NoValue, NoValueReason, Strategy};
 pub(crate) use generate::{answer_as, answer_rule};

@@ -364,8 +364,10 @@ impl Turn {
             Stop::Status(status) => status,
         });
         let condition = || {
-            let held =
-                self.stop_when.iter().find(|condition| condition.holds(self.step, reply, &self.usage, self.cost))?;
+            let held = self
+                .stop_when
+                .iter()
+                .find(|condition| condition.holds(self.step, reply, &self.usage, self.cost))?;
             Some(Status::Stopped(StopReason::Condition(held.to_string())))
         };
         let circling = self.loops.note_step(self.step, reply, std::mem::take(calls));

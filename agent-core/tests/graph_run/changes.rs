@@ -299,7 +299,7 @@ async fn a_change_is_stored_when_its_method_returns() {
 #[tokio::test(start_paused = true)]
 async fn a_control_of_a_handle_waits_for_its_run_to_begin() {
     let (gate, other) = (Gate::new(), Gate::new());
-    let hand = Hand::new("hand").on("first", [Act::Wait(gate.clone()), Act::Wait(other)]);
+    let hand = Hand::new("hand").on("first", [Act::Wait(gate.clone())]).on("first", [Act::Wait(other)]);
     let graph = TaskGraph::builder("chores");
     let first = graph.agent("first", &hand, "first");
     graph.agent("second", &hand, "second").after(&first);

@@ -24,7 +24,7 @@ use crate::{
     agent::Agent,
     base::Caught,
     run::{
-        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, Subtree, Task,
+        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, StopReason, Subtree, Task,
         check_prompt,
     },
 };
@@ -161,7 +161,7 @@ impl Worker {
             // Its own code or settings changed: its run stays open, and so does this one.
             Status::Failed(error) if error.kind == ErrorKind::Diverged => Attempt::Broken(error.to_error()),
             Status::Failed(error) => Attempt::Failed(error.to_error()),
-            Status::Stopped(reason) => Attempt::Failed(Error::stopped(reason.clone())),
+            Status::Stopped(reason) => Attempt::Failed(stopped(reason)),
         }
     }
 }
@@ -182,4 +182,10 @@ impl Agent for Timed {
         self.began.notify_one();
         self.agent.run(task, cx).await
     }
+}
+
+/// Returns the error for a run that was stopped. The next attempt's agent is told it: advice for people has no place in
+/// it.
+fn stopped(reason: &StopReason) -> Error {
+    Error::new(ErrorKind::Stopped, format!("stopped: {reason}")).with_stop_reason(reason.clone())
 }

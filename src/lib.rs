@@ -57,7 +57,7 @@ pub mod prelude {
     pub use entourage_core::{
         Error, ErrorKind, Money, Result, Runtime, Session, SessionId, Usage,
         agent::{Agent, AgentTool, Autonomy, AutonomyLevel, DualAgent, ReactAgent},
-        event::{Envelope, Event},
+        event::{Envelope, Event, Record},
         graph::TaskGraph,
         layers::Retry,
         message::Message,

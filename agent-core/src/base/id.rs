@@ -178,7 +178,8 @@ impl RunId {
     /// The id of a run that event `seq` of this run starts. It is always the same, so that a replay derives it again.
     ///
     /// It is as random as this run's id: ids of two runs, or of two places in one, collide only by chance, in 122 bits.
-    pub(crate) fn started_at(self, seq: u64) -> Self {
+    #[must_use]
+    pub fn started_at(self, seq: u64) -> Self {
         const FORM: u128 = 0x8000_8000_0000_0000_0000;
         let (high, low) = self.0.as_u64_pair();
         let first = mixed(high ^ mixed(seq));

@@ -1,15 +1,12 @@
-//! Estimates for requests, and running sums over replies, for budgets and layers.
+//! Estimates for requests.
 //!
 //! Nothing here decides anything; it only counts.
 
-use std::io;
-
-use serde::Serialize;
-
 use crate::{
     Usage,
+    base::bound::value,
     message::{Content, Part, estimate_tokens},
-    provider::{Delta, OutputFormat, Request},
+    provider::{OutputFormat, Request},
 };
 
 /// Estimated tokens of an image or a document: its description says too little about its cost.
@@ -23,9 +20,9 @@ pub(crate) fn tokens(bytes: usize) -> u64 {
 /// Estimated tokens of a whole prompt: instructions, tools, schema and messages, and 1,500 for each file.
 pub(crate) fn input_tokens(request: &Request) -> u64 {
     let tools =
-        request.tools.iter().map(|tool| tool.name().len() + tool.description().len() + json(tool.schema()));
+        request.tools.iter().map(|tool| tool.name().len() + tool.description().len() + value(tool.schema()));
     let schema = match &request.output {
-        OutputFormat::Schema(schema) => json(&schema.schema),
+        OutputFormat::Schema(schema) => value(&schema.schema),
         OutputFormat::Text | OutputFormat::Json => 0,
     };
     let around = [request.instructions.len(), schema].into_iter().chain(tools).map(tokens);
@@ -46,79 +43,6 @@ fn files(part: &Part) -> u64 {
             .filter(|piece| matches!(piece, Content::Media(_)))
             .fold(0, |count, _| count + 1),
         _ => 0,
-    }
-}
-
-/// Length of `value` as JSON, counted without writing it anywhere.
-fn json(value: &impl Serialize) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    match serde_json::to_writer(&mut count, value) {
-        Ok(()) | Err(_) => count.0,
-    }
-}
-
-/// Bytes of output that `delta` shows; 0 for a delta without output.
-pub(crate) fn visible_bytes(delta: &Delta) -> usize {
-    match delta {
-        Delta::Text(text)
-        | Delta::Reasoning(text)
-        | Delta::Refusal(text)
-        | Delta::ToolCallArguments { text, .. } => text.len(),
-        Delta::ReasoningSignature(signature) => signature.data.len().max(1),
-        Delta::ToolCallStart(call) => call.name.len().max(1),
-        Delta::Opaque(block) => json(&block.data),
-        Delta::Response(_) | Delta::Usage(_) | Delta::Warning(_) | Delta::Restart(_) | Delta::Finish(_) => 0,
-    }
-}
-
-/// Usage of one call so far.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Tally {
-    usage: Usage,
-    wasted: Usage,
-    /// Bytes of output, failed attempts included.
-    pub(crate) bytes: usize,
-    /// True once the current attempt showed output.
-    pub(crate) visible: bool,
-    /// True once the reply is complete.
-    pub(crate) finished: bool,
-}
-
-impl Tally {
-    pub(crate) fn push(&mut self, delta: &Delta) {
-        match delta {
-            Delta::Usage(usage) => self.usage.merge(usage.plausible()),
-            Delta::Restart(_) => {
-                self.wasted += std::mem::take(&mut self.usage);
-                self.visible = false;
-            }
-            Delta::Finish(_) => self.finished = true,
-            other => {
-                let bytes = visible_bytes(other);
-                self.bytes = self.bytes.saturating_add(bytes);
-                self.visible |= bytes > 0;
-            }
-        }
-    }
-
-    /// Usage of the current attempt, as far as the service reported it.
-    pub(crate) fn usage(&self) -> Usage {
-        self.usage
-    }
-
-    /// Usage of all attempts, as far as the service reported it.
-    pub(crate) fn total(&self) -> Usage {
-        self.wasted + self.usage
     }
 }
 

@@ -82,6 +82,7 @@ impl Envelope {
                 }
                 None => write!(f, "{agent}: round {}: {}", it.iteration, one_line(&it.text)),
             },
+            Event::Recorded(it) => write!(f, "{agent}: {}", one_line(&it.summary())),
             Event::GraphStarted(it) => write!(f, "{agent}: begins {} tasks", it.signature.nodes.len()),
             Event::NodeStarted(it) => write!(f, "{agent}: begins {}", it.node),
             Event::NodeFinished(it) => write!(f, "{agent}: {} {}", it.node, one_line(&it.end.to_string())),

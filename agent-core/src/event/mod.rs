@@ -5,9 +5,11 @@
 
 pub(crate) mod cause;
 mod display;
+mod legacy;
 pub(crate) mod observer;
 #[macro_use]
 mod payload;
+mod record;
 mod runners;
 
 pub(crate) use payload::RunAbove;
@@ -17,11 +19,12 @@ pub use payload::{
     Progress, PromptDropped, PromptQueued, RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled,
     TodosChanged, ToolFinished, ToolStarted, WaitStarted, WarningRaised,
 };
+pub use record::{Kept, Record, Recorded};
 pub use runners::{GraphChanged, GraphStarted, NodeFinished, NodeStarted, PhaseFinished, PhaseStarted};
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser::SerializeStruct};
+use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser, ser::SerializeStruct};
 
 use crate::{
     Digest, Error, ErrorKind, Result, RunId, SessionId, Timestamp, base::bound::is_readable,
@@ -121,16 +124,28 @@ macro_rules! events {
         pub enum Event {
             $($(#[$doc])* $name($payload),)*
             $($(#[$sdoc])* $sname($spayload),)*
+            /// An agent recorded a value of its own.
+            Recorded(Recorded),
         }
 
         impl Event {
-            /// The stable name, as stored.
+            /// The stable name, as stored. A recorded value has [its own](Recorded::kind).
             #[must_use]
-            pub fn kind(&self) -> &'static str {
+            pub fn kind(&self) -> &str {
                 match self {
                     $(Self::$name(_) => $kind,)*
                     $(Self::$sname(_) => $skind,)*
+                    Self::Recorded(it) => it.kind(),
                 }
+            }
+
+            /// The kind for a column.
+            pub(crate) fn column(&self) -> Cow<'static, str> {
+                Cow::Borrowed(match self {
+                    $(Self::$name(_) => $kind,)*
+                    $(Self::$sname(_) => $skind,)*
+                    Self::Recorded(it) => return it.column(),
+                })
             }
 
             /// True for events that are stored; the others are only streamed.
@@ -139,6 +154,7 @@ macro_rules! events {
                 match self {
                     $(Self::$name(_) => true,)*
                     $(Self::$sname(_) => false,)*
+                    Self::Recorded(_) => true,
                 }
             }
 
@@ -147,14 +163,17 @@ macro_rules! events {
             /// # Errors
             /// [`ErrorKind::Internal`] when a value does not serialize, or nests deeper than readers accept.
             pub fn to_json(&self) -> Result<String> {
-                let json = serde_json::to_string(&Data(self)).map_err(|error| {
-                    Error::new(ErrorKind::Internal, "an event does not serialize").caused_by(error)
-                })?;
+                let json = match self {
+                    Self::Recorded(it) => it.body()?,
+                    _ => serde_json::to_string(&Data(self)).map_err(|error| {
+                        Error::new(ErrorKind::Internal, "an event does not serialize").caused_by(error)
+                    })?,
+                };
                 // Values are bounded at their source. A value that was missed must not end a session, so it is refused
                 // here.
                 if self.must_be_read() && !is_readable(&json) {
                     let text = "an event nests deeper than 127 levels, and could never be read again";
-                    return Err(Error::new(ErrorKind::Internal, text).with("kind", self.kind()));
+                    return Err(Error::new(ErrorKind::Internal, text).with("kind", self.kind().to_owned()));
                 }
                 Ok(json)
             }
@@ -167,7 +186,9 @@ macro_rules! events {
             pub fn from_json(kind: &str, json: &str) -> Result<Self> {
                 let event = match kind {
                     $($kind => Self::$name(read(kind, json)?),)*
-                    _ => return Err(newer(&format!("events of kind `{kind}` are unknown here"))),
+                    _ => Self::Recorded(Recorded::stored(kind, json).ok_or_else(|| {
+                        newer(&format!("events of kind `{kind}` are unknown here"))
+                    })??),
                 };
                 match &event {
                     Self::RunStarted(run) if run.format > FORMAT => {
@@ -185,6 +206,7 @@ macro_rules! events {
                 match self.0 {
                     $(Event::$name(payload) => payload.serialize(serializer),)*
                     $(Event::$sname(payload) => payload.serialize(serializer),)*
+                    Event::Recorded(it) => it.raw().map_err(ser::Error::custom)?.serialize(serializer),
                 }
             }
         }
@@ -277,6 +299,17 @@ impl Event {
         !matches!(self, Self::Checkpoint(checkpoint) if checkpoint.forked.is_none())
     }
 
+    /// The recorded value, if it is a `T`.
+    ///
+    /// # Errors
+    /// Those of [`Recorded::get`].
+    pub fn record<T: Record>(&self) -> Result<Option<Arc<T>>> {
+        match self {
+            Self::Recorded(recorded) => recorded.get(),
+            _ => Ok(None),
+        }
+    }
+
     /// Key of the hand-written agent's effect that the event belongs to.
     pub(crate) fn effect_key(&self) -> Option<EffectKey> {
         match self {
@@ -289,6 +322,7 @@ impl Event {
             Self::ChildFinished(it) => Some(it.key),
             Self::WaitStarted(it) => Some(it.key),
             Self::Observed(it) => Some(it.key),
+            Self::Recorded(it) => it.key(),
             _ => None,
         }
     }

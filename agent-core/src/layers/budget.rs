@@ -13,14 +13,11 @@ use async_trait::async_trait;
 use futures_util::Stream;
 use tokio::time::Sleep;
 
-use super::Layer;
+use super::{Layer, tally::Tally};
 use crate::{
     Error, ErrorKind, Prices, Result, Usage,
     base::{BudgetLimits, Charge, Exhausted, Failure},
-    budget::{
-        Budget, Forecast, Reservation,
-        tally::{self, Tally},
-    },
+    budget::{Budget, Forecast, Reservation, tally},
     provider::{CallContext, Delta, DeltaStream, Egress, Provider, Request},
 };
 

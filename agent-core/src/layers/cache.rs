@@ -16,6 +16,7 @@ use futures_util::{Stream, stream};
 use tokio::time::Instant;
 
 use super::Layer;
+use super::tally::visible_bytes;
 use crate::budget::tally;
 use crate::{
     Digest, Error, Money, Result, Usage,
@@ -307,7 +308,7 @@ impl Taken {
     fn add(&mut self, delta: Delta) {
         let text = match &delta {
             Delta::Warning(warning) => warning.subject.len() + warning.text.len(),
-            other => tally::visible_bytes(other),
+            other => visible_bytes(other),
         };
         self.size = self.size.saturating_add(size_of::<Delta>() + text);
         self.deltas.push(delta);

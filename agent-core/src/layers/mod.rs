@@ -83,6 +83,7 @@ mod rate_limit;
 mod record;
 mod refresh;
 mod retry;
+mod tally;
 mod timeout;
 
 pub use budget::BudgetLayer;

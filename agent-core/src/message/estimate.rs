@@ -1,9 +1,8 @@
 //! Token estimates, for conversations that no service has counted. Pure. Knows no tokenizer and no service: totals and
 //! costs are never computed from these figures.
 
-use std::io;
-
 use super::{Content, Media, Message, Part, ToolResult};
+use crate::base::bound::value;
 
 /// Estimated tokens of a message: (bytes + 3) / 4 of each text, tool name, input and result.
 ///
@@ -27,12 +26,7 @@ fn part(part: &Part) -> u64 {
         Part::Media(file) => media(file),
         Part::ToolCall(call) => tokens(call.name.len()).saturating_add(tokens(call.arguments.as_str().len())),
         Part::ToolResult(answer) => result(answer),
-        Part::Opaque(block) => {
-            let mut size = Size(0);
-            // Writing to a counter cannot fail.
-            drop(serde_json::to_writer(&mut size, &block.data));
-            tokens(size.0)
-        }
+        Part::Opaque(block) => tokens(value(&block.data)),
     }
 }
 
@@ -52,20 +46,6 @@ fn media(media: &Media) -> u64 {
 
 fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX)
-}
-
-/// A writer that only counts bytes.
-struct Size(usize);
-
-impl io::Write for Size {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.saturating_add(bytes.len());
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //!
 //! Nothing here knows a wire format; a wire may keep its encoding of a message in the message's [`Slot`].
 
-mod bound;
 pub(crate) mod content;
 pub(crate) mod estimate;
 mod history;
@@ -10,7 +9,6 @@ mod part;
 pub(crate) mod raw_call;
 
 pub use crate::base::bound::parse_value;
-pub(crate) use bound::{check_message, media_weight, result_weight, weight};
 pub(crate) use content::has_content;
 pub(crate) use estimate::estimate_tokens;
 pub use history::{History, Iter};

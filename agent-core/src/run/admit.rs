@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Admission, Env, InQueue, Journal, Task, Within};
+use super::{Admission, Env, InQueue, Journal, Task, Within, weight::check_message};
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
     agent::{Agent, check_agent_name},
     event::{Event, Origin, RunResumed, RunStarted},
-    message::{Message, Part, Role, check_message},
+    message::{Message, Part, Role},
     session::{ReadRange, SessionState},
 };
 

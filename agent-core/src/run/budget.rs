@@ -113,15 +113,19 @@ fn lasting<'a>(
     found
 }
 
-/// Returns the child sessions with several runs that a hand-written agent started, each with the first of them.
+/// Returns the child sessions with several runs that an agent's record names, each with the first of them.
 fn followed(recorded: &[Event]) -> Vec<(&SessionId, RunId)> {
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     for event in recorded {
-        if let Event::ChildStarted(started) = event
-            && let Some(run) = started.run
-            && known.insert(&started.child)
+        let begun = match event {
+            Event::ChildStarted(started) => Some((&started.child, started.run)),
+            Event::Recorded(value) => value.child(),
+            _ => None,
+        };
+        if let Some((child, Some(run))) = begun
+            && known.insert(child)
         {
-            found.push((&started.child, run));
+            found.push((child, run));
         }
     }
     found

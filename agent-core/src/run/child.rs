@@ -18,7 +18,7 @@ use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
     agent::Agent,
     message::Message,
-    session::{SessionRecord, SessionState, Windows},
+    session::{SessionRecord, SessionState, windows::Windows},
 };
 
 /// The end of a child's run.

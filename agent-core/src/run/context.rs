@@ -2,7 +2,6 @@
 //! widen it.
 
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{
         Arc,
@@ -11,8 +10,6 @@ use std::{
     time::Duration,
 };
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -23,14 +20,14 @@ use super::{
     waited::{Child, Waited},
 };
 use crate::{
-    Clock, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
+    Clock, Digest, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
     agent::IntoAgent,
     base::bound,
-    event::{EffectKey, Envelope, Event, ModelFinished, Origin, Progress},
+    event::{EffectKey, ModelFinished, Origin},
     layers::{Budget, BudgetLimits, Charge, Reservation},
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
     permission::{Approver, Policy, Scope},
-    provider::{CallContext, Egress, Generate, Generated, Generation, Model, Request},
+    provider::{CallContext, Egress, Model, Request},
     runtime::Titles,
     session::SharedStore,
     tool::Tools,
@@ -86,6 +83,7 @@ pub(crate) struct Env {
 /// | a conversation with another agent | [`ask`](Self::ask) |
 /// | to wait, for days too | [`sleep`](Self::sleep), [`signal`](Self::signal) |
 /// | the time, an id | [`now`](Self::now), [`new_id`](Self::new_id) |
+/// | values of its own in the record | [`record`](Self::record) |
 #[derive(Clone)]
 pub struct RunContext(Arc<Inner>);
 
@@ -215,8 +213,15 @@ impl RunContext {
         &self.0.given
     }
 
-    fn ordinal(&self) -> &AtomicU64 {
-        self.0.wider.as_ref().map_or(&self.0.ordinal, Self::ordinal)
+    /// Returns the key of the next effect of a hand-written agent.
+    pub(super) fn next_key(&self, digest: Digest) -> EffectKey {
+        let own = || EffectKey::new(self.0.ordinal.fetch_add(1, Ordering::Relaxed), digest);
+        self.0.wider.as_ref().map_or_else(own, |wider| wider.next_key(digest))
+    }
+
+    /// Refuses effects in a tool's call.
+    pub(super) fn check_effects(&self) -> Result<()> {
+        if self.0.of_call { Err(super::effect::no_effects()) } else { Ok(()) }
     }
 
     pub(crate) fn env(&self) -> &Arc<Env> {
@@ -263,16 +268,6 @@ impl RunContext {
         self.budget().map(|budget| budget.reserve(charge())).transpose()
     }
 
-    pub(crate) fn progress(&self, call: &str, text: String) {
-        if self.life().is_over() {
-            return;
-        }
-        let progress = Event::Progress(Arc::new(Progress { call: call.to_owned(), text }));
-        let seq = self.0.journal.seq();
-        let envelope = Envelope::new(Arc::clone(&self.0.origin), seq, self.clock(), progress);
-        self.0.given.emitter.emit(&mut VecDeque::from([envelope]));
-    }
-
     /// Performs one effect of a hand-written agent, or answers it from the journal.
     ///
     /// Effects are numbered in the order of these calls, so they must not be raced against each other: start
@@ -282,15 +277,12 @@ impl RunContext {
     /// Those of [`Effects::perform`]; [`ErrorKind::Unsupported`] in a tool's call, see
     /// [`ToolContext::run`](crate::tool::ToolContext::run).
     pub async fn perform(&self, effect: Effect) -> Result<Observation> {
-        if self.0.of_call {
-            return Err(super::effect::no_effects());
-        }
+        self.check_effects()?;
         if let Effect::Signal { name } = &effect {
             // Such a signal could not be sent.
             bound::check_signal_name(name)?;
         }
-        let ordinal = self.ordinal().fetch_add(1, Ordering::Relaxed);
-        let key = EffectKey::new(ordinal, effect.digest());
+        let key = self.next_key(effect.digest());
         self.0.effects.perform(self, Some(key), effect).await
     }
 
@@ -335,26 +327,6 @@ impl RunContext {
         match self.perform(Effect::Model(Box::new(call))).await? {
             Observation::Model(reply) => Ok(reply),
             other => Err(unexpected(&other)),
-        }
-    }
-
-    /// Asks a model for a value of type `T`, like [`ModelExt::generate`](crate::provider::ModelExt::generate): at most
-    /// two model calls, each recorded.
-    ///
-    /// # Errors
-    /// Those of [`RunContext::call_model`] and of [`Generation::read`].
-    pub async fn generate<T>(&self, model: &Model, ask: impl Into<Generate> + Send) -> Result<Generated<T>>
-    where
-        T: DeserializeOwned + JsonSchema,
-    {
-        let mut generation = Generation::new(model, ask)?;
-        loop {
-            let tools = generation.tools().clone();
-            let reply = self.call_model_with(model, generation.request(), tools).await?;
-            let (usage, cost) = (reply.usage + reply.wasted, reply.cost);
-            if let Some(generated) = generation.read(&reply.message, reply.finish.reason, usage, cost)? {
-                return Ok(generated);
-            }
         }
     }
 

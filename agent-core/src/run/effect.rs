@@ -14,10 +14,11 @@ use super::{Limits, Outcome, RunContext, Subtree, Task};
 use crate::{
     Digest, Result, RunId, SessionId, Timestamp,
     agent::{Agent, IntoAgent},
-    event::{EffectKey, Event, ModelFinished, ToolFinished},
+    event::{EffectKey, Event, ModelFinished, Recorded, ToolFinished},
     message::{History, Message},
     permission::Scope,
     provider::{Model, Request},
+    session::SessionState,
     tool::{Repair, Tools},
 };
 
@@ -181,7 +182,8 @@ impl Delegate {
     }
 
     /// Makes it a part of this run: it starts at once, whatever else runs.
-    pub(crate) fn part_of_run(mut self) -> Self {
+    #[must_use]
+    pub fn part_of_run(mut self) -> Self {
         self.part_of_run = true;
         self
     }
@@ -347,6 +349,18 @@ pub trait Effects: Send + Sync + fmt::Debug {
     /// Expected failures (a tool's error, a refusal) are observations. An error is one that the run cannot continue
     /// from: a model call that failed, a store that refuses, a cancel, a pause.
     async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation>;
+
+    /// Records the value that `make` returns for the session's state and the number of its event. With a key, a value
+    /// that is recorded under it is compared instead; another one is [`crate::ErrorKind::Diverged`].
+    ///
+    /// # Errors
+    /// Those of `make`; an error of a value that cannot be stored, or of a run that is over.
+    fn append(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        make: &mut dyn FnMut(&SessionState, u64) -> Result<Recorded>,
+    ) -> Result<()>;
 
     /// Returns the conversation up to now, this run's prompt included. Cheap: the history is shared.
     fn history(&self) -> History;

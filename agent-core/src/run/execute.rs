@@ -22,6 +22,7 @@ use super::{
     local::LocalEffects,
     pool::Pool,
     queue::InQueue,
+    weight::check_message,
 };
 use crate::{
     Error, ErrorKind, Result, RunId, Timestamp,
@@ -29,7 +30,7 @@ use crate::{
     base::Caught,
     event::{Event, MessageAdded, Origin, RunAbove},
     layers::{Budget, BudgetState},
-    message::{Message, check_message},
+    message::Message,
     permission::Scope,
     runtime::begin_title,
 };

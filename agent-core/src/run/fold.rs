@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     Error, ErrorKind, Result, SessionId,
     event::{Checkpoint, Envelope, Event, Origin},
-    session::{ReadRange, Row, SessionState, SharedStore, Windows},
+    session::{ReadRange, Row, SessionState, SharedStore, windows::Windows},
 };
 
 /// A session as read from the store.

@@ -81,15 +81,6 @@ impl RunContext {
         self.journal().stage_with(self.life(), self.origin(), at, make)
     }
 
-    /// Stores the staged events.
-    ///
-    /// # Errors
-    /// Those of [`Life::check`], the store's.
-    pub(crate) async fn commit(&self) -> Result<()> {
-        self.life().check()?;
-        self.journal().commit(self.emitter()).await
-    }
-
     /// Ends the contexts of this run: each effect through them is refused from now on.
     pub(super) fn end_life(&self) {
         self.journal().end(self.life(), self.cancellation().is_cancelled());

@@ -26,6 +26,7 @@ mod nest;
 mod parts;
 mod pool;
 mod queue;
+mod record;
 mod replay;
 mod since;
 mod subtree;
@@ -39,6 +40,7 @@ mod tool_schedule;
 mod turn;
 mod unstored;
 mod waited;
+mod weight;
 
 pub use crate::{
     base::{FailedTask, Pause, StopReason},

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use super::weight::{result_weight, weight};
 use crate::{
+    Result,
     base::bound::{json_bytes, value},
-    event::Event,
+    event::{Event, Recorded},
     graph::NodeEnd,
-    message::{result_weight, weight},
     session::SessionHead,
 };
 
@@ -59,6 +60,14 @@ impl Parts {
     }
 }
 
+/// Approximate bytes of a record.
+///
+/// # Errors
+/// The error of a value that cannot be stored.
+pub(super) fn weighed(record: &Recorded) -> Result<usize> {
+    Ok(record.weigh()?.saturating_add(256))
+}
+
 /// Approximate bytes of an event's texts and files. A new kind stops this from compiling: say here what it holds.
 pub(super) fn size(event: &Event) -> usize {
     match event {
@@ -87,6 +96,7 @@ pub(super) fn size(event: &Event) -> usize {
         },
         Event::GraphChanged(it) => json_bytes(&it.change, usize::MAX),
         Event::GraphStarted(it) => it.signature.nodes.len().saturating_mul(100),
+        Event::Recorded(it) => it.weigh().unwrap_or_default(),
         Event::TodosChanged(it) => json_bytes(&it.todos, usize::MAX),
         // Words, names and texts that are always short.
         Event::RunResumed(_)

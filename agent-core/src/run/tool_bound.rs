@@ -3,7 +3,8 @@
 use super::Limits;
 use crate::{
     base::bound::{self, Flaw},
-    message::{Content, media_weight},
+    message::Content,
+    run::weight::media_weight,
     tool::ToolOutput,
 };
 

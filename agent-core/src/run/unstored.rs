@@ -80,6 +80,8 @@ impl Fate {
             | Event::Progress(_) => Self::LeftOut,
             Event::ModelFinished(reply) if reply.error.is_none() => Self::Kept,
             Event::ToolFinished(call) if call.fatal.is_none() => Self::Kept,
+            // A record that names a child says that it begins.
+            Event::Recorded(value) if value.child().is_none() => Self::Kept,
             Event::ApprovalDecided(_)
             | Event::ChildFinished(_)
             | Event::Observed(_)

@@ -10,7 +10,10 @@ use crate::{
     agent::{Agent, IntoAgent},
     event::{Checkpoint, Envelope, Event, Forked, Origin},
     run::{Emitter, Fold, Journal, Outcome, RecordedTime, Recording, replay},
-    session::{ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore, WINDOW, Windows},
+    session::{
+        ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore,
+        windows::{WINDOW, Windows},
+    },
 };
 
 /// A moment of a session.

@@ -5,7 +5,7 @@ use crate::{
     event::{Envelope, Event},
     permission::{ApprovalId, Decision},
     run::{Env, Journal, Outcome},
-    session::{ReadRange, SessionRecord, SharedStore, Windows},
+    session::{ReadRange, SessionRecord, SharedStore, windows::Windows},
 };
 
 /// Largest depth of sessions. No derived id is long enough for more.

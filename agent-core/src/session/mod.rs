@@ -15,7 +15,7 @@ mod record;
 mod sound;
 mod state;
 mod store;
-mod windows;
+pub(crate) mod windows;
 
 pub(crate) use account::{Account, reply_charge};
 pub(crate) use cleared::cleared;
@@ -28,4 +28,3 @@ pub(crate) use open::{Closing, OpenRun};
 pub use record::{SessionHead, SessionInfo, SessionRecord, SessionStatus};
 pub use state::SessionState;
 pub use store::{Batch, Columns, ReadRange, Row, SessionFilter, SessionStore, SharedStore};
-pub(crate) use windows::{WINDOW, Windows};

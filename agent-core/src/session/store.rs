@@ -256,7 +256,7 @@ impl Row {
     pub fn columns(&self) -> Columns {
         match &self.0 {
             Repr::Live(it) => {
-                Columns::new(it.seq, it.at, it.event.kind(), it.origin.run, Arc::clone(&it.origin.agent))
+                Columns::new(it.seq, it.at, it.event.column(), it.origin.run, Arc::clone(&it.origin.agent))
             }
             Repr::Stored(columns, _) => (**columns).clone(),
         }

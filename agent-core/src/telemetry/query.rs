@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result, SessionId,
-    session::{SessionFilter, SessionInfo, SharedStore, WINDOW, Windows},
+    session::{
+        SessionFilter, SessionInfo, SharedStore,
+        windows::{WINDOW, Windows},
+    },
 };
 
 /// Most sessions that the error about an ambiguous prefix names.

@@ -202,7 +202,8 @@ fn cw04_after_a_death_no_call_begins_behind_one_that_ended_the_turn() {
         }
         run.detach();
     });
-    let ends: Vec<_> = process(stored(&store, &root())).iter().map(|event| event.event.kind()).collect();
+    let events = process(stored(&store, &root()));
+    let ends: Vec<_> = events.iter().map(|event| event.event.kind()).collect();
     assert_eq!(ends.last(), Some(&"tool_finished"), "the process died with one call under way: {ends:?}");
     process(async {
         let outcome = session(&runtime_on(&store)).resume(&agent(slow.clone())).outcome().await.unwrap();

@@ -172,7 +172,8 @@ fn design_3_the_login_graph_is_killed_with_two_nodes_in_flight_and_goes_on() {
         gate.arrived(2).await;
     });
     process(async {
-        let before: Vec<_> = stored(&store, &root()).await.iter().map(|it| it.event.kind()).collect();
+        let stored_before = stored(&store, &root()).await;
+        let before: Vec<_> = stored_before.iter().map(|it| it.event.kind()).collect();
         let outcome = resume_on(&store, &build(None)).await.unwrap();
         assert_eq!(outcome.text, "tests done");
         let events = stored(&store, &root()).await;

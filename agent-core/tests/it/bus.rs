@@ -119,16 +119,16 @@ async fn cd03_several_full_subscribers_are_waited_for_together() {
     let deaf: Vec<_> = (0..20).map(|_| runtime.subscribe()).collect();
     let mut reads = runtime.subscribe();
     let reader = tokio::spawn(async move {
-        let mut seen = Vec::new();
-        while seen.last() != Some(&"run_finished") {
-            seen.push(reads.next().await.unwrap().event.kind());
+        let mut seen = Vec::<String>::new();
+        while seen.last().is_none_or(|kind| kind != "run_finished") {
+            seen.push(reads.next().await.unwrap().event.kind().to_owned());
         }
         seen
     });
     let began = Instant::now();
     runtime.session().start(&agent, "Talk").outcome().await.unwrap();
     assert_eq!(began.elapsed(), Duration::from_millis(50), "not for one after the other");
-    assert_eq!(reader.await.unwrap().first(), Some(&"run_started"));
+    assert_eq!(reader.await.unwrap()[0], "run_started");
     assert!(deaf.iter().all(|it| it.missed() > 0));
 }
 

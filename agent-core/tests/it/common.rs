@@ -55,7 +55,7 @@ pub(crate) async fn drain(run: &mut RunHandle) -> Vec<Envelope> {
     events
 }
 
-pub(crate) fn kinds(events: &[Envelope]) -> Vec<&'static str> {
+pub(crate) fn kinds(events: &[Envelope]) -> Vec<&str> {
     events.iter().map(|event| event.event.kind()).collect()
 }
 

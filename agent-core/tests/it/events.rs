@@ -91,7 +91,8 @@ async fn cm03_no_result_is_told_before_all_calls_that_can_start_have() {
     let provider = ScriptedProvider::new().calls(vec![("look", json!({})); 5]).text("Done.");
     let agent = agent(provider.model()).tool(FakeTool::new("look")).build().unwrap();
     let mut run = open_runtime().session().start(&agent, "Go");
-    let told = kinds(&drain(&mut run).await);
+    let events = drain(&mut run).await;
+    let told = kinds(&events);
     let first_result = told.iter().position(|kind| *kind == "tool_finished").unwrap();
     let last_start = told.iter().rposition(|kind| *kind == "tool_started").unwrap();
     assert!(last_start < first_result, "{told:?}");

@@ -97,7 +97,8 @@ async fn cm09_a_failed_attempt_is_stored_before_the_wait_for_the_next() {
         }
     }
     assert!(began.elapsed() < secs(5), "the event came after the wait");
-    let kinds: Vec<_> = stored(&store, session.id()).await.iter().map(|event| event.event.kind()).collect();
+    let events = stored(&store, session.id()).await;
+    let kinds: Vec<_> = events.iter().map(|event| event.event.kind()).collect();
     assert_eq!(kinds, ["run_started", "model_started", "model_restarted"]);
     assert_eq!(run.outcome().await.unwrap().text, "Hello!");
 }

@@ -63,6 +63,7 @@ mod loops;
 mod misbehaviour;
 mod nested;
 mod overtaken;
+mod own_records;
 mod panics;
 mod past;
 mod prepare;

@@ -114,7 +114,7 @@ async fn a_stream_that_is_read_from_within_the_run_before_it_ends_after_its_plac
             let mut run = session.start(&hi(), "Nested");
             let mut kinds = Vec::new();
             while let Some(event) = run.next().await {
-                kinds.push(event.event.kind());
+                kinds.push(event.event.kind().to_owned());
             }
             told(&run.outcome().await.unwrap_err());
             kinds.join(" ")

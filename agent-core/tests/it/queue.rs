@@ -18,7 +18,7 @@ use crate::common::{
 };
 
 /// The terminal events of each run, in the order in which they were stored.
-fn ends(events: &[Envelope]) -> Vec<(RunId, &'static str)> {
+fn ends(events: &[Envelope]) -> Vec<(RunId, &str)> {
     let terminal = |event: &&Envelope| {
         matches!(&event.event, Event::RunFinished(_) | Event::PromptDropped(_) | Event::RunPaused(_))
     };
@@ -133,7 +133,8 @@ async fn cm12_a_run_that_is_cancelled_before_its_turn_ends_once_and_the_next_has
     drop(c);
     gate.open();
     assert_eq!(texts(vec![a, d]).await, ["A", "D"]);
-    let mut ended = ends(&stored(&store, session.id()).await);
+    let events = stored(&store, session.id()).await;
+    let mut ended = ends(&events);
     ended.sort_by_key(|(id, _)| ids.iter().position(|it| it == id));
     let expected = ["run_finished", "prompt_dropped", "prompt_dropped", "run_finished"];
     assert_eq!(ended, ids.into_iter().zip(expected).collect::<Vec<_>>());
@@ -154,7 +155,8 @@ async fn cm12_a_run_cancelled_at_once_still_has_its_one_end() {
     first.cancel();
     assert_eq!(second.outcome().await.unwrap().status, Status::Cancelled);
     assert_eq!(first.outcome().await.unwrap().status, Status::Cancelled);
-    let mut ended = ends(&stored(&store, session.id()).await);
+    let events = stored(&store, session.id()).await;
+    let mut ended = ends(&events);
     ended.sort_by_key(|(_, kind)| *kind == "prompt_dropped");
     assert_eq!(ended, [(ids[0], "run_finished"), (ids[1], "prompt_dropped")]);
     provider.assert_silent().await;

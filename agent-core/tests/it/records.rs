@@ -95,7 +95,7 @@ async fn cd01_every_event_of_a_busy_session_round_trips() {
         for event in stored(&store, &info.record.id).await {
             let (kind, json) = (event.event.kind(), event.event.to_json().unwrap());
             assert_eq!(Event::from_json(kind, &json).unwrap(), event.event, "{json}");
-            kinds.insert(kind);
+            kinds.insert(kind.to_owned());
         }
     }
     let seen: Vec<_> = kinds.into_iter().collect();

@@ -190,11 +190,11 @@ pub(crate) fn work() -> SessionId {
     SessionId::new("work").unwrap()
 }
 
-async fn look_into(store: &SharedStore) -> (Vec<String>, Vec<&'static str>) {
+async fn look_into(store: &SharedStore) -> (Vec<String>, Vec<String>) {
     let session = runtime_on(store).open(&work()).await.unwrap();
     let texts = shown(&session).await.into_iter().map(|(_, text)| text).collect();
     let events = stored(store, &work()).await;
-    let mut made: Vec<_> = kinds(&events);
+    let mut made: Vec<_> = kinds(&events).into_iter().map(str::to_owned).collect();
     made.retain(|kind| *kind != "run_resumed");
     (texts, made)
 }

@@ -49,7 +49,7 @@ impl SessionStore for Slow {
     }
 }
 
-async fn ends(calls: Vec<(&str, Value)>) -> Vec<&'static str> {
+async fn ends(calls: Vec<(&str, Value)>) -> Vec<String> {
     let store: SharedStore = Arc::new(Slow::default());
     let below = ScriptedProvider::by_history().text("Looked.");
     let sub = ReactAgent::builder("sub", below.model()).build().unwrap();
@@ -68,7 +68,7 @@ async fn ends(calls: Vec<(&str, Value)>) -> Vec<&'static str> {
     let numbers: Vec<_> = events.iter().map(|it| it.seq).collect();
     assert_eq!(numbers, (1..=events.len() as u64).collect::<Vec<_>>(), "each once, in order");
     let results = events.iter().filter(|it| matches!(it.event, Event::ToolFinished(_)));
-    results.map(|it| it.event.kind()).collect()
+    results.map(|it| it.event.kind().to_owned()).collect()
 }
 
 #[tokio::test(start_paused = true)]

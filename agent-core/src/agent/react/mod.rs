@@ -2,6 +2,7 @@
 
 mod offer;
 mod prepare;
+mod remind;
 mod variant;
 
 use std::{fmt, sync::Arc};
@@ -253,7 +254,7 @@ impl Agent for ReactAgent {
         let recorded = effects.recorded();
         recorded.iter().for_each(|event| turn.apply(event));
         if turn.steps() == 0 && self.0.more.as_ref().is_some_and(|more| more.reminds) {
-            cx.remind_of_todos(&recorded);
+            remind::of_todos(cx, &recorded);
         }
         drop(recorded);
         let mut offered: Option<Tools> = None;

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Prices, Result, RetryStatus, Usage,
-    budget::tally::Tally,
     layers::attempt::{Opening, is_output},
+    layers::tally::Tally,
     provider::{Assembler, CallContext, Delta, DeltaStream, Egress, Params, Profile, Request, Restart},
 };
 

@@ -14,7 +14,8 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::shared::{End, Pass, superseded, too_long, until};
 use crate::{
     Error, ErrorKind, Result,
-    budget::tally::{Tally, reported},
+    budget::tally::reported,
+    layers::tally::Tally,
     provider::{CallContext, Delta, DeltaStream, Provider, Request},
 };
 

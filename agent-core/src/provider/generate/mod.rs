@@ -6,6 +6,7 @@
 mod answer;
 mod failure;
 mod machine;
+mod run;
 mod shape;
 mod text;
 

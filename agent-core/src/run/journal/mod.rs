@@ -15,12 +15,12 @@ use tokio::sync::Notify;
 
 use super::{
     Env, Life, Outcome, Script,
-    parts::{Parts, size},
+    parts::{Parts, size, weighed},
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
     base::{bound::json_bytes, random},
-    event::{Checkpoint, Envelope, Event, Origin},
+    event::{Checkpoint, Envelope, Event, Origin, Recorded},
     session::{Batch, Lease, ReadRange, Row, SessionRecord, SessionState, SharedStore},
 };
 
@@ -270,7 +270,7 @@ impl Journal {
     ///
     /// # Errors
     /// Those of [`Life::check`].
-    pub(super) fn stage_in(
+    pub(crate) fn stage_in(
         &self,
         life: &Life,
         origin: &Arc<Origin>,
@@ -315,6 +315,33 @@ impl Journal {
         }
         let event = make(&inner.state)?;
         Ok(inner.stage(Arc::clone(origin), at, event))
+    }
+
+    /// Adds the record of a run that `make` derives from the current state and its own number.
+    ///
+    /// # Errors
+    /// Those of [`Life::check`], of `make` and of [`Recorded::weigh`]; nothing is added then.
+    pub(super) fn append(
+        &self,
+        life: &Life,
+        origin: &Arc<Origin>,
+        at: Timestamp,
+        make: &mut dyn FnMut(&SessionState, u64) -> Result<Recorded>,
+    ) -> Result<()> {
+        let next = |state: &SessionState| state.head().seq.saturating_add(1);
+        let mut inner = self.lock();
+        life.check()?;
+        if let Inner { script: Some(script), state, .. } = &mut *inner {
+            script.catch_up(state);
+            let made = Event::Recorded(make(state, next(state))?);
+            script.made(state, &made);
+            return Ok(());
+        }
+        let made = make(&inner.state, next(&inner.state))?;
+        // A value that cannot be stored would break the session.
+        let bytes = if inner.parts.is_some() { weighed(&made)? } else { 0 };
+        inner.stage_sized(Arc::clone(origin), at, Event::Recorded(made), bytes);
+        Ok(())
     }
 
     /// Number of the newest event, staged ones included.

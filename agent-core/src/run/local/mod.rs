@@ -26,9 +26,10 @@ use super::{
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     base::new_uuid,
-    event::{ChildStarted, EffectKey, Event, Observed, WarningRaised},
+    event::{self, ChildStarted, EffectKey, Event, Observed, WarningRaised},
     message::History,
     provider::WarningKind,
+    session::SessionState,
     tool::ToolSpec,
 };
 
@@ -182,17 +183,20 @@ impl LocalEffects {
         match found {
             None => Ok(Vec::new()),
             Some(recorded) if recorded.key.digest == key.digest => Ok(recorded.events),
-            Some(recorded) => {
-                let error = Error::new(
-                    ErrorKind::Diverged,
-                    "the agent asks for something other than what its journal recorded at this place; run it with the code and the settings that started it, or start a new run",
-                )
-                .with("effect", key.ordinal.to_string())
-                .with("recorded", recorded.events.first().map_or("nothing", Event::kind))
-                .with("session", self.journal.session().as_str());
-                Err(self.diverged.get_or_init(|| error.record()).to_error())
-            }
+            Some(recorded) => Err(self.diverge(key, recorded.events.first().map_or("nothing", Event::kind))),
         }
+    }
+
+    /// Returns the error of an agent that asks for something else where `recorded` is, and gets nothing more.
+    fn diverge(&self, key: EffectKey, recorded: &str) -> Error {
+        let error = Error::new(
+            ErrorKind::Diverged,
+            "the agent asks for something other than what its journal recorded at this place; run it with the code and the settings that started it, or start a new run",
+        )
+        .with("effect", key.ordinal.to_string())
+        .with("recorded", recorded.to_owned())
+        .with("session", self.journal.session().as_str());
+        self.diverged.get_or_init(|| error.record()).to_error()
     }
 
     /// Returns the error of an agent that asked for something other than what is recorded. It gets nothing more: it is
@@ -368,6 +372,22 @@ impl Effects for LocalEffects {
             },
             other => Box::pin(life.outlasts(self.perform_other(cx, key, recorded, other))),
         }
+    }
+
+    fn append(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        make: &mut dyn FnMut(&SessionState, u64) -> Result<event::Recorded>,
+    ) -> Result<()> {
+        self.life.check().and_then(|()| cx.life().check())?;
+        self.stopped().map_or(Ok(()), Err)?;
+        let known = self.take_recorded(key)?;
+        let (Some(key), Some(Event::Recorded(known))) = (key, known.first()) else {
+            return self.journal.append(&self.life, cx.origin(), cx.clock(), make);
+        };
+        let made = self.journal.read(|state| make(state, state.head().seq))?;
+        if made == *known { Ok(()) } else { Err(self.diverge(key, known.kind())) }
     }
 
     fn history(&self) -> History {

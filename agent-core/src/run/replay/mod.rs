@@ -28,7 +28,7 @@ use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
     base::Caught,
-    event::{EffectKey, Envelope, Event, Origin, ToolFinished},
+    event::{EffectKey, Envelope, Event, Origin, Recorded, ToolFinished},
     layers::BudgetState,
     message::{History, ToolCall},
     permission::Scope,
@@ -242,6 +242,37 @@ impl ReplayEffects {
         .unwrap_or_else(|error| Err(Stop::Told(error)))
     }
 
+    /// Compares the value that an agent records as its effect with the recorded one.
+    fn record(
+        &self,
+        cx: &RunContext,
+        key: EffectKey,
+        make: &mut dyn FnMut(&SessionState, u64) -> Result<Recorded>,
+    ) -> Result<()> {
+        let known = self.follow(|script, state| {
+            let made = Event::Recorded(make(state, state.head().seq).map_err(Stop::Told)?);
+            let places = script.keyed(key.ordinal);
+            let Some(place) = places.first().copied() else {
+                return Err(script.beyond(state, made.kind()));
+            };
+            if script.event(place) != Some(&made) {
+                return Err(Stop::Diverged(script.differs(place, made.kind())));
+            }
+            let reached = script.reach(state, &places, place);
+            reached.map_err(|other| Stop::Diverged(script.differs(other, made.kind())))
+        })?;
+        if self.follow(|script, state| script.is_cancelled(state))? {
+            cx.cancellation().cancel();
+        }
+        match known {
+            Err(Stop::Told(error)) => Err(error),
+            Err(Stop::Diverged(flaw)) => self.follow(|script, _| script.diverge(flaw)),
+            // Nothing of this life is waited for any more.
+            Err(Stop::Cut) => self.follow(|script, _| script.over().cancel()),
+            Ok(()) => Ok(()),
+        }
+    }
+
     async fn answer(&self, key: Option<EffectKey>, effect: &Effect) -> Answer {
         match (key, effect) {
             (Some(key), effect) => self.keyed(key, effect),
@@ -272,6 +303,21 @@ impl Effects for ReplayEffects {
             Err(Stop::Diverged(flaw)) => {
                 self.follow(|script, _| script.diverge(flaw))?;
                 std::future::pending().await
+            }
+        }
+    }
+
+    fn append(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        make: &mut dyn FnMut(&SessionState, u64) -> Result<Recorded>,
+    ) -> Result<()> {
+        match key {
+            None => self.journal.append(cx.life(), cx.origin(), cx.clock(), make),
+            Some(key) => {
+                cx.life().check()?;
+                self.record(cx, key, make)
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod costs;
+mod keeping;
 mod shorter;
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
@@ -20,7 +21,7 @@ use crate::{
     Digest, Money, RunId, Usage,
     agent::CheckedTask,
     base::{ApprovalId, Pause, Spend, Todo, json},
-    event::{Envelope, Event, ModelFinished, RunAbove, RunStarted, ToolFinished},
+    event::{Envelope, Event, Kept, ModelFinished, RunAbove, RunStarted, ToolFinished},
     message::{History, Message, estimate_tokens},
     outcome::{Outcome, Status},
     permission::Decision,
@@ -52,6 +53,9 @@ pub struct SessionState {
     approvals: HashMap<ApprovalId, (Option<Decision>, Digest)>,
     queue: Vec<QueuedPrompt>,
     todos: Vec<Todo>,
+    /// Prompts and values that the agent keeps.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<Kept>,
     /// Progress of the open checked task.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<CheckedTask>,
@@ -207,6 +211,7 @@ impl SessionState {
     pub(crate) fn forked(mut self) -> Self {
         self.queue.clear();
         self.end();
+        self.kept.clear();
         self.progress = None;
         self.signals.clear();
         self.head.usage = Usage::default();
@@ -296,6 +301,7 @@ impl SessionState {
                 }
                 // The prompt that took its place may be about the same task.
                 if !end.abandoned {
+                    self.kept.clear();
                     self.progress = None;
                 }
                 self.end();
@@ -310,6 +316,7 @@ impl SessionState {
                     progress.ended(finished);
                 }
             }
+            Event::Recorded(value) => self.keep(value),
             Event::PromptQueued(queued) => {
                 self.queue.push(QueuedPrompt { seq: envelope.seq, queued: Arc::clone(queued) });
                 self.rest();
@@ -366,6 +373,7 @@ impl SessionState {
         self.head.run = Some(envelope.origin.run);
         // An open task is only continued by the same agent.
         self.progress.take_if(|_| self.head.agent != started.agent);
+        self.keep_prompt(started);
         if let Some(progress) = &mut self.progress {
             progress.told(&started.prompt);
         }

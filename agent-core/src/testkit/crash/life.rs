@@ -246,7 +246,7 @@ struct Shown(Life);
 impl Observer for Shown {
     fn on_event(&self, event: &Envelope) {
         if event.event.is_stored() {
-            let (session, kind) = (event.origin.session.clone(), Cow::Borrowed(event.event.kind()));
+            let (session, kind) = (event.origin.session.clone(), event.event.column());
             self.0.note(Note::Shown { session, seq: event.seq, kind });
         }
     }

@@ -214,6 +214,9 @@ fn fact(envelope: &Envelope) -> Option<String> {
             let verdict = end.verdict.as_ref().map(|it| (it.accepted, &*it.reason));
             format!("{} {} {} {} {verdict:?}", end.iteration, end.phase, end.outcome.status, end.outcome.text)
         }
+        Event::Recorded(value) => {
+            value.json().map_or_else(|error| error.to_string(), |json| json.into_owned())
+        }
         Event::NodeStarted(begun) => format!("{} {} {:?}", begun.node, begun.attempt, begun.agent),
         Event::NodeFinished(end) => format!("{} {} {} {}", end.node, end.attempt, end.end, end.usage),
         Event::GraphChanged(changed) => format!("{:?}", changed.change),

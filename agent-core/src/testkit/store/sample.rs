@@ -2,13 +2,14 @@
 
 use std::{fmt::Debug, sync::Arc};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{Checked, Failure};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
-    base::bound::DEPTH,
-    event::{Checkpoint, Envelope, Event, Origin},
+    base::{bound::DEPTH, json},
+    event::{Checkpoint, Envelope, Event, Origin, Record, Recorded},
     message::{
         Arguments, Content, Media, MediaSource, Message, Opaque, Part, Reasoning, Role, Signature, ToolCall,
         ToolResult,
@@ -187,10 +188,10 @@ pub(super) fn events(session: &SessionId) -> Checked<Vec<Event>> {
 
 /// The same with `text` in each text and `value` in each value.
 pub(super) fn events_of(session: &SessionId, text: &str, value: &Value) -> Checked<Vec<Event>> {
-    let json = |value: &Message| serde_json::to_string(value).map_err(|error| Failure(error.to_string()));
-    let user = json(&message(Role::User, text, value)?)?;
-    let assistant = json(&message(Role::Assistant, text, value)?)?;
-    let summary = json(&Message::user(format!("{text}.")))?;
+    let written = |value: &Message| serde_json::to_string(value).map_err(|error| Failure(error.to_string()));
+    let user = written(&message(Role::User, text, value)?)?;
+    let assistant = written(&message(Role::Assistant, text, value)?)?;
+    let summary = written(&Message::user(format!("{text}.")))?;
     let odd = Value::from(text);
     let digest = "0123456789abcdef0123456789abcdef";
     let key = format!(r#"{{"ordinal":7,"digest":"{digest}"}}"#);
@@ -271,6 +272,11 @@ pub(super) fn events_of(session: &SessionId, text: &str, value: &Value) -> Check
         ("compacted", format!(r#"{{"summary":{user},"kept":2,"before":9,"after":3,"output":2}}"#)),
         ("compaction_failed", format!(r#"{{"error":{error}}}"#)),
         ("outputs_cleared", r#"{"before":4,"least":1000,"after":2}"#.to_owned()),
+        ("record:debate.vote", format!(r#"{{"v":3,"value":{value},"key":{key}}}"#)),
+        (
+            "keep:debate.motion",
+            format!(r#"{{"v":1,"value":{value},"child":{{"session":"{session}$$judge","run":"{run}"}}}}"#),
+        ),
         (
             "phase_started",
             format!(
@@ -319,10 +325,23 @@ pub(super) fn events_of(session: &SessionId, text: &str, value: &Value) -> Check
         ("run_paused", format!(r#"{{"pause":{{"signal":{{"name":{odd},"until":5}}}}}}"#)),
         ("run_finished", format!(r#"{{"outcome":{outcome}}}"#)),
     ];
-    samples
-        .into_iter()
-        .map(|(kind, json)| Event::from_json(kind, &json).map_err(|error| spoilt(kind, &error)))
-        .collect()
+    let live = Event::Recorded(Recorded::new(Vote { by: text.to_owned(), value: value.clone() }));
+    let read = |(kind, json): (&'static str, String)| {
+        Event::from_json(kind, &json).map_err(|error| spoilt(kind, &error))
+    };
+    samples.into_iter().map(read).chain([Ok(live)]).collect()
+}
+
+/// A record of a type that no store knows.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Vote {
+    by: String,
+    #[serde(deserialize_with = "json::value")]
+    value: Value,
+}
+
+impl Record for Vote {
+    const KIND: &'static str = "testkit.vote";
 }
 
 fn spoilt(kind: &str, error: &Error) -> Failure {
@@ -457,6 +476,7 @@ mod tests {
                 | Event::Compacted(_)
                 | Event::CompactionFailed(_)
                 | Event::OutputsCleared(_)
+                | Event::Recorded(_)
                 | Event::PhaseStarted(_)
                 | Event::PhaseFinished(_)
                 | Event::GraphStarted(_)
@@ -471,6 +491,6 @@ mod tests {
                 Event::Delta(_) | Event::Progress(_) => panic!("{} is not stored", event.kind()),
             }
         }
-        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 34);
+        assert_eq!(events.iter().map(Event::kind).collect::<BTreeSet<_>>().len(), 37);
     }
 }

@@ -1,9 +1,9 @@
 //! Bounds on messages, and estimates of the memory that they take. Pure.
 
-use super::{Content, Media, MediaSource, Message, Part, ToolResult};
 use crate::{
     Result,
     base::bound::{EVENT, Flaw, VALUE, check, json_bytes, value},
+    message::{Content, Media, MediaSource, Message, Part, ToolResult},
 };
 
 /// Checks a message that the program passes in.

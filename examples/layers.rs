@@ -34,9 +34,9 @@ async fn main() -> Result<()> {
         .with_profile(priced(Prices::per_million_micros(3_000_000, 15_000_000)))
         .layer(Check::new())
         .layer(budget.layer("far"))
-        .layer(Timeout::new().first_delta(seconds(60)).idle(seconds(30)))
+        .layer(Timeout::new().with_first_delta(seconds(60)).with_idle(seconds(30)))
         .layer(RateLimit::builder().requests_per_minute(50).build()?)
-        .layer(Retry::new().retries(1))
+        .layer(Retry::new().with_retries(1))
         .layer(fallback)
         .layer(cache.clone());
     let agent = ReactAgent::builder("guide", model).build()?;

@@ -35,7 +35,7 @@ async fn main() -> Result<()> {
         println!("refused: {}\n", error.message());
     }
 
-    let options = ProjectOptions::new(Timestamp::now()).context_paths(["rustfmt.toml"]);
+    let options = ProjectOptions::new(Timestamp::now()).with_context_paths(["rustfmt.toml"]);
     let facts = ProjectFacts::gather(".", options).await?.into_prompt();
     let template = templates
         .get("coder")
@@ -44,7 +44,7 @@ async fn main() -> Result<()> {
     if let Err(error) = template.render(&facts) {
         println!("refused: {}\n", error.message());
     }
-    let instructions = template.render(&facts.variable("tone", "briefly"))?;
+    let instructions = template.render(&facts.with_variable("tone", "briefly"))?;
     println!("{}\n", instructions.text());
 
     let model = ScriptedProvider::by_history().text("A scripted model has read it.").model();

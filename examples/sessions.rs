@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
     let agent = ReactAgent::builder("mender", large.model()).todos().tool(read_code).build()?;
 
     let session = runtime.session();
-    let task = Task::new("Please mend the parser").within(BudgetLimits::none().with_model_calls(10));
+    let task = Task::new("Please mend the parser").with_budget(BudgetLimits::none().with_model_calls(10));
     let first = session.start(&agent, task);
     reading.arrived(1).await;
     session.steer("And the lexer, while you are there").await?; // joins the run at its next step

@@ -44,11 +44,11 @@ async fn passes(subject: &dyn Subject, skipped: &[&str]) {
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn timeout() -> Timeout {
-    Timeout::new().total(HOUR).first_delta(HOUR).idle(HOUR)
+    Timeout::new().with_total(HOUR).with_first_delta(HOUR).with_idle(HOUR)
 }
 
 fn stack(inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
-    Retry::new().retries(0).layer(timeout().layer(Check::new().layer(inner)))
+    Retry::new().with_retries(0).layer(timeout().layer(Check::new().layer(inner)))
 }
 
 async fn passes_alone_and_in_a_stack<S: Spelling>(skipped: &[&str]) {
@@ -135,7 +135,7 @@ async fn messages_behind_every_layer() {
     let every = |inner: Arc<dyn Provider>| {
         let inner = Budget::new(BudgetLimits::none()).layer("suite").layer(Check::new().layer(inner));
         let inner = RateLimit::new().layer(timeout().layer(inner));
-        let inner = CredentialRefresh::new(NoOther).layer(Retry::new().retries(0).layer(inner));
+        let inner = CredentialRefresh::new(NoOther).layer(Retry::new().with_retries(0).layer(inner));
         let inner = ResponseCache::new().layer(Fallback::to([]).layer(inner));
         Recorder::new().layer(inner)
     };

@@ -134,9 +134,9 @@ impl Place {
 /// Opens a directory and an archive that do not wait for the disk.
 async fn quick(place: &Place) -> (JsonStore, SqliteStore) {
     let active =
-        JsonStore::builder(place.active()).durability(Durability::ProcessDeath).open().await.unwrap();
+        JsonStore::builder(place.active()).durability(Durability::ProcessDeath).build().await.unwrap();
     let archive =
-        SqliteStore::builder(place.archive()).durability(Durability::ProcessDeath).open().await.unwrap();
+        SqliteStore::builder(place.archive()).durability(Durability::ProcessDeath).build().await.unwrap();
     (active, archive)
 }
 
@@ -147,7 +147,7 @@ async fn round(place: &Place, n: usize) -> (JsonStore, SqliteStore) {
         return quick(place).await;
     }
     let active = JsonStore::builder(place.active()).durability(Durability::ProcessDeath);
-    (active.open().await.unwrap(), SqliteStore::in_memory().await.unwrap())
+    (active.build().await.unwrap(), SqliteStore::in_memory().await.unwrap())
 }
 
 /// A store that archives every session as soon as it is written: sessions in the archive keep the contract.
@@ -204,9 +204,9 @@ async fn lo10_a_store_that_archives_after_every_append_passes_the_suite() {
     let make = async || {
         let place = Place::new();
         let active =
-            JsonStore::builder(place.active()).durability(Durability::ProcessDeath).open().await.unwrap();
+            JsonStore::builder(place.active()).durability(Durability::ProcessDeath).build().await.unwrap();
         let archive =
-            SqliteStore::builder(place.archive()).durability(Durability::ProcessDeath).open().await.unwrap();
+            SqliteStore::builder(place.archive()).durability(Durability::ProcessDeath).build().await.unwrap();
         let store = Eager(HybridStore::new(active, archive));
         Fixture::from(Arc::new(store)).keeping(place.0)
     };

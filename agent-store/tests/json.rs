@@ -72,7 +72,7 @@ async fn count(store: &JsonStore, id: &SessionId) -> usize {
 
 /// Opens a store that does not wait for the disk.
 async fn quick(path: &Path) -> JsonStore {
-    JsonStore::builder(path).durability(Durability::ProcessDeath).open().await.unwrap()
+    JsonStore::builder(path).durability(Durability::ProcessDeath).build().await.unwrap()
 }
 
 async fn fixture() -> Fixture {

@@ -53,7 +53,7 @@ impl Place {
     }
 
     async fn open(&self) -> PostgresStore {
-        self.builder().connect().await.unwrap()
+        self.builder().build().await.unwrap()
     }
 
     /// Connects to the database past the store, in this test's schema once it exists.
@@ -151,7 +151,7 @@ async fn one_connection_on_one_thread_passes_the_suite() {
     let make = async || {
         let place = Arc::new(Place::find("conformance").unwrap());
         let open = |place: Arc<Place>| async move {
-            Ok(Arc::new(place.builder().connections(1).connect().await?) as SharedStore)
+            Ok(Arc::new(place.builder().connections(1).build().await?) as SharedStore)
         };
         let store = open(Arc::clone(&place)).await.unwrap();
         let again = Arc::clone(&place);

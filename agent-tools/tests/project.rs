@@ -41,7 +41,7 @@ impl Tree {
     /// Options with variables as the process's environment would give them.
     fn options(&self) -> ProjectOptions {
         let base = self.base.to_str().unwrap().to_owned();
-        ProjectOptions::new(Timestamp::from_micros(NOW)).platform("linux").without_git().variables(
+        ProjectOptions::new(Timestamp::from_micros(NOW)).with_platform("linux").without_git().with_variables(
             move |name| match name {
                 "HOME" => Some(format!("{base}/home")),
                 "NOTES" => Some(format!("{base}/notes")),
@@ -52,7 +52,9 @@ impl Tree {
     }
 
     async fn gather(&self, paths: &[&str]) -> ProjectFacts {
-        ProjectFacts::gather(&self.root, self.options().context_paths(paths.iter().copied())).await.unwrap()
+        ProjectFacts::gather(&self.root, self.options().with_context_paths(paths.iter().copied()))
+            .await
+            .unwrap()
     }
 
     /// The files found, by their paths below the base, with their texts.
@@ -210,7 +212,7 @@ async fn ci04_global_files_are_apart_and_not_given_twice() {
     tree.file("root/AGENTS.md", "project");
     tree.file("home/agents/me.md", "mine");
     let all = format!("{}/AGENTS.md", tree.root.display());
-    let options = tree.options().global_context_paths(["~/agents", &all]);
+    let options = tree.options().with_global_context_paths(["~/agents", &all]);
     let facts = ProjectFacts::gather(&tree.root, options).await.unwrap();
     let texts = |files: &[entourage_core::context::ContextFile]| -> Vec<_> {
         files.iter().map(|file| file.content.clone()).collect()
@@ -268,8 +270,10 @@ async fn ci03_the_platform_and_the_day_are_given() {
     let again = ProjectFacts::gather(given, tree.options()).await.unwrap();
     assert_eq!(again.working_dir, tree.root);
     let prompt = facts.into_prompt();
-    let expected =
-        PromptFacts::new().working_dir(tree.root.to_str().unwrap()).platform("linux").date("2026-01-02");
+    let expected = PromptFacts::new()
+        .with_working_dir(tree.root.to_str().unwrap())
+        .with_platform("linux")
+        .with_date("2026-01-02");
     assert_eq!(prompt, expected);
 }
 
@@ -302,7 +306,7 @@ fn repository() -> Tree {
 }
 
 async fn asked(dir: &Path) -> ProjectFacts {
-    let options = ProjectOptions::new(Timestamp::from_micros(NOW)).context_paths([""; 0]);
+    let options = ProjectOptions::new(Timestamp::from_micros(NOW)).with_context_paths([""; 0]);
     ProjectFacts::gather(dir, options).await.unwrap()
 }
 
@@ -527,7 +531,7 @@ async fn attack_27_a_directory_or_branch_that_looks_like_an_option_is_a_name() {
     // `git branch` refuses such a name; a repository from somewhere else may hold it all the same.
     fs::write(dir.join(".git/HEAD"), "ref: refs/heads/--output=gone\n").unwrap();
     fs::write(dir.join("--upload-pack=touch gone"), "").unwrap();
-    let options = ProjectOptions::new(Timestamp::from_micros(NOW)).platform("linux");
+    let options = ProjectOptions::new(Timestamp::from_micros(NOW)).with_platform("linux");
     let facts = ProjectFacts::gather(&dir, options).await.unwrap();
     let shown = format!("{facts:?}");
     assert!(shown.contains("--upload-pack=touch gone"), "{shown}");

@@ -200,7 +200,7 @@ fn worker_on(model: Model) -> Result<ReactAgent> {
 fn lead_on(model: Model, worker: &ReactAgent) -> Result<ReactAgent> {
     let mut limits = Limits::default();
     limits.parallel_tools = NonZeroUsize::new(10).unwrap_or(NonZeroUsize::MIN);
-    let hand_out = AgentTool::new(worker.clone()).named("worker");
+    let hand_out = AgentTool::new(worker.clone()).with_name("worker");
     ReactAgent::builder("lead", model).instructions(LEAD).tool(hand_out).limits(limits).build()
 }
 

@@ -202,7 +202,7 @@ fn process<T>(future: impl Future<Output = T>) -> T {
 }
 
 async fn open(file: &Path) -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::builder(file).durability(Durability::ProcessDeath).open().await.unwrap())
+    Arc::new(SqliteStore::builder(file).durability(Durability::ProcessDeath).build().await.unwrap())
 }
 
 fn root() -> SessionId {

@@ -79,7 +79,7 @@ impl AgentTool {
                            answers once. It sees nothing of this conversation: the prompt must say all that it needs to \
                            know, and what it should answer with. Several calls at once run side by side.";
         Self::described_as(agent.into_agent(), description)
-            .within(Scope::read_only().with_tools(Self::READ_ONLY_TOOLS))
+            .with_scope(Scope::read_only().with_tools(Self::READ_ONLY_TOOLS))
     }
 
     fn described_as(agent: Arc<dyn Agent>, delegation: &str) -> Self {
@@ -102,21 +102,21 @@ impl AgentTool {
 
     /// Renames the tool: several agents in one toolset need different names.
     #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Self {
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.spec = self.spec.with_name(name);
         self
     }
 
     /// Replaces the description that tells the model what the agent is for.
     #[must_use]
-    pub fn described(mut self, description: impl Into<String>) -> Self {
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.spec = self.spec.with_description(description);
         self
     }
 
     /// Narrows the agent's permissions further, to `scope`.
     #[must_use]
-    pub fn within(mut self, scope: Scope) -> Self {
+    pub fn with_scope(mut self, scope: Scope) -> Self {
         self.scope = if self.scope.is_all() { scope } else { self.scope.narrow(&scope) };
         self
     }
@@ -124,7 +124,7 @@ impl AgentTool {
     /// Limits each call to `limit`; an agent that takes longer is cancelled, and the model is told so. Default: one
     /// hour.
     #[must_use]
-    pub fn timeout(mut self, limit: Duration) -> Self {
+    pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.spec = self.spec.with_timeout(limit);
         self
     }

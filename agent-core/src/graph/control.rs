@@ -156,7 +156,7 @@ impl GraphControl {
     /// Adds a task for an agent of the graph. Its dependencies may be over already.
     ///
     /// The agent's permissions are those that the scopes of all nodes built for it admit, narrowed by the task's own
-    /// ([`PlanTask::within`]): an agent that is narrowed at a node is no wider here. An agent without a node has the
+    /// ([`PlanTask::with_scope`]): an agent that is narrowed at a node is no wider here. An agent without a node has the
     /// permissions of the graph's own run.
     ///
     /// # Errors

@@ -154,7 +154,7 @@ impl PlanTask {
 
     /// Returns the same task with its agent's permissions narrowed to `scope`. It never widens them.
     #[must_use]
-    pub fn within(mut self, scope: Scope) -> Self {
+    pub fn with_scope(mut self, scope: Scope) -> Self {
         self.scope = Some(match self.scope {
             None => scope,
             Some(own) => own.narrow(&scope),

@@ -26,7 +26,7 @@
 //! 6. **Rate limit** inside retry, so that each request counts and a call that backs off holds no slot; outside the
 //!    timeout, since a wait for a slot is not the model's silence.
 //! 7. **Timeout** inside retry: a stalled attempt is retried. To bound a call as a whole, waits included, put a second
-//!    one around all layers, with [`Timeout::total`] alone: retry is told of it and begins no attempt that could not
+//!    one around all layers, with [`Timeout::with_total`] alone: retry is told of it and begins no attempt that could not
 //!    end in time.
 //! 8. **Budget** next to the provider: one request is reserved and settled at a time.
 //! 9. **Check** innermost: it judges the provider, not the layers.
@@ -53,7 +53,7 @@
 //! };
 //!
 //! let stalls = || Script::new().text("Hel").delay(Duration::from_secs(600)).finish(FinishReason::Stop);
-//! let timeout = Timeout::new().idle(Duration::from_secs(30));
+//! let timeout = Timeout::new().with_idle(Duration::from_secs(30));
 //!
 //! // Right: from the inside out. The stalled attempt is void, and another one follows.
 //! let service = ScriptedProvider::new().step(stalls()).text("Hello!");

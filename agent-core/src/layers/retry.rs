@@ -87,28 +87,28 @@ impl Retry {
 
     /// Sets the number of retries. With 0 every error is passed on as it is.
     #[must_use]
-    pub fn retries(mut self, retries: u32) -> Self {
+    pub fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
     /// Sets the delay before the first retry. Default 5 s.
     #[must_use]
-    pub fn first_delay(mut self, delay: Duration) -> Self {
+    pub fn with_first_delay(mut self, delay: Duration) -> Self {
         self.first_delay = delay;
         self
     }
 
     /// Sets the factor by which each further delay grows. Default 2; 0 counts as 1.
     #[must_use]
-    pub fn factor(mut self, factor: u32) -> Self {
+    pub fn with_factor(mut self, factor: u32) -> Self {
         self.factor = factor.max(1);
         self
     }
 
     /// Sets the longest computed delay. Default 2 minutes. A service's `retry_after` has a rule of its own.
     #[must_use]
-    pub fn max_delay(mut self, delay: Duration) -> Self {
+    pub fn with_max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
         self
     }
@@ -116,7 +116,7 @@ impl Retry {
     /// Adds up to `longest` to each delay, so that calls that fail together do not come back together. Default zero.
     /// The amount is derived from the call's [`RequestId`] and the attempt: the same for the same call.
     #[must_use]
-    pub fn jitter(mut self, longest: Duration) -> Self {
+    pub fn with_jitter(mut self, longest: Duration) -> Self {
         self.jitter = longest;
         self
     }

@@ -23,10 +23,10 @@ use crate::{
 /// Layer that ends a slow call with [`ErrorKind::Timeout`], which is temporary, and frees its connection.
 ///
 /// No bound is set by default; a bound of zero allows no wait. [`CallContext::timeout`] always holds, and the
-/// inner provider is given the shorter of it and [`Timeout::total`].
+/// inner provider is given the shorter of it and [`Timeout::with_total`].
 ///
 /// # Contract
-/// - Only waiting for the service counts towards [`Timeout::idle`], not the reader's time between two deltas.
+/// - Only waiting for the service counts towards [`Timeout::with_idle`], not the reader's time between two deltas.
 /// - A reply whose [`Delta::Finish`] has come is never failed: a bound that is reached after it ends the stream.
 ///
 /// ```
@@ -36,7 +36,7 @@ use crate::{
 ///
 /// let slow = Script::new().text("Well").delay(Duration::from_secs(31)).text(", yes.");
 /// let service = ScriptedProvider::new().step(slow);
-/// let layer = Timeout::new().first_delta(Duration::from_secs(60)).idle(Duration::from_secs(30));
+/// let layer = Timeout::new().with_first_delta(Duration::from_secs(60)).with_idle(Duration::from_secs(30));
 /// let agent = ReactAgent::builder("a", service.model().layer(layer)).build().unwrap();
 /// let error = agent.ask("Is it?").await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -59,7 +59,7 @@ impl Timeout {
 
     /// Limits the time from the start of the call to the end of the reply.
     #[must_use]
-    pub fn total(mut self, limit: Duration) -> Self {
+    pub fn with_total(mut self, limit: Duration) -> Self {
         self.total = Some(limit);
         self
     }
@@ -67,14 +67,14 @@ impl Timeout {
     /// Limits the time from the start of the call to the first delta. A [`Delta::Warning`] does not count: it is often
     /// made before anything was sent.
     #[must_use]
-    pub fn first_delta(mut self, limit: Duration) -> Self {
+    pub fn with_first_delta(mut self, limit: Duration) -> Self {
         self.first = Some(limit);
         self
     }
 
     /// Limits the time between two deltas. One without content, such as usage, counts too.
     #[must_use]
-    pub fn idle(mut self, limit: Duration) -> Self {
+    pub fn with_idle(mut self, limit: Duration) -> Self {
         self.idle = Some(limit);
         self
     }

@@ -74,7 +74,7 @@ impl RunContext {
         let child = self.session().in_role(role)?;
         // The id of the run must be known before it begins, and again after a restart.
         let run = RunId::parse(&self.new_id().await?)?;
-        let spawn = Spawn::new(agent, task).role(role.to_owned());
+        let spawn = Spawn::new(agent, task).with_role(role.to_owned());
         match self.perform(Effect::Delegate(Box::new(Delegate::new(child, spawn).run(run)))).await? {
             Observation::Child { outcome: Some(outcome), .. } => Ok(*outcome),
             other => Err(unexpected(&other)),

@@ -191,7 +191,7 @@ async fn write(
     let task = Task::new(ask);
     let agent = Arc::new(writer) as Arc<dyn Agent>;
     let delegate = async |child: SessionId, begun: bool| {
-        let spawn = Spawn::new(Arc::clone(&agent), task.clone()).role(ROLE).within(Scope::none());
+        let spawn = Spawn::new(Arc::clone(&agent), task.clone()).with_role(ROLE).with_scope(Scope::none());
         let mut delegate = Delegate::new(child, spawn).part_of_run();
         delegate.lasting = begun;
         let effect = Effect::Delegate(Box::new(delegate));

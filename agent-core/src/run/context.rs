@@ -370,7 +370,7 @@ impl RunContext {
         task: impl Into<Task>,
         scope: Scope,
     ) -> Result<Child> {
-        self.start(Spawn::new(agent, task).within(scope)).await
+        self.start(Spawn::new(agent, task).with_scope(scope)).await
     }
 
     /// Starts another agent if it can begin at once. [`RunContext::spawn`] lets it wait for a slot instead.

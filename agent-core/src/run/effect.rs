@@ -256,14 +256,14 @@ impl Spawn {
 
     /// Sets the role of its session.
     #[must_use]
-    pub fn role(mut self, role: impl Into<Cow<'static, str>>) -> Self {
+    pub fn with_role(mut self, role: impl Into<Cow<'static, str>>) -> Self {
         self.role = role.into();
         self
     }
 
     /// Sets the title of its session, unless that has one. One line of at most 80 characters.
     #[must_use]
-    pub fn titled(mut self, title: impl Into<Arc<str>>) -> Self {
+    pub fn with_title(mut self, title: impl Into<Arc<str>>) -> Self {
         self.title = Some(title.into());
         self
     }
@@ -286,7 +286,7 @@ impl Spawn {
 
     /// Limits it to what `scope` admits.
     #[must_use]
-    pub fn within(mut self, scope: Scope) -> Self {
+    pub fn with_scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self
     }

@@ -174,6 +174,6 @@ pub(crate) async fn open_path(env: &Env, journal: &Journal) -> Result<Arc<str>> 
         return Ok(Arc::default());
     };
     let Some(store) = &env.store else { return Ok(agent) };
-    let first = store.read(journal.session(), ReadRange::after(seq.saturating_sub(1)).take(1)).await?;
+    let first = store.read(journal.session(), ReadRange::after(seq.saturating_sub(1)).with_limit(1)).await?;
     Ok(first.first().map_or(agent, |row| row.columns().agent))
 }

@@ -41,7 +41,7 @@ impl Fold {
     /// Adds the run of the session's first event, which checkpoints of older versions lack.
     async fn with_first(mut self, store: &SharedStore, id: &SessionId) -> Result<Self> {
         if self.state.head().seq > 0 && self.state.first.is_none() {
-            let rows = store.read(id, ReadRange::all().take(1)).await?;
+            let rows = store.read(id, ReadRange::all().with_limit(1)).await?;
             self.state.first = rows.first().map(|row| row.columns().run);
         }
         Ok(self)

@@ -102,14 +102,14 @@ impl Task {
     /// Bounds what the run, and all that it starts, may use. Reservations of calls in flight count as used until these
     /// end: see [`BudgetLimits`].
     #[must_use]
-    pub fn within(mut self, budget: BudgetLimits) -> Self {
+    pub fn with_budget(mut self, budget: BudgetLimits) -> Self {
         self.budget = Some(budget);
         self
     }
 
     /// Stops the run when `deadline` has passed; a resumed run keeps its deadline.
     #[must_use]
-    pub fn until(mut self, deadline: Timestamp) -> Self {
+    pub fn with_deadline(mut self, deadline: Timestamp) -> Self {
         self.deadline = Some(deadline);
         self
     }

@@ -68,7 +68,7 @@ pub(super) async fn since(
     'windows: while before > 0 {
         let after = before.saturating_sub(WINDOW);
         let limit = usize::try_from(before - after).unwrap_or(usize::MAX);
-        let window = store.read(session, ReadRange::after(after).take(limit)).await?;
+        let window = store.read(session, ReadRange::after(after).with_limit(limit)).await?;
         for row in window.into_iter().rev() {
             let columns = row.columns();
             let place = began.place(&columns.kind, columns.run);

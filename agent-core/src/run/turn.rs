@@ -35,8 +35,8 @@ pub enum Action {
 /// A condition that ends a run after a step whose tools have run. Any one suffices.
 ///
 /// A condition ends a run at a good place; it bounds nothing. Steps are bounded by
-/// [`Limits`](super::Limits::with_steps), time by [`Task::until`](super::Task::until), and money and tokens, before they
-/// are spent, by [`Task::within`](super::Task::within).
+/// [`Limits`](super::Limits::with_steps), time by [`Task::with_deadline`](super::Task::with_deadline), and money and tokens, before they
+/// are spent, by [`Task::with_budget`](super::Task::with_budget).
 ///
 /// ```
 /// use entourage_core::{Money, run::StopWhen};

@@ -250,7 +250,7 @@ impl RuntimeBuilder {
     }
 
     /// Bounds what each run of a root session may use, with all that it starts, unless its task says otherwise
-    /// ([`Task::within`](crate::run::Task::within)). Default: no bounds.
+    /// ([`Task::with_budget`](crate::run::Task::with_budget)). Default: no bounds.
     pub fn budget(mut self, limits: BudgetLimits) -> Self {
         self.budget = Some(limits);
         self

@@ -41,7 +41,7 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::NotFound`] for a session that is not stored, the store's.
     pub async fn events(&self, after: u64, limit: usize) -> Result<Vec<Envelope>> {
-        let rows = self.store()?.read(self.id(), ReadRange::after(after).take(limit)).await?;
+        let rows = self.store()?.read(self.id(), ReadRange::after(after).with_limit(limit)).await?;
         rows.into_iter().map(|row| row.into_envelope(self.id())).collect()
     }
 

@@ -138,7 +138,7 @@ pub(super) async fn over_above(env: &Env, record: &SessionRecord) -> Result<Opti
         let Some(open) = info.head.run else { return Ok(Some(above)) };
         // The event that names the child is one of the run that it belongs to.
         if let Some((_, named, _)) = below.origin() {
-            let rows = store.read(&above, ReadRange::after(named.saturating_sub(1)).take(1)).await?;
+            let rows = store.read(&above, ReadRange::after(named.saturating_sub(1)).with_limit(1)).await?;
             if rows.first().is_some_and(|row| row.columns().run != open) {
                 return Ok(Some(above));
             }

@@ -253,7 +253,7 @@ async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> 
     let paused: HashMap<_, _> = paused.collect();
     for (id, info) in &paused {
         // As a rule nothing came after the pause, and the session need not be read.
-        let newest = ReadRange::after(info.head.seq.saturating_sub(1)).take(1);
+        let newest = ReadRange::after(info.head.seq.saturating_sub(1)).with_limit(1);
         let rows = store.read(id, newest).await?;
         if rows.first().is_some_and(|row| row.columns().kind != "run_paused")
             && open(env, info).await?.read(SessionState::is_answered)

@@ -25,7 +25,7 @@ use crate::{
 /// has a child session of its own with the role `title`, so its cost is part of the tree's totals only. If the process
 /// dies, the call continues with the session's next run. Sessions below others are not titled.
 ///
-/// The budget of a run ([`Task::within`], [`RuntimeBuilder::budget`](crate::RuntimeBuilder::budget)) does not cover the
+/// The budget of a run ([`Task::with_budget`], [`RuntimeBuilder::budget`](crate::RuntimeBuilder::budget)) does not cover the
 /// call. To bound it, give the model a [`BudgetLayer`](crate::layers::BudgetLayer).
 #[derive(Debug, Clone)]
 pub struct Titles {
@@ -99,7 +99,7 @@ async fn entitle(
     let child = journal.session().child(TITLE.0, TITLE.1)?;
     let mut task = Task::new("");
     task.prompt = prompt;
-    let spawn = Spawn::new(Arc::new(Titler(titles)), task).role("title");
+    let spawn = Spawn::new(Arc::new(Titler(titles)), task).with_role("title");
     let below = open_child(env, journal.session(), child, spawn.role.clone()).await?;
     below.check_above(journal, None)?;
     let end = match known_end(&below, ChildTurn::Only).await? {

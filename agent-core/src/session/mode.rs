@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, Result, event::Event};
 /// ```
 /// use entourage_core::agent::Mode;
 ///
-/// let mode = Mode::new("plan", "Plan").describe("Looks and plans, and changes nothing");
+/// let mode = Mode::new("plan", "Plan").with_description("Looks and plans, and changes nothing");
 /// assert_eq!(
 ///     serde_json::to_string(&mode).unwrap(),
 ///     r#"{"id":"plan","name":"Plan","description":"Looks and plans, and changes nothing"}"#
@@ -39,7 +39,7 @@ impl Mode {
 
     /// Returns the same mode with a description.
     #[must_use]
-    pub fn describe(mut self, description: impl Into<Arc<str>>) -> Self {
+    pub fn with_description(mut self, description: impl Into<Arc<str>>) -> Self {
         self.description = Some(description.into());
         self
     }

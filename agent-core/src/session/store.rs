@@ -316,7 +316,7 @@ impl ReadRange {
 
     /// The same window, with at most `limit` events.
     #[must_use]
-    pub fn take(mut self, limit: usize) -> Self {
+    pub fn with_limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
     }

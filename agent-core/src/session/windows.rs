@@ -25,7 +25,7 @@ impl<'a> Windows<'a> {
     /// The store's.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Row>>> {
         let Some(after) = self.after else { return Ok(None) };
-        let rows = self.store.read(self.session, ReadRange::after(after).take(WINDOW)).await?;
+        let rows = self.store.read(self.session, ReadRange::after(after).with_limit(WINDOW)).await?;
         self.after = rows.last().filter(|_| rows.len() == WINDOW).map(Row::seq);
         Ok(Some(rows).filter(|rows| !rows.is_empty()))
     }

@@ -14,10 +14,10 @@ pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
 #[cfg(feature = "testkit")]
 pub(crate) use call::call_key;
 pub use call::{Tool, ToolContext, ToolInput};
-pub use combined::{Combined, Filtered, Renamed, ToolsetExt};
+pub use combined::{Combined, ToolsetExt};
 #[cfg(test)]
 pub(crate) use from_fn::assert_schema_is_plain;
-pub use from_fn::{FnTool, from_fn, schema_of, typed};
+pub use from_fn::{from_fn, schema_of, typed};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use repair::Repair;
 pub use toolset::{Tools, Toolset};

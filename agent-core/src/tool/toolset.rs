@@ -50,7 +50,7 @@ impl Tools {
                 return Err(Error::new(
                     ErrorKind::Config,
                     format!(
-                        "two tools are named `{name}`; give one of them another name (`AgentTool::named` for an agent), \
+                        "two tools are named `{name}`; give one of them another name (`AgentTool::with_name` for an agent), \
                          or prefix one of the sets"
                     ),
                 ));

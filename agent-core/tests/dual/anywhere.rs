@@ -170,7 +170,7 @@ fn scene(at: usize) -> Scene {
 }
 
 fn task(text: &str) -> Task {
-    Task::new(text).within(BudgetLimits::none().with_model_calls(CALLS))
+    Task::new(text).with_budget(BudgetLimits::none().with_model_calls(CALLS))
 }
 
 fn armed(scene: &Scene, work: &Session, run: &RunHandle, action: Action) {

@@ -51,7 +51,7 @@ fn runtime(store: &SharedStore, checkpoint_every: u64) -> Runtime {
 }
 
 async fn second_task(store: &SharedStore, agent: &DualAgent, every: u64) -> Outcome {
-    let task = Task::new("Write more.").within(BudgetLimits::none().with_model_calls(CALLS as u64));
+    let task = Task::new("Write more.").with_budget(BudgetLimits::none().with_model_calls(CALLS as u64));
     session(&runtime(store, every)).start(agent, task).outcome().await.unwrap()
 }
 

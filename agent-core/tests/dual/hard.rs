@@ -95,7 +95,7 @@ async fn cw03_a_budget_that_is_used_up_in_the_check_is_never_completion() {
         let works = ScriptedProvider::new().text("I wrote it.").text("Summary.");
         let checks =
             ScriptedProvider::by_history().call("look", json!({})).call("task_complete", done("I saw it."));
-        let task = Task::new("Write it.").within(BudgetLimits::none().with_model_calls(calls));
+        let task = Task::new("Write it.").with_budget(BudgetLimits::none().with_model_calls(calls));
         let store = memory();
         let outcome =
             session(&runtime_on(&store)).start(&pair(&works, &checks), task).outcome().await.unwrap();
@@ -107,7 +107,7 @@ async fn cw03_a_budget_that_is_used_up_in_the_check_is_never_completion() {
     // The claim itself needs approval.
     let works = ScriptedProvider::new().text("I wrote it.").text("Summary.");
     let checks = ScriptedProvider::new().calls([("look", json!({})), ("task_complete", done("I saw it."))]);
-    let task = Task::new("Write it.").within(BudgetLimits::none().with_tool_calls(1));
+    let task = Task::new("Write it.").with_budget(BudgetLimits::none().with_tool_calls(1));
     let outcome =
         session(&runtime_on(&memory())).start(&pair(&works, &checks), task).outcome().await.unwrap();
     assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget(_))), "{outcome}");

@@ -195,7 +195,7 @@ async fn cw03_a_budget_that_is_used_up_ends_the_task_wherever_it_is() {
     let limits = BudgetLimits::none().with_model_calls(1);
     let works = ScriptedProvider::new().text("I wrote it.");
     let checks = ScriptedProvider::new();
-    let task = Task::new("Write it.").within(limits);
+    let task = Task::new("Write it.").with_budget(limits);
     let outcome =
         session(&runtime_on(&memory())).start(&pair(&works, &checks), task).outcome().await.unwrap();
     let Status::Stopped(StopReason::Budget(exhausted)) = &outcome.status else { panic!("{outcome}") };
@@ -210,7 +210,7 @@ async fn cw03_a_deadline_is_an_end_and_not_a_pause() {
     let runtime = runtime_on(&memory());
     let work = session(&runtime);
     let deadline = Timestamp::from_micros(1_767_225_600_000_000).after(Duration::from_secs(60));
-    let task = Task::new("Write it.").until(deadline);
+    let task = Task::new("Write it.").with_deadline(deadline);
     let outcome = work.start(&pair(&works, &checks), task).outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
     assert_eq!(work.state().await.unwrap().progress(), None);

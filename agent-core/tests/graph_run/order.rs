@@ -254,7 +254,7 @@ async fn lo07_a_deadline_stops_the_graph() {
     let runtime = crate::common::open_runtime();
     let session = runtime.session();
     let start = entourage_core::Timestamp::from_micros(1_767_225_600_000_000);
-    let task = entourage_core::run::Task::new("Go").until(start.after(secs(5)));
+    let task = entourage_core::run::Task::new("Go").with_deadline(start.after(secs(5)));
     let outcome = session.start(&graph, task).outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
     assert_eq!(slow.running(), 0);

@@ -89,7 +89,7 @@ async fn ai04_a_graph_with_more_agents_than_places_ends_in_their_order() {
 /// Builds an agent that delegates its task to `second`, as a tool.
 fn lead(second: &Second) -> ReactAgent {
     let provider = ScriptedProvider::by_history().call("second", json!({"prompt": "below"})).text("Done.");
-    let tool = AgentTool::new(second.clone()).named("second");
+    let tool = AgentTool::new(second.clone()).with_name("second");
     ReactAgent::builder("lead", provider.model()).tool(tool).build().unwrap()
 }
 

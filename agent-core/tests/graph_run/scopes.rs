@@ -110,11 +110,11 @@ async fn an_added_task_is_no_wider_than_all_nodes_of_its_agent() {
     scene.gate.arrived(1).await;
     control.add(PlanTask::new("more", "scout", "more")).await.unwrap();
     let read = Scope::all().with_access(Access::READ | Access::WRITE);
-    control.add(PlanTask::new("wider", "scout", "wider").within(read)).await.unwrap();
+    control.add(PlanTask::new("wider", "scout", "wider").with_scope(read)).await.unwrap();
     let fewer = Scope::all().with_tools(["view"]);
-    control.add(PlanTask::new("fewer", "scout", "fewer").within(fewer.clone())).await.unwrap();
+    control.add(PlanTask::new("fewer", "scout", "fewer").with_scope(fewer.clone())).await.unwrap();
     control.add(PlanTask::new("big", "large", "big")).await.unwrap();
-    control.add(PlanTask::new("free", "other", "free").within(Scope::none())).await.unwrap();
+    control.add(PlanTask::new("free", "other", "free").with_scope(Scope::none())).await.unwrap();
     control.reassign("late", "scout").await.unwrap();
     scene.gate.open();
     run.outcome().await.unwrap();
@@ -158,7 +158,7 @@ fn an_added_task_is_as_narrow_in_a_later_life_of_its_run() {
         let adds = async {
             scene.gate.arrived(1).await;
             let task = PlanTask::new("more", "scout", "more").after(["late"]);
-            control.add(task.within(Scope::none())).await.unwrap();
+            control.add(task.with_scope(Scope::none())).await.unwrap();
             killed.pass().await;
         };
         until_killed(async { tokio::join!(run.outcome(), adds) }, &killed).await;

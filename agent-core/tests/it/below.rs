@@ -62,7 +62,7 @@ impl World {
             let tool = format!("ask{index}");
             provider = provider.call(&tool, json!({"prompt": "Look around."}));
             let below = self.agent(below, &format!("{name}-{index}"), &Scope::all());
-            tools.push(AgentTool::new(below).named(tool));
+            tools.push(AgentTool::new(below).with_name(tool));
         }
         if node.looks {
             provider = provider.call("look", json!({}));

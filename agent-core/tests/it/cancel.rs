@@ -275,7 +275,8 @@ async fn cm13_a_deadline_stops_the_run_and_what_it_runs() {
     let now: Timestamp = entourage_core::Clock::now(&clock);
     let started = tokio::time::Instant::now();
     let deadline = now.after(Duration::from_secs(90));
-    let outcome = runtime.session().start(&agent, Task::new("Go").until(deadline)).outcome().await.unwrap();
+    let outcome =
+        runtime.session().start(&agent, Task::new("Go").with_deadline(deadline)).outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
     assert_eq!(tool.running(), 0);
     assert!(started.elapsed() >= Duration::from_secs(89) && started.elapsed() < Duration::from_secs(120));

@@ -403,7 +403,7 @@ fn limits() -> BudgetLimits {
 }
 
 fn task() -> Task {
-    Task::from("Go").within(limits())
+    Task::from("Go").with_budget(limits())
 }
 
 /// A provider of seven steps with token counts; six of them call tools.

@@ -245,7 +245,7 @@ async fn cs02_a_session_is_compacted_on_request_and_not_while_it_runs() {
     let model = provider.model();
     let agent = agent(model.clone()).build().unwrap();
     let session = open_runtime().session();
-    let compaction = Compaction::new().focus("the colour of the ship");
+    let compaction = Compaction::new().with_focus("the colour of the ship");
     assert!(!session.compact(&compaction, &model).await.unwrap(), "nothing was said yet");
     assert_eq!(provider.count(), 0);
     let run = session.start(&agent, "One");

@@ -71,7 +71,7 @@ async fn a_cheaper_model_writes_the_summary_of_what_fits_its_window() {
     let provider = ScriptedProvider::new().step(looks(70_000, 1)).step(looks(80_000, 1)).step(says("Done."));
     let cheap = ScriptedProvider::named("cheap").step(says("A summary."));
     let small = windowed(cheap.model(), Some(2_000));
-    let compaction = Compaction::new().model(small).keep_messages(0);
+    let compaction = Compaction::new().with_model(small).keep_messages(0);
     let agent = looker(&provider, 100_000).compaction(compaction).build().unwrap();
     assert_eq!(agent.ask("p".repeat(1_000)).await.unwrap(), "Done.");
     let asked = cheap.requests().remove(0);

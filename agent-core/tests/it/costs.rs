@@ -207,7 +207,7 @@ async fn a_budget_that_does_not_cover_a_call_says_what_the_call_may_need() {
     let mut profile = priced();
     profile.max_output = Some(100);
     let tester = agent(provider.model().with_profile(profile)).build().unwrap();
-    let task = Task::new("Go").within(BudgetLimits::none().with_money(Money::from_pico(90_000_000)));
+    let task = Task::new("Go").with_budget(BudgetLimits::none().with_money(Money::from_pico(90_000_000)));
     let session = runtime_on(&memory()).session();
     let status = session.start(&tester, task).outcome().await.unwrap().status.to_string();
     assert!(status.contains("does not cover the next call, which may need $0.0001"), "{status}");

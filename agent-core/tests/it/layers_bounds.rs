@@ -22,7 +22,7 @@ const fn secs(secs: u64) -> Duration {
 }
 
 fn all_bounds() -> Timeout {
-    Timeout::new().total(secs(60)).first_delta(secs(20)).idle(secs(10))
+    Timeout::new().with_total(secs(60)).with_first_delta(secs(20)).with_idle(secs(10))
 }
 
 /// The bound that ends a call, and the time at which it does.
@@ -61,7 +61,9 @@ async fn a_reply_within_its_bounds_is_left_as_it_is() {
         .text("c")
         .finish(FinishReason::Stop);
     let service = ScriptedProvider::new().step(script.clone()).step(script.clone()).step(script);
-    for layer in [all_bounds(), Timeout::new(), Timeout::new().idle(Duration::MAX).total(Duration::MAX)] {
+    for layer in
+        [all_bounds(), Timeout::new(), Timeout::new().with_idle(Duration::MAX).with_total(Duration::MAX)]
+    {
         let lines = read(&layer.layer(service.provider()), &CallContext::new()).await;
         assert_eq!(lines, ["a", "b", "c", "finish"]);
     }
@@ -71,7 +73,7 @@ async fn a_reply_within_its_bounds_is_left_as_it_is() {
 async fn a_slow_reader_is_not_a_slow_service() {
     let script = Script::new().text("a").text("b").delay(secs(9)).text("c").finish(FinishReason::Stop);
     let service = ScriptedProvider::new().step(script);
-    let layer = Timeout::new().first_delta(secs(10)).idle(secs(10));
+    let layer = Timeout::new().with_first_delta(secs(10)).with_idle(secs(10));
     let mut stream = layer.layer(service.provider()).stream(question(), &CallContext::new()).await.unwrap();
     for expected in ["a", "b", "c", "finish"] {
         assert_eq!(line(&stream.next().await.unwrap()), expected);
@@ -105,7 +107,7 @@ impl Provider for Odd {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_not_answered_is_ended_too() {
-    for (layer, expected) in [(all_bounds(), 20), (Timeout::new().total(secs(7)), 7)] {
+    for (layer, expected) in [(all_bounds(), 20), (Timeout::new().with_total(secs(7)), 7)] {
         let began = Instant::now();
         let model = layer.layer(Arc::new(Odd::Hangs(Gate::new())));
         let error = model.stream(question(), &CallContext::new()).await.err().unwrap();
@@ -115,7 +117,7 @@ async fn a_call_that_is_not_answered_is_ended_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_always_has_more_is_ended_by_the_total() {
-    let model = Timeout::new().total(secs(3)).layer(Arc::new(Odd::Endless));
+    let model = Timeout::new().with_total(secs(3)).layer(Arc::new(Odd::Endless));
     let mut stream = model.stream(question(), &CallContext::new()).await.unwrap();
     let mut pieces = 0;
     let error = loop {
@@ -146,7 +148,7 @@ async fn the_calls_own_timeout_is_kept_and_the_shorter_one_told() {
         [(None, Some(4), Some(4)), (Some(3), Some(4), Some(3)), (Some(5), None, Some(5))]
     {
         cx.timeout = callers.map(secs);
-        let layer = own.map_or(Timeout::new(), |own| Timeout::new().total(secs(own)));
+        let layer = own.map_or(Timeout::new(), |own| Timeout::new().with_total(secs(own)));
         let played = Played::new([says("Hello")]);
         read(&layer.layer(Arc::clone(&played) as _), &cx).await;
         assert_eq!(played.asked()[0].timeout, expected.map(secs));
@@ -161,14 +163,14 @@ async fn the_calls_own_timeout_is_kept_and_the_shorter_one_told() {
 async fn the_order_of_timeout_and_retry_matters() {
     let stall = || Script::new().text("Hel").delay(secs(60)).finish(FinishReason::Stop);
     let inside = ScriptedProvider::new().step(stall()).text("Hello");
-    let model = Retry::new().layer(Timeout::new().idle(secs(10)).layer(inside.provider()));
+    let model = Retry::new().layer(Timeout::new().with_idle(secs(10)).layer(inside.provider()));
     let lines = read(&model, &CallContext::new()).await;
     assert!(lines[1].starts_with("restart 2 in 5s: the model's reply paused for more than 10s"), "{lines:?}");
     assert_eq!(lines[2], "Hello");
 
     // The wrong way round: the wait between two attempts is taken for a silent model.
     let outside = ScriptedProvider::new().fail(ErrorKind::Overloaded, "no room");
-    let model = Timeout::new().first_delta(secs(3)).layer(Retry::new().layer(outside.provider()));
+    let model = Timeout::new().with_first_delta(secs(3)).layer(Retry::new().layer(outside.provider()));
     assert_eq!(error_of(&model, &CallContext::new()).await.kind(), ErrorKind::Timeout);
 }
 

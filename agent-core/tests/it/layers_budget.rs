@@ -90,7 +90,7 @@ async fn design_7_a_restart_inside_is_paid_for_twice() {
     let service =
         ScriptedProvider::new().step(failed).step(Script::new().usage(40, 20).finish(FinishReason::Stop));
     let budget = Budget::new(BudgetLimits::none());
-    let retry = Retry::new().first_delay(Duration::ZERO);
+    let retry = Retry::new().with_first_delay(Duration::ZERO);
     let provider = budget.layer("a").layer(retry.layer(service.provider()));
     all(provider.stream(request(), &CallContext::new()).await.unwrap()).await;
     assert_eq!(budget.spent(), spent(110, 80 * 3 + 30 * 15, 1));

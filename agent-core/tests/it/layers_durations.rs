@@ -48,9 +48,9 @@ async fn attack_16_layers_take_any_duration() {
     for time in TIMES {
         let service = || ScriptedProvider::by_history().step(pausing()).provider();
         for (name, layer) in [
-            ("total", Timeout::new().total(time)),
-            ("first delta", Timeout::new().first_delta(time)),
-            ("idle", Timeout::new().idle(time)),
+            ("total", Timeout::new().with_total(time)),
+            ("first delta", Timeout::new().with_first_delta(time)),
+            ("idle", Timeout::new().with_idle(time)),
         ] {
             call(name, time, layer.layer(service()), CallContext::new()).await;
         }
@@ -75,10 +75,10 @@ async fn attack_16_retries_take_any_duration() {
     for time in TIMES {
         for asked in [None, Some(time)] {
             let policies = [
-                ("first delay", Retry::new().first_delay(time)),
-                ("the longest delay", Retry::new().max_delay(time)),
-                ("both", Retry::new().first_delay(time).max_delay(time).factor(u32::MAX)),
-                ("jitter", Retry::new().first_delay(time).max_delay(time).jitter(time)),
+                ("first delay", Retry::new().with_first_delay(time)),
+                ("the longest delay", Retry::new().with_max_delay(time)),
+                ("both", Retry::new().with_first_delay(time).with_max_delay(time).with_factor(u32::MAX)),
+                ("jitter", Retry::new().with_first_delay(time).with_max_delay(time).with_jitter(time)),
             ];
             for (name, policy) in policies {
                 let refusal = || {

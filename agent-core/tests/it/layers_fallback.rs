@@ -301,7 +301,7 @@ async fn ai06_attempt_numbers_go_on_after_retries_inside() {
     let busy = |service: ScriptedProvider| service.fail(ErrorKind::Overloaded, "no room");
     let first = busy(busy(ScriptedProvider::named("far")));
     let second = busy(ScriptedProvider::named("near")).text("hi");
-    let once = || layers::Retry::new().retries(1).first_delay(Duration::ZERO);
+    let once = || layers::Retry::new().with_retries(1).with_first_delay(Duration::ZERO);
     let next = ModelChoice::new(model(&second, "small").layer(once()), Tier::Small);
     let layered = model(&first, "large").layer(once()).layer(Fallback::to([next]));
     let items = all(layered.stream(hello("large"), &CallContext::new()).await.unwrap()).await;

@@ -128,7 +128,7 @@ async fn cm10_without_a_new_key_the_refusal_comes_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn cm10_the_second_pass_has_all_its_retries() {
-    let once = || Retry::new().retries(1);
+    let once = || Retry::new().with_retries(1);
     let old = Played::new([Err(busy()), Err(refused())]);
     let new = Played::named("other", [Err(busy()), says("Hello!")]);
     let hook = Hook::giving(once().layer(Arc::clone(&new) as _));

@@ -126,20 +126,24 @@ async fn cm09_delays_grow_from_the_first_and_the_restart_comes_before_the_wait()
 
 #[tokio::test(start_paused = true)]
 async fn cm09_settings_bound_the_delays() {
-    let layer = Retry::new().retries(4).first_delay(Duration::from_millis(100)).factor(10).max_delay(secs(2));
+    let layer = Retry::new()
+        .with_retries(4)
+        .with_first_delay(Duration::from_millis(100))
+        .with_factor(10)
+        .with_max_delay(secs(2));
     let failures = || (0..4).map(|_| -> Reply { Err(busy("no")) });
     let provider = Played::new(failures().chain([says("ok")]));
     read(&retried(&provider, layer), &CallContext::new()).await;
     assert_eq!(provider.times(), [0, 100, 1_100, 3_100, 5_100]);
 
     let provider = Played::new(failures().chain([says("ok")]));
-    read(&retried(&provider, layer.factor(0)), &CallContext::new()).await;
+    read(&retried(&provider, layer.with_factor(0)), &CallContext::new()).await;
     assert_eq!(provider.times(), [0, 100, 200, 300, 400]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cm09_what_a_service_asks_for() {
-    let hour = Retry::new().first_delay(secs(3_600)).max_delay(secs(3_600));
+    let hour = Retry::new().with_first_delay(secs(3_600)).with_max_delay(secs(3_600));
     let table = [
         (Retry::new(), Duration::ZERO, secs(5)),
         (Retry::new(), Duration::from_millis(1), Duration::from_millis(1)),
@@ -162,7 +166,7 @@ async fn cm09_what_a_service_asks_for() {
 
 #[tokio::test(start_paused = true)]
 async fn cm09_a_jitter_lengthens_and_is_the_same_for_the_same_call() {
-    let layer = Retry::new().jitter(secs(3));
+    let layer = Retry::new().with_jitter(secs(3));
     let delay = |cx: CallContext| async move {
         let provider = Played::new([Err(busy("no")), says("ok")]);
         read(&retried(&provider, layer), &cx).await;
@@ -182,7 +186,7 @@ async fn cm09_a_jitter_lengthens_and_is_the_same_for_the_same_call() {
 #[tokio::test(start_paused = true)]
 async fn cm09_without_retries_an_error_comes_as_it_is() {
     let provider = Played::new([Err(busy("slow down").with_retry_after(secs(9))), breaks("a", busy("slow"))]);
-    let model = retried(&provider, Retry::new().retries(0));
+    let model = retried(&provider, Retry::new().with_retries(0));
     let cx = CallContext::new();
     let error = model.stream(question(), &cx).await.err().unwrap();
     assert_eq!((error.message(), error.retry()), ("slow down", RetryStatus::Temporary));
@@ -199,7 +203,7 @@ async fn cm09_an_exhausted_error_tells_of_every_attempt() {
         breaks("Hel", Error::new(ErrorKind::Transport, "reset")),
         Err(overloaded),
     ]);
-    let error = error_of(&retried(&provider, Retry::new().retries(2)), &CallContext::new()).await;
+    let error = error_of(&retried(&provider, Retry::new().with_retries(2)), &CallContext::new()).await;
     assert_eq!((error.kind(), error.retry()), (ErrorKind::Overloaded, RetryStatus::Exhausted));
     assert_eq!(error.retry_after(), Some(secs(70)));
     let text = "the model call failed 3 times and no retry is left; try again later. attempt 1: too fast (rate limited); \
@@ -343,7 +347,7 @@ async fn cm09_no_attempt_begins_after_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn cm09_attempts_of_all_layers_are_counted_as_one() {
     let provider = Played::new([Err(busy("a")), Err(busy("b")), Err(busy("c")), says("ok")]);
-    let inner = retried(&provider, Retry::new().retries(1).first_delay(secs(1)));
+    let inner = retried(&provider, Retry::new().with_retries(1).with_first_delay(secs(1)));
     // The inner layer gives up for good; only a failure that may still pass goes up to the outer one.
     let error = error_of(&Retry::new().layer(Arc::clone(&inner)), &CallContext::new()).await;
     assert_eq!(error.retry(), RetryStatus::Exhausted);
@@ -351,7 +355,7 @@ async fn cm09_attempts_of_all_layers_are_counted_as_one() {
 
     let failures = [Err(busy("a")), breaks("Hel", busy("b")), says("Hello")];
     let provider = Played::new(failures);
-    let inner = retried(&provider, Retry::new().first_delay(secs(1)).before_output_only());
+    let inner = retried(&provider, Retry::new().with_first_delay(secs(1)).before_output_only());
     let lines = read(&Retry::new().layer(inner), &CallContext::new()).await;
     assert_eq!(lines, ["restart 2 in 1s: a", "Hel", "restart 3 in 5s: b", "Hello", "finish"]);
     assert_eq!(provider.attempts(), [1, 2, 3]);

@@ -39,15 +39,15 @@ Explain what you do.
 
 fn facts() -> PromptFacts {
     PromptFacts::new()
-        .model("large-1")
-        .provider("scripted")
-        .working_dir(r"C:\work\site")
-        .platform("windows")
-        .date("2026-01-02")
-        .context_files([ContextFile::new(r"C:\work\site\AGENTS.md", "Use tabs.")])
-        .global_context_files([ContextFile::new("/home/a/notes.md", "Be kind & <brief>.")])
-        .skills("Skills: none.")
-        .config(json!({"verbose": true}))
+        .with_model("large-1")
+        .with_provider("scripted")
+        .with_working_dir(r"C:\work\site")
+        .with_platform("windows")
+        .with_date("2026-01-02")
+        .with_context_files([ContextFile::new(r"C:\work\site\AGENTS.md", "Use tabs.")])
+        .with_global_context_files([ContextFile::new("/home/a/notes.md", "Be kind & <brief>.")])
+        .with_skills("Skills: none.")
+        .with_config(json!({"verbose": true}))
 }
 
 fn coder(version: u32, source: &str) -> PromptTemplate {
@@ -75,20 +75,20 @@ Use tabs.
 Skills: none.
 Explain what you do.
 ";
-    let rendered = template.render(&facts().git(git.clone())).unwrap();
+    let rendered = template.render(&facts().with_git(git.clone())).unwrap();
     assert_eq!(rendered.text(), expected);
-    assert_eq!(rendered, template.render(&facts().git(git)).unwrap());
+    assert_eq!(rendered, template.render(&facts().with_git(git)).unwrap());
 }
 
 #[test]
 fn ci03_outside_a_repository_there_is_no_git_block() {
-    let rendered = coder(3, CODER).render(&facts().git(None)).unwrap();
+    let rendered = coder(3, CODER).render(&facts().with_git(None)).unwrap();
     assert!(rendered.text().contains("2026-01-02.\n<file") && !rendered.text().contains("Branch"));
 }
 
 #[test]
 fn ci03_a_missing_variable_is_an_error_and_no_empty_text() {
-    let without = PromptFacts::new().model("large-1").provider("scripted");
+    let without = PromptFacts::new().with_model("large-1").with_provider("scripted");
     let error = coder(3, CODER).render(&without).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.message().starts_with("line 1 of the template asks for `working_dir`"), "{error}");

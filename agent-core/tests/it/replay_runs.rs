@@ -284,11 +284,11 @@ async fn design_3_runs_that_failed_were_cancelled_or_late_replay_too() {
 
     let now = entourage_core::testkit::PausedClock::default();
     let soon = entourage_core::Clock::now(&now).after(Duration::from_secs(9));
-    let outcome = goes_wrong(&calls(), put().hanging(), Task::new("Go").until(soon), None).await;
+    let outcome = goes_wrong(&calls(), put().hanging(), Task::new("Go").with_deadline(soon), None).await;
     assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
     let mut limits = BudgetLimits::none();
     limits.tool_calls = Some(1);
-    let outcome = goes_wrong(&calls(), put(), Task::new("Go").within(limits), None).await;
+    let outcome = goes_wrong(&calls(), put(), Task::new("Go").with_budget(limits), None).await;
     assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget(_))), "{outcome:?}");
 }
 

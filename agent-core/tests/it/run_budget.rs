@@ -39,7 +39,7 @@ fn open() -> RuntimeBuilder {
 }
 
 pub(crate) fn go(limits: BudgetLimits) -> Task {
-    Task::new("Go").within(limits)
+    Task::new("Go").with_budget(limits)
 }
 
 /// A model at 3 pico-dollars in and 15 out, whose replies have at most 20 tokens.

@@ -79,7 +79,7 @@ impl Life {
         if session.head().await.unwrap().seq > 0 {
             return None;
         }
-        Some(session.start(&self.captain, Task::new("Go").within(limits)).outcome().await.unwrap())
+        Some(session.start(&self.captain, Task::new("Go").with_budget(limits)).outcome().await.unwrap())
     }
 }
 
@@ -293,7 +293,7 @@ impl Plan {
 async fn carry_out(plan: &Plan, limit: u64, cancel: Option<u64>) {
     let store = memory();
     let seen = Seen::default();
-    let task = Task::new("Go").within(none().with_tokens(limit));
+    let task = Task::new("Go").with_budget(none().with_tokens(limit));
     let session = runtime(&store).session_with_id(SessionId::new("root").unwrap());
     let run = session.start(&plan.agent(&seen), task);
     let mut time = 0;

@@ -58,7 +58,8 @@ async fn design_7_time_ends_a_hand_written_agents_wait_and_the_deadline_keeps_it
     let outcome = open_runtime().session().start(&sleeper, go(limits)).outcome().await.unwrap();
     assert_eq!(stopped_by(&outcome).0, "time");
     let soon = now().after(Duration::from_secs(5));
-    let outcome = open_runtime().session().start(&sleeper, go(limits).until(soon)).outcome().await.unwrap();
+    let outcome =
+        open_runtime().session().start(&sleeper, go(limits).with_deadline(soon)).outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
 }
 

@@ -105,8 +105,10 @@ async fn passes(name: &str, wrap: impl Fn(Arc<dyn Provider>) -> Arc<dyn Provider
 async fn layers_keep_what_a_provider_promises() {
     let hour = Duration::from_secs(3_600);
     passes("check", |inner| Check::new().layer(inner)).await;
-    passes("timeout", move |inner| Timeout::new().total(hour).first_delta(hour).idle(hour).layer(inner))
-        .await;
+    passes("timeout", move |inner| {
+        Timeout::new().with_total(hour).with_first_delta(hour).with_idle(hour).layer(inner)
+    })
+    .await;
     passes("record", |inner| Recorder::new().layer(inner)).await;
     passes("a rate limit", |inner| RateLimit::new().layer(inner)).await;
     passes("a budget", |inner| Budget::new(BudgetLimits::none()).layer("suite").layer(inner)).await;
@@ -151,15 +153,15 @@ fn gone() -> ModelChoice {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_layer_keeps_all_but_the_early_refusal() {
-    let subject = Layered::new(Spoken, "retry", |inner| Retry::new().retries(0).layer(inner));
+    let subject = Layered::new(Spoken, "retry", |inner| Retry::new().with_retries(0).layer(inner));
     conformance(&subject).await.assert();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stack_of_layers_passes() {
     let stack = |inner: Arc<dyn Provider>| {
-        let inner = Timeout::new().idle(Duration::from_secs(3_600)).layer(Check::new().layer(inner));
-        Recorder::new().layer(Retry::new().retries(0).layer(inner))
+        let inner = Timeout::new().with_idle(Duration::from_secs(3_600)).layer(Check::new().layer(inner));
+        Recorder::new().layer(Retry::new().with_retries(0).layer(inner))
     };
     conformance(&Layered::new(Spoken, "a stack", stack)).await.assert();
 }

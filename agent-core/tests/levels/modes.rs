@@ -19,7 +19,7 @@ use crate::common::{
 };
 
 fn offered() -> Vec<Mode> {
-    vec![Mode::new("ask", "Ask"), Mode::new("code", "Code").describe("Changes files")]
+    vec![Mode::new("ask", "Ask"), Mode::new("code", "Code").with_description("Changes files")]
 }
 
 /// Creates an agent that reports its mode once the gate is open.

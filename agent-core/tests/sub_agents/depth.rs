@@ -61,7 +61,7 @@ async fn ai04_an_agent_that_is_its_own_sub_agent_ends_by_the_depth_of_the_tree()
 async fn ai04_an_agent_that_is_its_own_sub_agent_ends_by_a_budget() {
     let (agent, _) = ouroboros();
     let store = memory();
-    let task = Task::new("Do it.").within(BudgetLimits::none().with_model_calls(5));
+    let task = Task::new("Do it.").with_budget(BudgetLimits::none().with_model_calls(5));
     let outcome = runtime_on(&store).session_with_id(root()).start(&agent, task).outcome().await.unwrap();
     assert!(matches!(outcome.status, Status::Stopped(StopReason::Budget(_))), "{outcome}");
     // The sixth agent was refused its first call.

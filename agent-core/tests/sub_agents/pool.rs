@@ -187,7 +187,7 @@ fn compacting(writer: &ScriptedProvider) -> ReactAgent {
     let tool = FakeTool::new("look").returning("x".repeat(4_000).as_str());
     ReactAgent::builder("looker", provider.model().with_profile(profile))
         .tool(tool)
-        .compaction(Compaction::new().model(writer.model()).without_clearing())
+        .compaction(Compaction::new().with_model(writer.model()).without_clearing())
         .build()
         .unwrap()
 }

@@ -55,7 +55,7 @@ fn cents(count: u64) -> Option<Money> {
 async fn ca05_twenty_children_at_once_of_a_cent_each_come_to_twenty_cents() {
     let store = memory();
     let below = ScriptedProvider::by_history().text("Seen.");
-    let task = Task::new("Go").within(BudgetLimits::none().with_money(Money::from_pico(100 * CENT)));
+    let task = Task::new("Go").with_budget(BudgetLimits::none().with_money(Money::from_pico(100 * CENT)));
     let session = runtime_on(&store).session_with_id(root());
     let outcome = session.start(&lead(20, sub(&below)), task).outcome().await.unwrap();
     assert_eq!(costs(&store).await, (cents(2), cents(20)));

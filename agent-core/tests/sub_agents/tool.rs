@@ -98,8 +98,8 @@ async fn ca01_several_agents_have_names_of_their_own() {
     let first = ScriptedProvider::new().text("One.");
     let second = ScriptedProvider::new().text("Two.");
     let tools = [
-        AgentTool::new(sub(&first)).named("scout").described("Finds."),
-        AgentTool::new(sub(&second)).named("critic").described("Doubts."),
+        AgentTool::new(sub(&first)).with_name("scout").with_description("Finds."),
+        AgentTool::new(sub(&second)).with_name("critic").with_description("Doubts."),
     ];
     let calls = ["critic", "scout"].map(|name| (name, json!({"prompt": name})));
     let provider = ScriptedProvider::new().calls(calls).text("Done.");
@@ -110,10 +110,10 @@ async fn ca01_several_agents_have_names_of_their_own() {
     let shown: Vec<_> = requests[0].tools.iter().map(|it| (it.name(), it.description())).collect();
     assert_eq!(shown, [("critic", "Doubts."), ("scout", "Finds.")]);
     assert_eq!(results(requests[1].messages.last().unwrap()), ["Two.", "One."]);
-    let twice = AgentTool::new(sub(&first)).named("scout");
+    let twice = AgentTool::new(sub(&first)).with_name("scout");
     let same = agent(provider.model()).tool(twice.clone()).tool(twice).build().unwrap_err();
     assert_eq!(same.kind(), ErrorKind::Config);
-    assert!(same.message().contains("`AgentTool::named`"), "{same}");
+    assert!(same.message().contains("`AgentTool::with_name`"), "{same}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +155,7 @@ async fn attack_20_the_tools_scope_and_the_callers_both_bound_the_agent() {
         let provider = ScriptedProvider::new().call("write", json!({})).text("I could not.");
         let able =
             ReactAgent::builder("sub", provider.model()).tool(write.clone()).scope(Scope::all()).build();
-        let tool = AgentTool::new(able.unwrap()).within(tools).within(Scope::all());
+        let tool = AgentTool::new(able.unwrap()).with_scope(tools).with_scope(Scope::all());
         let lead = ScriptedProvider::by_history().call("agent", json!({"prompt": "Write!"})).text("Done.");
         let lead = agent(lead.model()).tool(tool).scope(callers).build().unwrap();
         run(&store, &lead).await;
@@ -231,7 +231,7 @@ async fn ca03_a_budget_above_stops_the_agent_and_the_parent_is_told_which() {
     let able = ReactAgent::builder("sub", below.model()).tool(FakeTool::new("look")).build().unwrap();
     let provider = ScriptedProvider::by_history().call("agent", json!({"prompt": "Look!"})).text("Done.");
     let lead = agent(provider.model()).tool(AgentTool::new(able)).build().unwrap();
-    let task = Task::new("Go").within(BudgetLimits::none().with_model_calls(2));
+    let task = Task::new("Go").with_budget(BudgetLimits::none().with_model_calls(2));
     let outcome = runtime_on(&store).session_with_id(root()).start(&lead, task).outcome().await.unwrap();
     assert!(outcome.status.to_string().contains("model calls"), "{outcome}");
     let (text, is_error) = told(&store).await;
@@ -284,7 +284,7 @@ async fn ca06_a_sub_agent_is_not_titled_and_its_time_is_bounded() {
     let hang = FakeTool::new("hang").hanging();
     let below = ScriptedProvider::new().call("hang", json!({}));
     let able = ReactAgent::builder("sub", below.model()).tool(hang.clone()).build().unwrap();
-    let tool = AgentTool::new(able).timeout(Duration::from_secs(3));
+    let tool = AgentTool::new(able).with_timeout(Duration::from_secs(3));
     let lead = parent(tool, json!({"prompt": "Wait!"}));
     let runtime = testkit::runtime()
         .policy(Policy::allow_all())
@@ -338,5 +338,5 @@ fn the_description_of_an_agent_begins_that_of_its_tool() {
         let text = described(tool);
         assert!(text.starts_with("Knows the lexer.\n\nHand"), "{text}");
     }
-    assert_eq!(described(AgentTool::new(scout).described("Finds.")), "Finds.");
+    assert_eq!(described(AgentTool::new(scout).with_description("Finds.")), "Finds.");
 }

@@ -200,7 +200,7 @@ async fn a_silent_server_is_left_in_time() {
         cx.timeout = Some(SHORT);
         cx
     };
-    let first = || Timeout::new().first_delta(SHORT);
+    let first = || Timeout::new().with_first_delta(SHORT);
     for wire in WIRES {
         for (name, acts) in [
             ("silent before the answer", vec![Act::Hold]),
@@ -226,7 +226,7 @@ async fn a_silent_server_is_left_in_time() {
         let expected = (ErrorKind::Timeout, RetryStatus::Temporary, "Hello".to_owned(), true);
         patiently(&expected, async |limit| {
             let fault = Fault::new(wire, "silent inside the stream", [send(hello(wire)), Act::Hold]);
-            let (error, outcome) = fault.within(Timeout::new().idle(limit)).fail().await;
+            let (error, outcome) = fault.within(Timeout::new().with_idle(limit)).fail().await;
             let shown = format!("{}: {error}", outcome.name);
             ((error.kind(), error.retry(), outcome.text, outcome.seen.closed), shown)
         })
@@ -261,7 +261,7 @@ async fn a_server_that_only_keeps_the_connection_alive_is_left_in_time() {
             ("hints for ever", vec![Act::Flood(b"HTTP/1.1 103 Early Hints\r\n\r\n".to_vec(), forever)]),
         ] {
             let (error, outcome) =
-                Fault::new(wire, name, acts).within(Timeout::new().first_delta(SHORT)).fail().await;
+                Fault::new(wire, name, acts).within(Timeout::new().with_first_delta(SHORT)).fail().await;
             let got = (error.kind(), error.retry(), outcome.seen.closed);
             assert_eq!(got, (ErrorKind::Timeout, RetryStatus::Temporary, true), "{}: {error}", outcome.name);
         }

@@ -94,7 +94,7 @@ async fn attack_46_a_wait_of_thirty_years_is_not_obeyed() {
     for wire in WIRES {
         let limited = answer("429 Too Many Requests", "Retry-After: 1000000000\r\n", &wire.refusal("no"));
         let server = serve(vec![vec![send(limited)], vec![send(wire.good())]]).await;
-        let retry = layers::Retry::new().first_delay(Duration::from_millis(1));
+        let retry = layers::Retry::new().with_first_delay(Duration::from_millis(1));
         let call = retry.layer(wire.provider(&server.url));
         let cx = CallContext::new();
         let call = call.complete(request(), &cx);

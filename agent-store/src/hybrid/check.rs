@@ -119,7 +119,7 @@ impl<A: ActiveStore + 'static, B: ArchiveStore + 'static> HybridStore<A, B> {
             };
             // An append meanwhile is noticed when the session is sealed.
             rows.retain(|row| row.seq() <= info.head.seq);
-            let copies = archive.read(session, ReadRange::after(at).take(rows.len())).await?;
+            let copies = archive.read(session, ReadRange::after(at).with_limit(rows.len())).await?;
             at = match rows.last() {
                 Some(last) if same(&rows, &copies)? => last.seq(),
                 _ => return Err(lacking(session)),

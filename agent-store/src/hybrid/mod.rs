@@ -108,7 +108,7 @@ impl HybridStore {
             store.look_for_archive().await?;
             store
         } else {
-            let archive = archive.open().await?;
+            let archive = archive.build().await?;
             active.note_archive().await?;
             Self::new(active, archive)
         };

@@ -119,7 +119,7 @@ impl JsonBuilder {
     /// # Errors
     /// [`ErrorKind::Store`] for a path that is a link, no directory or not accessible, and for a lock that stays (the last
     /// is worth a retry). Damaged sessions are no error here: see [`JsonStore::problems`].
-    pub async fn open(self) -> Result<JsonStore> {
+    pub async fn build(self) -> Result<JsonStore> {
         const OPERATION: &str = "store.open";
         let path = std::path::absolute(&self.path).map_err(|error| {
             Error::new(ErrorKind::InvalidInput, "this is no path; name a directory")
@@ -139,12 +139,12 @@ impl JsonBuilder {
 }
 
 impl JsonStore {
-    /// Opens the directory at `path` with the default options; see [`JsonBuilder::open`].
+    /// Opens the directory at `path` with the default options; see [`JsonBuilder::build`].
     ///
     /// # Errors
-    /// As [`JsonBuilder::open`].
+    /// As [`JsonBuilder::build`].
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self> {
-        Self::builder(path).open().await
+        Self::builder(path).build().await
     }
 
     /// Returns the options for the directory at `path`.

@@ -69,7 +69,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// use entourage_core::session::{SessionFilter, SessionStore};
 /// use entourage_store::PostgresStore;
 ///
-/// let store = PostgresStore::builder("postgres://team@localhost/team").schema("agents").connect().await?;
+/// let store = PostgresStore::builder("postgres://team@localhost/team").schema("agents").build().await?;
 /// for session in store.query(&SessionFilter::roots().page(0, 20)).await? {
 ///     println!("{} {}", session.record.id, session.head.title);
 /// }
@@ -87,15 +87,15 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     /// Connects with the default options to the database at `url`, such as `postgres://user:password@host/database`;
-    /// see [`PostgresBuilder::connect`].
+    /// see [`PostgresBuilder::build`].
     ///
     /// What the URL leaves out comes from the environment (`PGHOST`, `PGUSER`, `PGPASSWORD` ...) and the password file,
     /// as for other programs of PostgreSQL. `sslmode` and the certificates are parameters of the URL.
     ///
     /// # Errors
-    /// As [`PostgresBuilder::connect`].
+    /// As [`PostgresBuilder::build`].
     pub async fn connect(url: impl Into<String>) -> Result<Self> {
-        Self::builder(url).connect().await
+        Self::builder(url).build().await
     }
 
     /// Returns the options for the database at `url`.

@@ -85,7 +85,7 @@ impl PostgresBuilder {
     /// [`ErrorKind::PermissionDenied`] when it does not let this user in, [`ErrorKind::NewerVersion`] for tables that a
     /// newer version of this library wrote, [`ErrorKind::Store`] for a schema of another program or a database that is
     /// not UTF-8. A schema that is refused is not changed. No error holds the password.
-    pub async fn connect(self) -> Result<PostgresStore> {
+    pub async fn build(self) -> Result<PostgresStore> {
         let options = self.options()?;
         let connections = self.connections;
         let (timeout, patience) = (self.connect_timeout, self.statement_timeout.saturating_add(GRACE));
@@ -217,7 +217,7 @@ mod tests {
         ] {
             let builder = PostgresStore::builder(url);
             assert!(!format!("{builder:?}").contains("hunter2"), "{builder:?}");
-            let error = builder.connect().await.unwrap_err();
+            let error = builder.build().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
             assert!(!format!("{error:?} {error} {:?}", error.record()).contains("hunter2"), "{error:?}");
         }

@@ -59,12 +59,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database at `path` with the default options; see [`SqliteBuilder::open`].
+    /// Opens the database at `path` with the default options; see [`SqliteBuilder::build`].
     ///
     /// # Errors
-    /// As [`SqliteBuilder::open`].
+    /// As [`SqliteBuilder::build`].
     pub async fn open(path: impl Into<PathBuf>) -> Result<Self> {
-        Self::builder(path).open().await
+        Self::builder(path).build().await
     }
 
     /// Returns the options for the database at `path`.

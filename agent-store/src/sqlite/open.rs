@@ -82,7 +82,7 @@ impl SqliteBuilder {
     /// one that a newer version wrote, [`ErrorKind::Store`] for one that cannot be opened, belongs to another program
     /// or stays locked (the last is worth a retry), [`ErrorKind::Config`] when the program is linked with an SQLite
     /// that may damage a file of several connections. A file that is refused is not changed.
-    pub async fn open(self) -> Result<SqliteStore> {
+    pub async fn build(self) -> Result<SqliteStore> {
         self.opened(Purpose::Make).await
     }
 

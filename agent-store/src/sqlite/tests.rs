@@ -59,7 +59,7 @@ async fn after_a_disk_that_was_full_for_a_moment_the_next_operations_work() {
 
 /// Returns a store with the session `s` of one event.
 async fn some_session(path: &Path) -> (SqliteStore, SessionId) {
-    let store = SqliteStore::builder(path).readers(1).open().await.unwrap();
+    let store = SqliteStore::builder(path).readers(1).build().await.unwrap();
     let session = SessionId::new("s").unwrap();
     let record = SessionRecord::root(session.clone(), Timestamp::from_micros(1));
     store.append(&session, 0, batch(0, 10).creating(record)).await.unwrap();

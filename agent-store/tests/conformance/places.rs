@@ -69,7 +69,7 @@ impl Place {
         let builder = entourage_store::PostgresStore::builder(url).schema(&schema.name).connections(8);
         let open = move || {
             let builder = builder.clone();
-            async move { Ok(Arc::new(builder.connect().await?) as SharedStore) }
+            async move { Ok(Arc::new(builder.build().await?) as SharedStore) }
         };
         Self::opened(open, schema).await
     }

@@ -172,7 +172,7 @@ async fn interrupted(
     (at, does, idle): (usize, fn(HybridStore, SessionId) -> Doing, bool),
 ) -> Option<(Result<u64>, Result<u64>)> {
     let other = JsonStore::builder(active.path()).durability(Durability::ProcessDeath);
-    let other = other.lock_timeout(Duration::ZERO).open().await.unwrap();
+    let other = other.lock_timeout(Duration::ZERO).build().await.unwrap();
     let (other, of) = (HybridStore::new(other, archive.clone()), session.clone());
     let did = Arc::new(Mutex::new(None));
     let told = Arc::clone(&did);

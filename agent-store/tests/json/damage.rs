@@ -144,9 +144,12 @@ async fn attack_08_a_damaged_line_in_the_middle_spoils_what_is_read_across_it_on
         let directory = tempfile::tempdir().unwrap();
         let store = damaged(directory.path(), &text).await;
         let session = id("s");
-        for range in
-            [ReadRange::all(), ReadRange::after(4), ReadRange::after(3).take(3), ReadRange::after(4).take(2)]
-        {
+        for range in [
+            ReadRange::all(),
+            ReadRange::after(4),
+            ReadRange::after(3).with_limit(3),
+            ReadRange::after(4).with_limit(2),
+        ] {
             let error = store.read(&session, range).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}, {range:?}: {error:?}");
             assert!(error.to_string().contains("session: s"), "{error}");
@@ -157,7 +160,7 @@ async fn attack_08_a_damaged_line_in_the_middle_spoils_what_is_read_across_it_on
             "{what}: {problems:?}"
         );
         // Events before the damage load, and so do those after it (from a checkpoint, say).
-        assert_eq!(store.read(&session, ReadRange::all().take(4)).await.unwrap().len(), 4, "{what}");
+        assert_eq!(store.read(&session, ReadRange::all().with_limit(4)).await.unwrap().len(), 4, "{what}");
         let rest = store.read(&session, ReadRange::after(6)).await.unwrap();
         assert_eq!(rest.iter().map(|row| row.seq()).collect::<Vec<_>>(), [7, 8, 9, 10], "{what}");
         // Its end is intact: it is listed, and appends continue.

@@ -109,7 +109,7 @@ async fn a_file_reads_like_a_log() {
     );
     // A batch without a lease keeps the one before.
     assert_eq!((&lines[3]["head"]["seq"], &lines[3]["lease"]["owner"]), (&3.into(), &4.into()));
-    let rows = store.read(&session, ReadRange::after(1).take(1)).await.unwrap();
+    let rows = store.read(&session, ReadRange::after(1).with_limit(1)).await.unwrap();
     assert_eq!(rows[0].body().unwrap(), "{\n  \"pretty\": true\n}");
 }
 

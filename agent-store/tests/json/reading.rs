@@ -36,7 +36,7 @@ fn measured_alone() {
         let mut worst = 0;
         for after in [0, 1, 77, 9_999, 10_000, 19_998, 19_999, 20_000, 20_001] {
             let before = bytes_read();
-            let rows = store.read(&session, ReadRange::after(after).take(50)).await.unwrap();
+            let rows = store.read(&session, ReadRange::after(after).with_limit(50)).await.unwrap();
             worst = worst.max(bytes_read() - before);
             let expected: Vec<u64> = (after + 1..=EVENTS.min(after + 50)).collect();
             assert_eq!(rows.iter().map(Row::seq).collect::<Vec<_>>(), expected, "after {after}");
@@ -54,7 +54,7 @@ fn measured_alone() {
         // A whole export, page by page.
         let mut after = 0;
         loop {
-            let rows = store.read(&session, ReadRange::after(after).take(500)).await.unwrap();
+            let rows = store.read(&session, ReadRange::after(after).with_limit(500)).await.unwrap();
             for row in &rows {
                 after += 1;
                 assert_eq!(row.seq(), after);
@@ -102,7 +102,7 @@ async fn every_window_is_found_whatever_the_lines_look_like() {
     assert_eq!(all, (1..=at).collect::<Vec<_>>());
     for after in 0..=at + 1 {
         for limit in [1, 4] {
-            let rows = store.read(&session, ReadRange::after(after).take(limit)).await.unwrap();
+            let rows = store.read(&session, ReadRange::after(after).with_limit(limit)).await.unwrap();
             let expected: Vec<u64> = (after + 1..=at.min(after + limit as u64)).collect();
             assert_eq!(rows.iter().map(Row::seq).collect::<Vec<_>>(), expected, "after {after}");
         }

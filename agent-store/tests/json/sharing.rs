@@ -164,7 +164,7 @@ async fn attack_12_a_batch_that_was_delivered_through_two_stores_is_stored_once(
 async fn a_lock_that_stays_is_a_temporary_error_and_readers_do_not_wait_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let store =
-        JsonStore::builder(directory.path()).lock_timeout(Duration::from_millis(20)).open().await.unwrap();
+        JsonStore::builder(directory.path()).lock_timeout(Duration::from_millis(20)).build().await.unwrap();
     let session = create(&store, "s", 1).await;
     let file = fs::File::open(store.path_of(&session)).unwrap();
     file.lock().unwrap();
@@ -187,7 +187,7 @@ async fn attack_f9_files_that_somebody_keeps_locked_hold_up_no_other_session() {
     let store = JsonStore::builder(directory.path())
         .durability(Durability::ProcessDeath)
         .lock_timeout(Duration::from_secs(3_600));
-    let store = store.open().await.unwrap();
+    let store = store.build().await.unwrap();
     let (mut locks, mut waiting) = (Vec::new(), JoinSet::new());
     for n in 0..100 {
         let session = create(&store, &format!("locked{n}"), 1).await;
@@ -233,7 +233,7 @@ async fn cut_short<F: Future>(future: F, polls: usize) -> Option<F::Output> {
 #[tokio::test]
 async fn a_dropped_append_is_finished_before_the_next_one_begins() {
     let directory = tempfile::tempdir().unwrap();
-    let store = JsonStore::builder(directory.path()).durability(Durability::PowerLoss).open().await.unwrap();
+    let store = JsonStore::builder(directory.path()).durability(Durability::PowerLoss).build().await.unwrap();
     let mut stored = [0, 0];
     for polls in 0..40 {
         let session = create(&store, &format!("s{polls}"), 1).await;
@@ -299,6 +299,6 @@ async fn no_append_is_lost_in_a_file_that_is_deleted() {
 #[tokio::test]
 async fn however_long_a_store_may_wait_it_opens() {
     let directory = tempfile::tempdir().unwrap();
-    let store = JsonStore::builder(directory.path()).lock_timeout(Duration::MAX).open().await.unwrap();
+    let store = JsonStore::builder(directory.path()).lock_timeout(Duration::MAX).build().await.unwrap();
     create(&store, "s", 1).await;
 }

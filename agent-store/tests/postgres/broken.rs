@@ -49,7 +49,7 @@ async fn kill_waiting(plain: &mut PgConnection, name: &str) {
 async fn a_connection_killed_in_an_append_leaves_the_batch_whole() {
     let place = place!("a_connection_killed_in_an_append_leaves_the_batch_whole");
     let name = format!("killed-{}", place.schema);
-    let store = named(&place, &name).connect().await.unwrap();
+    let store = named(&place, &name).build().await.unwrap();
     let session = create(&store, "s", 1).await;
     let (mut blocker, mut killer) = (place.plain().await, place.plain().await);
 
@@ -87,7 +87,7 @@ async fn a_connection_killed_in_an_append_leaves_the_batch_whole() {
 async fn connections_killed_at_random_lose_nothing_and_double_nothing() {
     let place = place!("connections_killed_at_random_lose_nothing_and_double_nothing");
     let name = format!("random-{}", place.schema);
-    let store = named(&place, &name).connections(4).connect().await.unwrap();
+    let store = named(&place, &name).connections(4).build().await.unwrap();
     let mut tasks = JoinSet::new();
     for n in 0..8 {
         let session = create(&store, &format!("s{n}"), 1).await;
@@ -129,7 +129,7 @@ async fn a_commit_whose_answer_was_lost_is_stored_once() {
     let store = PostgresStore::builder(url(&place, "lossy", Some(proxy.address.to_string())))
         .schema(&place.schema)
         .connections(1)
-        .connect()
+        .build()
         .await
         .unwrap();
     let session = create(&store, "s", 1).await;
@@ -159,7 +159,7 @@ async fn a_commit_whose_answer_was_lost_is_stored_once() {
 async fn connections_that_died_while_they_rested_are_not_noticed() {
     let place = place!("connections_that_died_while_they_rested_are_not_noticed");
     let name = format!("rested-{}", place.schema);
-    let store = named(&place, &name).connections(6).connect().await.unwrap();
+    let store = named(&place, &name).connections(6).build().await.unwrap();
     let session = create(&store, "s", 1).await;
     let mut tasks = JoinSet::new();
     for _ in 0..6 {
@@ -197,7 +197,7 @@ async fn a_server_that_is_away_is_a_typed_error_without_the_password() {
     ))
     .schema(&place.schema)
     .connect_timeout(Duration::from_millis(500))
-    .connect()
+    .build()
     .await
     .unwrap();
     let session = create(&store, "s", 1).await;
@@ -226,7 +226,7 @@ async fn a_closed_store_says_so() {
 #[tokio::test]
 async fn dropped_operations_leave_the_store_usable() {
     let place = place!("dropped_operations_leave_the_store_usable");
-    let store = place.builder().connections(2).connect().await.unwrap();
+    let store = place.builder().connections(2).build().await.unwrap();
     let (session, all) = (create(&store, "s", 1).await, SessionFilter::all());
     for _ in 0..50 {
         let seq = count(&store, &session).await as u64;
@@ -258,7 +258,7 @@ async fn attack_f15_operations_share_the_connections_that_there_are_when_the_ser
     let store = PostgresStore::builder(url(&place, "full", Some(proxy.address.to_string())))
         .schema(&place.schema)
         .connections(4)
-        .connect()
+        .build()
         .await
         .unwrap();
     let sessions = [create(&store, "a", 1).await, create(&store, "b", 1).await, create(&store, "c", 1).await];

@@ -48,7 +48,7 @@ async fn all_work(store: &PostgresStore, session: &SessionId, seq: u64) {
 #[tokio::test]
 async fn after_exceptions_of_triggers_the_next_operations_work() {
     let place = place!("after_exceptions_of_triggers_the_next_operations_work");
-    let store = place.builder().connections(1).connect().await.unwrap();
+    let store = place.builder().connections(1).build().await.unwrap();
     let session = create(&store, "s", 1).await;
     create(&store, "victim", 1).await;
     let mut plain = place.plain().await;
@@ -78,7 +78,7 @@ async fn after_exceptions_of_triggers_the_next_operations_work() {
 async fn after_statements_that_took_too_long_the_next_operations_work() {
     let place = place!("after_statements_that_took_too_long_the_next_operations_work");
     let store =
-        place.builder().connections(1).statement_timeout(Duration::from_secs(1)).connect().await.unwrap();
+        place.builder().connections(1).statement_timeout(Duration::from_secs(1)).build().await.unwrap();
     let session = create(&store, "s", 1).await;
     let mut plain = place.plain().await;
     run(&mut plain, "BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE").await;
@@ -109,7 +109,7 @@ async fn backends_killed_between_operations_are_replaced() {
     ))
     .schema(&place.schema)
     .connections(1)
-    .connect()
+    .build()
     .await
     .unwrap();
     let session = create(&store, "s", 1).await;

@@ -23,7 +23,7 @@ async fn contents(place: &Place) -> Vec<String> {
 /// Opens the place, which must be refused with a text that holds `hint`, and be left as it was.
 async fn refused(place: &Place, kind: ErrorKind, hint: &str) -> Error {
     let before = contents(place).await;
-    let error = place.builder().connect().await.expect_err("the schema must be refused");
+    let error = place.builder().build().await.expect_err("the schema must be refused");
     assert_eq!(error.kind(), kind, "{error:?}");
     assert!(error.to_string().contains(hint) && error.to_string().contains(&place.schema), "{error}");
     assert_eq!(contents(place).await, before, "the refused schema was changed");
@@ -138,7 +138,7 @@ async fn who_may_not_create_is_told_so_and_works_with_what_is_there() {
     let (scheme, rest) = place.url.split_once("://").unwrap();
     let rest = rest.split_once('@').map_or(rest, |(_, rest)| rest);
     let as_role = PostgresStore::builder(format!("{scheme}://{role}:hunter2@{rest}")).schema(&place.schema);
-    let error = as_role.clone().connect().await.unwrap_err();
+    let error = as_role.clone().build().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error:?}");
 
     let session = create(&place.open().await, "s", 1).await;
@@ -150,7 +150,7 @@ async fn who_may_not_create_is_told_so_and_works_with_what_is_there() {
         ),
     )
     .await;
-    let store = as_role.connect().await.unwrap();
+    let store = as_role.build().await.unwrap();
     assert_eq!(store.append(&session, 1, crate::batch(1, 1, 1)).await.unwrap(), 2);
     store.close().await;
     run(&mut plain, &format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;

@@ -19,7 +19,7 @@ async fn twenty_stores_may_create_one_schema_at_once() {
         let (place, start) = (Arc::clone(&place), Arc::clone(&start));
         tasks.spawn(async move {
             start.wait().await;
-            let store = place.builder().connections(1).connect().await.unwrap();
+            let store = place.builder().connections(1).build().await.unwrap();
             create(&store, &format!("s{n}"), 2).await;
             store
         });
@@ -63,7 +63,7 @@ async fn attack_09_of_fifty_writers_through_five_stores_one_wins() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_sessions_at_once_lose_nothing() {
     let place = place!("a_thousand_sessions_at_once_lose_nothing");
-    let store = place.builder().connect_timeout(Duration::from_secs(60)).connect().await.unwrap();
+    let store = place.builder().connect_timeout(Duration::from_secs(60)).build().await.unwrap();
     let start = Arc::new(Barrier::new(1_000));
     let mut tasks = JoinSet::new();
     for n in 0..1_000 {
@@ -91,7 +91,7 @@ async fn a_stricter_isolation_by_default_changes_nothing() {
     let place = place!("a_stricter_isolation_by_default_changes_nothing");
     let separator = if place.url.contains('?') { '&' } else { '?' };
     let url = format!("{}{separator}options[default_transaction_isolation]=serializable", place.url);
-    let store = entourage_store::PostgresStore::builder(url).schema(&place.schema).connect().await.unwrap();
+    let store = entourage_store::PostgresStore::builder(url).schema(&place.schema).build().await.unwrap();
     let session = create(&store, "s", 1).await;
     let mut tasks = JoinSet::new();
     for writer in 0..20 {
@@ -231,7 +231,7 @@ async fn a_session_that_comes_and_goes_is_never_seen_half() {
 #[tokio::test]
 async fn readers_do_not_wait_for_a_writer() {
     let place = place!("readers_do_not_wait_for_a_writer");
-    let store = place.builder().statement_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    let store = place.builder().statement_timeout(Duration::from_millis(300)).build().await.unwrap();
     let session = create(&store, "s", 2).await;
     let mut other = place.plain().await;
     run(&mut other, "BEGIN; UPDATE sessions SET title = 'not yet'; DELETE FROM events").await;

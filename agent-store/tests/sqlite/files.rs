@@ -282,7 +282,7 @@ async fn however_long_a_store_may_wait_it_opens() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sessions.db");
     for wait in [std::time::Duration::MAX, std::time::Duration::from_millis(u64::from(u32::MAX))] {
-        let store = SqliteStore::builder(&path).busy_timeout(wait).open().await.unwrap();
+        let store = SqliteStore::builder(&path).busy_timeout(wait).build().await.unwrap();
         store.query(&SessionFilter::all()).await.unwrap();
     }
 }

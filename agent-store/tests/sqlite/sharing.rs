@@ -67,7 +67,7 @@ async fn attack_09_of_writers_through_several_stores_one_wins() {
 async fn a_lock_that_stays_is_a_temporary_error_and_readers_do_not_wait_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sessions.db");
-    let store = SqliteStore::builder(&path).busy_timeout(Duration::ZERO).open().await.unwrap();
+    let store = SqliteStore::builder(&path).busy_timeout(Duration::ZERO).build().await.unwrap();
     let session = create(&store, "s", 1).await;
     let mut other = plain(&path).await;
     run(&mut other, "BEGIN IMMEDIATE; UPDATE sessions SET title = 'not yet'").await;
@@ -80,7 +80,7 @@ async fn a_lock_that_stays_is_a_temporary_error_and_readers_do_not_wait_for_it()
     let listed = store.query(&SessionFilter::all()).await.unwrap();
     assert_eq!(&*listed[0].head.title, "", "what is not committed is not seen");
     // Opening needs no lock when the tables are up to date.
-    let second = SqliteStore::builder(&path).busy_timeout(Duration::ZERO).open().await.unwrap();
+    let second = SqliteStore::builder(&path).busy_timeout(Duration::ZERO).build().await.unwrap();
     assert_eq!(count(&second, &session).await, 1);
 
     run(&mut other, "ROLLBACK").await;

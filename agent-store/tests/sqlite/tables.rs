@@ -189,7 +189,7 @@ async fn figures_beyond_a_column_are_stored_as_the_largest_that_it_takes() {
 async fn ca07_a_tree_of_a_thousand_levels_is_deleted_whole() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sessions.db");
-    let store = SqliteStore::builder(&path).durability(Durability::ProcessDeath).open().await.unwrap();
+    let store = SqliteStore::builder(&path).durability(Durability::ProcessDeath).build().await.unwrap();
     let mut parent = create(&store, "level0", 1).await;
     for level in 1..1_100 {
         let child: SessionId = id(&format!("level{level}"));

@@ -65,19 +65,19 @@ impl ProjectOptions {
     }
 
     /// Sets the project's context files and directories, instead of the default ones.
-    pub fn context_paths(mut self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn with_context_paths(mut self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.context = paths.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets the user's own context files and directories, such as `~/.config/agents`.
-    pub fn global_context_paths(mut self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn with_global_context_paths(mut self, paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.global = paths.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets the name of the platform, for example that of the machine where commands will run.
-    pub fn platform(mut self, name: impl Into<String>) -> Self {
+    pub fn with_platform(mut self, name: impl Into<String>) -> Self {
         self.platform = name.into();
         self
     }
@@ -90,7 +90,7 @@ impl ProjectOptions {
 
     /// Reads variables in paths, and the home directory (`HOME`, then `USERPROFILE`), from `lookup` instead of from
     /// the process's environment.
-    pub fn variables(mut self, lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub fn with_variables(mut self, lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.lookup = Arc::new(lookup);
         self
     }
@@ -169,12 +169,12 @@ impl ProjectFacts {
     #[must_use]
     pub fn into_prompt(self) -> PromptFacts {
         PromptFacts::new()
-            .working_dir(self.working_dir.to_string_lossy())
-            .git(self.git)
-            .platform(self.platform)
-            .date(self.date)
-            .context_files(self.context_files)
-            .global_context_files(self.global_context_files)
+            .with_working_dir(self.working_dir.to_string_lossy())
+            .with_git(self.git)
+            .with_platform(self.platform)
+            .with_date(self.date)
+            .with_context_files(self.context_files)
+            .with_global_context_files(self.global_context_files)
     }
 }
 

@@ -174,7 +174,7 @@ fn beginning_anew() -> Result<Ended> {
         Reply::call("read", json!({ "path": path })).saying("Hello! Let me begin with a plan.")
     });
     let agent = agent("worker", model).build()?;
-    let task = Task::new("Find the cause of the bug.").within(BudgetLimits::none().with_model_calls(25));
+    let task = Task::new("Find the cause of the bug.").with_budget(BudgetLimits::none().with_model_calls(25));
     on_paused_time(async { Ok(watched(runtime(), &agent, task).await) })
 }
 

@@ -76,7 +76,7 @@ impl AutonomyLevel {
             }
             Self::Dual => ("Dual", "Goes on until a second agent with tools of its own calls it complete"),
         };
-        Mode::new(self.as_str(), name).describe(description)
+        Mode::new(self.as_str(), name).with_description(description)
     }
 }
 

@@ -228,7 +228,7 @@ impl Rounds {
             _ => Arc::new(self.executor.clone()),
         };
         let task = Task { prompt: Arc::clone(&started.prompt), budget: None, deadline: None };
-        let spawn = Spawn::new(agent, task).role(self.role(started.phase)).within(scope).sharing_todos();
+        let spawn = Spawn::new(agent, task).with_role(self.role(started.phase)).with_scope(scope).sharing_todos();
         let delegate =
             Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening).part_of_run();
         match cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await {

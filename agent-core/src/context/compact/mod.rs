@@ -38,7 +38,7 @@ const LEAST: u64 = 256;
 ///
 /// let (large, small) = (ScriptedProvider::new(), ScriptedProvider::new());
 /// let agent = ReactAgent::builder("coder", large.model())
-///     .compaction(Compaction::new().model(small.model()).keep_messages(6))
+///     .compaction(Compaction::new().with_model(small.model()).keep_messages(6))
 ///     .build()
 ///     .unwrap();
 /// # }
@@ -76,7 +76,7 @@ impl Compaction {
     /// Sets the model that writes the summary, for example a cheaper one. Messages that do not fit its window are left
     /// out; tool outputs go first.
     #[must_use]
-    pub fn model(mut self, model: impl Into<ModelSlot>) -> Self {
+    pub fn with_model(mut self, model: impl Into<ModelSlot>) -> Self {
         self.model = Some(model.into());
         self
     }
@@ -106,7 +106,7 @@ impl Compaction {
 
     /// Tells the model that writes the summary what else matters, such as `Keep the names of all customers`.
     #[must_use]
-    pub fn focus(mut self, text: impl Into<Arc<str>>) -> Self {
+    pub fn with_focus(mut self, text: impl Into<Arc<str>>) -> Self {
         self.focus = Some(text.into());
         self
     }

@@ -29,7 +29,7 @@ const LINE: usize = 200;
 /// ```
 /// use entourage_core::context::PromptFacts;
 ///
-/// let facts = PromptFacts::new().working_dir(r"C:\work\site").model("large-1").variable("tone", "dry");
+/// let facts = PromptFacts::new().with_working_dir(r"C:\work\site").with_model("large-1").with_variable("tone", "dry");
 /// let json = serde_json::to_value(&facts).unwrap();
 /// assert_eq!(json["working_dir"], "C:/work/site");
 /// assert_eq!((&json["git"], &json["tone"]), (&serde_json::Value::Null, &"dry".into()));
@@ -67,14 +67,14 @@ impl PromptFacts {
 
     /// The model service's name.
     #[must_use]
-    pub fn provider(mut self, name: impl Into<String>) -> Self {
+    pub fn with_provider(mut self, name: impl Into<String>) -> Self {
         self.provider = Some(name.into());
         self
     }
 
     /// The model's name.
     #[must_use]
-    pub fn model(mut self, name: impl Into<String>) -> Self {
+    pub fn with_model(mut self, name: impl Into<String>) -> Self {
         self.model = Some(name.into());
         self
     }
@@ -82,21 +82,21 @@ impl PromptFacts {
     /// The directory that the agent works in. A path that begins with a drive or with `\\` is shown with forward
     /// slashes, without `\\?\`; in any other, `\` is a part of a name.
     #[must_use]
-    pub fn working_dir(mut self, path: impl Into<String>) -> Self {
+    pub fn with_working_dir(mut self, path: impl Into<String>) -> Self {
         self.working_dir = Some(forward_slashes(path.into()));
         self
     }
 
     /// The repository's state; `None` outside of one.
     #[must_use]
-    pub fn git(mut self, git: impl Into<Option<GitFacts>>) -> Self {
+    pub fn with_git(mut self, git: impl Into<Option<GitFacts>>) -> Self {
         self.git = git.into();
         self
     }
 
     /// The operating system.
     #[must_use]
-    pub fn platform(mut self, name: impl Into<String>) -> Self {
+    pub fn with_platform(mut self, name: impl Into<String>) -> Self {
         self.platform = Some(name.into());
         self
     }
@@ -104,42 +104,42 @@ impl PromptFacts {
     /// The date, as the prompt shall show it. A prompt with the day alone stays the same for a day, and so do the
     /// services' caches.
     #[must_use]
-    pub fn date(mut self, date: impl Into<String>) -> Self {
+    pub fn with_date(mut self, date: impl Into<String>) -> Self {
         self.date = Some(date.into());
         self
     }
 
     /// The project's context files, in this order.
     #[must_use]
-    pub fn context_files(mut self, files: impl IntoIterator<Item = ContextFile>) -> Self {
+    pub fn with_context_files(mut self, files: impl IntoIterator<Item = ContextFile>) -> Self {
         self.context_files = files.into_iter().collect();
         self
     }
 
     /// The user's own context files, in this order.
     #[must_use]
-    pub fn global_context_files(mut self, files: impl IntoIterator<Item = ContextFile>) -> Self {
+    pub fn with_global_context_files(mut self, files: impl IntoIterator<Item = ContextFile>) -> Self {
         self.global_context_files = files.into_iter().collect();
         self
     }
 
     /// The block of text that lists the skills; may be empty.
     #[must_use]
-    pub fn skills(mut self, block: impl Into<String>) -> Self {
+    pub fn with_skills(mut self, block: impl Into<String>) -> Self {
         self.skills = Some(block.into());
         self
     }
 
     /// The program's configuration, as far as templates may see it. Never a secret.
     #[must_use]
-    pub fn config(mut self, config: impl Into<Value>) -> Self {
+    pub fn with_config(mut self, config: impl Into<Value>) -> Self {
         self.config = Some(config.into());
         self
     }
 
     /// Another variable. A name of the table above is refused when a template is rendered.
     #[must_use]
-    pub fn variable(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+    pub fn with_variable(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.variables.insert(name.into(), value.into());
         self
     }
@@ -226,7 +226,7 @@ pub struct ContextFile {
 }
 
 impl ContextFile {
-    /// A file's path and text. The path gets forward slashes, as in [`PromptFacts::working_dir`].
+    /// A file's path and text. The path gets forward slashes, as in [`PromptFacts::with_working_dir`].
     pub fn new(path: impl Into<String>, content: impl Into<String>) -> Self {
         Self { path: forward_slashes(path.into()), content: content.into() }
     }

@@ -38,7 +38,7 @@ const NAME: usize = 64;
 /// use entourage_core::context::{PromptFacts, PromptTemplate};
 ///
 /// let template = PromptTemplate::new("greeter", 1, "You greet people on {{ platform }}.").unwrap();
-/// let instructions = template.render(&PromptFacts::new().platform("linux")).unwrap();
+/// let instructions = template.render(&PromptFacts::new().with_platform("linux")).unwrap();
 /// assert_eq!(instructions.text(), "You greet people on linux.");
 /// assert!(template.id().starts_with("greeter@1#"));
 /// assert_eq!(instructions.template(), Some(template.id()));

@@ -50,8 +50,9 @@ fn nothing_can_be_taken_in_from_elsewhere() {
 
 #[test]
 fn facts_are_data_and_are_not_escaped() {
-    let facts =
-        PromptFacts::new().skills("<b>&\"{{ model }}{% if x %}").variable("n", json!(["a", {"k": 1}]));
+    let facts = PromptFacts::new()
+        .with_skills("<b>&\"{{ model }}{% if x %}")
+        .with_variable("n", json!(["a", {"k": 1}]));
     assert_eq!(text("{{ skills }}", &facts), "<b>&\"{{ model }}{% if x %}");
     assert_eq!(text("{{ n[0] }} {{ n[1].k }} {{ n|length }}", &facts), "a 1 2");
     assert_eq!(text("{{ n|tojson }}", &facts), "[\"a\", {\"k\": 1}]");
@@ -60,13 +61,14 @@ fn facts_are_data_and_are_not_escaped() {
 #[test]
 fn lines_of_block_tags_leave_nothing_behind() {
     let source = "a\r\n  {% if model %}\r\nb {{ model }}\r\n  {% endif %}\r\nc\r\n";
-    assert_eq!(text(source, &PromptFacts::new().model("m")), "a\nb m\nc");
+    assert_eq!(text(source, &PromptFacts::new().with_model("m")), "a\nb m\nc");
     assert_eq!(template(source).id(), template(&source.replace('\r', "")).id());
 }
 
 #[test]
 fn a_hidden_miss_is_an_error_too() {
-    let none = PromptFacts::new().variable("empty", json!(null)).variable("map", json!({"a": null}));
+    let none =
+        PromptFacts::new().with_variable("empty", json!(null)).with_variable("map", json!({"a": null}));
     for source in [
         "{{ nowhere }}",
         "{{ nowhere.deep }}",
@@ -92,7 +94,7 @@ fn a_hidden_miss_is_an_error_too() {
 
 #[test]
 fn an_error_tells_nothing_of_the_facts() {
-    let facts = PromptFacts::new().config(json!({"token": "s3cret"})).model("s3cret");
+    let facts = PromptFacts::new().with_config(json!({"token": "s3cret"})).with_model("s3cret");
     for source in
         ["{{ model }}{{ nowhere }}", "{{ config.token + 1 }}", "{{ model|nothing }}", "{{ model.x.y }}"]
     {
@@ -103,7 +105,7 @@ fn an_error_tells_nothing_of_the_facts() {
 
 #[test]
 fn text_and_work_are_bounded() {
-    let facts = PromptFacts::new().skills("x".repeat(600_000));
+    let facts = PromptFacts::new().with_skills("x".repeat(600_000));
     text("{{ skills }}", &facts);
     assert_eq!(error("{{ skills }}{{ skills }}", &facts).0, ErrorKind::TooLarge);
     let busy = "{% for a in range(10000) %}{% for b in range(10000) %}{% endfor %}{% endfor %}";
@@ -120,24 +122,28 @@ fn text_and_work_are_bounded() {
 
 #[test]
 fn an_added_variable_takes_no_facts_name() {
-    let facts = PromptFacts::new().variable("git", "mine");
+    let facts = PromptFacts::new().with_variable("git", "mine");
     assert!(error("x", &facts).1.contains("`git` is a fact of its own"));
     for name in serde_json::to_value(
         PromptFacts::new()
-            .provider("")
-            .model("")
-            .working_dir("")
-            .platform("")
-            .date("")
-            .skills("")
-            .config(json!(1)),
+            .with_provider("")
+            .with_model("")
+            .with_working_dir("")
+            .with_platform("")
+            .with_date("")
+            .with_skills("")
+            .with_config(json!(1)),
     )
     .unwrap()
     .as_object()
     .unwrap()
     .keys()
     {
-        assert_eq!(error("x", &PromptFacts::new().variable(name, 1)).0, ErrorKind::InvalidInput, "{name}");
+        assert_eq!(
+            error("x", &PromptFacts::new().with_variable(name, 1)).0,
+            ErrorKind::InvalidInput,
+            "{name}"
+        );
     }
 }
 
@@ -165,7 +171,7 @@ fn working_directories_have_forward_slashes() {
         ("/home/a", "/home/a"),
         (r"/home/odd\name", r"/home/odd\name"),
     ] {
-        assert_eq!(text("{{ working_dir }}", &PromptFacts::new().working_dir(given)), shown);
+        assert_eq!(text("{{ working_dir }}", &PromptFacts::new().with_working_dir(given)), shown);
     }
 }
 

@@ -112,7 +112,7 @@ impl Worker {
             None => Arc::clone(&self.agent),
             Some(_) => Arc::new(Timed { agent: Arc::clone(&self.agent), began: Arc::clone(&began) }),
         };
-        let spawn = Spawn::new(agent, task).within(self.work.scope.clone()).role(ROLE);
+        let spawn = Spawn::new(agent, task).with_scope(self.work.scope.clone()).with_role(ROLE);
         let subtree = Subtree::below(cx.subtree());
         let delegate = Delegate::new(self.child.clone(), spawn)
             .cancelled_by(self.stop.clone())

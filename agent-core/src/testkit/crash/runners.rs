@@ -133,7 +133,7 @@ pub fn sub_agents() -> Scenario {
             .text("All are paid.");
         builder(life, "lead", &lead)
             .tool(life.tool(AgentTool::new(payer(life, "payer", "Paid.")?)))
-            .tool(life.tool(AgentTool::read_only(scout).named("scout")))
+            .tool(life.tool(AgentTool::read_only(scout).with_name("scout")))
             .build()
     });
     let scenario = scenario.prompt("Cross the lake.");

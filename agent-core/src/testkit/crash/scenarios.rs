@@ -182,7 +182,7 @@ pub fn compaction() -> Scenario {
             life.model(&Model::new(Arc::new(teller), "teller").with_profile(profile.clone()))
         };
         ReactAgent::builder("talker", model(Teller::Answers))
-            .compaction(Compaction::new().model(model(Teller::Summarises)).keep_messages(2))
+            .compaction(Compaction::new().with_model(model(Teller::Summarises)).keep_messages(2))
             .build()
     });
     let prompt = |number: u32| format!("Number {number}. {}", "It goes on and on. ".repeat(60));

@@ -194,7 +194,7 @@ pub(super) async fn an_unknown_session_is_not_found(at: Fixture) -> Checked {
     refused("reading", at.store.read(&unknown, ReadRange::all()).await, ErrorKind::NotFound)?;
     refused(
         "reading a window",
-        at.store.read(&unknown, ReadRange::after(3).take(0)).await,
+        at.store.read(&unknown, ReadRange::after(3).with_limit(0)).await,
         ErrorKind::NotFound,
     )?;
     same("the list of it", &ids(&at.store, &SessionFilter::id(unknown)).await?, &Vec::new())?;

@@ -215,7 +215,7 @@ pub(super) async fn a_list_that_is_cut_holds_up_nobody(at: Fixture) -> Checked {
 
 pub(super) async fn a_window_that_is_cut_holds_up_nobody(at: Fixture) -> Checked {
     let begin = |store: SharedStore, session: SessionId, _: usize| {
-        Box::pin(async move { store.read(&session, ReadRange::after(2).take(9)).await.map(drop) })
+        Box::pin(async move { store.read(&session, ReadRange::after(2).with_limit(9)).await.map(drop) })
             as Operation
     };
     cut_everywhere(&at, Cut { prepare: made, begin, after: goes_on }).await

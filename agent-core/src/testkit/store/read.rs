@@ -236,16 +236,16 @@ pub(super) async fn windows_are_exact(at: Fixture) -> Checked {
     let range = ReadRange::after;
     let windows: [(ReadRange, Vec<u64>); 11] = [
         (ReadRange::all(), (1..=10).collect()),
-        (range(0).take(3), vec![1, 2, 3]),
-        (range(3).take(3), vec![4, 5, 6]),
+        (range(0).with_limit(3), vec![1, 2, 3]),
+        (range(3).with_limit(3), vec![4, 5, 6]),
         (range(7), vec![8, 9, 10]),
-        (range(9).take(5), vec![10]),
-        (range(0).take(10), (1..=10).collect()),
-        (range(0).take(usize::MAX), (1..=10).collect()),
-        (range(4).take(0), vec![]),
+        (range(9).with_limit(5), vec![10]),
+        (range(0).with_limit(10), (1..=10).collect()),
+        (range(0).with_limit(usize::MAX), (1..=10).collect()),
+        (range(4).with_limit(0), vec![]),
         (range(10), vec![]),
-        (range(11).take(1), vec![]),
-        (range(u64::MAX).take(usize::MAX), vec![]),
+        (range(11).with_limit(1), vec![]),
+        (range(u64::MAX).with_limit(usize::MAX), vec![]),
     ];
     for (range, expected) in windows {
         let read: Vec<u64> = at.store.read(&session, range).await?.iter().map(Row::seq).collect();

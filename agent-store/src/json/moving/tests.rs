@@ -22,7 +22,7 @@ fn first(session: &SessionId) -> Batch {
 
 async fn directory(place: &tempfile::TempDir) -> JsonStore {
     let builder = JsonStore::builder(place.path().join("active"));
-    builder.durability(Durability::ProcessDeath).open().await.unwrap()
+    builder.durability(Durability::ProcessDeath).build().await.unwrap()
 }
 
 fn notes_and_files(active: &JsonStore) -> usize {

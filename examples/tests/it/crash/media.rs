@@ -41,11 +41,11 @@ pub(crate) fn json() -> Medium {
 
 /// Opens a database that survives the death of a process, not of the power supply.
 async fn open_sqlite(path: &Path) -> entourage::Result<SqliteStore> {
-    SqliteStore::builder(path).durability(Durability::ProcessDeath).open().await
+    SqliteStore::builder(path).durability(Durability::ProcessDeath).build().await
 }
 
 async fn open_json(path: &Path) -> entourage::Result<JsonStore> {
-    JsonStore::builder(path).durability(Durability::ProcessDeath).open().await
+    JsonStore::builder(path).durability(Durability::ProcessDeath).build().await
 }
 
 /// The store of this name, in `directory` or on the server.
@@ -55,7 +55,7 @@ pub(crate) async fn open(name: &str, directory: &Path) -> entourage::Result<Shar
         "json" => Arc::new(open_json(&directory.join("sessions")).await?),
         "postgres" => {
             let url = env::var(SERVER).unwrap();
-            Arc::new(PostgresStore::builder(url).schema(SCHEMA).connections(4).connect().await?)
+            Arc::new(PostgresStore::builder(url).schema(SCHEMA).connections(4).build().await?)
         }
         other => panic!("no such store: {other}"),
     })

@@ -5,8 +5,8 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 use super::{
-    Agent, ReactAgent,
-    autonomy::{Discriminator, EXECUTOR, ITERATIONS, Rounds, TASK_COMPLETE, check::Check},
+    Agent, IntoAgent,
+    autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check::Check},
     check_agent_name,
 };
 use crate::{
@@ -20,6 +20,14 @@ use crate::{
 /// tools of its own, checks whether the summary is true and the task complete. It completes the task by calling its
 /// tool `task_complete`; any other answer goes back to the executor as feedback, for at most
 /// [`DualBuilder::iterations`] rounds. Cloning shares the agent.
+///
+/// # Any agent
+/// Both are [`ReactAgent`](super::ReactAgent)s as a rule; a graph, another pair or an agent of your own does as well:
+/// - An executor that is no `ReactAgent` is not asked for a summary: the answer of its run is what is checked.
+/// - A checker that is no `ReactAgent` is not given the tool. Its prompt holds the user's words and the report, and its
+///   answer must be a [`Verdict`](super::Verdict) as one JSON object and nothing else, such as
+///   `{"accepted": false, "reason": "The tests fail."}`; an agent of your own returns `Ok(Verdict::rejected(…).into())`.
+///   Any other answer is a rejection, with the answer as feedback.
 ///
 /// # Sessions
 /// The agent's own session holds what the user sees: a prompt and an answer per run. The two agents work in the child
@@ -65,18 +73,22 @@ pub struct DualAgent(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     name: Box<str>,
-    executor: ReactAgent,
+    executor: Player,
     discriminator: Arc<Discriminator>,
     rounds: Rounds,
 }
 
 impl DualAgent {
-    /// Starts building an agent called `name` from two agents.
-    pub fn builder(name: impl Into<String>, executor: ReactAgent, discriminator: ReactAgent) -> DualBuilder {
+    /// Starts building an agent called `name` from two agents of any kind.
+    pub fn builder<Executor, Checker>(
+        name: impl Into<String>,
+        executor: impl IntoAgent<Executor>,
+        discriminator: impl IntoAgent<Checker>,
+    ) -> DualBuilder {
         DualBuilder {
             name: name.into(),
-            executor,
-            discriminator,
+            executor: Player::new(executor.into_agent()),
+            discriminator: Player::new(discriminator.into_agent()),
             iterations: ITERATIONS,
             read_only: false,
             requires_evidence: false,
@@ -86,7 +98,7 @@ impl DualAgent {
 
     /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     /// # Errors
-    /// As [`ReactAgent::ask`]; a task that the discriminator never accepted is [`ErrorKind::Stopped`].
+    /// As [`ReactAgent::ask`](super::ReactAgent::ask); a task that the discriminator never accepted is [`ErrorKind::Stopped`].
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         super::answer(self.start(prompt)).await
     }
@@ -100,13 +112,14 @@ impl DualAgent {
     /// read-only).
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for an unknown role; the message lists the roles.
+    /// [`ErrorKind::InvalidInput`] for an unknown role, whose message lists the roles, and for an agent that is no
+    /// [`ReactAgent`](super::ReactAgent).
     pub fn with_model(&self, role: &str, model: impl Into<ModelSlot>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         let checker = inner.discriminator.role();
         match role {
-            EXECUTOR => inner.executor = inner.executor.with_model(model),
-            _ if role == checker => inner.discriminator = Arc::new(inner.discriminator.with_model(model)),
+            EXECUTOR => inner.executor = inner.executor.with_model(model)?,
+            _ if role == checker => inner.discriminator = Arc::new(inner.discriminator.with_model(model)?),
             _ => {
                 let text =
                     format!("the agent has no role `{role}`; its roles are `{EXECUTOR}` and `{checker}`");
@@ -151,8 +164,8 @@ impl fmt::Debug for DualAgent {
 #[must_use = "a builder does nothing until `build`"]
 pub struct DualBuilder {
     name: String,
-    executor: ReactAgent,
-    discriminator: ReactAgent,
+    executor: Player,
+    discriminator: Player,
     iterations: u32,
     read_only: bool,
     requires_evidence: bool,
@@ -205,7 +218,7 @@ impl DualBuilder {
                 "a checked task needs at least one round; set `iterations` to 1 or more",
             ));
         }
-        if self.executor.tool_set().get(TASK_COMPLETE).is_some() {
+        if self.executor.claims() {
             let text = "the executor has a tool `task_complete`, which is the checker's alone; rename it";
             return Err(Error::new(ErrorKind::Config, text));
         }

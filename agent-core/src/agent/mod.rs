@@ -17,7 +17,7 @@ pub use dual::{DualAgent, DualBuilder};
 pub use into::IntoAgent;
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -50,6 +50,12 @@ pub trait Agent: Send + Sync {
     /// Any error that the run cannot continue from. Errors of the context's effects, a pause and a cancel among them,
     /// are passed on with `?`.
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome>;
+
+    /// Returns the agent as a value of its own type, for runners that know the type; `None` by default.
+    #[doc(hidden)]
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 
     /// True if the agent does nothing before its first effect that is seen outside. The beginning of its run is then stored
     /// together with that effect; if another process is faster, the agent begins again.
@@ -91,6 +97,10 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         (**self).run(task, cx).await
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        (**self).as_any()
     }
 
     fn begins_with_an_effect(&self) -> bool {

@@ -19,6 +19,7 @@ mod common;
 mod flip;
 mod gate;
 mod hard;
+mod others;
 mod pair;
 mod resume;
 mod rounds;

@@ -3,13 +3,8 @@
 
 use std::sync::Arc;
 
-use super::Verdict;
-use crate::{
-    agent::{Agent, ReactAgent},
-    message::Message,
-    permission::Scope,
-    run::Outcome,
-};
+use super::{Player, Verdict};
+use crate::{agent::Agent, message::Message, permission::Scope, run::Outcome};
 
 /// A check of the executor's work. All methods are pure: the loop of work and check does the rest.
 pub(crate) trait Check: Send + Sync {
@@ -18,7 +13,7 @@ pub(crate) trait Check: Send + Sync {
     fn role(&self) -> &'static str;
 
     /// Returns the agent that answers. One run of it is one check; `executor` is the agent that worked.
-    fn agent(&self, executor: &ReactAgent) -> Arc<dyn Agent>;
+    fn agent(&self, executor: &Player) -> Arc<dyn Agent>;
 
     /// Returns the agent that writes acceptance criteria before the work begins, in the checker's session. Default:
     /// none.

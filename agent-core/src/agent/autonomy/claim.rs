@@ -3,15 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    Verdict,
+    Player, Verdict,
     check::{Asked, Check},
     complete::claim,
 };
-use crate::{
-    agent::{Agent, ReactAgent},
-    message::Message,
-    run::Outcome,
-};
+use crate::{agent::Agent, message::Message, run::Outcome};
 
 /// Feedback to the executor after a phase without a claim; the same each time.
 const GO_ON: &str = "You ended your turn without calling `task_complete`, so the task does not count as done. Go on with \
@@ -26,8 +22,8 @@ impl Check for Claimed {
         "executor"
     }
 
-    fn agent(&self, executor: &ReactAgent) -> Arc<dyn Agent> {
-        Arc::new(executor.clone())
+    fn agent(&self, executor: &Player) -> Arc<dyn Agent> {
+        executor.agent()
     }
 
     fn is_claimed(&self) -> bool {

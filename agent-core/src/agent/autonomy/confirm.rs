@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Verdict,
+    Player, Verdict,
     ask::{self, Question, Ruling, said},
     check::{Asked, Check},
 };
 use crate::{
     Error, ErrorKind, Result,
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     context::Instructions,
     message::Message,
     provider::{Generate, ModelSlot, NoValue, Profile, Strategy},
@@ -68,7 +68,9 @@ impl Check for Confirm {
         "executor"
     }
 
-    fn agent(&self, executor: &ReactAgent) -> Arc<dyn Agent> {
+    fn agent(&self, executor: &Player) -> Arc<dyn Agent> {
+        // Any other agent answers in words.
+        let Some(executor) = executor.react() else { return executor.agent() };
         let model = executor.model().clone();
         match strategy(model.model().profile()) {
             None => Arc::new(executor.speaking()),

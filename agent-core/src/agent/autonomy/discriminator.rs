@@ -7,14 +7,16 @@
 use std::sync::Arc;
 
 use super::{
-    Evidence, Verdict,
+    Evidence, Player, Verdict,
+    ask::said,
     check::{Asked, Check},
     complete::{TASK_COMPLETE, TaskComplete, answered, claim, is_look},
     digest::{cut, digest},
+    judge::{framed, quoted, with_media},
 };
 use crate::{
     Error, ErrorKind, Result,
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     context::Instructions,
     message::{Content, Message, Part, Role},
     permission::Scope,
@@ -48,6 +50,14 @@ const INTERRUPTED: &str = "I was interrupted before I could check this.";
 
 const NO_REPORT: &str = "I have nothing to report.";
 
+/// End of the question to a checker that is given no tool.
+const FORM: &str = "Is everything that was asked for done by this work? See for yourself, and answer with one JSON object \
+    and nothing else: {\"accepted\": true or false, \"reason\": \"how you know it, or what is left to do\"}";
+
+/// Feedback for work that was accepted without the evidence that is required.
+const UNSEEN: &str = "Your work was accepted without evidence, so it does not count as done. Say where the checker can \
+    see that it is.";
+
 /// Number of newest tool results kept as evidence, and characters of each result and of each call's arguments.
 const PIECES: usize = 20;
 const RESULT: usize = 2_000;
@@ -55,7 +65,7 @@ const ARGUMENTS: usize = 500;
 
 /// A check by an agent.
 pub(crate) struct Discriminator {
-    agent: ReactAgent,
+    agent: Player,
     role: &'static str,
     scope: Scope,
     looks: bool,
@@ -67,7 +77,9 @@ impl Discriminator {
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when `agent` has a tool `task_complete` of its own, or a scope that does not admit it.
-    pub(crate) fn new(agent: &ReactAgent, looks: bool) -> Result<Self> {
+    pub(crate) fn new(agent: &Player, looks: bool) -> Result<Self> {
+        let checker = |agent| Self { agent, role: "discriminator", scope: Scope::all(), looks };
+        let Player::React(agent) = agent else { return Ok(checker(agent.clone())) };
         if !agent.scope().has_tool(TASK_COMPLETE) {
             return Err(Error::new(
                 ErrorKind::Config,
@@ -80,7 +92,7 @@ impl Discriminator {
             VERSION,
             INSTRUCTIONS,
         ));
-        Ok(Self { agent, role: "discriminator", scope: Scope::all(), looks })
+        Ok(checker(Player::React(agent)))
     }
 
     /// Checks that it has a tool to gather evidence with, if evidence is required.
@@ -88,12 +100,13 @@ impl Discriminator {
     /// # Errors
     /// [`ErrorKind::Config`] when none of its tools could ever show it anything.
     pub(crate) fn able(self) -> Result<Self> {
-        let own = self.agent.scope();
+        let Some(agent) = self.agent.react() else { return Ok(self) };
+        let own = agent.scope();
         let shows = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();
             is_look(spec.name()) && own.offers(spec) && self.scope.offers(spec)
         };
-        if self.looks && self.agent.fixed_tools().is_some_and(|tools| !tools.iter().any(shows)) {
+        if self.looks && agent.fixed_tools().is_some_and(|tools| !tools.iter().any(shows)) {
             let text = "evidence is required, and the checker has no tool to look with; give it one that its scope admits";
             return Err(Error::new(ErrorKind::Config, text).with("role", self.role));
         }
@@ -106,9 +119,31 @@ impl Discriminator {
     }
 
     /// Returns the same check on another model.
-    pub(crate) fn with_model(&self, model: impl Into<crate::provider::ModelSlot>) -> Self {
+    ///
+    /// # Errors
+    /// Those of [`Player::with_model`].
+    pub(crate) fn with_model(&self, model: impl Into<crate::provider::ModelSlot>) -> Result<Self> {
         let (role, scope, looks) = (self.role, self.scope.clone(), self.looks);
-        Self { agent: self.agent.with_model(model), role, scope, looks }
+        Ok(Self { agent: self.agent.with_model(model)?, role, scope, looks })
+    }
+
+    /// Reads the verdict of an agent that has no tool to give it with: see [`Verdict`].
+    fn spoken(&self, outcome: &Outcome, work: &[Arc<Message>]) -> Verdict {
+        let text = said(&outcome.text);
+        let block = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));
+        let object = block.and_then(|text| text.strip_suffix("```")).unwrap_or(text);
+        let read = outcome.is_completed().then(|| serde_json::from_str::<Verdict>(object).ok()).flatten();
+        let mut verdict = read.unwrap_or_else(|| Verdict::rejected(text));
+        if verdict.evidence.is_empty() {
+            verdict.evidence = evidence(work);
+        }
+        if verdict.accepted && self.looks && verdict.evidence.is_empty() {
+            return Verdict::rejected(UNSEEN);
+        }
+        if !verdict.accepted && verdict.reason.trim().is_empty() {
+            verdict.reason = digest(work);
+        }
+        verdict
     }
 }
 
@@ -117,11 +152,14 @@ impl Check for Discriminator {
         self.role
     }
 
-    fn agent(&self, _: &ReactAgent) -> Arc<dyn Agent> {
-        Arc::new(self.agent.clone())
+    fn agent(&self, _: &Player) -> Arc<dyn Agent> {
+        self.agent.agent()
     }
 
     fn opening(&self, asked: &Asked) -> Vec<Message> {
+        if self.agent.react().is_none() {
+            return Vec::new();
+        }
         let mut opening = vec![Message::assistant(INTERRUPTED)];
         for said in &asked.said {
             let opener = if Arc::ptr_eq(said, &asked.request) { OPENER } else { STOPPED };
@@ -130,11 +168,18 @@ impl Check for Discriminator {
         opening
     }
 
-    fn prompt(&self, _: &Asked, summary: &str) -> Message {
-        Message::user(if summary.trim().is_empty() { NO_REPORT } else { summary })
+    fn prompt(&self, asked: &Asked, summary: &str) -> Message {
+        let report = if summary.trim().is_empty() { NO_REPORT } else { summary };
+        match self.agent {
+            Player::React(_) => Message::user(report),
+            Player::Other(_) => with_media(asked, framed(asked) + &quoted("work", report) + FORM),
+        }
     }
 
     fn read(&self, _: &Asked, outcome: &Outcome, work: &[Arc<Message>]) -> Verdict {
+        if self.agent.react().is_none() {
+            return self.spoken(outcome, work);
+        }
         let mut verdict = match claim(outcome, work) {
             Some(summary) => Verdict::accepted(summary),
             None if !outcome.text.trim().is_empty() => Verdict::rejected(outcome.text.trim()),

@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Verdict,
+    Player, Verdict,
     ask::{self, Question, Ruling},
     check::{Asked, Check},
     criteria::{Drafter, unmet},
 };
 use crate::{
     Error, ErrorKind, Result,
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     context::Instructions,
     message::{Message, Part, Role},
     permission::Scope,
@@ -89,7 +89,7 @@ impl Check for Judge {
         ROLE
     }
 
-    fn agent(&self, _: &ReactAgent) -> Arc<dyn Agent> {
+    fn agent(&self, _: &Player) -> Arc<dyn Agent> {
         Arc::new(self.clone())
     }
 
@@ -224,7 +224,7 @@ impl Agent for Judge {
 }
 
 /// Returns what the user wants, in frames.
-fn framed(asked: &Asked) -> String {
+pub(super) fn framed(asked: &Asked) -> String {
     let mut text = quoted("request", &asked.request.text());
     for said in asked.said.iter().filter(|said| ***said != *asked.request) {
         text += &quoted("user", &said.text());
@@ -232,13 +232,13 @@ fn framed(asked: &Asked) -> String {
     text
 }
 
-fn with_media(asked: &Asked, text: String) -> Message {
+pub(super) fn with_media(asked: &Asked, text: String) -> Message {
     let media = asked.request.parts().iter().filter(|part| matches!(part, Part::Media(_)));
     Message::new(Role::User, media.cloned().chain([Part::Text(text)]).collect())
 }
 
 /// Quotes material in a frame that it cannot close.
-fn quoted(tag: &str, text: &str) -> String {
+pub(super) fn quoted(tag: &str, text: &str) -> String {
     let text = text.trim().replace("</", "< /");
     format!("<{tag}>\n{text}\n</{tag}>\n\n")
 }

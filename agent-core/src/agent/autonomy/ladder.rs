@@ -5,12 +5,12 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 use super::{
-    AutonomyLevel, CurrentModeUpdate, Discriminator, EXECUTOR, ITERATIONS, Mode, ModeState, Rounds,
+    AutonomyLevel, CurrentModeUpdate, Discriminator, EXECUTOR, ITERATIONS, Mode, ModeState, Player, Rounds,
     TASK_COMPLETE, check::Check, claim::Claimed, complete::TaskComplete, confirm::Confirm, judge::Judge,
 };
 use crate::{
     Error, ErrorKind, Result,
-    agent::{Agent, ReactAgent, answer, check_agent_name},
+    agent::{Agent, IntoAgent, answer, check_agent_name},
     context::Instructions,
     provider::ModelSlot,
     run::{Outcome, RunContext, RunHandle, Task},
@@ -85,7 +85,7 @@ struct Inner {
 /// The executor and the checkers.
 #[derive(Clone)]
 struct Crew {
-    executor: ReactAgent,
+    executor: Player,
     /// True when the executor completes the task at level `prompted` by calling a tool, instead of being asked.
     claims: bool,
     judge: Option<Arc<Judge>>,
@@ -107,10 +107,12 @@ impl Crew {
     }
 
     /// Returns the executor at a level.
-    fn worker(&self, level: AutonomyLevel) -> Result<ReactAgent> {
-        match level {
-            AutonomyLevel::Prompted if self.claims => self.executor.with_tool(Arc::new(TaskComplete::new())),
-            _ => Ok(self.executor.clone()),
+    fn worker(&self, level: AutonomyLevel) -> Result<Player> {
+        match &self.executor {
+            Player::React(react) if self.claims && level == AutonomyLevel::Prompted => {
+                Ok(Player::React(react.with_tool(Arc::new(TaskComplete::new()))?))
+            }
+            executor => Ok(executor.clone()),
         }
     }
 
@@ -124,20 +126,23 @@ impl Crew {
     /// Sets the model of a role.
     fn set_model(&mut self, role: &str, model: ModelSlot) -> Result<()> {
         let unknown = self.unknown(role);
-        let other = |checker: &mut Option<Arc<Discriminator>>, model: ModelSlot| {
-            checker.as_mut().map(|checker| *checker = Arc::new(checker.with_model(model)))
-        };
-        let found = match role {
+        let checker = match role {
             EXECUTOR => {
-                self.executor = self.executor.with_model(model);
-                Some(())
+                self.executor = self.executor.with_model(model)?;
+                return Ok(());
             }
-            "judge" => self.judge.as_mut().map(|judge| *judge = Arc::new(judge.with_model(model))),
-            "verifier" => other(&mut self.verifier, model),
-            "discriminator" => other(&mut self.discriminator, model),
-            _ => None,
+            "judge" => {
+                let judge = self.judge.as_mut().ok_or(unknown)?;
+                *judge = Arc::new(judge.with_model(model));
+                return Ok(());
+            }
+            "verifier" => &mut self.verifier,
+            "discriminator" => &mut self.discriminator,
+            _ => return Err(unknown),
         };
-        found.ok_or(unknown)
+        let checker = checker.as_mut().ok_or(unknown)?;
+        *checker = Arc::new(checker.with_model(model)?);
+        Ok(())
     }
 
     fn unknown(&self, role: &str) -> Error {
@@ -195,11 +200,12 @@ fn lacking(level: AutonomyLevel) -> Error {
 }
 
 impl Autonomy {
-    /// Starts building an agent called `name` whose work is done by `executor`.
-    pub fn builder(name: impl Into<String>, executor: ReactAgent) -> AutonomyBuilder {
+    /// Starts building an agent called `name` whose work is done by `executor`: any agent, as in a
+    /// [`DualAgent`](crate::agent::DualAgent).
+    pub fn builder<Form>(name: impl Into<String>, executor: impl IntoAgent<Form>) -> AutonomyBuilder {
         AutonomyBuilder {
             name: name.into(),
-            executor,
+            executor: Player::new(executor.into_agent()),
             level: AutonomyLevel::default(),
             judge: None,
             judge_instructions: None,
@@ -235,7 +241,8 @@ impl Autonomy {
     /// started with the returned agent use that model. Of the model, only its name and its service's name are stored.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a role that is not filled; the message lists those that are.
+    /// [`ErrorKind::InvalidInput`] for a role that is not filled, or filled with an agent that is no
+    /// [`ReactAgent`](crate::agent::ReactAgent); the message lists those that are filled.
     pub fn with_model(&self, role: &str, model: impl Into<ModelSlot>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         inner.crew.set_model(role, model.into())?;
@@ -269,7 +276,7 @@ impl Autonomy {
     /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     ///
     /// # Errors
-    /// As [`ReactAgent::ask`]; a task that was never accepted is [`ErrorKind::Stopped`].
+    /// As [`ReactAgent::ask`](crate::agent::ReactAgent::ask); a task that was never accepted is [`ErrorKind::Stopped`].
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         answer(self.start(prompt)).await
     }
@@ -315,12 +322,12 @@ impl fmt::Debug for Autonomy {
 #[must_use = "a builder does nothing until `build`"]
 pub struct AutonomyBuilder {
     name: String,
-    executor: ReactAgent,
+    executor: Player,
     level: AutonomyLevel,
     judge: Option<ModelSlot>,
     judge_instructions: Option<Instructions>,
-    verifier: Option<ReactAgent>,
-    discriminator: Option<ReactAgent>,
+    verifier: Option<Player>,
+    discriminator: Option<Player>,
     options: Options,
     iterations: u32,
     cancel_ends: bool,
@@ -354,18 +361,18 @@ impl AutonomyBuilder {
     }
 
     /// Sets the agent that checks at level `verified`, where it may only read. Default: the discriminator.
-    pub fn verifier(mut self, agent: ReactAgent) -> Self {
-        self.verifier = Some(agent);
+    pub fn verifier<Form>(mut self, agent: impl IntoAgent<Form>) -> Self {
+        self.verifier = Some(Player::new(agent.into_agent()));
         self
     }
 
     /// Sets the agent that checks at level `dual`, with its own tools.
-    pub fn discriminator(mut self, agent: ReactAgent) -> Self {
-        self.discriminator = Some(agent);
+    pub fn discriminator<Form>(mut self, agent: impl IntoAgent<Form>) -> Self {
+        self.discriminator = Some(Player::new(agent.into_agent()));
         self
     }
 
-    /// Lets the executor itself complete the task at level `prompted`: it is given the tool `task_complete` instead of
+    /// Lets the executor itself, a [`ReactAgent`](crate::agent::ReactAgent), complete the task at level `prompted`: it is given the tool `task_complete` instead of
     /// being asked. A phase that ends without a call of it is followed by another, up to the limit of rounds. A round
     /// then makes no model call beside the executor's own; the answer is the summary in the call. Default: it is asked.
     pub fn until_task_complete(mut self) -> Self {
@@ -437,7 +444,7 @@ impl AutonomyBuilder {
         check_agent_name(&self.name)?;
         let Options { claims, criteria, evidence } = self.options;
         let checked = self.verifier.is_some() || self.discriminator.is_some();
-        let own = self.executor.tool_set().get(TASK_COMPLETE).is_some();
+        let own = self.executor.claims();
         let problem = if self.iterations == 0 {
             "a checked task needs at least one round"
         } else if self.judge.is_none() && self.judge_instructions.is_some() {
@@ -448,7 +455,9 @@ impl AutonomyBuilder {
             "evidence is required, but there is no checker; add one with `verifier` or `discriminator`"
         } else if (checked || claims) && own {
             "the executor has a tool of its own called `task_complete`; rename it"
-        } else if claims && !self.executor.scope().has_tool(TASK_COMPLETE) {
+        } else if claims && self.executor.react().is_none() {
+            "only a `ReactAgent` can be given the tool `task_complete`; build the executor as one, or let it be asked"
+        } else if claims && !self.executor.react().is_some_and(|it| it.scope().has_tool(TASK_COMPLETE)) {
             "the executor's scope does not admit the tool `task_complete`; add its name"
         } else {
             return Ok(());

@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{
-    CheckedTask, Phase, Verdict,
+    CheckedTask, Phase, Player, Verdict,
     check::{Asked, Check},
     digest::digest,
     machine::{Fate, Next, Plan, fate},
@@ -34,8 +34,9 @@ files or other things you made or changed and where, how to see that it works, a
 /// An agent's work, checked round by round until it is accepted.
 #[derive(Clone)]
 pub(crate) struct Rounds {
-    executor: ReactAgent,
-    speaker: ReactAgent,
+    executor: Player,
+    /// The executor for a summary, if it can be asked for one; else its answer is its report.
+    speaker: Option<ReactAgent>,
     /// The check; `None` when the end of the executor's phase is the end of the task.
     check: Option<Arc<dyn Check>>,
     iterations: u32,
@@ -45,14 +46,14 @@ pub(crate) struct Rounds {
 
 impl Rounds {
     /// Creates rounds in which `check` checks the work of `executor`, at most [`ITERATIONS`] of them.
-    pub(crate) fn new(executor: ReactAgent, check: Option<Arc<dyn Check>>) -> Self {
-        let speaker = executor.speaking();
+    pub(crate) fn new(executor: Player, check: Option<Arc<dyn Check>>) -> Self {
+        let speaker = executor.react().map(ReactAgent::speaking);
         Self { executor, speaker, check, iterations: ITERATIONS, cancel_ends: false }
     }
 
     /// Returns the same rounds with another executor and another check.
-    pub(crate) fn of(&self, executor: ReactAgent, check: Arc<dyn Check>) -> Self {
-        let speaker = executor.speaking();
+    pub(crate) fn of(&self, executor: Player, check: Arc<dyn Check>) -> Self {
+        let speaker = executor.react().map(ReactAgent::speaking);
         Self { executor, speaker, check: Some(check), ..self.clone() }
     }
 
@@ -79,7 +80,7 @@ impl Rounds {
         let plan = Plan {
             iterations: self.iterations,
             checks: check.is_some(),
-            sums_up: check.is_some_and(|check| check.needs_summary()),
+            sums_up: self.speaker.is_some() && check.is_some_and(|check| check.needs_summary()),
             criteria: check.is_some_and(|check| check.criteria().is_some()),
             claims: check.is_some_and(|check| check.is_claimed()),
         };
@@ -170,7 +171,9 @@ impl Rounds {
             Phase::Criteria => (outcome.text.as_str().into(), None),
             Phase::Execute => {
                 let claimed = self.check.as_ref().is_some_and(|check| check.is_claimed());
-                (digest(work).into(), claimed.then(verdict).flatten())
+                let answers = self.speaker.is_none() && is_summary(&outcome);
+                let report = if answers { outcome.text.trim().into() } else { digest(work).into() };
+                (report, claimed.then(verdict).flatten())
             }
             Phase::Summarize if is_summary(&outcome) => (outcome.text.trim().into(), None),
             Phase::Summarize => {
@@ -224,11 +227,12 @@ impl Rounds {
                 };
                 check.criteria().ok_or_else(no_longer)?
             }
-            (Phase::Summarize, _) => Arc::new(self.speaker.clone()),
-            _ => Arc::new(self.executor.clone()),
+            (Phase::Summarize, _) if let Some(speaker) = &self.speaker => Arc::new(speaker.clone()),
+            _ => self.executor.agent(),
         };
         let task = Task { prompt: Arc::clone(&started.prompt), budget: None, deadline: None };
-        let spawn = Spawn::new(agent, task).with_role(self.role(started.phase)).with_scope(scope).sharing_todos();
+        let spawn =
+            Spawn::new(agent, task).with_role(self.role(started.phase)).with_scope(scope).sharing_todos();
         let delegate =
             Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening).part_of_run();
         match cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await {

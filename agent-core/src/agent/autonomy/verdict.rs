@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::shown::Shown;
+use crate::{base::shown::Shown, run::Outcome};
 
 /// A phase of a checked task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -32,7 +32,8 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The result of a check.
+/// The result of a check. As JSON it is the answer of a checker that is no [`ReactAgent`](crate::agent::ReactAgent): see
+/// [`DualAgent`](crate::agent::DualAgent).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Verdict {
@@ -72,6 +73,13 @@ impl Verdict {
     #[must_use]
     pub fn rejected(reason: impl Into<String>) -> Self {
         Self { accepted: false, reason: reason.into(), evidence: Vec::new() }
+    }
+}
+
+impl From<Verdict> for Outcome {
+    /// The outcome of a checker's run that ended with this verdict: its text is the verdict as JSON.
+    fn from(verdict: Verdict) -> Self {
+        Self::completed(serde_json::to_string(&verdict).unwrap_or_default())
     }
 }
 

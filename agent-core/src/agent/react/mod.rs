@@ -5,7 +5,7 @@ mod prepare;
 mod remind;
 mod variant;
 
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -232,6 +232,10 @@ impl Agent for ReactAgent {
 
     fn description(&self) -> &str {
         self.0.more.as_ref().map_or("", |more| &more.description)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn begins_with_an_effect(&self) -> bool {

@@ -8,13 +8,115 @@
 #![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// The nouns, traits, pure machines and runners that everything else builds on.
-pub use entourage_core as core;
+/// Used by `#[tool]`; not part of the public interface.
+#[doc(hidden)]
+pub use entourage_core::__private;
 pub use entourage_core::{
-    Agents, Digest, Error, ErrorKind, Moment, Money, Prices, Recovery, Result, RetryStatus, RunId, Runtime,
-    RuntimeBuilder, Session, SessionId, SkipReason, Skipped, Timestamp, Titles, Usage, agent, context, event,
-    graph, layers, message, permission, provider, run, session, team, telemetry, tool,
+    Agents, Error, ErrorKind, Moment, Money, Prices, Recovery, Result, RetryStatus, RunId, Runtime,
+    RuntimeBuilder, Session, SessionId, SkipReason, Skipped, Timestamp, Titles, Usage,
 };
+
+/// Agents that take a task.
+pub mod agent {
+    pub use entourage_core::agent::{
+        Agent, AgentTool, Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, IntoAgent, Mode,
+        Phase, Prepare, Prepared, ReactAgent, ReactBuilder, Step, Verdict,
+    };
+}
+
+/// The context that a model sees.
+pub mod context {
+    pub use entourage_core::context::{
+        Compaction, ContextFile, GitFacts, Instructions, PromptFacts, estimate_tokens, has_content, repair,
+        shown_to, without_media,
+    };
+    #[cfg(feature = "templates")]
+    pub use entourage_core::context::{PromptTemplate, Templates};
+}
+
+/// The one event type, and the contents of the events that programs read most.
+pub mod event {
+    pub use entourage_core::event::{
+        Envelope, Event, FORMAT, ModelFinished, ModelRestarted, ModelStarted, NodeFinished, Origin,
+        PhaseFinished, RunFinished, RunStarted, ToolFinished, ToolStarted,
+    };
+}
+
+/// Tasks that depend on each other.
+pub mod graph {
+    pub use entourage_core::graph::{
+        GraphControl, GraphError, GraphReport, Handle, NodeEnd, NodeState, OnFailure, Output, Plan, PlanTask,
+        SkipAs, TaskGraph, TaskGraphBuilder,
+    };
+}
+
+/// Layers around every model call.
+pub mod layers {
+    pub use entourage_core::layers::{
+        Budget, BudgetLayer, BudgetLimits, Check, CredentialRefresh, Exhausted, Fallback, Layer, ModelChoice,
+        RateLimit, Recorder, Refresh, Replay, ResponseCache, Retry, Tier, Timeout,
+    };
+}
+
+/// Messages, their parts, and the shared history.
+pub mod message {
+    pub use entourage_core::message::{
+        Arguments, Content, History, Media, MediaSource, Message, Part, Role, ToolCall, ToolResult,
+    };
+}
+
+/// Scopes, policies and approvers.
+pub mod permission {
+    pub use entourage_core::permission::{
+        AllowAll, ApprovalId, ApprovalRequest, Approver, Decision, DenyAll, Policy, Rule, RuleEffect, Scope,
+        judge,
+    };
+}
+
+/// Model services: requests, deltas, models.
+pub mod provider {
+    pub use entourage_core::provider::{
+        CallContext, Delta, DeltaStream, Effort, Egress, Finish, FinishReason, Generate, Generated, Model,
+        ModelExt, NoValue, NoValueReason, OutputFormat, OutputSchema, Params, Profile, PromptCache, Provider,
+        ReasoningParams, Request, Restart, Size, ToolChoice, Warning,
+    };
+}
+
+/// One prompt to one outcome.
+pub mod run {
+    pub use entourage_core::run::{
+        Child, Limits, LoopDetection, Observer, Outcome, Pause, RunContext, RunHandle, Spawn, Status,
+        StopReason, StopWhen, Task, Waited,
+    };
+}
+
+/// Sessions and the contract of stores.
+pub mod session {
+    pub use entourage_core::session::{
+        MemoryStore, SessionFilter, SessionHead, SessionInfo, SessionRecord, SessionStatus, SessionStore,
+        SharedStore,
+    };
+}
+
+/// The todo list that agents share.
+pub mod team {
+    pub use entourage_core::team::{Todo, TodoStatus, TodoTool};
+}
+
+/// Queries over stored sessions, and spans.
+pub mod telemetry {
+    #[cfg(feature = "tracing")]
+    pub use entourage_core::telemetry::Spans;
+    pub use entourage_core::telemetry::{Telemetry, Totals};
+}
+
+/// Tools and what they declare.
+pub mod tool {
+    pub use entourage_core::tool::{
+        Access, Combined, Footprint, IntoToolOutput, Json, Repeat, Tool, ToolContext, ToolError, ToolInput,
+        ToolOutput, ToolSpec, Tools, Toolset, ToolsetExt, from_fn, repair_json, schema_of, typed,
+    };
+}
 
 #[cfg(doc)]
 pub mod guide;
@@ -34,7 +136,41 @@ pub use entourage_macros::tool;
     feature = "gemini",
     feature = "ollama"
 ))]
-pub use entourage_providers as providers;
+pub mod providers {
+    pub use entourage_providers::{catalog, env, vendor};
+
+    /// The messages API of Anthropic.
+    #[cfg(feature = "anthropic-messages")]
+    pub mod anthropic_messages {
+        pub use entourage_providers::anthropic_messages::AnthropicMessages;
+    }
+
+    /// The API of Gemini.
+    #[cfg(feature = "gemini")]
+    pub mod gemini {
+        pub use entourage_providers::gemini::Gemini;
+    }
+
+    /// The API of Ollama.
+    #[cfg(feature = "ollama")]
+    pub mod ollama {
+        pub use entourage_providers::ollama::Ollama;
+    }
+
+    /// Chat completions, and their dialects.
+    #[cfg(feature = "openai-chat")]
+    pub mod openai_chat {
+        pub use entourage_providers::openai_chat::{
+            CacheStyle, DEFAULT_MODEL, Dialect, OpenAiChat, ReasoningStyle, SchemaSupport, encode,
+        };
+    }
+
+    /// The responses API of OpenAI.
+    #[cfg(feature = "openai-responses")]
+    pub mod openai_responses {
+        pub use entourage_providers::openai_responses::OpenAiResponses;
+    }
+}
 
 /// File tools, all through one confined workspace.
 #[cfg(feature = "fs")]
@@ -50,7 +186,18 @@ pub use entourage_otel as otel;
 
 /// Stores for sessions.
 #[cfg(any(feature = "json", feature = "sqlite", feature = "postgres"))]
-pub use entourage_store as store;
+pub mod store {
+    #[cfg(any(feature = "json", feature = "sqlite"))]
+    pub use entourage_store::Durability;
+    #[cfg(feature = "json")]
+    pub use entourage_store::JsonStore;
+    #[cfg(feature = "postgres")]
+    pub use entourage_store::PostgresStore;
+    #[cfg(feature = "sqlite")]
+    pub use entourage_store::SqliteStore;
+    #[cfg(feature = "hybrid")]
+    pub use entourage_store::{Held, HybridStore, Leave};
+}
 
 /// The items that most programs use, for `use entourage::prelude::*`.
 pub mod prelude {

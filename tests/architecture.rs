@@ -67,8 +67,8 @@ const VENDOR_WORDS: &str = "cohere, azure, grok, xai, gpt, together ai";
 /// `(package, what it may depend on in this workspace, and in its tests besides)`.
 const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("counting-alloc", &[], &[]),
-    ("entourage-benches", &[], &["counting-alloc", "entourage"]),
-    ("entourage-examples", &[], &["entourage"]),
+    ("entourage-benches", &[], &["counting-alloc", "entourage", "entourage-core"]),
+    ("entourage-examples", &[], &["entourage", "entourage-core"]),
     // Itself with its doubles for tests.
     ("entourage-core", &[], &["entourage-core"]),
     ("entourage-macros", &[], &["entourage-core"]),
@@ -113,7 +113,7 @@ const SLACK: usize = 500;
 
 /// Types that users of a crate can name, all features turned on and doubles for tests left out. Lower it, never raise
 /// it.
-const TYPES: &[(&str, usize)] = &[("entourage-core", 299), ("entourage", 343)];
+const TYPES: &[(&str, usize)] = &[("entourage-core", 289), ("entourage", 200)];
 
 const FILE_LIMIT: usize = 500;
 

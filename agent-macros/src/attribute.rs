@@ -37,7 +37,7 @@ pub(crate) struct Options {
     pub(crate) repeat: Option<Ident>,
     /// Milliseconds, above zero.
     pub(crate) timeout: Option<u64>,
-    /// Path of entourage-core.
+    /// Path of entourage-core, or of a crate that exports its tools.
     pub(crate) core: Path,
 }
 
@@ -50,7 +50,7 @@ impl Options {
             access: Vec::new(),
             repeat: None,
             timeout: None,
-            core: parse_quote!(::entourage::core),
+            core: parse_quote!(::entourage),
         };
         let metas = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(attribute).map_err(|error| {
             Error::new(

@@ -28,7 +28,7 @@ pub(crate) struct Spec {
     pub(crate) repeat: Option<Ident>,
     /// Milliseconds, above zero.
     pub(crate) timeout: Option<u64>,
-    /// Path of entourage-core.
+    /// Path of entourage-core, or of a crate that exports its tools.
     pub(crate) core: Path,
 }
 

@@ -58,7 +58,7 @@ use self::{attribute::Options, errors::Errors};
 /// | `description` | a text, or a macro such as `include_str!("count.md")` | the doc comment |
 /// | `repeat` | `"safe"`, `"idempotent"`, `"resume"` or `"once"` | read-only tools are `safe`, others `once` |
 /// | `timeout` | `"500ms"`, `"30s"`, `"5m"` | the limit of the agent |
-/// | `crate` | the path of entourage-core | `"::entourage::core"` |
+/// | `crate` | the path of entourage-core, or of a crate with its `tool` and `__private` | `"::entourage"` |
 ///
 /// Such a tool cannot declare the paths, hosts or commands of a call, so a rule with a subject, such as `deny` of
 /// `count:secrets/*`, holds for all of its calls: see `entourage_core::permission::Policy`. Write rules for the whole

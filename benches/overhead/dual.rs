@@ -3,7 +3,7 @@
 use std::{collections::HashMap, hint::black_box, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use entourage::core::{
+use entourage_core::{
     Result,
     agent::{DualAgent, ReactAgent},
     message::Role,

@@ -11,15 +11,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use entourage::{
-    core::{
-        Result, Runtime,
-        agent::Agent,
-        graph::{Handle, TaskGraph},
-        run::{Outcome, RunContext, RunHandle, Status, Task},
-        session::SharedStore,
-    },
-    store::{Durability, SqliteStore},
+use entourage::store::{Durability, SqliteStore};
+use entourage_core::{
+    Result, Runtime,
+    agent::Agent,
+    graph::{Handle, TaskGraph},
+    run::{Outcome, RunContext, RunHandle, Status, Task},
+    session::SharedStore,
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::{Value, json};
@@ -229,7 +227,7 @@ fn stated(name: &str, pair: &Pair) {
 }
 
 async fn sqlite(path: &Path) -> SharedStore {
-    Arc::new(SqliteStore::builder(path).durability(Durability::PowerLoss).open().await.unwrap())
+    Arc::new(SqliteStore::builder(path).durability(Durability::PowerLoss).build().await.unwrap())
 }
 
 pub(crate) fn measure(results: &mut Vec<String>, tokio: &Tokio, samples: usize) {

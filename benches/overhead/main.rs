@@ -28,7 +28,7 @@ use std::{
 };
 
 use criterion::Criterion;
-use entourage::core::Runtime;
+use entourage_core::Runtime;
 use futures_util::StreamExt;
 use serde_json::json;
 use tokio::runtime::Runtime as Tokio;

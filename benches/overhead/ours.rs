@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use entourage::core::{
+use entourage_core::{
     Result,
     agent::ReactAgent,
     event::Event,

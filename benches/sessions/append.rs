@@ -2,10 +2,8 @@
 
 use std::{path::Path, time::Instant};
 
-use entourage::{
-    core::session::SessionStore,
-    store::{Durability, SqliteStore},
-};
+use entourage::store::{Durability, SqliteStore};
+use entourage_core::session::SessionStore;
 use sqlx::{Row, SqliteConnection};
 
 use crate::{

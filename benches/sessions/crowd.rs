@@ -2,12 +2,10 @@
 
 use std::{path::Path, sync::Arc, time::Instant};
 
-use entourage::{
-    core::{
-        RunId,
-        session::{ReadRange, SessionFilter, SharedStore},
-    },
-    store::{Durability, PostgresStore},
+use entourage::store::{Durability, PostgresStore};
+use entourage_core::{
+    RunId,
+    session::{ReadRange, SessionFilter, SharedStore},
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -27,7 +25,7 @@ pub(crate) async fn measure(directory: &Path, quick: bool) {
         return println!("SKIPPED: crowd_postgres needs a PostgreSQL server; name it in DATABASE_URL");
     };
     let schema = format!("b_{:032x}", RunId::generate().as_u128());
-    let store = PostgresStore::builder(&url).schema(&schema).connect().await.unwrap();
+    let store = PostgresStore::builder(&url).schema(&schema).build().await.unwrap();
     crowd("crowd_postgres", Arc::new(store.clone()), sessions).await;
     store.close().await;
     let mut plain = PgConnection::connect(&url).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use entourage::core::session::{Batch, Columns, Lease, SessionHead};
+use entourage_core::session::{Batch, Columns, Lease, SessionHead};
 use sqlx::{
     ConnectOptions, Connection, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteSynchronous},

@@ -31,10 +31,8 @@ use std::{
 };
 
 use criterion::Criterion;
-use entourage::{
-    core::SessionId,
-    store::{Durability, SqliteStore},
-};
+use entourage::store::{Durability, SqliteStore};
+use entourage_core::SessionId;
 use million::Medium;
 use tokio::runtime::Runtime as Tokio;
 
@@ -52,7 +50,7 @@ fn id(text: &str) -> SessionId {
 }
 
 async fn sqlite(path: &Path, durability: Durability) -> SqliteStore {
-    SqliteStore::builder(path).durability(durability).open().await.unwrap()
+    SqliteStore::builder(path).durability(durability).build().await.unwrap()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

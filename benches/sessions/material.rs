@@ -10,7 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use entourage::core::{
+use entourage_core::{
     Result, Runtime, SessionId, Timestamp, Usage,
     agent::ReactAgent,
     context::estimate_tokens,

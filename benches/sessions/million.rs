@@ -2,12 +2,10 @@
 
 use std::{path::Path, process::Command, sync::Arc, time::Instant};
 
-use entourage::{
-    core::{
-        Runtime, SessionId,
-        session::{SessionFilter, SharedStore},
-    },
-    store::{Durability, JsonStore},
+use entourage::store::{Durability, JsonStore};
+use entourage_core::{
+    Runtime, SessionId,
+    session::{SessionFilter, SharedStore},
 };
 use futures_util::StreamExt;
 
@@ -39,7 +37,7 @@ impl Medium {
         match self {
             Self::Sqlite => Arc::new(sqlite(path, Durability::ProcessDeath).await),
             Self::Json => {
-                Arc::new(JsonStore::builder(path).durability(Durability::ProcessDeath).open().await.unwrap())
+                Arc::new(JsonStore::builder(path).durability(Durability::ProcessDeath).build().await.unwrap())
             }
         }
     }

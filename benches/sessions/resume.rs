@@ -2,12 +2,10 @@
 
 use std::{path::Path, sync::Arc, time::Instant};
 
-use entourage::{
-    core::{
-        Runtime, Session, SessionId,
-        session::{SessionState, SharedStore},
-    },
-    store::Durability,
+use entourage::store::Durability;
+use entourage_core::{
+    Runtime, Session, SessionId,
+    session::{SessionState, SharedStore},
 };
 
 use crate::{

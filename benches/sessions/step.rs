@@ -2,13 +2,11 @@
 
 use std::{path::Path, sync::Arc, time::Instant};
 
-use entourage::{
-    core::{
-        Runtime,
-        agent::ReactAgent,
-        session::{MemoryStore, SharedStore},
-    },
-    store::Durability,
+use entourage::store::Durability;
+use entourage_core::{
+    Runtime,
+    agent::ReactAgent,
+    session::{MemoryStore, SharedStore},
 };
 
 use crate::{

@@ -2,9 +2,10 @@
 
 use entourage::{
     message::{History, Message},
-    provider::{Assembler, CallContext, Delta, Model},
+    provider::{CallContext, Delta, Model},
     providers::openai_chat::OpenAiChat,
 };
+use entourage_core::provider::Assembler;
 use futures_util::StreamExt;
 
 pub(crate) fn model(base: &str) -> Model {

@@ -33,7 +33,8 @@ pub use durations::Durations;
 pub use end::{NodeEnd, SkipCause};
 pub use handle::Handle;
 pub(crate) use inputs::{EdgeNumbers, Inputs, Slots};
-pub use needs::{Each, GraphInput, GraphMessage, Needs, Optional, Output};
+pub use needs::{Each, Needs, Optional, Output};
+pub(crate) use needs::{GraphInput, GraphMessage};
 pub(crate) use node::{
     AgentWork, Condition, Edge, GatherFn, MapWork, Node, ReadFn, Retries, StepFn, TaskFn, Work,
 };
@@ -42,7 +43,8 @@ pub use problem::{GraphError, Problem};
 pub use report::{GraphReport, NodeReport, NodeState};
 pub use run::GraphRun;
 pub(crate) use run::Shape;
-pub use signature::{Difference, EdgeSignature, GraphSignature, NodeSignature};
+pub use signature::GraphSignature;
+pub(crate) use signature::{EdgeSignature, NodeSignature};
 pub(crate) use task_graph::{GraphLimits, Inner};
 pub use task_graph::{OnFailure, TaskGraph};
 pub use value::NodeValue;

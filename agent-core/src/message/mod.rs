@@ -11,7 +11,7 @@ pub(crate) mod raw_call;
 pub use crate::base::bound::parse_value;
 pub(crate) use content::has_content;
 pub(crate) use estimate::estimate_tokens;
-pub use history::{History, Iter};
+pub use history::History;
 pub use part::{
     Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, Signature, ToolCall, ToolResult,
 };

@@ -15,7 +15,7 @@ mod size;
 mod wiretap;
 
 pub use crate::{base::FinishReason, message::raw_call::RawCall};
-pub use assemble::{AssembleLimits, Assembled, Assembler};
+pub use assemble::{Assembled, Assembler};
 pub use delta::{
     CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning, WarningKind,
 };

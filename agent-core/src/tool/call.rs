@@ -203,7 +203,7 @@ impl ToolContext<'_> {
         }
         // The default title would be the first words of a prompt that a model wrote.
         let title = format!("Sub-agent {}", agent.name());
-        let delegate = Delegate::new(child, Spawn::new(agent, task).within(scope).titled(title));
+        let delegate = Delegate::new(child, Spawn::new(agent, task).with_scope(scope).with_title(title));
         let effects = self.run.effects();
         match effects.perform(&self.run, None, Effect::Delegate(Box::new(delegate))).await {
             Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(*outcome),

@@ -53,7 +53,7 @@ impl<T: Toolset, F: Fn(&ToolSpec) -> bool + Send + Sync> Toolset for Filtered<T,
 }
 
 /// A tool under another name.
-pub struct Renamed {
+struct Renamed {
     inner: Arc<dyn Tool>,
     spec: ToolSpec,
 }

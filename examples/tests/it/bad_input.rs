@@ -9,9 +9,10 @@ use entourage::{
     event::Event,
     prelude::*,
     provider::Egress,
-    session::{ReadRange, SessionStatus},
+    session::SessionStatus,
     testkit::{FakeTool, Gate},
 };
+use entourage_core::session::ReadRange;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;

@@ -4,15 +4,16 @@
 use std::{future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use entourage::{
+    Timestamp,
     agent::Mode,
     context::Compaction,
-    core::Timestamp,
     permission::ApprovalId,
     prelude::*,
     run::Pause,
-    session::{Lease, SharedStore},
+    session::SharedStore,
     testkit::{FakeTool, ScriptedProvider},
 };
+use entourage_core::session::Lease;
 use serde_json::json;
 
 /// Most polls before a request is cut.

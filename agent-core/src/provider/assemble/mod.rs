@@ -10,25 +10,6 @@ use crate::{
 
 use super::{Delta, Finish, FinishReason, Model, ResponseInfo, Restart, Warning};
 
-/// Bounds of one reply.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct AssembleLimits {
-    /// Bytes of text, reasoning, arguments and opaque blocks together. A block counts as the memory that it takes.
-    pub bytes: usize,
-    /// Bytes of one call's arguments.
-    pub argument_bytes: usize,
-    /// Number of tool calls.
-    pub tool_calls: usize,
-}
-
-impl Default for AssembleLimits {
-    /// 32 MiB in all, 8 MiB for the arguments of a call, 128 calls.
-    fn default() -> Self {
-        Self { bytes: 32 << 20, argument_bytes: 8 << 20, tool_calls: 128 }
-    }
-}
-
 /// Maximum of warnings kept for one reply.
 const MAX_WARNINGS: usize = 100;
 
@@ -46,7 +27,6 @@ const MAX_WARNINGS: usize = 100;
 /// ```
 #[derive(Debug, Default)]
 pub struct Assembler {
-    limits: AssembleLimits,
     bytes: usize,
     parts: Vec<Piece>,
     /// Position in `parts` of each call, with the index that the wire uses for it.
@@ -73,18 +53,19 @@ enum Piece {
 
 impl Assembler {
     /// Maximum of deltas that add no content to the replies of one call: usage, response facts, warnings, empty texts,
-    /// and tool calls beyond [`AssembleLimits::tool_calls`]. Some services report usage with each token of a reply.
+    /// and tool calls beyond [`Assembler::MAX_CALLS`]. Some services report usage with each token of a reply.
     pub const MAX_WITHOUT_CONTENT: usize = 1_000_000;
     /// Maximum of restarts of one call. A retry every 2 minutes reaches it after 33 hours.
     pub const MAX_RESTARTS: usize = 1_000;
     /// Maximum of parts of one reply: texts, blocks of reasoning, refusals, opaque blocks and tool calls.
     pub const MAX_PARTS: usize = 100_000;
-
-    /// An assembler with bounds of its own.
-    #[must_use]
-    pub fn with_limits(limits: AssembleLimits) -> Self {
-        Self { limits, ..Self::default() }
-    }
+    /// Maximum of bytes of one reply: text, reasoning, arguments and opaque blocks. A block counts as the memory that it
+    /// takes.
+    pub const MAX_BYTES: usize = 32 << 20;
+    /// Maximum of bytes of one call's arguments.
+    pub const MAX_ARGUMENT_BYTES: usize = 8 << 20;
+    /// Maximum of tool calls of one reply.
+    pub const MAX_CALLS: usize = 128;
 
     /// Adds one delta.
     ///
@@ -141,7 +122,7 @@ impl Assembler {
             // Nearly every delta comes this way. An empty one does not: it wraps to the largest length.
             Some(Piece::Done(Part::Text(last)))
                 if self.finish.is_none()
-                    && text.len().wrapping_sub(1) < self.limits.bytes.saturating_sub(self.bytes) =>
+                    && text.len().wrapping_sub(1) < Self::MAX_BYTES.saturating_sub(self.bytes) =>
             {
                 self.bytes += text.len();
                 last.push_str(text);
@@ -230,7 +211,7 @@ impl Assembler {
             return self.count_without_content();
         }
         self.bytes = self.bytes.saturating_add(bytes);
-        within(self.bytes, self.limits.bytes, ErrorKind::TooLarge, "bytes; lower its output limit")
+        within(self.bytes, Self::MAX_BYTES, ErrorKind::TooLarge, "bytes; lower its output limit")
     }
 
     fn append(&mut self, text: &str, kind: Kind) -> Result<()> {
@@ -288,7 +269,7 @@ impl Assembler {
 
     fn start_call(&mut self, index: u32, id: &Arc<str>, name: &Arc<str>) -> Result<()> {
         self.grow(id.len() + name.len())?;
-        if self.calls.len() >= self.limits.tool_calls {
+        if self.calls.len() >= Self::MAX_CALLS {
             let (count, wires) = &mut **self.dropped.get_or_insert_default();
             *count = count.saturating_add(1);
             wires.insert(index);
@@ -316,10 +297,11 @@ impl Assembler {
         let place = self.calls.iter().rev().find(|(wire, _)| *wire == index).map(|(_, place)| *place);
         match place.and_then(|place| self.parts.get_mut(place)) {
             Some(Piece::Call(call)) => {
-                if call.arguments.len().saturating_add(text.len()) > self.limits.argument_bytes {
+                if call.arguments.len().saturating_add(text.len()) > Self::MAX_ARGUMENT_BYTES {
                     let text = format!(
                         "the arguments of a call of `{}` are larger than {} bytes",
-                        call.name, self.limits.argument_bytes
+                        call.name,
+                        Self::MAX_ARGUMENT_BYTES
                     );
                     return Err(Error::new(ErrorKind::TooLarge, text).during("model.stream"));
                 }

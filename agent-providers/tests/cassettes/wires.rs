@@ -8,12 +8,11 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorRecord, Result, Usage,
     layers::{Check, Layer},
-    message::{Message, Part, ToolCall},
+    message::{Arguments, Message, Part, ToolCall},
     provider::{
         Assembler, CallContext, Delta, DeltaStream, Finish, FinishReason, Provider, RawCall, Request,
         ResponseInfo, Warning,
     },
-    tool::check_call,
 };
 use entourage_providers::{anthropic_messages, gemini, ollama, openai_chat, openai_responses, vendor};
 use futures_util::{FutureExt, StreamExt, stream};
@@ -222,9 +221,15 @@ impl Folding {
         let (finish, usage, info, warnings) =
             (whole.finish.clone(), whole.usage, whole.info.clone(), whole.warnings.clone());
         let mut calls = Vec::new();
-        let message = whole.into_message_with(|raw| {
-            calls.push(raw.clone());
-            check_call(raw, None)
+        let message = whole.clone().into_message();
+        whole.into_message_with(|raw| {
+            let call = ToolCall::new(
+                Arc::clone(&raw.id),
+                Arc::clone(&raw.name),
+                Arguments::from(&serde_json::json!({})),
+            );
+            calls.push(raw);
+            call
         });
         Reply {
             finish: finished.then_some(finish),

@@ -45,7 +45,7 @@ pub struct Assembler {
     restarts: Vec<Restart>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Piece {
     Done(Part),
     Call(RawCall),
@@ -357,7 +357,7 @@ enum Kind {
 }
 
 /// A reply assembled from its deltas.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Assembled {
     parts: Vec<Piece>,

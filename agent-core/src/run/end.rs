@@ -137,11 +137,16 @@ pub(crate) async fn open_below(env: &Env, top: &SessionId) -> Result<Vec<Session
 pub(crate) async fn end_stored(env: &Arc<Env>, info: SessionInfo, abandoned: bool) -> Result<()> {
     let (id, run) = (info.record.id.clone(), info.head.run);
     let mut tries = 0;
-    let mut found = Box::pin(Journal::read_from_store(env, info)).await.map(Some);
+    let mut found = Ok(Some(info));
     loop {
         let journal = match found {
-            Ok(Some(journal)) => journal,
+            // With what its run came to while the store failed.
+            Ok(Some(info)) => Box::pin(Journal::reopen(env, info)).await,
             Ok(None) => return Ok(()),
+            Err(error) => Err(error),
+        };
+        let journal = match journal {
+            Ok(journal) => journal,
             Err(error) if is_unreadable(error.kind()) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -156,7 +161,7 @@ pub(crate) async fn end_stored(env: &Arc<Env>, info: SessionInfo, abandoned: boo
             Err(error) if error.kind() == ErrorKind::Conflict && tries < TRIES => tries += 1,
             ended => return ended,
         }
-        found = Journal::find(env, &id).await;
+        found = Journal::look_up(env, &id).await;
     }
 }
 

@@ -18,6 +18,9 @@ use crate::{
 /// Number of sessions with results that are kept. The oldest ones make room.
 const MOST: usize = 1_000;
 
+/// Attempts to store what was kept, while others write to the session.
+const TRIES: u32 = 8;
+
 /// The results that are kept, each session's once.
 #[derive(Debug, Default)]
 pub(crate) struct Unstored(Mutex<VecDeque<Arc<Results>>>);
@@ -129,25 +132,37 @@ impl Journal {
     }
 
     /// Reads the session that the store lists as `info`, after storing the results that this process has kept for it,
-    /// unless another process wrote there.
-    pub(crate) async fn reopen(env: &Arc<Env>, info: SessionInfo) -> Result<Arc<Self>> {
-        let journal = Self::read_from_store(env, info).await?;
-        let Some(results) = env.unstored.of(journal.session()) else { return Ok(journal) };
-        let rest = journal.rest_of(&results).await?.unwrap_or_default();
-        if rest.is_empty() {
-            env.unstored.forget(&results);
-            return Ok(journal);
+    /// unless another process runs an agent there.
+    pub(crate) async fn reopen(env: &Arc<Env>, mut info: SessionInfo) -> Result<Arc<Self>> {
+        let mut failed = false;
+        for _ in 0..TRIES {
+            let journal = Self::read_from_store(env, info).await?;
+            let Some(results) = env.unstored.of(journal.session()) else { return Ok(journal) };
+            let rest = journal.rest_of(&results).await?.unwrap_or_default();
+            if rest.is_empty() {
+                env.unstored.forget(&results);
+                return Ok(journal);
+            }
+            for event in rest {
+                journal.stage(&event.origin, event.at, event.event);
+            }
+            let stored = journal.commit(&Emitter::new(None, env)).await;
+            // Whoever goes on with the run needs its events as they are stored.
+            let found = Self::look_up(env, journal.session()).await?;
+            info = found.ok_or_else(|| Error::no_session(journal.session()))?;
+            match stored {
+                // A signal, or an agent of another process: the next look tells.
+                Err(error) if error.kind() == ErrorKind::Conflict => {}
+                // A store that cannot be written may still be read.
+                Err(error) if error.kind() != ErrorKind::NotFound && failed => break,
+                Err(error) if error.kind() != ErrorKind::NotFound => failed = true,
+                _ => {
+                    env.unstored.forget(&results);
+                    break;
+                }
+            }
         }
-        for event in rest {
-            journal.stage(&event.origin, event.at, event.event);
-        }
-        match journal.commit(&Emitter::new(None, env)).await {
-            Err(error) if !matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => {}
-            _ => env.unstored.forget(&results),
-        }
-        // Whoever goes on with the run needs its events as they are stored.
-        let info = Self::look_up(env, journal.session()).await?;
-        Self::read_from_store(env, info.ok_or_else(|| Error::no_session(journal.session()))?).await
+        Self::read_from_store(env, info).await
     }
 
     /// Returns what is still to be stored of `results`; `None` if another process has the session or its run by now.

@@ -275,7 +275,8 @@ impl RuntimeBuilder {
     }
 
     /// Sets the time after which a run's lease on its session expires unless it is renewed; a live run renews it well
-    /// before. Default 30 seconds: that long after a process died, others may recover its runs.
+    /// before. Default 30 seconds: that long after a process died, others may recover its runs. Times are those of the
+    /// processes' clocks: a process that dies with its clock ahead leaves a lease until the others' clocks are there.
     pub fn lease(mut self, time: Duration) -> Self {
         self.lease = time;
         self

@@ -68,7 +68,8 @@ impl Session {
     ///
     /// Runs that wait begin in the order of these calls. They are stored: if the process dies, [`Runtime::recover`]
     /// finds them. They also wait behind a run that paused. [`Session::resume`] continues that run; a further call of
-    /// `start` abandons it, and the queue goes on. If the session holds an unfinished run when a new one begins, the
+    /// `start` abandons it, and the queue goes on: with the oldest prompt, behind which this one waits in turn if that
+    /// pauses too. If the session holds an unfinished run when a new one begins, the
     /// unfinished one is abandoned as well. A run that is abandoned ends as cancelled before the new one begins
     /// ([`RunFinished::abandoned`](crate::event::RunFinished::abandoned)), and so do the runs below it: their calls are
     /// answered, and their questions are closed.

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, RunId,
     agent::{Agent, check_agent_name},
+    base::caught,
     event::PromptQueued,
     run::{
         Active, Admission, CLEAN_UP, Emitter, InQueue, Journal, Outcome, Sink, Status, Task, Ticket,
@@ -58,7 +59,12 @@ impl Shared {
         tokio: &Handle,
     ) -> Result<JoinHandle<Result<Outcome>>> {
         check_prompt(&task)?;
-        check_agent_name(entry.agent.name())?;
+        caught(|| check_agent_name(entry.agent.name())).unwrap_or_else(|panic| {
+            Err(Error::new(
+                ErrorKind::Internal,
+                format!("the agent panicked when asked for its name: {panic}"),
+            ))
+        })?;
         self.check_room(&state)?;
         let (ticket, wait) = self.ticket(&mut state, entry, task);
         state.line.push(ticket);

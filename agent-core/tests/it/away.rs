@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -16,6 +16,7 @@ use entourage_core::{
     message::History,
     permission::Policy,
     provider::FinishReason,
+    run::Status,
     session::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
     testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat},
@@ -26,11 +27,12 @@ use crate::common::{LaterClock, Meddles, Through, agent, assert_valid, count, me
 
 /// Fails whatever is asked while it is away.
 #[derive(Debug)]
-struct Away(SharedStore, AtomicBool, AtomicBool);
+struct Away(SharedStore, AtomicBool, AtomicBool, AtomicUsize);
 
 impl Away {
     fn over(inner: &SharedStore) -> Arc<Through<Self>> {
-        Arc::new(Through(Self(Arc::clone(inner), AtomicBool::new(false), AtomicBool::new(false))))
+        let (away, loses) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Through(Self(Arc::clone(inner), away, loses, AtomicUsize::new(0))))
     }
 
     fn set(&self, away: bool) {
@@ -40,6 +42,22 @@ impl Away {
     /// Loses the answer of the next append, and is away after it.
     fn lose_an_answer(&self) {
         self.2.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets another process send a signal before each of the next `count` appends of a call's result.
+    fn signal_before(&self, count: usize) {
+        self.3.store(count, Ordering::SeqCst);
+    }
+
+    async fn signal(&self, session: &SessionId, batch: &Batch) {
+        let settles = batch.rows.iter().any(|row| row.columns().kind == "tool_finished");
+        let less = |count: usize| count.checked_sub(1);
+        if settles && self.3.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            // Before the lease is over it takes the run to be alive.
+            let later = LaterClock::new(Duration::from_secs(60));
+            let other = testkit::runtime().clock(later).shared_store(Arc::clone(&self.0)).build();
+            other.session_with_id(session.clone()).signal("hello", json!(1)).await.unwrap();
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -58,6 +76,7 @@ impl Meddles for Away {
 
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         self.check()?;
+        self.signal(session, &batch).await;
         let appended = self.0.append(session, expected, batch).await?;
         self.set(self.2.swap(false, Ordering::SeqCst));
         self.check().map(|()| appended)
@@ -238,6 +257,77 @@ async fn store_f13_a_result_that_the_store_did_not_take_is_stored_when_it_is_bac
         let events = stored(&inner, session.id()).await;
         assert_eq!(count(&events, "prompt_queued"), 0, "its caller was told that it failed");
         assert_eq!(session.history().await.unwrap(), reread(&inner, session.id()).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn signals_of_another_process_do_not_cost_the_result_that_the_store_did_not_take() {
+    for signals in [1, 5] {
+        let (inner, payment) = (memory(), Payment::new(false));
+        let store = Away::over(&inner);
+        let session = runtime(&store).session();
+        let run = session.start(&payment.agent, "Pay");
+        payment.gate.arrived(1).await;
+        store.set(true);
+        payment.gate.open();
+        run.outcome().await.unwrap_err();
+        store.set(false);
+        store.signal_before(signals);
+        assert_eq!(session.resume(&payment.agent).outcome().await.unwrap().text, "Paid.", "{signals}");
+        assert_eq!(payment.results(&inner).await, ["paid 42"], "{signals}");
+        assert_eq!(count(&stored(&inner, session.id()).await, "signal_received"), signals);
+        assert_eq!(payment.pay.started(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_ends_a_run_stores_what_its_children_came_to_while_the_store_was_away() {
+    for (below, stops) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (inner, payment) = (memory(), Payment::new(below));
+        let store = Away::over(&inner);
+        let session = runtime(&store).session();
+        let run = session.start(&payment.agent, "Pay");
+        payment.gate.arrived(1).await;
+        store.set(true);
+        payment.gate.open();
+        run.outcome().await.unwrap_err();
+        store.set(false);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        if stops {
+            session.stop().await.unwrap();
+        } else {
+            let other = ScriptedProvider::by_history().text("x").text("y").text("z");
+            let name = if below { "lead" } else { "tester" };
+            let other = ReactAgent::builder(name, other.model()).build().unwrap();
+            session.start(&other, "Leave it").outcome().await.unwrap();
+        }
+        assert_eq!(payment.results(&inner).await, ["paid 42"], "below {below}, stops {stops}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_ended_from_outside_after_its_last_reply_is_replayed() {
+    for stops in [false, true] {
+        let (inner, gate) = (memory(), Gate::new());
+        let store = Away::over(&inner);
+        let script = Script::new().wait(&gate).text("Hi.").finish(FinishReason::Stop);
+        let talker = agent(ScriptedProvider::by_history().step(script).model()).build().unwrap();
+        let session = runtime(&store).session();
+        let run = session.start(&talker, "Hello");
+        let id = run.id();
+        gate.arrived(1).await;
+        store.set(true);
+        gate.open();
+        run.outcome().await.unwrap_err();
+        store.set(false);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        if stops {
+            session.stop().await.unwrap();
+        } else {
+            let other = agent(ScriptedProvider::by_history().text("x").text("y").model()).build().unwrap();
+            session.start(&other, "Leave it").outcome().await.unwrap();
+        }
+        assert_eq!(session.replay(&talker, id).await.unwrap().status, Status::Cancelled, "{stops}");
     }
 }
 

@@ -13,18 +13,19 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
+    agent::Agent,
     event::{Envelope, Event},
     layers::{CredentialRefresh, Refresh},
     permission::{ApprovalRequest, Approver, Decision, Policy},
     provider::Provider,
-    run::{Limits, Observer, Status},
+    run::{Limits, Observer, Outcome, RunContext, Status, Task},
     session::{Batch, SharedStore},
     testkit::{self, ScriptedProvider},
     tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use serde_json::{Value, json};
 
-use crate::common::{Through, act, agent, drain, memory};
+use crate::common::{Do, Through, act, agent, drain, memory};
 
 /// A value whose drop panics with another one.
 struct Bomb;
@@ -179,6 +180,29 @@ async fn an_agent_that_panics_fails_its_run_alone() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     run.cancel();
     assert_eq!(run.outcome().await.unwrap().status, Status::Cancelled);
+    assert_eq!(session.start(&calm, "Go").outcome().await.unwrap().text, "One.");
+}
+
+struct Nameless(Do);
+
+#[async_trait]
+impl Agent for Nameless {
+    fn name(&self) -> &str {
+        panic_any(Bomb)
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        self.0.run(task, cx).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_panics_when_asked_for_its_name_fails_its_run_alone() {
+    let session = testkit::runtime().shared_store(memory()).build().session();
+    let nameless = Nameless(act(|_| Box::pin(async { Ok("Never.".to_owned()) })));
+    let error = session.start(nameless, "Go").outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Internal, "{error}");
+    let calm = agent(ScriptedProvider::by_history().text("One.").model()).build().unwrap();
     assert_eq!(session.start(&calm, "Go").outcome().await.unwrap().text, "One.");
 }
 

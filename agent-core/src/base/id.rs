@@ -220,7 +220,7 @@ pub(crate) fn new_uuid() -> Uuid {
 /// 6.2, method 3), and 62 random bits.
 fn uuid_at(since: Duration, random: u64) -> Uuid {
     let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    let fraction = (u128::from(since.subsec_nanos()) % 1_000_000 << 12) / 1_000_000;
+    let fraction = u128::from(since.subsec_nanos() % 1_000_000) * 4_096 / 1_000_000;
     let [_, _, _, _, _, _, rest @ ..] = (fraction << 64 | u128::from(random)).to_be_bytes();
     uuid::Builder::from_unix_timestamp_millis(millis, &rest).into_uuid()
 }

@@ -61,7 +61,7 @@ pub(super) fn check_arguments(spec: &ToolSpec, arguments: &Value) -> Result<(), 
     match schema::problems(spec.schema(), arguments) {
         None => Ok(()),
         Some(problems) => {
-            Err(format!("the arguments of `{}` do not follow its schema: {problems}", spec.name()))
+            Err(format!("the arguments of `{}` do not fit its schema: {problems}", spec.name()))
         }
     }
 }

@@ -10,12 +10,14 @@
 //! schema: each reference is measured once for each value, and only the nearest alternative's problems are told. A part
 //! beyond the bounds passes.
 
+mod misfit;
 mod words;
 
 use std::{cmp::Ordering, collections::HashMap};
 
 use serde_json::{Map, Number, Value};
 
+use misfit::Misfit;
 use words::{described, listed, named, short, shown};
 
 /// Maximum of work, in schemas applied to one value each. Long lists, keywords and texts count as several.
@@ -48,45 +50,6 @@ enum Key<'a> {
     Item(usize),
 }
 
-/// Distance of a value from a schema.
-#[derive(Debug, Clone, Copy, Default)]
-struct Misfit {
-    /// Number of problems, as far as they were counted; 0 if the value fits.
-    count: usize,
-    /// Levels from the value down to its first problem.
-    depth: usize,
-    /// A constant field names another alternative.
-    other: bool,
-}
-
-impl Misfit {
-    const NONE: Self = Self { count: 0, depth: 0, other: false };
-    const HERE: Self = Self { count: 1, depth: 0, other: false };
-    const OTHER: Self = Self { count: 1, depth: 1, other: true };
-
-    fn fits(self) -> bool {
-        self.count == 0
-    }
-
-    /// The same, seen from the value around it.
-    fn one_up(self) -> Self {
-        if self.fits() { self } else { Self { depth: self.depth.saturating_add(1), other: false, ..self } }
-    }
-
-    fn add(&mut self, more: Self) {
-        if self.fits() {
-            self.depth = more.depth;
-        }
-        self.count = self.count.saturating_add(more.count);
-        self.other |= more.other;
-    }
-
-    /// Sort key of alternatives: first the one that the value names, then the fewest problems, then the deepest.
-    fn rank(self) -> (bool, usize, usize) {
-        (self.other, self.count, usize::MAX.saturating_sub(self.depth))
-    }
-}
-
 struct Checker<'a> {
     root: &'a Value,
     path: Vec<Key<'a>>,
@@ -117,11 +80,12 @@ impl<'a> Checker<'a> {
         if self.found.len() >= MOST {
             return Misfit::HERE;
         }
-        let Some(depth) = self.depth.checked_sub(1) else { return Misfit::NONE };
+        let size = schema.as_object().map_or(0, Map::len);
+        let Some(depth) = self.depth.checked_sub(1).filter(|_| self.pay(size)) else { return Misfit::NONE };
         self.depth = depth;
         let misfit = match schema {
             Value::Bool(false) => self.report(|| "is not allowed here".to_owned()),
-            Value::Object(schema) if self.pay(schema.len()) => {
+            Value::Object(schema) => {
                 let kind = self.kind(schema, value);
                 if kind.fits() { self.follow(schema, value) } else { kind }
             }
@@ -144,7 +108,9 @@ impl<'a> Checker<'a> {
         for (key, rule) in schema {
             let holds = match key.as_str() {
                 "type" => {
-                    admits(rule, value) || value.is_null() && schema.get("nullable") == Some(&true.into())
+                    !self.pay(rule.as_array().map_or(0, Vec::len))
+                        || admits(rule, value)
+                        || value.is_null() && schema.get("nullable") == Some(&true.into())
                 }
                 "const" => self.equal(rule, value),
                 "enum" => match rule.as_array() {
@@ -153,14 +119,14 @@ impl<'a> Checker<'a> {
                 },
                 _ => true,
             };
-            if !holds {
+            if !holds && self.left > 0 {
                 return self.report(|| format!("should be {} and is {}", described(schema), shown(value)));
             }
         }
         Misfit::NONE
     }
 
-    /// Compares as JSON Schema does: 1 and 1.0 are equal.
+    /// Compares as JSON Schema does: 1 and 1.0 are equal. False once all work is spent.
     fn equal(&mut self, one: &Value, other: &Value) -> bool {
         match (one, other) {
             (Value::Number(one), Value::Number(other)) => {
@@ -301,7 +267,7 @@ impl<'a> Checker<'a> {
         known.iter().find_map(|(key, property)| {
             let only = property.get("const")?;
             let differs = fields.get(key).is_some_and(|field| !self.equal(field, only));
-            differs.then_some((key.as_str(), only))
+            (differs && self.left > 0).then_some((key.as_str(), only))
         })
     }
 
@@ -382,7 +348,7 @@ impl<'a> Checker<'a> {
         // Without patterns nothing is known about the other fields.
         let others = schema.get("additionalProperties").filter(|_| !schema.contains_key("patternProperties"));
         let mut misfit = Misfit::NONE;
-        if !self.pay(required.len()) {
+        if !self.pay(required.len().saturating_add(fields.len())) {
             return misfit;
         }
         for key in required.iter().filter_map(Value::as_str).filter(|key| !fields.contains_key(*key)) {

@@ -197,19 +197,31 @@ fn attack_no_schema_and_no_value_makes_it_run_away() {
     assert!(!problems(&twice, &deep).is_empty());
     assert!(work(&twice, &deep) < 20_000);
     assert_eq!(problems(&json!({"$ref": "#/nowhere"}), &json!(1)), Vec::<String>::new());
-    // A schema of a megabyte is applied to each of many values.
-    let items: Vec<_> = vec![json!({"a": 1}); 50_000];
+    // A schema of a megabyte is applied to each of many values: nothing of it is free.
+    let items = json!(vec![json!({"a": 1}); 10_000]);
     for schema in [
-        json!({"items": {"required": vec!["a"; 200_000]}}),
-        json!({"items": {"enum": vec![json!({"a": 2}); 50_000]}}),
-        json!({"items": {"allOf": vec![json!({"type": "object"}); 50_000]}}),
-        json!({"items": {"anyOf": vec![json!({"properties": {"a": {"const": 2}}}); 50_000]}}),
-        json!({"items": {"$ref": format!("#{}", "/~0~1".repeat(200_000))}}),
+        json!({"required": vec!["a"; 200_000]}),
+        json!({"enum": vec![json!({"a": 2}); 50_000]}),
+        json!({"allOf": vec![json!({"type": "object"}); 50_000]}),
+        json!({"anyOf": vec![json!({"properties": {"a": {"const": 2}}}); 50_000]}),
+        json!({"$ref": format!("#{}", "/~0~1".repeat(200_000))}),
+        json!({"type": vec!["odd"; 200_000]}),
+        json!({"anyOf": vec![false; 200_000]}),
+        json!({"allOf": vec![true; 200_000]}),
     ] {
-        assert!(work(&schema, &json!(items)) <= 2 * WORK + 2, "{:.60}", schema.to_string());
+        assert_spent(&json!({ "items": schema }), &items);
     }
-    let text = json!({"allOf": vec![json!({"minLength": 1}); 50_000]});
-    assert!(work(&text, &json!("é".repeat(500_000))) <= 2 * WORK + 2);
+    let fields: Value = (0..50_000).map(|n| (n.to_string(), json!(1))).collect();
+    assert_spent(&json!({"allOf": vec![json!({"properties": {}}); 50_000]}), &fields);
+    assert_spent(&json!({"allOf": vec![json!({"minLength": 1}); 50_000]}), &json!("é".repeat(50_000)));
+}
+
+/// The look at `value` stops when all work is spent, of which there is less than it would take.
+fn assert_spent(schema: &Value, value: &Value) {
+    let mut checker = Checker::new(schema);
+    checker.left = 100_000;
+    checker.measure(schema, value);
+    assert_eq!(checker.left, 0, "{:.80}", schema.to_string());
 }
 
 #[test]
@@ -531,7 +543,14 @@ proptest! {
         let value = serde_json::to_value(&every).unwrap();
         prop_assert_eq!(problems(&schema_of::<Every>(), &value), Vec::<String>::new());
         let kinds = serde_json::to_value(&every.kinds).unwrap();
-        prop_assert_eq!(problems(&schema_of::<Vec<Kind>>(), &kinds), Vec::<String>::new());
+        let schema = schema_of::<Vec<Kind>>();
+        prop_assert_eq!(problems(&schema, &kinds), Vec::<String>::new());
+        // What is beyond the bounds of the work is not refused.
+        for left in 0..200 {
+            let mut checker = Checker::new(&schema);
+            checker.left = left;
+            prop_assert!(checker.check(&schema, &kinds).fits(), "{} {:?}", left, checker.found);
+        }
     }
 
     #[test]

@@ -107,7 +107,10 @@ impl Form {
     pub(super) fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match (self.stored(), self.live()) {
             (None, Some(live)) => live.write(out),
-            (stored, _) => Ok(out.extend(stored.map_or("null", |stored| stored.value.get()).bytes())),
+            (stored, _) => {
+                out.extend(stored.map_or("null", |stored| stored.value.get()).bytes());
+                Ok(())
+            }
         }
     }
 }

@@ -183,7 +183,7 @@ impl ToolContext<'_> {
     /// status.
     ///
     /// The session's id is derived from the call, and its title from the agent's name. So a tool that declares
-    /// [`Repeat::Resume`] goes on with the same child after a restart, and a child that was paused is resumed. A call
+    /// [`Repeat::Resume`](crate::tool::Repeat::Resume) goes on with the same child after a restart, and a child that was paused is resumed. A call
     /// can run one agent; use a hand-written agent for more.
     /// # Errors
     /// A pause of the child, to be passed on with `?`; [`ErrorKind::InvalidInput`] for a second agent in one call, or a

@@ -22,7 +22,7 @@ const LINE: usize = 200;
 /// | `git` | `branch`, `status`, `commits` (a list of lines); none outside a repository, so `{% if git %}` works |
 /// | `context_files`, `global_context_files` | lists of `path` and `content`; empty until they are set |
 /// | `config` | any JSON; absent until it is set |
-/// | what was added with [`variable`](Self::variable) | any JSON |
+/// | what was added with [`with_variable`](Self::with_variable) | any JSON |
 ///
 /// A template that uses an absent variable fails to render; it never yields empty text.
 ///

@@ -24,7 +24,7 @@ impl<'a, 'b> Shown<'a, 'b> {
 
 impl Write for Shown<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if !text.contains(is_harmful) {
+        if !holds_harmful(text) {
             return self.out.write_str(text);
         }
         text.chars().try_for_each(|c| match c {
@@ -43,6 +43,13 @@ pub(crate) fn plain_line(text: &str) -> String {
     let blank = |c: char| if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c };
     let visible: String = text.chars().map(blank).filter(|c| !is_harmful(*c)).collect();
     visible.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// True if the text holds a harmful character.
+pub(crate) fn holds_harmful(text: &str) -> bool {
+    // Most texts are printable ASCII, which takes one pass without branches.
+    let plain = text.bytes().fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~'));
+    !plain && text.contains(is_harmful)
 }
 
 /// True for control characters, and for those that reorder text or cannot be seen. Joiners and the selectors of emoji
@@ -68,4 +75,18 @@ pub(crate) fn is_harmful(c: char) -> bool {
                 | '\u{fff9}'..='\u{fffb}'
                 | '\u{e0000}'..='\u{e0fff}'
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_quick_look_at_a_text_finds_what_the_slow_one_finds(text in "[ -~é\\n\\u{7f}\\u{200b}\\u{202e}]{0,12}") {
+            prop_assert_eq!(holds_harmful(&text), text.contains(is_harmful));
+        }
+    }
 }

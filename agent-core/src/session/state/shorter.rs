@@ -11,7 +11,7 @@ use super::{
     SessionState,
 };
 use crate::{
-    base::shown::{is_harmful, plain_line},
+    base::shown::{holds_harmful, plain_line},
     event::{Compacted, OutputsCleared},
     message::{Message, estimate_tokens},
 };
@@ -52,13 +52,13 @@ impl SessionState {
 
 /// A title as it was given, on one line that shows all of it.
 pub(super) fn given_title(title: &Arc<str>) -> Arc<str> {
-    if title.contains(is_harmful) { plain_line(title).into() } else { Arc::clone(title) }
+    if holds_harmful(title) { plain_line(title).into() } else { Arc::clone(title) }
 }
 
 pub(super) fn title(prompt: &Message) -> Arc<str> {
     const MOST: usize = 80;
     let text = prompt.first_text().unwrap_or_default().trim();
-    let harmful = text.contains(is_harmful);
+    let harmful = holds_harmful(text);
     if text.len() <= MOST && !harmful {
         return text.into();
     }

@@ -80,13 +80,16 @@ impl SessionId {
     }
 
     fn below(&self, id: String) -> Result<Self> {
-        if id.len() > MAX_SESSION_ID || self.0.matches("$$").count() >= MAX_DEPTH {
+        // Only a long id can be that deep.
+        let deep = || self.0.len() >= 2 * MAX_DEPTH && self.0.matches("$$").count() >= MAX_DEPTH;
+        if id.len() > MAX_SESSION_ID || deep() {
             let text = format!(
                 "agents nest at most {MAX_DEPTH} levels below a root session, and fewer where ids are long; look for an agent that starts itself again and again"
             );
             return Err(Error::new(ErrorKind::InvalidInput, text).with("session", self.as_str()));
         }
-        Self::new(id)
+        // This id is valid, and so is what its callers add.
+        Ok(Self(id.into()))
     }
 
     /// The id of the session in this role below this one. Its runs follow each other; siblings derive each other's id
@@ -97,8 +100,8 @@ impl SessionId {
     /// and `-`, or the tree is more than 40 levels deep, or the id grows over 240 bytes.
     pub fn in_role(&self, role: &str) -> Result<Self> {
         let rest = role.strip_prefix(|c: char| c.is_ascii_alphabetic());
-        if !rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
-        {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if !rest.is_some_and(|rest| rest.bytes().all(fits)) {
             let shown: String = role.chars().take(60).collect();
             let text = "a role is a letter followed by letters, digits, _ and -; this one is not";
             return Err(Error::new(ErrorKind::InvalidInput, text).with("role", format!("{shown:?}")));
@@ -321,6 +324,19 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn ids_below_a_root_are_valid_and_of_bounded_depth_however_short() {
+        let mut id = SessionId::new("r").unwrap();
+        for depth in 0..MAX_DEPTH {
+            id = if depth % 2 == 0 { id.in_role("x") } else { id.child(1, 0) }.unwrap();
+            assert_eq!(SessionId::new(id.as_str()).unwrap(), id);
+        }
+        assert!(id.in_role("x").is_err() && id.child(1, 0).is_err(), "{id}");
+        for role in ["", "1", "é", "a.b", "a$", "aé"] {
+            assert!(SessionId::new("r").unwrap().in_role(role).is_err(), "{role}");
+        }
+    }
 
     #[test]
     fn ids_that_follow_from_a_run_and_a_number_are_all_different() {

@@ -85,7 +85,11 @@ pub(crate) struct Env {
 /// | the time, an id | [`now`](Self::now), [`new_id`](Self::new_id) |
 /// | values of its own in the record | [`record`](Self::record) |
 #[derive(Clone)]
-pub struct RunContext(Arc<Inner>);
+pub struct RunContext {
+    inner: Arc<Inner>,
+    /// True for a tool call's view of its run.
+    of_call: bool,
+}
 
 /// Lock for questions to the approver, among the runs of one tree.
 pub(crate) type Asking = Arc<AsyncMutex<()>>;
@@ -115,8 +119,6 @@ struct Inner {
     ordinal: AtomicU64,
     /// The context that this one narrows: both number their effects together.
     wider: Option<RunContext>,
-    /// True for a tool call's view of its run.
-    of_call: bool,
 }
 
 impl RunContext {
@@ -128,31 +130,32 @@ impl RunContext {
         journal: Arc<Journal>,
     ) -> Self {
         let ordinal = AtomicU64::new(0);
-        Self(Arc::new(Inner { env, origin, given, effects, journal, ordinal, wider: None, of_call: false }))
+        let inner = Inner { env, origin, given, effects, journal, ordinal, wider: None };
+        Self { inner: Arc::new(inner), of_call: false }
     }
 
     /// Returns the session of this run.
     #[must_use]
     pub fn session(&self) -> &SessionId {
-        &self.0.origin.session
+        &self.inner.origin.session
     }
 
     /// Returns the id of this run.
     #[must_use]
     pub fn run(&self) -> RunId {
-        self.0.origin.run
+        self.inner.origin.run
     }
 
     /// Returns the agents from the root down to this one, joined by `/`.
     #[must_use]
     pub fn agent(&self) -> &str {
-        &self.0.origin.agent
+        &self.inner.origin.agent
     }
 
     /// Returns the scope of this run: the most that may be done here.
     #[must_use]
     pub fn scope(&self) -> &Scope {
-        &self.0.given.scope
+        &self.inner.given.scope
     }
 
     /// Returns the budget of this run and of all that it starts; `None` when nothing is bounded, here or above.
@@ -161,103 +164,98 @@ impl RunContext {
     /// agent reserves by itself is known to this process alone; a resumed run has forgotten it.
     #[must_use]
     pub fn budget(&self) -> Option<&Budget> {
-        self.0.given.budget.as_ref()
+        self.inner.given.budget.as_ref()
     }
 
     /// Returns the token that is cancelled when the run is, and when it is over: tasks that it left must stop then.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.0.given.cancel
+        &self.inner.given.cancel
     }
 
     /// Returns the implementation that performs this run's effects.
     #[must_use]
     pub fn effects(&self) -> &Arc<dyn Effects> {
-        &self.0.effects
+        &self.inner.effects
     }
 
     /// Returns the conversation up to now, the prompt included.
     #[must_use]
     pub fn history(&self) -> History {
-        self.0.effects.history()
+        self.inner.effects.history()
     }
 
     /// Returns a context of the same run with at most what `scope` admits. A context can only narrow.
     #[must_use]
     pub fn narrowed(&self, scope: &Scope) -> Self {
-        let inner = &self.0;
-        let given = Given { scope: inner.given.scope.narrow(scope), ..inner.given.clone() };
-        self.within(given, inner.of_call)
-    }
-
-    /// Returns the context that a tool call sees: the same run, without effects.
-    pub(crate) fn of_call(&self) -> Self {
-        self.within(self.0.given.clone(), true)
-    }
-
-    fn within(&self, given: Given, of_call: bool) -> Self {
-        let inner = &self.0;
-        Self(Arc::new(Inner {
+        let inner = &self.inner;
+        let narrowed = Inner {
             env: Arc::clone(&inner.env),
             origin: Arc::clone(&inner.origin),
-            given,
+            given: Given { scope: inner.given.scope.narrow(scope), ..inner.given.clone() },
             effects: Arc::clone(&inner.effects),
             journal: Arc::clone(&inner.journal),
             ordinal: AtomicU64::new(0),
             wider: Some(self.clone()),
-            of_call,
-        }))
+        };
+        Self { inner: Arc::new(narrowed), of_call: self.of_call }
+    }
+
+    /// Returns the context that a tool call sees: the same run, without effects.
+    pub(crate) fn of_call(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), of_call: true }
     }
 
     pub(super) fn given(&self) -> &Given {
-        &self.0.given
+        &self.inner.given
     }
 
     /// Returns the key of the next effect of a hand-written agent.
     pub(super) fn next_key(&self, digest: Digest) -> EffectKey {
-        let own = || EffectKey::new(self.0.ordinal.fetch_add(1, Ordering::Relaxed), digest);
-        self.0.wider.as_ref().map_or_else(own, |wider| wider.next_key(digest))
+        let own = || EffectKey::new(self.inner.ordinal.fetch_add(1, Ordering::Relaxed), digest);
+        self.inner.wider.as_ref().map_or_else(own, |wider| wider.next_key(digest))
     }
 
     /// Refuses effects in a tool's call.
     pub(super) fn check_effects(&self) -> Result<()> {
-        if self.0.of_call { Err(super::effect::no_effects()) } else { Ok(()) }
+        if self.of_call { Err(super::effect::no_effects()) } else { Ok(()) }
     }
 
     pub(crate) fn env(&self) -> &Arc<Env> {
-        &self.0.env
+        &self.inner.env
     }
 
     pub(crate) fn origin(&self) -> &Arc<Origin> {
-        &self.0.origin
+        &self.inner.origin
     }
 
     pub(crate) fn journal(&self) -> &Arc<Journal> {
-        &self.0.journal
+        &self.inner.journal
     }
 
     pub(crate) fn subtree(&self) -> Option<&Arc<Subtree>> {
-        self.0.given.subtree.as_ref()
+        self.inner.given.subtree.as_ref()
     }
 
     pub(crate) fn emitter(&self) -> &Emitter {
-        &self.0.given.emitter
+        &self.inner.given.emitter
     }
 
     pub(crate) fn asking(&self) -> &Asking {
-        &self.0.given.asking
+        &self.inner.given.asking
     }
 
     pub(crate) fn todo_list(&self) -> &TodoList {
-        &self.0.given.todos
+        &self.inner.given.todos
     }
 
     pub(crate) fn clock(&self) -> Timestamp {
-        self.0.env.clock.now()
+        self.inner.env.clock.now()
     }
 
     pub(crate) fn call_context(&self, request: RequestId) -> CallContext {
-        let mut cx = CallContext::within(self.0.given.cancel.clone(), request).with_egress(self.0.env.egress);
+        let mut cx =
+            CallContext::within(self.inner.given.cancel.clone(), request).with_egress(self.inner.env.egress);
         cx.session = Some(self.session().clone());
         cx.run = Some(self.run());
         cx
@@ -283,7 +281,7 @@ impl RunContext {
             bound::check_signal_name(name)?;
         }
         let key = self.next_key(effect.digest());
-        self.0.effects.perform(self, Some(key), effect).await
+        self.inner.effects.perform(self, Some(key), effect).await
     }
 
     /// Calls a model, which sees nothing but the request: [`Model::request`] makes one of a text, a message or a
@@ -460,7 +458,7 @@ impl RunContext {
 impl fmt::Debug for RunContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunContext")
-            .field("origin", &self.0.origin)
+            .field("origin", &self.inner.origin)
             .field("scope", self.scope())
             .finish_non_exhaustive()
     }

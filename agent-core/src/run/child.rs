@@ -166,6 +166,13 @@ fn stray(found: &SessionId, parent: &SessionId) -> Error {
     Error::new(ErrorKind::Conflict, text).with("session", found.as_str()).with("parent", parent.as_str())
 }
 
+async fn reopened(env: &Arc<Env>, child: &SessionId) -> Result<Option<Arc<Journal>>> {
+    match Journal::look_up(env, child).await? {
+        Some(info) => Journal::reopen(env, info).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Opens the child's session: as the store has it, or a new one.
 pub(crate) async fn open_child(
     env: &Arc<Env>,
@@ -173,14 +180,12 @@ pub(crate) async fn open_child(
     child: SessionId,
     role: impl Into<Arc<str>>,
 ) -> Result<Arc<Journal>> {
-    // In a box of its own: it takes kilobytes, which would otherwise be part of every run's task.
-    let find = async {
-        match Journal::look_up(env, &child).await? {
-            Some(info) => Journal::reopen(env, info).await.map(Some),
-            None => Ok(None),
-        }
+    let found = match &env.store {
+        // In a box of its own: it takes kilobytes, which would otherwise be part of every run's task.
+        Some(_) => Box::pin(reopened(env, &child)).await?,
+        None => None,
     };
-    match Box::pin(find).await? {
+    match found {
         Some(journal) if journal.parent() != Some(parent) => Err(Error::new(
             ErrorKind::Conflict,
             "a session of this id exists and is not this one's child; choose other ids for your sessions",

@@ -22,6 +22,9 @@ impl Shared {
         if let Some(journal) = self.used_here(anew) {
             return Ok(journal);
         }
+        if create && let Some(journal) = self.created_now()? {
+            return Ok(journal);
+        }
         let shared = Arc::clone(self);
         apart(&self.env.tasks, Box::pin(async move { shared.open(create, anew).await })).await
     }
@@ -38,6 +41,36 @@ impl Shared {
         let state = self.lock();
         let runs_here = state.line.active().is_some_and(|running| running.agent.is_some());
         state.journal.as_ref().filter(|journal| runs_here && !anew && !journal.is_broken()).cloned()
+    }
+
+    /// Creates the journal of a session that is known to be new: nothing has to be waited for. `None` for any other
+    /// session, and while another caller opens it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for an id that no root may have.
+    fn created_now(&self) -> Result<Option<Arc<Journal>>> {
+        let Ok(_one_at_a_time) = self.opening.try_lock() else { return Ok(None) };
+        let is_new = {
+            let state = self.lock();
+            state.journal.is_none() && state.new
+        };
+        if is_new { self.create().map(Some) } else { Ok(None) }
+    }
+
+    /// Creates the session's journal. The caller must hold the lock of openings.
+    fn create(&self) -> Result<Arc<Journal>> {
+        check_root_id(&self.id)?;
+        let record = SessionRecord::root(self.id.clone(), self.env.clock.now());
+        let journal = Journal::create(&self.env, record);
+        self.keep(&journal);
+        Ok(journal)
+    }
+
+    /// Makes this the session's journal.
+    fn keep(&self, journal: &Arc<Journal>) {
+        let mut state = self.lock();
+        state.journal = Some(Arc::clone(journal));
+        state.line.forget_staged();
     }
 
     async fn open(&self, create: bool, anew: bool) -> Result<Arc<Journal>> {
@@ -65,17 +98,10 @@ impl Shared {
         }
         let journal = match stored {
             Some(info) => Journal::reopen(&self.env, info).await?,
-            None if create => {
-                check_root_id(&self.id)?;
-                Journal::create(&self.env, SessionRecord::root(self.id.clone(), self.env.clock.now()))
-            }
+            None if create => return self.create(),
             None => return Err(Error::no_session(&self.id).during("session.open")),
         };
-        if create || !known_new {
-            let mut state = self.lock();
-            state.journal = Some(Arc::clone(&journal));
-            state.line.forget_staged();
-        }
+        self.keep(&journal);
         Ok(journal)
     }
 }

@@ -4,6 +4,7 @@
 //! task of its own.
 
 use std::{
+    collections::VecDeque,
     future::{poll_fn, ready},
     sync::Arc,
     task::Poll,
@@ -14,7 +15,7 @@ use futures_util::future::BoxFuture;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{Emitter, Journal, bus::Undelivered, journal::Inner};
-use crate::{Error, ErrorKind, Result, Timestamp, base::Caught, session::Lease};
+use crate::{Error, ErrorKind, Result, Timestamp, base::Caught, event::Envelope, session::Lease};
 
 /// The one operation that a journal has in flight. Dropped with events aboard, as when the tokio runtime ends, it
 /// leaves the journal broken: nobody knows if they are stored.
@@ -22,6 +23,8 @@ struct Flight {
     journal: Arc<Journal>,
     /// Number of events that the store was given and has not acknowledged.
     aboard: usize,
+    /// An emptied buffer, for the journal's next events.
+    spare: VecDeque<Envelope>,
 }
 
 impl Journal {
@@ -29,9 +32,16 @@ impl Journal {
     ///
     /// Events that are staged when this is polled are stored and delivered, also if it is not polled again.
     pub(crate) async fn commit(self: &Arc<Self>, emitter: &Emitter) -> Result<()> {
-        while self.wants_more()? {
+        let mut work = if self.store.is_none() { self.hand_over(emitter) } else { None };
+        loop {
+            if let Some(work) = work.take() {
+                send_off(work, emitter).await;
+            }
+            if !self.wants_more()? {
+                break;
+            }
             match self.take_off() {
-                Some(flight) => flight.go(emitter).await,
+                Some(flight) => work = Some(Box::pin(flight.journey(emitter.clone()))),
                 None => self.settled().await,
             }
         }
@@ -89,9 +99,37 @@ impl Journal {
         let mut landed = std::pin::pin!(self.landed.notified());
         // Enabled here, so that no landing is missed between the look and the wait.
         landed.as_mut().enable();
-        if self.lock().aloft {
+        let aloft = {
+            let mut inner = self.lock();
+            inner.awaited |= inner.aloft;
+            inner.aloft
+        };
+        if aloft {
             landed.await;
         }
+    }
+
+    /// Delivers all staged events of a session that nothing stores, unless another operation is in flight. Returns the
+    /// delivery of those that have to wait for room with a subscriber.
+    fn hand_over(self: &Arc<Self>, emitter: &Emitter) -> Option<BoxFuture<'static, ()>> {
+        let (mut flight, mut events) = {
+            let mut inner = self.lock();
+            let count = inner.staged.len();
+            if count == 0 || inner.aloft || inner.broken.is_some() {
+                return None;
+            }
+            inner.aloft = true;
+            inner.committed = inner.committed.saturating_add(count as u64);
+            (Flight::of(self), inner.take_staged(count))
+        };
+        let left = emitter.emit(&mut events);
+        events.clear();
+        flight.spare = events;
+        let left = left?;
+        Some(Box::pin(async move {
+            left.arrive().await;
+            drop(flight);
+        }))
     }
 
     /// Requests a commit of all that is staged. Returns false when all of it is stored and delivered.
@@ -109,7 +147,7 @@ impl Journal {
     fn take_off(self: &Arc<Self>) -> Option<Flight> {
         let mut inner = self.lock();
         let free = !std::mem::replace(&mut inner.aloft, true);
-        free.then(|| Flight { journal: Arc::clone(self), aboard: 0 })
+        free.then(|| Flight::of(self))
     }
 
     /// Stores the lease that `choose` returns, if any.
@@ -140,20 +178,8 @@ impl Journal {
 }
 
 impl Flight {
-    /// Stores and delivers the staged events.
-    async fn go(mut self, emitter: &Emitter) {
-        if self.journal.store.is_some() {
-            return send_off(Box::pin(self.journey(emitter.clone())), emitter).await;
-        }
-        if self.board()
-            && let Some(left) = self.land(Ok(()), emitter)
-        {
-            let work = Box::pin(async move {
-                left.arrive().await;
-                drop(self);
-            });
-            send_off(work, emitter).await;
-        }
+    fn of(journal: &Arc<Journal>) -> Self {
+        Self { journal: Arc::clone(journal), aboard: 0, spare: VecDeque::new() }
     }
 
     /// Continues until all requested events are stored and delivered.
@@ -225,8 +251,14 @@ impl Drop for Flight {
             inner.broken.get_or_insert_with(|| unanswered().record());
         }
         inner.aloft = false;
+        if self.spare.capacity() > 0 {
+            inner.spare = std::mem::take(&mut self.spare);
+        }
+        let awaited = std::mem::take(&mut inner.awaited);
         drop(inner);
-        self.journal.landed.notify_waiters();
+        if awaited {
+            self.journal.landed.notify_waiters();
+        }
     }
 }
 

@@ -53,6 +53,8 @@ pub(super) struct Inner {
     /// True while an operation of the store is in flight or its events are delivered: one at a time, so that events are
     /// delivered in the order in which they are stored.
     pub(super) aloft: bool,
+    /// True when somebody waits for the end of that operation.
+    pub(super) awaited: bool,
     pub(super) broken: Option<ErrorRecord>,
     /// Number of the newest event when the newest run's contexts ended, that run, and how often it was resumed. `None`
     /// if it was cancelled.
@@ -130,6 +132,7 @@ impl Journal {
                 committed,
                 wanted: 0,
                 aloft: false,
+                awaited: false,
                 broken: None,
                 lived: None,
                 recorded,

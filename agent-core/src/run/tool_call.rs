@@ -107,10 +107,16 @@ struct Step<'a> {
 impl<'a> Step<'a> {
     async fn run(&mut self) -> Result<()> {
         let message = Arc::clone(&self.calls.message);
-        let calls: Vec<&ToolCall> = message.tool_calls().collect();
         let mut slots = Vec::with_capacity(self.calls.calls.len());
+        let mut calls = message.tool_calls().enumerate();
         for pending in &self.calls.calls {
-            let Some(call) = calls.get(pending.index) else {
+            let is_it = |(index, _): &(usize, &ToolCall)| *index == pending.index;
+            // As a rule they are in the message's order, so that one pass finds them all.
+            let found = calls.find(is_it).or_else(|| {
+                calls = message.tool_calls().enumerate();
+                calls.find(is_it)
+            });
+            let Some((_, call)) = found else {
                 return Err(Error::new(ErrorKind::Internal, "a pending call is not in its message"));
             };
             slots.push(Some(Checked::new(self.calls, pending, call)));

@@ -1,9 +1,17 @@
 //! The running calls of a step: one tool call, one question to the approver, and the set that awaits them.
 
-use std::{borrow::Cow, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
+use tokio::task::coop::unconstrained;
 
 use super::RunContext;
 use crate::{
@@ -78,16 +86,31 @@ pub(super) async fn run_tool<'c>(
 ) -> (usize, Done<'c>) {
     let started = context.run.clock();
     let run = Caught::new(|| (**tool).call(input, &context));
-    let result = match tokio::time::timeout(limit, run).await {
-        Ok(Ok(result)) => result.map(ToolOutput::checked),
-        Ok(Err(panic)) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),
-        Err(_) => Err(ToolError::Tell(format!(
+    let result = match in_time(limit, run).await {
+        Some(Ok(result)) => result.map(ToolOutput::checked),
+        Some(Err(panic)) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),
+        None => Err(ToolError::Tell(format!(
             "the call took longer than {} s and was stopped",
             limit.as_secs_f64()
         ))),
     };
     let ended = context.run.clock();
     (place, Done::Ran { call, result, ended, time: ended.since(started) })
+}
+
+/// Returns the output of `work`; `None` when it takes longer than `limit`. The timer is made only once there is
+/// something to wait for.
+async fn in_time<F: Future + Unpin>(limit: Duration, mut work: F) -> Option<F::Output> {
+    let mut timer = None;
+    poll_fn(|task| {
+        if let Poll::Ready(done) = work.poll_unpin(task) {
+            return Poll::Ready(Some(done));
+        }
+        // Work that uses up its task's budget with each poll does not keep it from being stopped.
+        let timer = timer.get_or_insert_with(|| Box::pin(unconstrained(tokio::time::sleep(limit))));
+        timer.as_mut().poll(task).map(|()| None)
+    })
+    .await
 }
 
 /// Asks the approver. An error or a panic is a refusal; without an approver the decision is `Later`.

@@ -34,7 +34,10 @@ impl LocalEffects {
         };
         self.commit(cx).await?;
         let child = delegate.child.clone();
-        let cancel = delegate.cancel.get_or_insert_with(|| cx.cancellation().child_token()).clone();
+        let cancel = match &delegate.cancel {
+            Some(given) => given.clone(),
+            None => delegate.own_cancel.insert(cx.cancellation().child_token()).clone(),
+        };
         let end = match seat {
             Some(seat) => {
                 let until_dropped = cancel.drop_guard();
@@ -124,12 +127,13 @@ impl LocalEffects {
     fn work(
         &self,
         cx: &RunContext,
-        delegate: Box<Delegate>,
+        mut delegate: Box<Delegate>,
         seat: Option<Seat>,
     ) -> impl Future<Output = ChildEnd> + Send + use<> {
         let pool = seat.as_ref().map_or_else(|| self.pool(cx), Seat::pool).clone();
         let kept = delegate.run.map(|_| Arc::clone(self.kept.get_or_init(Kept::default)));
-        let cancel = delegate.cancel.clone().unwrap_or_else(|| cx.cancellation().child_token());
+        let made = delegate.cancel.clone().or_else(|| delegate.own_cancel.take());
+        let cancel = made.unwrap_or_else(|| cx.cancellation().child_token());
         let (cx, left_open) = (cx.clone(), self.mark_of_rest());
         async move {
             let (seat, seats) = match seat {
@@ -173,7 +177,7 @@ fn begin(
     pool: Pool,
     unseated: bool,
 ) -> impl Future<Output = Result<ChildEnd>> + Send + use<> {
-    let Delegate { spawn, run, opening, subtree, .. } = delegate;
+    let Delegate { spawn, run, opening, subtree, cancel: given, .. } = delegate;
     if let Some(subtree) = subtree.as_ref().filter(|_| journal.read(|state| state.run().is_none())) {
         subtree.begin();
     }
@@ -192,6 +196,7 @@ fn begin(
         unseated,
         subtree: subtree.or_else(|| cx.subtree().cloned()),
         above: cx.journal().as_above(cx.run()),
+        owns_cancel: given.is_none(),
     });
     run_child(cx.env(), journal, spawn.agent, spawn.task, run.map_or(Turn::Only, Turn::Of), within)
 }

@@ -162,6 +162,8 @@ pub struct Delegate {
     /// Cancels the child and nothing else. `None`: the child is cancelled with this run, and when the wait for it is
     /// dropped.
     pub cancel: Option<CancellationToken>,
+    /// A token made for the child alone, in place of a given one.
+    pub(crate) own_cancel: Option<CancellationToken>,
     /// True if it is a part of this run and no agent beside it: it takes no slot.
     pub(crate) part_of_run: bool,
     /// Counter of the model calls of the child and all below it.
@@ -176,9 +178,9 @@ impl Delegate {
     /// Creates a delegate that runs `spawn` in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
-        let (run, opening, cancel, subtree) = (None, Vec::new(), None, None);
+        let (run, opening, cancel, own_cancel, subtree) = (None, Vec::new(), None, None, None);
         let (part_of_run, anew, lasting) = (false, false, false);
-        Self { child, spawn, run, opening, cancel, part_of_run, subtree, anew, lasting }
+        Self { child, spawn, run, opening, cancel, own_cancel, part_of_run, subtree, anew, lasting }
     }
 
     /// Makes it a part of this run: it starts at once, whatever else runs.

@@ -78,6 +78,8 @@ pub(crate) struct Within {
     pub(crate) subtree: Option<Arc<Subtree>>,
     /// The run above; `None` for a root.
     pub(crate) above: Option<Arc<RunAbove>>,
+    /// True if the token was made for this run alone, so that its end may cancel it.
+    pub(crate) owns_cancel: bool,
 }
 
 /// Runs `agent` to its outcome. A failure is recorded, and then an `Err`.
@@ -116,6 +118,8 @@ struct Admitted {
     resumed: bool,
     /// Its first event; `None` once that is staged.
     first: Option<Event>,
+    /// Time of that event.
+    at: Timestamp,
     within: Box<Within>,
 }
 
@@ -136,7 +140,7 @@ impl Admitted {
         }
         within.emitter.settle_run(origin.run);
         let resumed = matches!(event, Event::RunResumed(_));
-        Ok(Self { env, journal, agent, origin, task, resumed, first: Some(event), within })
+        Ok(Self { env, journal, agent, origin, task, resumed, first: Some(event), at: now, within })
     }
 
     /// True if the session has an open run that a new one takes the place of.
@@ -147,16 +151,15 @@ impl Admitted {
     /// Stages the run's first events, and holds its session's lease.
     fn stage(&mut self) {
         let Some(first) = self.first.take() else { return };
-        let Self { env, journal, origin, .. } = self;
-        let now = env.clock.now();
+        let Self { env, journal, origin, at: now, .. } = self;
         journal.hold_lease(env.lease);
         if !self.resumed {
             for message in opening(journal, std::mem::take(&mut self.within.opening)) {
                 let added = MessageAdded { message, queued: None };
-                journal.stage(origin, now, Event::MessageAdded(Arc::new(added)));
+                journal.stage(origin, *now, Event::MessageAdded(Arc::new(added)));
             }
         }
-        journal.stage(origin, now, first);
+        journal.stage(origin, *now, first);
     }
 
     /// Begins once the open run, and what waits below it, has ended. What is below ends first: until the open run has
@@ -164,6 +167,7 @@ impl Admitted {
     async fn begin_instead(mut self) -> Result<Box<Outcome>> {
         end_below(&self.env, &self.journal, &self.within.emitter, Duration::ZERO, true).await?;
         abandon(&self.journal, &self.origin, &self.env);
+        self.at = self.env.clock.now();
         self.stage();
         self.begin_stored().await
     }
@@ -207,8 +211,8 @@ impl Admitted {
         let effects = Arc::new(effects.seated(within.pool));
         let given = Given {
             scope: within.scope,
-            // A token of its own: the run's end cancels what the run left behind, and not the token that it was given.
-            cancel: within.cancel.child_token(),
+            // A token of its own: the run's end cancels what the run left behind, and not a token that others have.
+            cancel: if within.owns_cancel { within.cancel } else { within.cancel.child_token() },
             emitter: within.emitter,
             asking: within.asking,
             todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),

@@ -314,6 +314,7 @@ impl Shared {
             unseated: false,
             subtree: None,
             above: None,
+            owns_cancel: false,
         })
     }
 

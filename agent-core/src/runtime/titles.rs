@@ -95,6 +95,7 @@ async fn entitle(
         unseated: false,
         subtree: None,
         above: journal.as_above(origin.run),
+        owns_cancel: true,
     });
     let child = journal.session().child(TITLE.0, TITLE.1)?;
     let mut task = Task::new("");

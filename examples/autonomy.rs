@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use entourage::{
+    event::PhaseFinished,
     message::Role,
     prelude::*,
     provider::{DeltaStream, FinishReason, Request},
@@ -51,10 +52,10 @@ async fn main() -> Result<()> {
             match &event.event {
                 Event::ModelStarted(_) => calls += 1,
                 Event::ToolStarted(call) => println!("   {} runs {}", event.origin.agent, call.tool),
-                Event::PhaseFinished(end) => {
-                    end.verdict.iter().for_each(|it| println!("   round {}, {it}", end.iteration));
-                }
                 _ => {}
+            }
+            if let Some(end) = event.event.record::<PhaseFinished>()? {
+                end.verdict.iter().for_each(|it| println!("   round {}, {it}", end.iteration));
             }
         }
         let outcome = run.outcome().await?;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
-use entourage::{prelude::*, testkit::ScriptedProvider};
+use entourage::{event::PhaseFinished, prelude::*, testkit::ScriptedProvider};
 use serde_json::json;
 
 const TASK: &str = "How many lines has Cargo.toml, and how many of them are empty?";
@@ -42,15 +42,19 @@ async fn main() -> Result<()> {
     let mut run = session.start(&pair, TASK);
     while let Some(event) = run.next().await {
         match &event.event {
-            Event::PhaseStarted(phase) => println!("round {}: {}", phase.iteration, phase.phase),
+            Event::Recorded(value) if value.name() == "checked.phase_started" => {
+                println!("{}", value.summary())
+            }
             Event::ToolFinished(call) => println!("   {}: {}", call.result.name, call.result.to_text()),
-            Event::PhaseFinished(end) => match &end.verdict {
+            _ => {}
+        }
+        if let Some(end) = event.event.record::<PhaseFinished>()? {
+            match &end.verdict {
                 Some(verdict) => {
                     println!("   {verdict} ({} results of tools kept as evidence)", verdict.evidence.len());
                 }
                 None => println!("   {}", end.text.lines().next().unwrap_or_default()),
-            },
-            _ => {}
+            }
         }
     }
     let outcome = run.outcome().await?;

@@ -247,13 +247,11 @@ fn cw03_a_pair_ends_and_goes_on_after_a_kill_in_each_phase() {
     for wire in WIRES {
         // Work, summary, check.
         for times in 1..=3 {
-            let death = Death { kind: "phase_started", times, points: 9 };
+            let death = Death { kind: "keep:checked.phase_started", times, points: 9 };
             let tree = until(&pair(wire), death, |_| true);
             let outcome = tree.outcome(&root()).unwrap();
-            let phases = events(&tree).iter().filter_map(|event| match &event.event {
-                Event::PhaseFinished(end) => Some(end),
-                _ => None,
-            });
+            let phases =
+                events(&tree).iter().filter_map(|event| event.event.record::<PhaseFinished>().unwrap());
             let phases: Vec<_> = phases.collect();
             let names = phases.iter().map(|end| (end.iteration, end.phase));
             let once: std::collections::HashSet<_> = names.collect();

@@ -75,13 +75,6 @@ impl Envelope {
             Event::OutputsCleared(it) => {
                 write!(f, "{agent}: cleared old results, about {} tokens are left", it.after)
             }
-            Event::PhaseStarted(it) => write!(f, "{agent}: round {}: {}", it.iteration, it.phase),
-            Event::PhaseFinished(it) => match &it.verdict {
-                Some(verdict) => {
-                    write!(f, "{agent}: round {}: {}", it.iteration, one_line(&verdict.to_string()))
-                }
-                None => write!(f, "{agent}: round {}: {}", it.iteration, one_line(&it.text)),
-            },
             Event::Recorded(it) => write!(f, "{agent}: {}", one_line(&it.summary())),
             Event::GraphStarted(it) => write!(f, "{agent}: begins {} tasks", it.signature.nodes.len()),
             Event::NodeStarted(it) => write!(f, "{agent}: begins {}", it.node),

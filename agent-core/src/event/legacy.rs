@@ -1,4 +1,9 @@
-//! Kinds of records under the names that version 0.1 stored them by.
+//! Records under the names that version 0.1 stored them by.
+
+use serde_json::Value;
+
+use super::{Kept, Recorded};
+use crate::{Error, ErrorKind, Result};
 
 /// Returns the kind that a kind of version 0.1 has now. Its rows hold the value alone, in the first version.
 pub(super) fn renamed(kind: &str) -> Option<&'static str> {
@@ -11,4 +16,10 @@ pub(super) fn renamed(kind: &str) -> Option<&'static str> {
         "graph_changed" => "record:graph.changed",
         _ => return None,
     })
+}
+
+/// Reads the progress of a checked task in a checkpoint of version 0.1, which is kept as one value.
+pub(crate) fn progress(task: &Value) -> Result<Kept> {
+    let read = Recorded::stored("keep:checked.task", &format!(r#"{{"v":1,"value":{task}}}"#));
+    read.unwrap_or_else(|| Err(Error::new(ErrorKind::Internal, "a kept value has no kind"))).map(Kept::Value)
 }

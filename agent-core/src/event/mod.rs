@@ -5,7 +5,7 @@
 
 pub(crate) mod cause;
 mod display;
-mod legacy;
+pub(crate) mod legacy;
 pub(crate) mod observer;
 #[macro_use]
 mod payload;
@@ -257,10 +257,6 @@ events! {
         CompactionFailed(Arc<CompactionFailed>) = "compaction_failed",
         /// Old results of tools are no longer shown to the model.
         OutputsCleared(Arc<OutputsCleared>) = "outputs_cleared",
-        /// A phase of a checked task began.
-        PhaseStarted(Arc<PhaseStarted>) = "phase_started",
-        /// A phase of a checked task ended.
-        PhaseFinished(Arc<PhaseFinished>) = "phase_finished",
         /// A graph of tasks began.
         GraphStarted(Arc<GraphStarted>) = "graph_started",
         /// An attempt at a node of a graph began.

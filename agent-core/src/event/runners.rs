@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::Record;
 use crate::{
     Money, RunId, SessionId, Timestamp, Usage,
     agent::{Phase, Verdict},
@@ -28,6 +29,19 @@ payload! {
     }
 }
 
+impl Record for PhaseStarted {
+    const KIND: &'static str = "checked.phase_started";
+    const KEPT: bool = true;
+
+    fn summary(&self) -> String {
+        format!("round {}: {}", self.iteration, self.phase)
+    }
+
+    fn child(&self) -> Option<(&SessionId, Option<RunId>)> {
+        Some((&self.child, Some(self.run)))
+    }
+}
+
 payload! {
     /// A phase of a checked task ended.
     PhaseFinished {
@@ -42,6 +56,18 @@ payload! {
         /// Verdict of a check.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         verdict: Option<Verdict>,
+    }
+}
+
+impl Record for PhaseFinished {
+    const KIND: &'static str = "checked.phase_finished";
+    const KEPT: bool = true;
+
+    fn summary(&self) -> String {
+        match &self.verdict {
+            Some(verdict) => format!("round {}: {verdict}", self.iteration),
+            None => format!("round {}: {}", self.iteration, self.text),
+        }
     }
 }
 

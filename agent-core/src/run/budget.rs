@@ -67,10 +67,11 @@ pub(super) async fn spent(
     let mut state = BudgetState::default();
     let run = journal.read(|state| {
         let run = state.run()?;
-        let phases = state.progress().map(|_| phases(run.id, run.seq, state.head().seq));
-        Some((state.charged().minus(&run.spent_before), run.seq, run.ran, phases))
+        // An agent that keeps values may have begun runs that its newest checkpoint left out.
+        let begun = (!state.kept().is_empty()).then(|| derived(run.id, run.seq, state.head().seq));
+        Some((state.charged().minus(&run.spent_before), run.seq, run.ran, begun))
     });
-    let Some((own, seq, ran, phases)) = run else { return Ok(state) };
+    let Some((own, seq, ran, derived)) = run else { return Ok(state) };
     state.elapsed = Duration::from_micros(ran);
     state.add(Arc::clone(&origin.agent), &own);
     let Some(store) = &env.store else { return Ok(state) };
@@ -78,7 +79,7 @@ pub(super) async fn spent(
     let tree: HashMap<_, _> = infos.iter().map(|info| (&info.record.id, info)).collect();
     let mut begun = vec![(&origin.session, seq)];
     let known: Vec<_> = infos.iter().map(|info| &info.record.id).collect();
-    for (child, began) in lasting(origin, recorded, phases.as_ref(), &known) {
+    for (child, began) in lasting(origin, recorded, derived.as_ref(), &known) {
         let Some(info) = tree.get(child) else { continue };
         if let Some((spent, seq)) = since(store, child, info.head.seq, began).await? {
             state.add(path(&tree, origin, info).into(), &spent);
@@ -100,15 +101,18 @@ pub(super) async fn spent(
 fn lasting<'a>(
     origin: &Origin,
     recorded: &'a [Event],
-    phases: Option<&'a HashSet<RunId>>,
+    derived: Option<&'a HashSet<RunId>>,
     known: &[&'a SessionId],
 ) -> Vec<(&'a SessionId, Began<'a>)> {
-    let mut found: Vec<_> =
-        followed(recorded).into_iter().map(|(child, first)| (child, Began::Run(first))).collect();
+    // The oldest of the derived runs may be one that is not in `recorded`.
+    let is_derived = |run: &RunId| derived.is_some_and(|derived| derived.contains(run));
+    let named = followed(recorded).into_iter().filter(|(_, first)| !is_derived(first));
+    let mut found: Vec<_> = named.map(|(child, first)| (child, Began::Run(first))).collect();
     let in_role = |id: &SessionId| id.role().is_some_and(|(above, _)| above == origin.session.as_str());
-    if let Some(phases) = phases {
-        let roles = known.iter().filter(|id| in_role(id));
-        found.extend(roles.map(|child| (*child, Began::AnyOf(phases))));
+    if let Some(derived) = derived {
+        let roles = known.iter().copied().filter(|id| in_role(id));
+        let others: Vec<_> = roles.filter(|id| !found.iter().any(|(named, _)| named == id)).collect();
+        found.extend(others.into_iter().map(|child| (child, Began::AnyOf(derived))));
     }
     found
 }
@@ -131,8 +135,8 @@ fn followed(recorded: &[Event]) -> Vec<(&SessionId, RunId)> {
     found
 }
 
-/// Returns the ids of all phases that a run began or may begin until event `newest` of its session.
-fn phases(run: RunId, seq: u64, newest: u64) -> HashSet<RunId> {
+/// Returns the ids of all runs that a run began or may begin by its events until `newest`.
+fn derived(run: RunId, seq: u64, newest: u64) -> HashSet<RunId> {
     (seq..=newest).map(|seq| run.started_at(seq)).collect()
 }
 

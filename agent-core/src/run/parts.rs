@@ -76,17 +76,12 @@ pub(super) fn size(event: &Event) -> usize {
         Event::MessageAdded(it) => weight(&it.message),
         Event::ModelFinished(it) => weight(&it.message),
         Event::Compacted(it) => weight(&it.summary),
-        Event::PhaseStarted(it) => weight(&it.prompt),
         Event::ToolFinished(it) => result_weight(&it.result).saturating_add(it.metadata.as_ref().map_or(0, value)),
         Event::ApprovalRequested(it) => it.arguments.as_str().len(),
         Event::SignalReceived(it) => value(&it.value),
         Event::Observed(it) => value(&it.value),
         Event::RunFinished(it) => it.outcome.text.len(),
         Event::ChildFinished(it) => it.outcome.as_ref().map_or(0, |outcome| outcome.text.len()),
-        Event::PhaseFinished(it) => {
-            let evidence = it.verdict.as_ref().map_or(0, |verdict| json_bytes(verdict, usize::MAX));
-            it.text.len().saturating_add(it.outcome.text.len()).saturating_add(evidence)
-        }
         Event::NodeFinished(it) => match &it.end {
             NodeEnd::Completed(value) => match value.peek::<String>() {
                 Some(text) => text.len(),

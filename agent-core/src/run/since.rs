@@ -46,7 +46,7 @@ impl Began<'_> {
                     Place::Between
                 }
             }
-            // A phase of an earlier run above. Other ids are those of prompts that the session was given directly.
+            // One that an earlier run above began. Other ids are those of prompts that the session was given directly.
             Self::AnyOf(_) if run.is_derived() => Place::Before,
             Self::AnyOf(_) => Place::Between,
         }

@@ -88,7 +88,6 @@ impl Fate {
             Event::ApprovalDecided(_)
             | Event::ChildFinished(_)
             | Event::Observed(_)
-            | Event::PhaseFinished(_)
             | Event::NodeFinished(_)
             | Event::MessageAdded(_)
             | Event::TodosChanged(_)

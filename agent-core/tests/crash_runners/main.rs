@@ -33,11 +33,11 @@ fn design_3_a_pair_killed_in_each_phase() {
     survives(
         &crash::dual(),
         &[
-            "phase_finished 1 works completed I put it there. None",
-            "phase_finished 1 sums up completed The pear is there. None",
-            "phase_finished 1 checks completed Nobody has paid for it. Some((false",
-            "phase_finished 2 works completed I paid for it. None",
-            "phase_finished 2 sums up completed The pear is there and paid for. None",
+            "keep:checked.phase_finished 1 execute completed I put it there. None",
+            "keep:checked.phase_finished 1 summarize completed The pear is there. None",
+            "keep:checked.phase_finished 1 check completed Nobody has paid for it. Some((false",
+            "keep:checked.phase_finished 2 execute completed I paid for it. None",
+            "keep:checked.phase_finished 2 summarize completed The pear is there and paid for. None",
             "Some((true, \\\"It is there, and the money is gone.\\\"",
         ],
     );

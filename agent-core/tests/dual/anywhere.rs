@@ -232,7 +232,8 @@ async fn assert_whole(scene: &Scene, action: Action, label: &str) {
     assert!(rejected <= 1 && heard_all && fed <= rejected + 1, "{label}: {told_phases:?} {heard:?}");
     // Each phase that began has ended; a paused or stopped one is abandoned by the next task.
     let events = stored(&scene.store, &root()).await;
-    let [began, ended] = ["phase_started", "phase_finished"].map(|kind| count(&events, kind));
+    let [began, ended] =
+        ["keep:checked.phase_started", "keep:checked.phase_finished"].map(|kind| count(&events, kind));
     let given_up = usize::from(action != Action::Cancel);
     assert!(ended <= began && began <= ended + given_up, "{label}: {told_phases:?}");
 }

@@ -1,5 +1,6 @@
 //! A cancel is a pause in which the user can say something; a stop is the end.
 
+use entourage_core::agent::CheckedTask;
 use entourage_core::{
     Session,
     agent::{DualAgent, Phase},
@@ -73,7 +74,7 @@ async fn cw15_what_the_user_says_after_a_cancel_goes_to_the_executor_in_the_same
         cancelled(&work, &agent, &gate).await;
         all_idle_below(&store).await;
         let state = work.state().await.unwrap();
-        let progress = state.progress().unwrap();
+        let progress = CheckedTask::of(&state).unwrap().unwrap();
         assert_eq!((progress.iteration(), progress.phase()), (1, phase));
         let outcome = work.start(&agent, "Not like this.").outcome().await.unwrap();
         assert_eq!((outcome.status, outcome.text.as_str()), (Status::Completed, "Summary."));
@@ -83,7 +84,7 @@ async fn cw15_what_the_user_says_after_a_cancel_goes_to_the_executor_in_the_same
         assert_eq!(told_to.iter().filter(|line| *line == "U: Write it.").count(), 1);
         let rounds = phases(&store).await;
         assert!(rounds.iter().all(|phase| phase.starts_with('1')), "the round is the same: {rounds:?}");
-        assert_eq!(work.state().await.unwrap().progress(), None);
+        assert_eq!(CheckedTask::of(&work.state().await.unwrap()).unwrap(), None);
     }
 }
 
@@ -148,7 +149,7 @@ async fn cw15_a_stop_ends_the_task_and_the_next_prompt_is_a_new_one() {
     assert_eq!(run.outcome().await.unwrap().status, Status::Paused(Pause::Asked));
     assert!(!work.stop().await.unwrap(), "there is nothing left to end");
     let state = work.state().await.unwrap();
-    assert_eq!((state.progress(), state.head().status), (None, SessionStatus::Idle));
+    assert_eq!((CheckedTask::of(&state).unwrap(), state.head().status), (None, SessionStatus::Idle));
     let last = stored(&store, &root()).await.pop().unwrap();
     assert!(last.event.kind() == "run_finished" && last.to_string().contains("cancelled"), "{last}");
     work.start(&agent, "Write another.").outcome().await.unwrap();
@@ -187,7 +188,7 @@ async fn cw15_a_cancel_can_be_the_end() {
     gate.arrived(1).await;
     run.cancel();
     assert_eq!(run.outcome().await.unwrap().status, Status::Cancelled);
-    assert_eq!(work.state().await.unwrap().progress(), None);
+    assert_eq!(CheckedTask::of(&work.state().await.unwrap()).unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]

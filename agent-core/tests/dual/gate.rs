@@ -1,9 +1,9 @@
 //! `task_complete` is the only way out, and only the checker has it.
 
+use entourage_core::event::PhaseFinished;
 use entourage_core::{
     ErrorKind,
     agent::{DualAgent, ReactAgent},
-    event::Event,
     provider::FinishReason,
     run::Status,
     testkit::{FakeTool, Gate, Script, ScriptedProvider},
@@ -130,10 +130,7 @@ async fn cw03_what_the_checkers_tools_showed_is_kept_with_its_verdict() {
     let events = stored(&store, &root()).await;
     let verdicts: Vec<_> = events
         .iter()
-        .filter_map(|event| match &event.event {
-            Event::PhaseFinished(end) => end.verdict.clone(),
-            _ => None,
-        })
+        .filter_map(|event| event.event.record::<PhaseFinished>().unwrap()?.verdict.clone())
         .collect();
     let [rejected, accepted] = &verdicts[..] else { panic!("{verdicts:?}") };
     assert_eq!((rejected.accepted, rejected.reason.as_str()), (false, "It is not there."));

@@ -3,10 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use entourage_core::event::{PhaseFinished, PhaseStarted};
 use entourage_core::{
     ErrorKind,
     agent::{AgentTool, DualAgent, Phase, ReactAgent},
-    event::{Envelope, Event},
+    event::Envelope,
     layers::BudgetLimits,
     permission::{Decision, Policy},
     provider::{Delta, FinishReason},
@@ -68,10 +69,10 @@ async fn cw04_a_claim_that_was_refused_and_one_that_was_not_in_one_step_are_one_
     let store = memory();
     let outcome = session(&runtime_on(&store)).start(&pair(&works, &checks), "Go").outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Completed);
-    let verdict = stored(&store, &root()).await.into_iter().find_map(|event| match event.event {
-        Event::PhaseFinished(end) => end.verdict.clone(),
-        _ => None,
-    });
+    let verdict = stored(&store, &root())
+        .await
+        .into_iter()
+        .find_map(|event| event.event.record::<PhaseFinished>().unwrap()?.verdict.clone());
     assert_eq!(verdict.unwrap().reason, "I saw it.");
 }
 
@@ -119,11 +120,9 @@ struct CancelAt(Arc<Mutex<Option<(Phase, bool, CancellationToken)>>>);
 
 impl Observer for CancelAt {
     fn on_event(&self, event: &Envelope) {
-        let (phase, begins) = match &event.event {
-            Event::PhaseStarted(started) => (started.phase, true),
-            Event::PhaseFinished(end) => (end.phase, false),
-            _ => return,
-        };
+        let started = event.event.record::<PhaseStarted>().unwrap().map(|started| (started.phase, true));
+        let ended = event.event.record::<PhaseFinished>().unwrap().map(|end| (end.phase, false));
+        let Some((phase, begins)) = started.or(ended) else { return };
         let mut armed = self.0.lock().unwrap();
         if let Some((_, _, cancel)) = armed.take_if(|(at, start, _)| (*at, *start) == (phase, begins)) {
             cancel.cancel();

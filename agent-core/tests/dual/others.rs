@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result, Runtime,
     agent::{Agent, Autonomy, AutonomyLevel, DualAgent, ReactAgent, Verdict},
-    event::Event,
     graph::TaskGraph,
     run::{Outcome, RunContext, StopReason, Task},
     testkit::ScriptedProvider,
@@ -68,7 +67,7 @@ async fn any_two_agents_are_a_pair() {
         assert!(asked.contains("Plant two trees.") && asked.contains(report), "{asked}");
     }
     let events = session.events(0, 1_000).await.unwrap();
-    let phases = events.iter().filter(|event| matches!(event.event, Event::PhaseFinished(_))).count();
+    let phases = events.iter().filter(|event| event.event.kind() == "keep:checked.phase_finished").count();
     assert_eq!(phases, 4, "nobody was asked for a summary");
 }
 

@@ -1,9 +1,10 @@
 //! A pair of scripted agents, and queries about its sessions.
 
+use entourage_core::event::{PhaseFinished, PhaseStarted};
 use entourage_core::{
     Runtime, Session, SessionId,
     agent::{DualAgent, DualBuilder, ReactAgent},
-    event::{Envelope, Event},
+    event::Envelope,
     message::{History, Message, Role},
     session::SharedStore,
     testkit::{FakeTool, ScriptedProvider},
@@ -107,18 +108,16 @@ pub(crate) async fn phases(store: &SharedStore) -> Vec<String> {
 }
 
 fn phase(event: &Envelope) -> Option<String> {
-    match &event.event {
-        Event::PhaseStarted(it) => Some(format!("{} {}", it.iteration, name(it.phase))),
-        Event::PhaseFinished(it) => {
-            let verdict = match &it.verdict {
-                Some(verdict) if verdict.accepted => "accepted".to_owned(),
-                Some(_) => "rejected".to_owned(),
-                None => it.outcome.status.to_string().split([':', ' ']).next().unwrap().to_owned(),
-            };
-            Some(format!("{} {} {verdict}", it.iteration, name(it.phase)))
-        }
-        _ => None,
+    if let Some(it) = event.event.record::<PhaseStarted>().unwrap() {
+        return Some(format!("{} {}", it.iteration, name(it.phase)));
     }
+    let it = event.event.record::<PhaseFinished>().unwrap()?;
+    let verdict = match &it.verdict {
+        Some(verdict) if verdict.accepted => "accepted".to_owned(),
+        Some(_) => "rejected".to_owned(),
+        None => it.outcome.status.to_string().split([':', ' ']).next().unwrap().to_owned(),
+    };
+    Some(format!("{} {} {verdict}", it.iteration, name(it.phase)))
 }
 
 fn name(phase: entourage_core::agent::Phase) -> String {

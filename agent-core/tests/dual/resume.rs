@@ -1,5 +1,7 @@
 //! Whatever a process was doing when it died or was asked to pause, the next one resumes from there.
 
+use entourage_core::event::PhaseStarted;
+use entourage_core::{agent::CheckedTask, session::SessionState};
 use entourage_core::{
     agent::{DualAgent, Phase},
     event::Event,
@@ -166,15 +168,10 @@ fn cw16_a_pause_in_any_phase_is_gone_on_with_in_another_process() {
         process(async {
             let (agent, ..) = fresh();
             let work = session(&runtime_on(&store));
-            // The running phase ends first: the next phase is the one that waits.
-            let waits = match phase {
-                Phase::Execute => (1, Phase::Summarize),
-                Phase::Summarize => (1, Phase::Check),
-                _ => (2, Phase::Execute),
-            };
             let state = work.state().await.unwrap();
-            let progress = state.progress().unwrap();
-            assert_eq!((progress.iteration(), progress.phase()), waits);
+            let progress = CheckedTask::of(&state).unwrap().unwrap();
+            // The running phase ends first, and no other one begins.
+            assert_eq!((progress.iteration(), progress.phase()), (1, phase));
             assert_eq!(work.resume(&agent).outcome().await.unwrap().text, "Summary two.");
             assert_whole(&store, &format!("{phase:?}")).await;
         });
@@ -243,7 +240,7 @@ fn cw16_a_checkpoint_holds_the_progress() {
         work.start(&agent, "Also the docs.").outcome().await.unwrap();
         let events = stored(&store, work.id()).await;
         let checkpoint = events.iter().rev().find_map(|event| match &event.event {
-            Event::Checkpoint(checkpoint) => checkpoint.state.progress().cloned(),
+            Event::Checkpoint(checkpoint) => CheckedTask::of(&checkpoint.state).unwrap(),
             _ => None,
         });
         let progress = checkpoint.unwrap();
@@ -253,8 +250,35 @@ fn cw16_a_checkpoint_holds_the_progress() {
             ("Write it.", Some("Test it."))
         );
         let json = serde_json::to_string(&progress).unwrap();
-        assert_eq!(serde_json::from_str::<entourage_core::agent::CheckedTask>(&json).unwrap(), progress);
+        assert_eq!(serde_json::from_str::<CheckedTask>(&json).unwrap(), progress);
     });
+}
+
+/// A row and a checkpoint of version 0.1 are read as records, and written as such.
+#[test]
+fn rows_and_checkpoints_of_version_0_1_become_records() {
+    let run = entourage_core::RunId::generate();
+    let begun = format!(
+        r#"{{"iteration":2,"phase":"check","child":"s$$checker","run":"{run}","prompt":{{"role":"user","parts":[{{"text":"hi"}}]}}}}"#
+    );
+    let event = Event::from_json("phase_started", &begun).unwrap();
+    assert_eq!(event.kind(), "keep:checked.phase_started");
+    let started = event.record::<PhaseStarted>().unwrap().unwrap();
+    assert_eq!((started.iteration, started.run), (2, run));
+    let Event::Recorded(value) = &event else { panic!("{event:?}") };
+    assert_eq!(value.child(), Some((&started.child, Some(run))));
+    assert_eq!(Event::from_json(event.kind(), &event.to_json().unwrap()).unwrap(), event);
+    let mut state = serde_json::to_value(SessionState::default()).unwrap();
+    let prompt = serde_json::json!({"role": "user", "parts": [{"text": "hi"}]});
+    let begun: serde_json::Value = serde_json::from_str(&begun).unwrap();
+    state["progress"] =
+        serde_json::json!({"request": prompt, "said": [prompt], "given": 0, "started": begun});
+    let state: SessionState = serde_json::from_value(state).unwrap();
+    let task = CheckedTask::of(&state).unwrap().unwrap();
+    assert_eq!((task.iteration(), task.request().text().as_str()), (2, "hi"));
+    let stored = serde_json::to_string(&state).unwrap();
+    assert!(!stored.contains("\"progress\""));
+    assert_eq!(CheckedTask::of(&serde_json::from_str(&stored).unwrap()).unwrap(), Some(task));
 }
 
 /// The same code can replay a recorded run, and no other code can.

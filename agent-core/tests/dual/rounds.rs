@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use entourage_core::agent::CheckedTask;
 use entourage_core::{
     ErrorKind, Timestamp,
     agent::{DualAgent, ReactAgent},
@@ -50,7 +51,7 @@ async fn cw03_a_rejected_turn_goes_back_with_the_feedback_and_an_accepted_one_en
     // The summary step may call no tool, but its request still carries them.
     assert_eq!((last.tools.len(), last.tool_choice.clone()), (1, ToolChoice::None));
     assert_eq!(works.requests()[2].tool_choice, ToolChoice::Auto);
-    assert_eq!(session(&runtime).state().await.unwrap().progress(), None);
+    assert_eq!(CheckedTask::of(&session(&runtime).state().await.unwrap()).unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +137,7 @@ async fn cw03_a_refusal_ends_the_task_as_refused_in_either_turn() {
             .build();
         let outcome = session(&runtime).start(&pair(&works, &checks), "Write it.").outcome().await.unwrap();
         assert_eq!(outcome.status, Status::Stopped(StopReason::Denied(tool.into())));
-        assert_eq!(session(&runtime).state().await.unwrap().progress(), None);
+        assert_eq!(CheckedTask::of(&session(&runtime).state().await.unwrap()).unwrap(), None);
     }
 }
 
@@ -213,5 +214,5 @@ async fn cw03_a_deadline_is_an_end_and_not_a_pause() {
     let task = Task::new("Write it.").with_deadline(deadline);
     let outcome = work.start(&pair(&works, &checks), task).outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
-    assert_eq!(work.state().await.unwrap().progress(), None);
+    assert_eq!(CheckedTask::of(&work.state().await.unwrap()).unwrap(), None);
 }

@@ -1,5 +1,6 @@
 //! The todo list that both agents share, their sessions side by side, and the content of each session.
 
+use entourage_core::event::PhaseStarted;
 use entourage_core::{
     agent::{Agent, DualAgent, ReactAgent},
     event::Event,
@@ -55,7 +56,7 @@ async fn cw08_the_users_session_names_each_run_below_it() {
     session(&runtime_on(&store)).start(&pair(&works, &checks), "Write it.").outcome().await.unwrap();
     let mut seen = 0;
     for event in stored(&store, &root()).await {
-        let Event::PhaseStarted(phase) = &event.event else { continue };
+        let Some(phase) = event.event.record::<PhaseStarted>().unwrap() else { continue };
         let below = stored(&store, &phase.child).await;
         let prompt = below.iter().find_map(|event| match &event.event {
             Event::RunStarted(started) if event.origin.run == phase.run => Some(started.prompt.clone()),

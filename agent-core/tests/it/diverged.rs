@@ -138,7 +138,7 @@ async fn ends(store: &SharedStore) -> usize {
     let mut ends = 0;
     for info in store.query(&SessionFilter::all()).await.unwrap() {
         let events = stored(store, &info.record.id).await;
-        ends += ["run_finished", "child_finished", "tool_finished", "phase_finished"]
+        ends += ["run_finished", "child_finished", "tool_finished", "keep:checked.phase_finished"]
             .map(|kind| count(&events, kind))
             .iter()
             .sum::<usize>();
@@ -251,7 +251,8 @@ async fn an_unreadable_child_session_is_not_recorded_as_an_end() {
             assert_eq!(error.kind(), kind, "{what}: {error}");
             let events = stored(&store, session.id()).await;
             let told = events.iter().any(|event| match &event.event {
-                Event::ChildFinished(_) | Event::PhaseFinished(_) => true,
+                Event::ChildFinished(_) => true,
+                Event::Recorded(value) => value.name() == "checked.phase_finished",
                 Event::ToolFinished(call) => call.fatal.is_none(),
                 _ => false,
             });

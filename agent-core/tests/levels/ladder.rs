@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use entourage_core::event::PhaseFinished;
 use entourage_core::{
     ErrorKind, Session,
     agent::{Autonomy, AutonomyBuilder, AutonomyLevel, Phase, ReactAgent, StopKind, Verdict},
@@ -49,12 +50,10 @@ pub(crate) async fn shown(session: &Session) -> Vec<(Role, String)> {
 /// Returns the verdict of each check, by round.
 pub(crate) async fn verdicts(store: &SharedStore, session: &Session) -> Vec<(u32, Verdict)> {
     let events = stored(store, session.id()).await;
-    let found = events.iter().filter_map(|event| match &event.event {
-        Event::PhaseFinished(end) if end.phase == Phase::Check => {
-            // A check that was cut off has no verdict.
-            end.verdict.clone().map(|verdict| (end.iteration, verdict))
-        }
-        _ => None,
+    let found = events.iter().filter_map(|event| {
+        let end = event.event.record::<PhaseFinished>().unwrap().filter(|end| end.phase == Phase::Check)?;
+        // A check that was cut off has no verdict.
+        end.verdict.clone().map(|verdict| (end.iteration, verdict))
     });
     found.collect()
 }

@@ -3,13 +3,16 @@
 use entourage_core::{
     ErrorKind,
     agent::{Autonomy, AutonomyBuilder, AutonomyLevel, Phase, ReactAgent},
-    event::Event,
     permission::Scope,
     provider::{FinishReason, Request},
     run::{Limits, LoopDetection, Outcome, Pause, Status, StopReason},
     session::SharedStore,
     testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
+};
+use entourage_core::{
+    agent::CheckedTask,
+    event::{PhaseFinished, PhaseStarted},
 };
 use serde_json::{Value, json};
 
@@ -74,11 +77,9 @@ async fn r14_the_executor_works_on_until_it_calls_its_task_complete_and_is_never
 /// Returns the verdicts of phases of this kind: the round, and whether it was accepted.
 async fn verdicts_of(store: &SharedStore, phase: Phase) -> Vec<(u32, bool)> {
     let events = stored(store, &work()).await;
-    let ends = events.iter().filter_map(|event| match &event.event {
-        Event::PhaseFinished(end) if end.phase == phase => {
-            end.verdict.as_ref().map(|verdict| (end.iteration, verdict.accepted))
-        }
-        _ => None,
+    let ends = events.iter().filter_map(|event| {
+        let end = event.event.record::<PhaseFinished>().unwrap().filter(|end| end.phase == phase)?;
+        end.verdict.as_ref().map(|verdict| (end.iteration, verdict.accepted))
     });
     ends.collect()
 }
@@ -177,13 +178,9 @@ async fn r14_criteria_come_from_the_request_alone_are_told_to_the_executor_and_a
     let found: Vec<_> = verdicts(&store, &session).await.iter().map(|(_, it)| it.accepted).collect();
     assert_eq!(found, [false, true]);
     let events = stored(&store, &work()).await;
-    let Event::PhaseStarted(first) =
-        &events.iter().find(|it| it.event.kind() == "phase_started").unwrap().event
-    else {
-        panic!()
-    };
+    let first = events.iter().find_map(|it| it.event.record::<PhaseStarted>().unwrap()).unwrap();
     assert_eq!((first.phase, first.child.clone()), (Phase::Criteria, work().in_role("judge").unwrap()));
-    assert_eq!(session.state().await.unwrap().progress(), None);
+    assert_eq!(CheckedTask::of(&session.state().await.unwrap()).unwrap(), None);
     assert_eq!(shown(&session).await[0].1, "Plant a tree", "the user's own prompt is as it was");
 }
 
@@ -294,7 +291,10 @@ fn r14_a_run_that_dies_at_any_append_goes_on_and_repeats_nothing() {
                 let below = stored(&store, &work().in_role(role).unwrap()).await;
                 assert_eq!(count(&below, "model_finished"), calls, "{level}, append {at}");
                 let phases = stored(&store, &work()).await;
-                let ends = (count(&phases, "phase_started"), count(&phases, "phase_finished"));
+                let ends = (
+                    count(&phases, "keep:checked.phase_started"),
+                    count(&phases, "keep:checked.phase_finished"),
+                );
                 let expected = if level == AutonomyLevel::Prompted { 2 } else { 4 };
                 assert_eq!(ends, (expected, expected), "{level}, append {at}");
                 let session = runtime_on(&store).session_with_id(work());

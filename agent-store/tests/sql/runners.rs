@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use entourage_core::agent::CheckedTask;
 use entourage_core::{
     ErrorKind, Runtime, SessionId,
     agent::{Agent, AgentTool, DualAgent, Phase, ReactAgent, ReactBuilder},
@@ -239,7 +240,7 @@ fn a_checked_task_of_version_0_1_goes_on_in_its_round() {
         let pair = Pair::new(&gate);
         let session = runtime(&store).session_with_id(id(ABANDONED));
         let state = session.state().await.unwrap();
-        let progress = state.progress().unwrap();
+        let progress = CheckedTask::of(&state).unwrap().unwrap();
         assert_eq!((progress.iteration(), progress.phase()), (2, Phase::Execute));
         assert_eq!(
             (progress.request().text().as_str(), progress.feedback()),

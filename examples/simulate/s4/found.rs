@@ -5,7 +5,7 @@ use std::fmt;
 use entourage::{
     ErrorKind, Result, RuntimeBuilder,
     agent::Agent,
-    event::{Envelope, Event, ToolFinished},
+    event::{Envelope, Event, PhaseFinished, ToolFinished},
     graph::NodeEnd,
     run::{Outcome, Pause, Status, StopReason, Task},
 };
@@ -100,10 +100,12 @@ fn found_in(event: &Event) -> Option<Found> {
     match event {
         Event::ToolFinished(call) => in_call(call),
         Event::ApprovalRequested(_) => Some(Found::Asked),
-        Event::PhaseFinished(phase) => phase.verdict.as_ref().and_then(|verdict| {
+        Event::Recorded(value) => {
+            let end = value.get::<PhaseFinished>().ok().flatten()?;
+            let verdict = end.verdict.as_ref()?;
             let blind = verdict.accepted && verdict.evidence.is_empty();
             if !verdict.accepted { Some(Found::Rejected) } else { blind.then_some(Found::NoEvidence) }
-        }),
+        }
         Event::NodeFinished(node) => match &node.end {
             NodeEnd::Failed(error) => in_status(&Status::Failed(error.clone())),
             _ => None,

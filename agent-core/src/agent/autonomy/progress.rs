@@ -1,4 +1,4 @@
-//! The progress of a checked task: a fold over the events of its phases, kept in the session's state. Pure.
+//! The progress of a checked task: a fold over the records of its phases, which the session's state keeps. Pure.
 //!
 //! It outlives the run: a cancelled task waits here for the user's next prompt.
 
@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Phase;
 use crate::{
-    SessionId,
-    event::{PhaseFinished, PhaseStarted},
+    Result, SessionId,
+    event::{Kept, PhaseFinished, PhaseStarted, Record},
     message::{Message, Part, Role},
     run::{Outcome, Status},
+    session::SessionState,
 };
 
 /// Text before the user's words when they come after a cancel.
@@ -25,7 +26,7 @@ const NO_REASON: &str =
     "The work was not accepted, and no reason was given. Compare it with what was asked, and complete it.";
 
 /// Progress of a checked task. A session has one from the first phase of the task to the end of its run; a run that is
-/// paused or interrupted keeps it. It is read from [`SessionState::progress`](crate::session::SessionState::progress).
+/// paused or interrupted keeps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CheckedTask {
@@ -59,7 +60,38 @@ pub struct CheckedTask {
     pub(crate) criteria: Option<Arc<str>>,
 }
 
+/// Checkpoints of version 0.1 kept the progress itself.
+impl Record for CheckedTask {
+    const KIND: &'static str = "checked.task";
+    const KEPT: bool = true;
+}
+
 impl CheckedTask {
+    /// Returns the progress of the open checked task of a session; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) for a record that cannot be read,
+    /// [`ErrorKind::NewerVersion`](crate::ErrorKind::NewerVersion) for one of a newer version.
+    pub fn of(state: &SessionState) -> Result<Option<Self>> {
+        let (mut progress, mut asked) = (None::<Self>, state.prompt());
+        for kept in state.kept() {
+            match (kept, &mut progress) {
+                (Kept::Prompt(prompt), Some(progress)) => progress.told(prompt),
+                (Kept::Prompt(prompt), None) => asked = Some(prompt),
+                (Kept::Value(value), current) => {
+                    if let (Some(started), Some(asked)) = (value.get::<PhaseStarted>()?, asked) {
+                        progress = Some(Self::begun(current.take(), asked, &started));
+                    } else if let (Some(finished), Some(progress)) = (value.get()?, current) {
+                        progress.ended(&finished);
+                    } else if let Some(task) = value.get::<Self>()? {
+                        progress = Some((*task).clone());
+                    }
+                }
+            }
+        }
+        Ok(progress)
+    }
+
     /// Returns the number of the current round of work and check, from 1.
     #[must_use]
     pub fn iteration(&self) -> u32 {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, SessionId,
     agent::{Agent, ReactAgent},
-    event::{Event, PhaseFinished, PhaseStarted},
+    event::{PhaseFinished, PhaseStarted},
     message::Message,
     permission::Scope,
     run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
@@ -85,19 +85,17 @@ impl Rounds {
             claims: check.is_some_and(|check| check.is_claimed()),
         };
         loop {
-            let (started, fresh) = match cx.journal().read(|state| plan.next(state.progress(), &task.prompt))
-            {
+            let (started, fresh) = match plan.next(cx.read(CheckedTask::of)?.as_ref(), &task.prompt) {
                 Next::End(outcome) => return Ok(*outcome),
                 _ if cx.cancellation().is_cancelled() => return Err(self.cancelled(cx)),
-                // Where a replay finds that this was cancelled. A phase that goes on is paused by its own run.
-                Next::Begin { .. } if cx.journal().paused_here() => return Err(self.cancelled(cx)),
+                // A run that is to pause begins no phase. A phase that goes on is paused by its own run.
+                Next::Begin { .. } if cx.is_stopping() => return Err(Error::paused(Pause::Asked)),
                 Next::Begin { iteration, phase, prompt } => (self.begin(cx, iteration, phase, prompt)?, true),
                 Next::GoOn(started) => (started, false),
             };
             let (outcome, work) = self.perform(cx, &started).await?;
             let cut = outcome.status == Status::Cancelled;
-            let finished = Event::PhaseFinished(self.finished(cx, &started, outcome, &work));
-            cx.stage(cx.clock(), finished)?;
+            cx.append(self.finished(cx, &started, outcome, &work)?)?;
             // A phase that an earlier process cancelled starts again. A cancel of a phase started here ends the run:
             // otherwise the phase would start over and over.
             if cut && fresh {
@@ -108,7 +106,7 @@ impl Rounds {
 
     /// Returns the error that a cancelled run ends with. Below another agent there is no user who could say more to it.
     fn cancelled(&self, cx: &RunContext) -> Error {
-        if self.cancel_ends || cx.journal().parent().is_some() {
+        if self.cancel_ends || cx.parent().is_some() {
             return Error::cancelled();
         }
         Error::paused(Pause::Asked)
@@ -122,15 +120,11 @@ impl Rounds {
         prompt: Option<Arc<Message>>,
     ) -> Result<Arc<PhaseStarted>> {
         let child = cx.session().in_role(self.role(phase))?;
-        let mut begun = None;
-        cx.stage_with(cx.clock(), |state| {
-            let run = cx.run().started_at(state.head().seq.saturating_add(1));
-            let prompt = prompt.unwrap_or_else(|| self.prompt(phase, &child, state));
-            let started = Arc::new(PhaseStarted { iteration, phase, child, run, prompt });
-            begun = Some(Arc::clone(&started));
-            Ok(Event::PhaseStarted(started))
-        })?;
-        begun.ok_or_else(|| Error::new(ErrorKind::Internal, "the start of a phase was not recorded"))
+        let above = cx.run();
+        cx.append_with(|state, seq| {
+            let prompt = prompt.map_or_else(|| self.prompt(phase, &child, state), Ok)?;
+            Ok(PhaseStarted { iteration, phase, child, run: above.started_at(seq), prompt })
+        })
     }
 
     fn role(&self, phase: Phase) -> &'static str {
@@ -140,53 +134,54 @@ impl Rounds {
         }
     }
 
-    fn prompt(&self, phase: Phase, child: &SessionId, state: &SessionState) -> Arc<Message> {
-        let progress = state.progress();
-        let asking = match (phase, &self.check, progress) {
+    fn prompt(&self, phase: Phase, child: &SessionId, state: &SessionState) -> Result<Arc<Message>> {
+        let progress = CheckedTask::of(state)?;
+        let asking = match (phase, &self.check, &progress) {
             (Phase::Check, Some(check), Some(progress)) => {
                 check.prompt(&asked(progress, child), progress.report())
             }
             (Phase::Criteria, Some(check), Some(progress)) => check.criteria_prompt(&asked(progress, child)),
-            (Phase::Criteria, Some(check), None) if let Some(run) = state.run() => {
-                let request = Arc::clone(&run.prompt);
+            (Phase::Criteria, Some(check), None) if let Some(prompt) = state.prompt() => {
+                let request = Arc::clone(prompt);
                 check.criteria_prompt(&Asked { request, said: Vec::new(), iteration: 1, criteria: None })
             }
-            (_, _, Some(progress)) if phase == Phase::Execute => return progress.next_prompt(),
+            (_, _, Some(progress)) if phase == Phase::Execute => return Ok(progress.next_prompt()),
             _ => Message::user(SUM_UP),
         };
-        Arc::new(asking)
+        Ok(Arc::new(asking))
     }
 
-    /// Builds the event that records the end of a phase.
+    /// Builds the record of the end of a phase.
     fn finished(
         &self,
         cx: &RunContext,
         started: &PhaseStarted,
         outcome: Box<Outcome>,
         work: &[Arc<Message>],
-    ) -> Arc<PhaseFinished> {
+    ) -> Result<PhaseFinished> {
         let (iteration, phase) = (started.iteration, started.phase);
-        let verdict = || has_result(&outcome.status).then(|| self.verdict(cx, started, &outcome, work));
+        let verdict =
+            || has_result(&outcome.status).then(|| self.verdict(cx, started, &outcome, work)).transpose();
         let (text, verdict) = match phase {
             Phase::Criteria => (outcome.text.as_str().into(), None),
             Phase::Execute => {
                 let claimed = self.check.as_ref().is_some_and(|check| check.is_claimed());
                 let answers = self.speaker.is_none() && is_summary(&outcome);
                 let report = if answers { outcome.text.trim().into() } else { digest(work).into() };
-                (report, claimed.then(verdict).flatten())
+                (report, if claimed { verdict()? } else { None })
             }
             Phase::Summarize if is_summary(&outcome) => (outcome.text.trim().into(), None),
             Phase::Summarize => {
-                let digest = |progress: &CheckedTask| Arc::from(progress.report());
-                (cx.journal().read(|state| state.progress().map(digest)).unwrap_or_default(), None)
+                let digest = |progress: CheckedTask| Arc::from(progress.report());
+                (cx.read(CheckedTask::of)?.map(digest).unwrap_or_default(), None)
             }
             Phase::Check => {
-                let verdict = verdict();
+                let verdict = verdict()?;
                 let reason = verdict.as_ref().map(|verdict| verdict.reason.as_str());
                 (reason.unwrap_or_default().into(), verdict)
             }
         };
-        Arc::new(PhaseFinished { iteration, phase, outcome: *outcome, text, verdict })
+        Ok(PhaseFinished { iteration, phase, outcome: *outcome, text, verdict })
     }
 
     fn verdict(
@@ -195,12 +190,12 @@ impl Rounds {
         started: &PhaseStarted,
         outcome: &Outcome,
         work: &[Arc<Message>],
-    ) -> Verdict {
-        let asked = cx.journal().read(|state| state.progress().map(|it| asked(it, &started.child)));
-        match (&self.check, asked) {
+    ) -> Result<Verdict> {
+        let asked = cx.read(CheckedTask::of)?.map(|it| asked(&it, &started.child));
+        Ok(match (&self.check, asked) {
             (Some(check), Some(asked)) => check.read(&asked, outcome, work),
             _ => Verdict::rejected(""),
-        }
+        })
     }
 
     /// Runs the phase in its session and returns its outcome and messages.
@@ -213,7 +208,7 @@ impl Rounds {
         let agent: Arc<dyn Agent> = match (started.phase, &self.check) {
             (Phase::Check, Some(check)) => {
                 scope = check.scope();
-                let asked = cx.journal().read(|state| state.progress().map(|it| asked(it, &started.child)));
+                let asked = cx.read(CheckedTask::of)?.map(|it| asked(&it, &started.child));
                 opening = asked.map(|asked| check.opening(&asked)).unwrap_or_default();
                 check.agent(&self.executor)
             }

@@ -19,9 +19,8 @@ use super::{
 };
 use crate::{
     Digest, Money, RunId, Usage,
-    agent::CheckedTask,
     base::{ApprovalId, Pause, Spend, Todo, json},
-    event::{Envelope, Event, Kept, ModelFinished, RunAbove, RunStarted, ToolFinished},
+    event::{Envelope, Event, Kept, ModelFinished, RunAbove, RunStarted, ToolFinished, legacy},
     message::{History, Message, estimate_tokens},
     outcome::{Outcome, Status},
     permission::Decision,
@@ -56,9 +55,9 @@ pub struct SessionState {
     /// Prompts and values that the agent keeps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kept: Vec<Kept>,
-    /// Progress of the open checked task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<CheckedTask>,
+    /// The kept value of a checkpoint of version 0.1.
+    #[serde(skip_serializing, deserialize_with = "json::option")]
+    progress: Option<Value>,
     /// Id of the next run's mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<Arc<str>>,
@@ -84,7 +83,9 @@ impl Serialize for SessionState {
 
 impl<'de> Deserialize<'de> for SessionState {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let state = Self::deserialize(deserializer)?;
+        let mut state = Self::deserialize(deserializer)?;
+        let kept_in_0_1 = state.progress.take().map(|value| legacy::progress(&value));
+        state.kept.extend(kept_in_0_1.transpose().map_err(de::Error::custom)?);
         match flaw(&state.history, state.step.as_ref()) {
             Some(flaw) => Err(de::Error::custom(flaw)),
             None => Ok(state),
@@ -130,12 +131,6 @@ impl SessionState {
     #[must_use]
     pub fn todos(&self) -> &[Todo] {
         &self.todos
-    }
-
-    /// Progress of the open checked task; `None` if there is none.
-    #[must_use]
-    pub fn progress(&self) -> Option<&CheckedTask> {
-        self.progress.as_ref()
     }
 
     /// Id of the next run's mode; `None` if none was ever picked.
@@ -212,7 +207,6 @@ impl SessionState {
         self.queue.clear();
         self.end();
         self.kept.clear();
-        self.progress = None;
         self.signals.clear();
         self.head.usage = Usage::default();
         self.head.cost = Some(Money::default());
@@ -302,19 +296,8 @@ impl SessionState {
                 // The prompt that took its place may be about the same task.
                 if !end.abandoned {
                     self.kept.clear();
-                    self.progress = None;
                 }
                 self.end();
-            }
-            Event::PhaseStarted(started) => {
-                if let Some(run) = &self.run {
-                    self.progress = Some(CheckedTask::begun(self.progress.take(), &run.prompt, started));
-                }
-            }
-            Event::PhaseFinished(finished) => {
-                if let Some(progress) = &mut self.progress {
-                    progress.ended(finished);
-                }
             }
             Event::Recorded(value) => self.keep(value),
             Event::PromptQueued(queued) => {
@@ -371,12 +354,7 @@ impl SessionState {
         }
         self.head.status = SessionStatus::Running;
         self.head.run = Some(envelope.origin.run);
-        // An open task is only continued by the same agent.
-        self.progress.take_if(|_| self.head.agent != started.agent);
         self.keep_prompt(started);
-        if let Some(progress) = &mut self.progress {
-            progress.told(&started.prompt);
-        }
         if self.head.agent != started.agent {
             self.head.agent = Arc::clone(&started.agent);
         }

@@ -5,10 +5,13 @@ use std::{
     sync::Arc,
 };
 
+use serde_json::Value;
+
 use super::seams::is_unknown;
 use crate::{
     Digest, Error, ErrorKind, Result, SessionId, Timestamp,
-    event::{Envelope, Event},
+    base::json,
+    event::{Envelope, Event, Recorded},
     message::{History, Role},
     run::Outcome,
     session::{ReadRange, SessionFilter, SessionInfo, SessionState, SharedStore},
@@ -208,15 +211,7 @@ fn fact(envelope: &Envelope) -> Option<String> {
         Event::Compacted(compacted) => format!("{} {}", compacted.summary.text(), compacted.kept),
         Event::Titled(titled) => titled.title.to_string(),
         Event::TodosChanged(changed) => format!("{:?}", changed.todos),
-        Event::PhaseStarted(begun) => format!("{} {}", begun.iteration, begun.phase),
-        // Without its digest, which contains results of tools.
-        Event::PhaseFinished(end) => {
-            let verdict = end.verdict.as_ref().map(|it| (it.accepted, &*it.reason));
-            format!("{} {} {} {} {verdict:?}", end.iteration, end.phase, end.outcome.status, end.outcome.text)
-        }
-        Event::Recorded(value) => {
-            value.json().map_or_else(|error| error.to_string(), |json| json.into_owned())
-        }
+        Event::Recorded(value) => recorded(value),
         Event::NodeStarted(begun) => format!("{} {} {:?}", begun.node, begun.attempt, begun.agent),
         Event::NodeFinished(end) => format!("{} {} {} {}", end.node, end.attempt, end.end, end.usage),
         Event::GraphChanged(changed) => format!("{:?}", changed.change),
@@ -232,6 +227,19 @@ fn fact(envelope: &Envelope) -> Option<String> {
         _ => return None,
     };
     Some(format!("{path} {} {what}", envelope.event.kind()))
+}
+
+/// A record of a phase without its ids and its digest, which contains results of tools; any other one as it is.
+fn recorded(value: &Recorded) -> String {
+    let json = value.json().map_err(|error| error.to_string());
+    let json = json.and_then(|json| json::parse(&json).map_err(|error| error.to_string()));
+    let (Ok(record) | Err(record)) = json.map_err(Value::from);
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+    let Some(phase) = record.get("phase") else { return record.to_string() };
+    let begun = format!("{} {}", record["iteration"], text(phase));
+    let Some(outcome) = record.get("outcome") else { return begun };
+    let verdict = record.get("verdict").map(|it| (it["accepted"] == true, text(&it["reason"])));
+    format!("{begun} {} {} {verdict:?}", text(&outcome["status"]), text(&outcome["text"]))
 }
 
 /// The claim of a tool call, with the events that claimed and settled it.

@@ -278,16 +278,17 @@ pub(super) fn events_of(session: &SessionId, text: &str, value: &Value) -> Check
             format!(r#"{{"v":1,"value":{value},"child":{{"session":"{session}$$judge","run":"{run}"}}}}"#),
         ),
         (
-            "phase_started",
+            "keep:checked.phase_started",
             format!(
-                r#"{{"iteration":2,"phase":"check","child":"{session}$$checker","run":"{run}","prompt":{user}}}"#
+                r#"{{"v":1,"value":{{"iteration":2,"phase":"check","child":"{session}$$checker","run":"{run}",
+                "prompt":{user}}},"child":{{"session":"{session}$$checker","run":"{run}"}}}}"#
             ),
         ),
         (
-            "phase_finished",
+            "keep:checked.phase_finished",
             format!(
-                r#"{{"iteration":2,"phase":"check","outcome":{outcome},"text":{odd},"verdict":{{"accepted":false,
-                "reason":{odd},"evidence":[{{"tool":{odd},"arguments":"{{}}","result":{odd},"is_error":true}}]}}}}"#
+                r#"{{"v":1,"value":{{"iteration":2,"phase":"check","outcome":{outcome},"text":{odd},"verdict":{{"accepted":false,
+                "reason":{odd},"evidence":[{{"tool":{odd},"arguments":"{{}}","result":{odd},"is_error":true}}]}}}}}}"#
             ),
         ),
         (
@@ -477,8 +478,6 @@ mod tests {
                 | Event::CompactionFailed(_)
                 | Event::OutputsCleared(_)
                 | Event::Recorded(_)
-                | Event::PhaseStarted(_)
-                | Event::PhaseFinished(_)
                 | Event::GraphStarted(_)
                 | Event::NodeStarted(_)
                 | Event::NodeFinished(_)

@@ -117,8 +117,8 @@ proptest! {
             prop_assert_eq!(&read, &event);
             prop_assert_eq!(&event, &read);
             prop_assert_eq!(read.to_json().unwrap(), row.as_str());
-            let Event::Recorded(live) = &event else { unreachable!() };
-            let Event::Recorded(stored) = &read else { unreachable!() };
+            let Event::Recorded(live) = &event else { panic!("it is a record") };
+            let Event::Recorded(stored) = &read else { panic!("it is a record") };
             prop_assert_eq!(live.child(), stored.child());
             prop_assert_eq!(stored.get::<Vote>().unwrap(), live.get::<Vote>().unwrap());
             prop_assert_eq!(stored, live, "once its type is known");
@@ -138,7 +138,7 @@ proptest! {
         let event = Event::from_json(&kind, &row).unwrap();
         prop_assert_eq!(event.kind(), &kind);
         prop_assert_eq!(event.record::<Vote>().unwrap(), None);
-        let Event::Recorded(recorded) = &event else { unreachable!() };
+        let Event::Recorded(recorded) = &event else { panic!("it is a record") };
         prop_assert_eq!((recorded.name(), recorded.is_kept()), (name.as_str(), kept));
         prop_assert_eq!(Event::from_json(&kind, &event.to_json().unwrap()).unwrap(), event.clone());
         let json = serde_json::to_string(&Kept::Value(recorded.clone())).unwrap();
@@ -221,7 +221,7 @@ fn a_value_is_shown_by_its_type_or_as_it_is_stored() {
     let Event::Recorded(read) =
         Event::from_json(live.kind(), &Event::Recorded(live.clone()).to_json().unwrap()).unwrap()
     else {
-        unreachable!()
+        panic!("nothing asks for it")
     };
     assert_eq!(read.summary(), r#"debate.vote {"round":3,"by":"Ada"}"#);
     read.get::<Vote>().unwrap();

@@ -221,7 +221,7 @@ fn a_value_is_shown_by_its_type_or_as_it_is_stored() {
     let Event::Recorded(read) =
         Event::from_json(live.kind(), &Event::Recorded(live.clone()).to_json().unwrap()).unwrap()
     else {
-        panic!("nothing asks for it")
+        panic!("it is a record")
     };
     assert_eq!(read.summary(), r#"debate.vote {"round":3,"by":"Ada"}"#);
     read.get::<Vote>().unwrap();

@@ -234,12 +234,17 @@ fn recorded(value: &Recorded) -> String {
     let json = value.json().map_err(|error| error.to_string());
     let json = json.and_then(|json| json::parse(&json).map_err(|error| error.to_string()));
     let (Ok(record) | Err(record)) = json.map_err(Value::from);
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
-    let Some(phase) = record.get("phase") else { return record.to_string() };
-    let begun = format!("{} {}", record["iteration"], text(phase));
+    let text = |value: &Value, name: &str| {
+        let value = value.get(name).unwrap_or(&Value::Null);
+        value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+    };
+    if record.get("phase").is_none() {
+        return record.to_string();
+    }
+    let begun = format!("{} {}", text(&record, "iteration"), text(&record, "phase"));
     let Some(outcome) = record.get("outcome") else { return begun };
-    let verdict = record.get("verdict").map(|it| (it["accepted"] == true, text(&it["reason"])));
-    format!("{begun} {} {} {verdict:?}", text(&outcome["status"]), text(&outcome["text"]))
+    let verdict = record.get("verdict").map(|it| (text(it, "accepted") == "true", text(it, "reason")));
+    format!("{begun} {} {} {verdict:?}", text(outcome, "status"), text(outcome, "text"))
 }
 
 /// The claim of a tool call, with the events that claimed and settled it.

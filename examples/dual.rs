@@ -43,7 +43,7 @@ async fn main() -> Result<()> {
     while let Some(event) = run.next().await {
         match &event.event {
             Event::Recorded(value) if value.name() == "checked.phase_started" => {
-                println!("{}", value.summary())
+                println!("{}", value.summary());
             }
             Event::ToolFinished(call) => println!("   {}: {}", call.result.name, call.result.to_text()),
             _ => {}

@@ -137,21 +137,16 @@ pub(crate) async fn open_below(env: &Env, top: &SessionId) -> Result<Vec<Session
 pub(crate) async fn end_stored(env: &Arc<Env>, info: SessionInfo, abandoned: bool) -> Result<()> {
     let (id, run) = (info.record.id.clone(), info.head.run);
     let mut tries = 0;
-    let mut found = Ok(Some(info));
-    loop {
-        let journal = match found {
-            // With what its run came to while the store failed.
-            Ok(Some(info)) => Box::pin(Journal::reopen(env, info)).await,
-            Ok(None) => return Ok(()),
-            Err(error) => Err(error),
-        };
-        let journal = match journal {
+    let mut found = Some(info);
+    while let Some(info) = found {
+        // With what its run came to while the store failed.
+        let journal = match Box::pin(Journal::reopen(env, info)).await {
             Ok(journal) => journal,
-            Err(error) if is_unreadable(error.kind()) => return Ok(()),
+            Err(error) if is_unreadable(error.kind()) => break,
             Err(error) => return Err(error),
         };
         if run.is_none() || journal.read(|state| state.run().map(|run| run.id)) != run {
-            return Ok(());
+            break;
         }
         let path = open_path(env, &journal).await?;
         end_open(&journal, &path, env, abandoned);
@@ -161,8 +156,12 @@ pub(crate) async fn end_stored(env: &Arc<Env>, info: SessionInfo, abandoned: boo
             Err(error) if error.kind() == ErrorKind::Conflict && tries < TRIES => tries += 1,
             ended => return ended,
         }
-        found = Journal::look_up(env, &id).await;
+        found = match Journal::look_up(env, &id).await {
+            Err(error) if is_unreadable(error.kind()) => None,
+            found => found?,
+        };
     }
+    Ok(())
 }
 
 fn is_unreadable(kind: ErrorKind) -> bool {

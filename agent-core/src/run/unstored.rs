@@ -1,7 +1,7 @@
 //! Results that a store did not take: kept by the process, until their session is opened again.
 //!
-//! A run whose store fails ends in this process, and the store knows of no end. Results that its effects had by then are
-//! in its journal alone, and that goes with it.
+//! A run whose store fails ends in this process, and the store knows of no end. Results that its effects had by then
+//! are in its journal alone, and that goes with it.
 
 use std::{
     collections::VecDeque,
@@ -101,8 +101,8 @@ impl Fate {
 }
 
 impl Results {
-    /// Returns what is still to be stored, if the store has `since` after the events that it is known to have. `None` if
-    /// somebody else wrote there.
+    /// Returns what is still to be stored, if the store has `since` after the events that it is known to have. `None`
+    /// if somebody else wrote there.
     pub(crate) fn rest(&self, since: &[Envelope]) -> Option<Vec<Envelope>> {
         let mut staged = self.staged.as_slice();
         for event in since {
@@ -149,16 +149,16 @@ impl Journal {
             // Whoever goes on with the run needs its events as they are stored.
             let found = Self::look_up(env, journal.session()).await?;
             info = found.ok_or_else(|| Error::no_session(journal.session()))?;
-            match stored {
+            match stored.map_err(|error| error.kind()) {
                 // A signal, or an agent of another process: the next look tells.
-                Err(error) if error.kind() == ErrorKind::Conflict => {}
-                // A store that cannot be written may still be read.
-                Err(error) if error.kind() != ErrorKind::NotFound && failed => break,
-                Err(error) if error.kind() != ErrorKind::NotFound => failed = true,
-                _ => {
+                Err(ErrorKind::Conflict) => {}
+                Ok(()) | Err(ErrorKind::NotFound) => {
                     env.unstored.forget(&results);
                     break;
                 }
+                // A store that cannot be written may still be read.
+                Err(_) if failed => break,
+                Err(_) => failed = true,
             }
         }
         Self::read_from_store(env, info).await

@@ -132,20 +132,21 @@ macro_rules! events {
             /// The stable name, as stored. A recorded value has [its own](Recorded::kind).
             #[must_use]
             pub fn kind(&self) -> &str {
-                match self {
-                    $(Self::$name(_) => $kind,)*
-                    $(Self::$sname(_) => $skind,)*
-                    Self::Recorded(it) => it.kind(),
-                }
+                self.fixed_kind().unwrap_or_else(Recorded::kind)
             }
 
             /// The kind for a column.
             pub(crate) fn column(&self) -> Cow<'static, str> {
-                Cow::Borrowed(match self {
-                    $(Self::$name(_) => $kind,)*
-                    $(Self::$sname(_) => $skind,)*
-                    Self::Recorded(it) => return it.column(),
-                })
+                self.fixed_kind().map_or_else(Recorded::column, Cow::Borrowed)
+            }
+
+            /// The kind, unless it is that of a recorded value.
+            fn fixed_kind(&self) -> Result<&'static str, &Recorded> {
+                match self {
+                    $(Self::$name(_) => Ok($kind),)*
+                    $(Self::$sname(_) => Ok($skind),)*
+                    Self::Recorded(it) => Err(it),
+                }
             }
 
             /// True for events that are stored; the others are only streamed.

@@ -15,11 +15,10 @@ use async_trait::async_trait;
 use futures_util::{Stream, stream};
 use tokio::time::Instant;
 
-use super::Layer;
-use super::tally::visible_bytes;
-use crate::budget::tally;
+use super::{Layer, tally::visible_bytes};
 use crate::{
     Digest, Error, Money, Result, Usage,
+    budget::tally,
     provider::{CallContext, Delta, DeltaStream, FinishReason, Provider, Request, ResponseInfo},
 };
 

@@ -60,12 +60,15 @@ impl Parts {
     }
 }
 
+/// Bytes of an event beside its texts and files.
+const BASE: usize = 256;
+
 /// Approximate bytes of a record.
 ///
 /// # Errors
 /// The error of a value that cannot be stored.
 pub(super) fn weighed(record: &Recorded) -> Result<usize> {
-    Ok(record.weigh()?.saturating_add(256))
+    Ok(record.weigh()?.saturating_add(BASE))
 }
 
 /// Approximate bytes of an event's texts and files. A new kind stops this from compiling: say here what it holds.
@@ -115,7 +118,7 @@ pub(super) fn size(event: &Event) -> usize {
         // Counted by who makes it.
         | Event::Checkpoint(_) => 0,
     }
-    .saturating_add(256)
+    .saturating_add(BASE)
 }
 
 #[cfg(test)]

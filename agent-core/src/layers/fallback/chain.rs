@@ -17,8 +17,10 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Prices, Result, RetryStatus, Usage,
-    layers::attempt::{Opening, is_output},
-    layers::tally::Tally,
+    layers::{
+        attempt::{Opening, is_output},
+        tally::Tally,
+    },
     provider::{Assembler, CallContext, Delta, DeltaStream, Egress, Params, Profile, Request, Restart},
 };
 

@@ -101,6 +101,9 @@ const SIBLINGS: &[(&str, &str)] = &[
 /// The one folder that may hold unsafe code and so does not inherit the lints.
 const UNSAFE_HOME: &str = "benches/counting-alloc";
 
+/// The most characters in a line of a comment; rustfmt leaves these lines alone.
+const COMMENT_WIDTH: usize = 120;
+
 /// The most doc comments in a hundred that may open with a relative clause.
 const CLAUSES: usize = 2;
 
@@ -428,6 +431,19 @@ fn doc_comments_are_plain() {
     if clauses.len() * 100 > all * CLAUSES {
         refuse(&clauses, "open these with a noun phrase or a verb in the third person:");
     }
+}
+
+#[test]
+fn lines_of_comments_are_short() {
+    let mut found = Vec::new();
+    for path in sources(root()) {
+        for (i, line) in
+            read(&path).lines().enumerate().filter(|(_, line)| words::is_too_long(line, COMMENT_WIDTH))
+        {
+            found.push(format!("{}:{}: {line}", shown(&path), i + 1));
+        }
+    }
+    refuse(&found, &format!("wrap these comments at {COMMENT_WIDTH} characters:"));
 }
 
 /// The crates whose rooms and public types are looked at, by the name that the table has for them.

@@ -7,10 +7,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use crate::tree::{Crates, Module, Target, join};
 
-/// The table. `package NAME in CRATE knows …` opens a package: what is a crate today or will be one. Each line below
-/// it is a room: its name and its modules (with their own modules, unless another line names those; behind `=` without
-/// them), or single items of them. `crate` is the root. A line that opens with `|` stands beside the line before it, and neither may name the other. A module that
-/// moves changes its line here.
+/// The table. `package NAME in CRATE knows …` opens a package: what is a crate today or will be one. Each line below it
+/// is a room: its name and its modules (with their own modules, unless another line names those; behind `=` without
+/// them), or single items of them. `crate` is the root. A line that opens with `|` stands beside the line before it,
+/// and neither may name the other. A module that moves changes its line here.
 pub(crate) const TABLE: &str = include_str!("rooms.txt");
 
 /// Arrows against the table, with the number of places that draw each. The numbers may only fall; an arrow that has no

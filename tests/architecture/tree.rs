@@ -1,8 +1,9 @@
 //! A reader of crates: their modules, imports, paths and public types, as the sources declare them.
 //!
 //! Modules are found from the crate's root on, as a compiler finds them, so files that only tests compile are left out,
-//! as is everything else behind `cfg(test)` and `cfg(doc)`. Features count as turned on. Macros are not expanded: a path in one counts
-//! where the macro is written, and a macro that declares `pub struct $name` declares the first name it is given.
+//! as is everything else behind `cfg(test)` and `cfg(doc)`. Features count as turned on. Macros are not expanded: a
+//! path in one counts where the macro is written, and a macro that declares `pub struct $name` declares the first name
+//! it is given.
 
 use std::collections::{BTreeMap, BTreeSet};
 

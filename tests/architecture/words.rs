@@ -49,6 +49,14 @@ impl Doc {
     }
 }
 
+/// True for a line of a comment with more than `most` characters. A row of a table cannot be wrapped.
+pub(crate) fn is_too_long(line: &str, most: usize) -> bool {
+    let text = line.trim_start();
+    text.starts_with("//")
+        && !text.trim_start_matches(['/', '!', ' ']).starts_with('|')
+        && line.chars().count() > most
+}
+
 fn is_row_id(word: &str) -> bool {
     let [first, second, tens, ones] = word.as_bytes() else { return false };
     let family = matches!((first, second), (b'C', b'A'..=b'Z') | (b'L' | b'B', b'O') | (b'A', b'I'));
@@ -81,6 +89,14 @@ fn planted_offences_are_found() {
     assert_eq!(lines(Doc::opens_with_a_clause), [1]);
     assert_eq!(lines(Doc::is_one_word), [6]);
     assert_eq!(lines(|doc| doc.row_id().is_some()), [8]);
+    for (line, is) in [
+        ("    /// é é", false),
+        ("    /// é éé", true),
+        ("// | a table", false),
+        ("let it = 1; // no", false),
+    ] {
+        assert_eq!(is_too_long(line, 11), is, "{line}");
+    }
     for (word, is) in
         [("LO07", true), ("BO13", true), ("AI03", true), ("UTF8", false), ("CO2", false), ("CM041", false)]
     {

@@ -26,16 +26,15 @@ use crate::{
 /// - An executor that is no `ReactAgent` is not asked for a summary: the answer of its run is what is checked.
 /// - A checker that is no `ReactAgent` is not given the tool. Its prompt holds the user's words and the report, and its
 ///   answer must be a [`Verdict`](super::Verdict) as one JSON object and nothing else, such as
-///   `{"accepted": false, "reason": "The tests fail."}`; an agent of your own returns `Ok(Verdict::rejected(…).into())`.
-///   Any other answer is a rejection, with the answer as feedback.
+///   `{"accepted": false, "reason": "The tests fail."}`; an agent of your own returns
+///   `Ok(Verdict::rejected(…).into())`. Any other answer is a rejection, with the answer as feedback.
 ///
 /// # Sessions
 /// The agent's own session holds what the user sees: a prompt and an answer per run. The two agents work in the child
 /// sessions `<id>$$executor` and `<id>$$discriminator`, and continue there with the next prompt. Only summaries and
 /// feedback cross between the two; both share one todo list. The results of the discriminator's tools are kept with its
-/// verdict, in the record [`PhaseFinished`](crate::event::PhaseFinished).
-/// Another pair started in the same session continues the same two conversations and abandons a task that the first one
-/// left open.
+/// verdict, in the record [`PhaseFinished`](crate::event::PhaseFinished). Another pair started in the same session
+/// continues the same two conversations and abandons a task that the first one left open.
 ///
 /// # Outcome
 /// - Completed: the discriminator accepted. The text is the executor's summary of its last phase.
@@ -56,7 +55,11 @@ use crate::{
 /// use entourage_core::{agent::{DualAgent, ReactAgent}, testkit::ScriptedProvider};
 /// use serde_json::json;
 ///
-/// let works = ScriptedProvider::new().text("Written.").text("I wrote `add`, untested.").text("Tested.").text("`add` works.");
+/// let works = ScriptedProvider::new()
+///     .text("Written.")
+///     .text("I wrote `add`, untested.")
+///     .text("Tested.")
+///     .text("`add` works.");
 /// let checks = ScriptedProvider::named("other")
 ///     .text("Run it once.")
 ///     .call("task_complete", json!({"summary": "I ran it."}));
@@ -98,7 +101,8 @@ impl DualAgent {
 
     /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     /// # Errors
-    /// As [`ReactAgent::ask`](super::ReactAgent::ask); a task that the discriminator never accepted is [`ErrorKind::Stopped`].
+    /// As [`ReactAgent::ask`](super::ReactAgent::ask); a task that the discriminator never accepted is
+    /// [`ErrorKind::Stopped`].
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         super::answer(self.start(prompt)).await
     }

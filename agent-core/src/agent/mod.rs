@@ -57,8 +57,8 @@ pub trait Agent: Send + Sync {
         None
     }
 
-    /// True if the agent does nothing before its first effect that is seen outside. The beginning of its run is then stored
-    /// together with that effect; if another process is faster, the agent begins again.
+    /// True if the agent does nothing before its first effect that is seen outside. The beginning of its run is then
+    /// stored together with that effect; if another process is faster, the agent begins again.
     #[doc(hidden)]
     fn begins_with_an_effect(&self) -> bool {
         false

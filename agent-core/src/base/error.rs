@@ -157,7 +157,8 @@ pub enum RetryStatus {
 ///     .during("model.stream")
 ///     .with("model", "large-1");
 /// assert_eq!(error.retry(), RetryStatus::Temporary);
-/// assert_eq!(error.to_string(), "too many requests; wait and try again (rate limited in model.stream, model: large-1)");
+/// let text = "too many requests; wait and try again (rate limited in model.stream, model: large-1)";
+/// assert_eq!(error.to_string(), text);
 /// ```
 pub struct Error(Box<Inner>);
 
@@ -263,8 +264,9 @@ impl Error {
         self
     }
 
-    /// Marks the call that failed as one that never left this machine, so that it cost nothing: there was no connection,
-    /// for example. Without it, only a cause that shows this has the same effect, such as a refused connection.
+    /// Marks the call that failed as one that never left this machine, so that it cost nothing: there was no
+    /// connection, for example. Without it, only a cause that shows this has the same effect, such as a refused
+    /// connection.
     #[must_use]
     pub fn unsent(mut self) -> Self {
         self.0.unsent = true;

@@ -25,8 +25,8 @@ use super::Money;
 /// * the difference between the estimate of a prompt, (bytes + 3) / 4 tokens and 1,500 for each file, and what the
 ///   service counts;
 /// * replies of a service that ignores the `max_output` that it was given;
-/// * the attempts of one call after its first, in a run's budget: a [`BudgetLayer`](crate::layers::BudgetLayer) below the
-///   retries reserves each attempt.
+/// * the attempts of one call after its first, in a run's budget: a [`BudgetLayer`](crate::layers::BudgetLayer) below
+///   the retries reserves each attempt.
 ///
 /// The excess counts as spent, and every later call is refused. A call whose end is unknown, because its process died
 /// or its connection broke, counts as reserved, an open-ended one as its prompt and 4,096 tokens.
@@ -40,8 +40,8 @@ pub struct BudgetLimits {
     /// Bound on input and output tokens together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Bound on model calls. A [`BudgetLayer`](crate::layers::BudgetLayer) counts each attempt, a run each call with all its
-    /// attempts.
+    /// Bound on model calls. A [`BudgetLayer`](crate::layers::BudgetLayer) counts each attempt, a run each call with
+    /// all its attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
     /// Bound on tool calls.

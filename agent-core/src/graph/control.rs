@@ -156,8 +156,8 @@ impl GraphControl {
     /// Adds a task for an agent of the graph. Its dependencies may be over already.
     ///
     /// The agent's permissions are those that the scopes of all nodes built for it admit, narrowed by the task's own
-    /// ([`PlanTask::with_scope`]): an agent that is narrowed at a node is no wider here. An agent without a node has the
-    /// permissions of the graph's own run.
+    /// ([`PlanTask::with_scope`]): an agent that is narrowed at a node is no wider here. An agent without a node has
+    /// the permissions of the graph's own run.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when the id is taken or invalid, when the task is empty, or when it depends on a

@@ -36,7 +36,9 @@ use crate::{
 ///     .attempts(3)
 ///     .delay(Duration::from_millis(200))
 ///     .timeout(Duration::from_secs(10));
-/// let alarm = graph.step("alarm", &total, |total| async move { Ok(format!("only {total}")) }).when(&total, |total| *total < 10);
+/// let alarm = graph
+///     .step("alarm", &total, |total| async move { Ok(format!("only {total}")) })
+///     .when(&total, |total| *total < 10);
 /// # let _ = alarm;
 /// let graph = graph.build().unwrap();
 /// assert_eq!(graph.nodes().collect::<Vec<_>>(), ["sales", "total", "alarm"]);

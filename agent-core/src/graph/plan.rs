@@ -22,8 +22,8 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 
 /// A graph as data: tasks with their dependencies and their agents.
 ///
-/// Models can write one: it has a JSON schema. Nothing in it is trusted; [`Plan::graph`] says all that is wrong with it at
-/// once, so that the model can be told.
+/// Models can write one: it has a JSON schema. Nothing in it is trusted; [`Plan::graph`] says all that is wrong with it
+/// at once, so that the model can be told.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -52,8 +52,8 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 ///
 /// # Plans that a model makes
 /// Asked again, a model makes another plan, and a stored run of one graph is not gone on with by another
-/// ([`ErrorKind::Diverged`]). So let an agent of your own make it: its model's reply is recorded like all that it does, and
-/// a run that is resumed goes on with the plan that it had.
+/// ([`ErrorKind::Diverged`]). So let an agent of your own make it: its model's reply is recorded like all that it does,
+/// and a run that is resumed goes on with the plan that it had.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -99,7 +99,8 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 ///                 Waited::TimedOut => Err(Error::new(ErrorKind::Timeout, "the work took too long")),
 ///             };
 ///         }
-///         Err(Error::new(ErrorKind::InvalidInput, "the model wrote no plan that can run; say what is to be done in other words"))
+///         let text = "the model wrote no plan that can run; say what is to be done in other words";
+///         Err(Error::new(ErrorKind::InvalidInput, text))
 ///     }
 /// }
 ///
@@ -226,7 +227,8 @@ impl Plan {
     /// ```
     /// # use std::{sync::Arc, time::Duration};
     /// # use entourage_core::{Result, agent::{Agent, ReactAgent}, graph::{Plan, TaskGraph}, provider::Size};
-    /// # fn example(plan: &Plan, roster: &[Arc<dyn Agent>], small: &ReactAgent, large: &ReactAgent) -> Result<TaskGraph> {
+    /// # type Agents = [Arc<dyn Agent>];
+    /// # fn example(plan: &Plan, roster: &Agents, small: &ReactAgent, large: &ReactAgent) -> Result<TaskGraph> {
     /// let graph = plan.builder("work", roster)?.provider_limit("local", 2);
     /// for node in plan.tasks.iter().filter_map(|task| graph.node::<String>(&task.id)) {
     ///     let sizes = [(Size::S, small.clone()), (Size::L, large.clone())];

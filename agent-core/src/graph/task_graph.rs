@@ -19,7 +19,8 @@ use crate::{agent::Agent, permission::Scope};
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// # #[cfg(feature = "testkit")] {
 /// # use entourage_core::{agent::ReactAgent, testkit::ScriptedProvider};
-/// # let (one, two) = (ScriptedProvider::new().text("One form, two fields."), ScriptedProvider::new().text("fn login() {}"));
+/// # let one = ScriptedProvider::new().text("One form, two fields.");
+/// # let two = ScriptedProvider::new().text("fn login() {}");
 /// # let architect = ReactAgent::builder("architect", one.model()).build().unwrap();
 /// # let coder = ReactAgent::builder("coder", two.model()).build().unwrap();
 /// use entourage_core::graph::TaskGraph;

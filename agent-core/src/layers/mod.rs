@@ -26,8 +26,8 @@
 //! 6. **Rate limit** inside retry, so that each request counts and a call that backs off holds no slot; outside the
 //!    timeout, since a wait for a slot is not the model's silence.
 //! 7. **Timeout** inside retry: a stalled attempt is retried. To bound a call as a whole, waits included, put a second
-//!    one around all layers, with [`Timeout::with_total`] alone: retry is told of it and begins no attempt that could not
-//!    end in time.
+//!    one around all layers, with [`Timeout::with_total`] alone: retry is told of it and begins no attempt that could
+//!    not end in time.
 //! 8. **Budget** next to the provider: one request is reserved and settled at a time.
 //! 9. **Check** innermost: it judges the provider, not the layers.
 //!

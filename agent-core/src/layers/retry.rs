@@ -26,8 +26,8 @@ use crate::{
 /// Bound under which a service's `retry_after` is always obeyed.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Layer that retries a call that fails with [`Error::retry`] [`Temporary`](crate::RetryStatus::Temporary), or whose stream
-/// ends without a finish.
+/// Layer that retries a call that fails with [`Error::retry`] [`Temporary`](crate::RetryStatus::Temporary), or whose
+/// stream ends without a finish.
 ///
 /// By default 3 retries follow the first attempt, after 5 s, 10 s and 20 s.
 ///
@@ -41,8 +41,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 ///   [`CallContext::timeout`]. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts get the
 ///   remaining timeout.
 /// - An error without any retry before it is passed on as it is. After retries, the last error's kind comes back as
-///   [`Exhausted`](crate::RetryStatus::Exhausted), with the errors of all attempts in its message; a permanent error ends
-///   them as it is.
+///   [`Exhausted`](crate::RetryStatus::Exhausted), with the errors of all attempts in its message; a permanent error
+///   ends them as it is.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {

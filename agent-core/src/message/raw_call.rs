@@ -42,8 +42,8 @@ pub fn make_ids_unique(parts: &mut [Part]) {
 /// Turns a raw call into one that can be stored and replayed.
 ///
 /// Arguments that are not a JSON object are repaired by [`repair_json`]. If that fails, the call keeps `{}` and
-/// `malformed` holds an excerpt of the text. A name that services would refuse on replay is made acceptable. A call with
-/// a name longer than a tool's may be is malformed, since the first characters of its name may be another tool's.
+/// `malformed` holds an excerpt of the text. A name that services would refuse on replay is made acceptable. A call
+/// with a name longer than a tool's may be is malformed, since the first characters of its name may be another tool's.
 pub(crate) fn parsed_call(raw: RawCall) -> ToolCall {
     let long = raw.name.len() > LONGEST_NAME;
     let name = acceptable_name(raw.name);

@@ -121,8 +121,9 @@ pub(super) async fn open_kept(
 /// Checks that the session found at a child's place is that child: of the same run, and of the same agent.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] for a session that exists before its run asked for it, and those of [`Journal::check_above`];
-/// [`ErrorKind::Diverged`] for another agent's. One of several runs in a session is checked by its id instead.
+/// [`ErrorKind::Conflict`] for a session that exists before its run asked for it, and those of
+/// [`Journal::check_above`]; [`ErrorKind::Diverged`] for another agent's. One of several runs in a session is checked
+/// by its id instead.
 pub(super) fn check_found(journal: &Journal, cx: &RunContext, delegate: &Delegate) -> Result<()> {
     let agent = delegate.spawn.agent.name();
     let found = journal.read(|state| (state.head().seq > 0).then(|| Arc::clone(&state.head().agent)));

@@ -415,8 +415,8 @@ impl RunContext {
     /// the signal came, this returns the signal's value.
     ///
     /// # Errors
-    /// [`ErrorKind::Paused`], to be passed on with `?`; [`ErrorKind::TooLarge`] for a name of more than 512 bytes, as in
-    /// [`Session::signal`](crate::Session::signal).
+    /// [`ErrorKind::Paused`], to be passed on with `?`; [`ErrorKind::TooLarge`] for a name of more than 512 bytes, as
+    /// in [`Session::signal`](crate::Session::signal).
     pub async fn signal(&self, name: impl Into<String>) -> Result<Value> {
         match self.perform(Effect::Signal { name: name.into() }).await? {
             Observation::Signal(value) => Ok(value),

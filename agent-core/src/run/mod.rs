@@ -139,8 +139,9 @@ pub struct Limits {
     pub parallel_tools: NonZeroUsize,
     /// Time that one tool call may take, unless its tool says otherwise. Default 10 minutes.
     pub tool_timeout: Duration,
-    /// Time that a model may stay silent, before and within its reply. Default 5 minutes. Each delta ends a silence, also
-    /// one without content, such as usage, whose number is bounded. Bytes that only keep a connection alive do not.
+    /// Time that a model may stay silent, before and within its reply. Default 5 minutes. Each delta ends a silence,
+    /// also one without content, such as usage, whose number is bounded. Bytes that only keep a connection alive do
+    /// not.
     pub model_silence: Duration,
     /// Bytes of text of one tool result; the middle of a longer one is cut out. Default 256 KiB, at most 16 MiB.
     pub tool_output: usize,

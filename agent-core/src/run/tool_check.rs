@@ -14,8 +14,8 @@ use crate::{
 ///
 /// Arguments that are not a JSON object are repaired by the hook, else by [`repair_json`](crate::tool::repair_json). If
 /// that fails, the call keeps `{}` and `malformed` holds an excerpt of the text. A name that services would refuse on
-/// replay is made acceptable. A call with a name longer than a tool's may be is malformed, since the first characters of
-/// its name may be another tool's.
+/// replay is made acceptable. A call with a name longer than a tool's may be is malformed, since the first characters
+/// of its name may be another tool's.
 pub(super) fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> ToolCall {
     let raw = match hook {
         Some((hook, tools)) => mend(raw, hook, tools),

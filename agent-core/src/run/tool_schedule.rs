@@ -31,8 +31,8 @@ impl ToolSchedule {
         (!self.waiting.is_empty() && !self.alone && room).then_some(self.waiting.start)
     }
 
-    /// Starts the call that [`ToolSchedule::next`] returned. Returns `false` when it must run alone and others run: once they
-    /// have ended, it is returned again, to be judged anew.
+    /// Starts the call that [`ToolSchedule::next`] returned. Returns `false` when it must run alone and others run:
+    /// once they have ended, it is returned again, to be judged anew.
     pub(crate) fn start(&mut self, exclusive: bool) -> bool {
         self.held = exclusive && self.running > 0;
         if self.held || self.next().is_none() {

@@ -35,8 +35,8 @@ pub enum Action {
 /// A condition that ends a run after a step whose tools have run. Any one suffices.
 ///
 /// A condition ends a run at a good place; it bounds nothing. Steps are bounded by
-/// [`Limits`](super::Limits::with_steps), time by [`Task::with_deadline`](super::Task::with_deadline), and money and tokens, before they
-/// are spent, by [`Task::with_budget`](super::Task::with_budget).
+/// [`Limits`](super::Limits::with_steps), time by [`Task::with_deadline`](super::Task::with_deadline), and money and
+/// tokens, before they are spent, by [`Task::with_budget`](super::Task::with_budget).
 ///
 /// ```
 /// use entourage_core::{Money, run::StopWhen};
@@ -94,8 +94,8 @@ impl StopWhen {
         Self(Condition::Cost(cost))
     }
 
-    /// The test holds for the step's reply. It must follow from the reply alone, so that a resumed run decides the same.
-    /// The outcome shows `name` as the reason.
+    /// The test holds for the step's reply. It must follow from the reply alone, so that a resumed run decides the
+    /// same. The outcome shows `name` as the reason.
     pub fn custom(
         name: impl Into<Box<str>>,
         holds: impl Fn(&ModelFinished) -> bool + Send + Sync + 'static,

@@ -69,8 +69,8 @@ impl Session {
     /// Runs that wait begin in the order of these calls. They are stored: if the process dies, [`Runtime::recover`]
     /// finds them. They also wait behind a run that paused. [`Session::resume`] continues that run; a further call of
     /// `start` abandons it, and the queue goes on: with the oldest prompt, behind which this one waits in turn if that
-    /// pauses too. If the session holds an unfinished run when a new one begins, the
-    /// unfinished one is abandoned as well. A run that is abandoned ends as cancelled before the new one begins
+    /// pauses too. If the session holds an unfinished run when a new one begins, the unfinished one is abandoned as
+    /// well. A run that is abandoned ends as cancelled before the new one begins
     /// ([`RunFinished::abandoned`](crate::event::RunFinished::abandoned)), and so do the runs below it: their calls are
     /// answered, and their questions are closed.
     ///
@@ -219,9 +219,8 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed, and when the run that
     /// asked, or one above it, is over or was abandoned for a newer prompt: the error says which;
-    /// [`ErrorKind::InvalidInput`] for [`Decision::Later`],
-    /// [`ErrorKind::Conflict`] when the question was answered otherwise, [`ErrorKind::Busy`] while a run is active, the
-    /// store's.
+    /// [`ErrorKind::InvalidInput`] for [`Decision::Later`], [`ErrorKind::Conflict`] when the question was answered
+    /// otherwise, [`ErrorKind::Busy`] while a run is active, the store's.
     pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
         if decision == Decision::Later {
             return Err(Error::new(ErrorKind::InvalidInput, "an answer is allow or deny"));

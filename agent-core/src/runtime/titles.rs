@@ -25,8 +25,8 @@ use crate::{
 /// has a child session of its own with the role `title`, so its cost is part of the tree's totals only. If the process
 /// dies, the call continues with the session's next run. Sessions below others are not titled.
 ///
-/// The budget of a run ([`Task::with_budget`], [`RuntimeBuilder::budget`](crate::RuntimeBuilder::budget)) does not cover the
-/// call. To bound it, give the model a [`BudgetLayer`](crate::layers::BudgetLayer).
+/// The budget of a run ([`Task::with_budget`], [`RuntimeBuilder::budget`](crate::RuntimeBuilder::budget)) does not
+/// cover the call. To bound it, give the model a [`BudgetLayer`](crate::layers::BudgetLayer).
 #[derive(Debug, Clone)]
 pub struct Titles {
     models: Vec<Model>,

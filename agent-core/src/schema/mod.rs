@@ -1,7 +1,7 @@
 //! The one check of a JSON value against a JSON Schema, for the arguments of tools and for typed output. Pure.
 //!
-//! It covers what types need: types, constants, bounds, objects, arrays, tuples, alternatives, and references within the
-//! schema. `oneOf` is treated as `anyOf`. Not checked, and left to whoever reads the value: `pattern`,
+//! It covers what types need: types, constants, bounds, objects, arrays, tuples, alternatives, and references within
+//! the schema. `oneOf` is treated as `anyOf`. Not checked, and left to whoever reads the value: `pattern`,
 //! `patternProperties`, `format`, `not`, conditions, `uniqueItems`, multiples that are no integers, and unknown
 //! keywords. A null in a property that is not required counts as absent: strict modes of services make a model give
 //! every property.

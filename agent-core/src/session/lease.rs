@@ -41,8 +41,8 @@ pub struct Lease {
     pub generation: u64,
     /// Time until which others are asked to stay away; 1970 for a released lease.
     pub until: Timestamp,
-    /// When the session that it is for was created; `None` compares nothing. Asked when it is stored, and no part of what is
-    /// stored, nor of what makes two leases equal.
+    /// When the session that it is for was created; `None` compares nothing. Asked when it is stored, and no part of
+    /// what is stored, nor of what makes two leases equal.
     #[serde(skip)]
     pub created: Option<Timestamp>,
 }

@@ -41,8 +41,9 @@ pub trait SessionStore: Send + Sync + fmt::Debug {
     /// (same writer, same numbers) after it succeeded is `Ok` and stores nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the number differs, another owner holds the lease ([`Error::fenced`]) or the session was
-    /// made anew ([`Error::made_anew`]), [`ErrorKind::NotFound`] when the session (or the parent named by its record) does not exist.
+    /// [`ErrorKind::Conflict`] when the number differs, another owner holds the lease ([`Error::fenced`]) or the
+    /// session was made anew ([`Error::made_anew`]), [`ErrorKind::NotFound`] when the session (or the parent named by
+    /// its record) does not exist.
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64>;
 
     /// Reads a window of a session's events.

@@ -31,7 +31,8 @@ struct NewList {
 /// use entourage_core::{Runtime, agent::ReactAgent, team::TodoTool, testkit::ScriptedProvider};
 /// use serde_json::json;
 ///
-/// let todos = json!({"todos": [{"content": "Run the tests", "status": "pending", "active_form": "Running the tests"}]});
+/// let todo = json!({"content": "Run the tests", "status": "pending", "active_form": "Running the tests"});
+/// let todos = json!({"todos": [todo]});
 /// let provider = ScriptedProvider::new().call("todos", todos).text("Planned.");
 /// let agent = ReactAgent::builder("planner", provider.model()).tool(TodoTool::new()).build().unwrap();
 /// let session = Runtime::in_memory().session();

@@ -153,7 +153,8 @@ impl Script {
 /// use serde_json::json;
 ///
 /// let provider = ScriptedProvider::new().call("look", json!({})).text("I looked.");
-/// let agent = ReactAgent::builder("a", provider.model()).tool(FakeTool::new("look").returning("a tree")).build().unwrap();
+/// let look = FakeTool::new("look").returning("a tree");
+/// let agent = ReactAgent::builder("a", provider.model()).tool(look).build().unwrap();
 /// assert_eq!(agent.ask("Look!").await.unwrap(), "I looked.");
 /// assert_eq!(provider.requests()[1].messages.len(), 3);
 /// # });

@@ -129,9 +129,10 @@ pub struct ToolContext<'a> {
 impl ToolContext<'_> {
     /// The run that asks, for its scope, budget, history and todo list.
     ///
-    /// The effects of a hand-written agent, such as [`RunContext::call_model`] and [`RunContext::spawn`], fail here with
-    /// [`ErrorKind::Unsupported`]: calls of one step run side by side, so their effects have no order that holds after
-    /// a restart. A tool that needs effects puts them into an agent and runs that with [`ToolContext::run_agent`].
+    /// The effects of a hand-written agent, such as [`RunContext::call_model`] and [`RunContext::spawn`], fail here
+    /// with [`ErrorKind::Unsupported`]: calls of one step run side by side, so their effects have no order that holds
+    /// after a restart. A tool that needs effects puts them into an agent and runs that with
+    /// [`ToolContext::run_agent`].
     #[must_use]
     pub fn run(&self) -> &RunContext {
         &self.run
@@ -183,8 +184,8 @@ impl ToolContext<'_> {
     /// status.
     ///
     /// The session's id is derived from the call, and its title from the agent's name. So a tool that declares
-    /// [`Repeat::Resume`](crate::tool::Repeat::Resume) goes on with the same child after a restart, and a child that was paused is resumed. A call
-    /// can run one agent; use a hand-written agent for more.
+    /// [`Repeat::Resume`](crate::tool::Repeat::Resume) goes on with the same child after a restart, and a child that
+    /// was paused is resumed. A call can run one agent; use a hand-written agent for more.
     /// # Errors
     /// A pause of the child, to be passed on with `?`; [`ErrorKind::InvalidInput`] for a second agent in one call, or a
     /// tree that is too deep; a store's error.

@@ -14,7 +14,8 @@ use super::{IntoToolOutput, Tool, ToolContext, ToolError, ToolInput, ToolOutput,
 /// use entourage_core::tool::{self, Access, ToolSpec};
 /// use serde_json::json;
 ///
-/// let spec = ToolSpec::new("echo", "Says it again.", json!({"type": "object", "properties": {"text": {"type": "string"}}}))
+/// let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+/// let spec = ToolSpec::new("echo", "Says it again.", schema)
 ///     .with_access(Access::NONE);
 /// let echo = tool::from_fn(spec, |input| async move { Ok(input.arguments["text"].to_string()) });
 /// ```
@@ -102,7 +103,8 @@ where
     }
 }
 
-/// Checks that the schema of `T` holds only words for a model: see [`assert_plain_words`](crate::testkit::assert_plain_words).
+/// Checks that the schema of `T` holds only words for a model: see
+/// [`assert_plain_words`](crate::testkit::assert_plain_words).
 #[cfg(test)]
 pub(crate) fn assert_schema_is_plain<T: JsonSchema>() {
     crate::testkit::assert_plain_words(&ToolSpec::new("any", "", schema_of::<T>()));

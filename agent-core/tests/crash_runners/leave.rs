@@ -1,5 +1,5 @@
-//! A call that waits for leave inside each kind of runner: killed everywhere, then decided and resumed, or stopped. At the
-//! end every run is replayed.
+//! A call that waits for leave inside each kind of runner: killed everywhere, then decided and resumed, or stopped. At
+//! the end every run is replayed.
 
 use entourage_core::{
     Result,

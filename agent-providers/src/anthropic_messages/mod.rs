@@ -1,6 +1,7 @@
 //! The messages wire, defined by Anthropic and spoken by llama.cpp and several gateways too.
 //!
-//! [`encode()`] and [`AnthropicMessagesDecoder`] are pure; [`AnthropicMessages`] puts them on a connection. There is only streaming.
+//! [`encode()`] and [`AnthropicMessagesDecoder`] are pure; [`AnthropicMessages`] puts them on a connection. There is
+//! only streaming.
 //!
 //! Particulars of this wire:
 //! - **Limit.** The wire demands an output limit: that of the parameters, else the model's largest, else

@@ -32,8 +32,8 @@ pub(super) fn ask(address: SocketAddr) -> Option<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, WAIT).ok()?;
     stream.set_read_timeout(Some(WAIT)).ok()?;
     stream.set_write_timeout(Some(WAIT)).ok()?;
-    // HTTP/1.0, so that the answer comes in one piece and the connection ends with it.
-    // And one write, so that no server answers a part of the request.
+    // HTTP/1.0, so that the answer comes in one piece and the connection ends with it. And one write, so that no server
+    // answers a part of the request.
     let request = format!("GET /v1/models HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     read_answer(&read_all(&mut stream))

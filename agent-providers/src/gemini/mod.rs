@@ -1,7 +1,7 @@
 //! The generateContent wire: Google's Gemini API, and the same models in Google's cloud.
 //!
-//! [`encode()`] and [`GeminiDecoder`] are pure; [`Gemini`] puts them on a connection. There is only streaming. Results of
-//! Google's own tools (code, searches) stay in the messages as opaque parts; reports about its sources do not.
+//! [`encode()`] and [`GeminiDecoder`] are pure; [`Gemini`] puts them on a connection. There is only streaming. Results
+//! of Google's own tools (code, searches) stay in the messages as opaque parts; reports about its sources do not.
 
 mod builder;
 mod content;

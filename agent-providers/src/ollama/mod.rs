@@ -1,7 +1,8 @@
 //! The wire of Ollama's own chat: models on this machine, or behind a compatible server.
 //!
-//! [`encode()`] and [`OllamaDecoder`] are pure; [`Ollama`] puts them on a connection. There is only streaming. The server's
-//! other interface, chat completions, hides options of the model, above all the size of its context (`num_ctx`).
+//! [`encode()`] and [`OllamaDecoder`] are pure; [`Ollama`] puts them on a connection. There is only streaming. The
+//! server's other interface, chat completions, hides options of the model, above all the size of its context
+//! (`num_ctx`).
 
 mod builder;
 mod decode;

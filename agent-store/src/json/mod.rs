@@ -49,8 +49,9 @@ use turns::Turns;
 /// string.
 ///
 /// Several stores, in one process or in several, may use the same directory: each append compares and writes under the
-/// file's lock, so of writers that race one wins. Readers of a session take no lock and see whole batches; lists wait for
-/// sessions that are being created or deleted. The directory must be on a file system with locks, and hold nothing else.
+/// file's lock, so of writers that race one wins. Readers of a session take no lock and see whole batches; lists wait
+/// for sessions that are being created or deleted. The directory must be on a file system with locks, and hold nothing
+/// else.
 ///
 /// # Crashes and damage
 /// A line counts once it is complete. The next `open` or append moves a torn line to `<file>.torn-<offset>`, and
@@ -117,8 +118,8 @@ impl JsonBuilder {
     /// Opens the directory, creating it (not the one above it) when there is none, and sets torn lines aside.
     ///
     /// # Errors
-    /// [`ErrorKind::Store`] for a path that is a link, no directory or not accessible, and for a lock that stays (the last
-    /// is worth a retry). Damaged sessions are no error here: see [`JsonStore::problems`].
+    /// [`ErrorKind::Store`] for a path that is a link, no directory or not accessible, and for a lock that stays (the
+    /// last is worth a retry). Damaged sessions are no error here: see [`JsonStore::problems`].
     pub async fn build(self) -> Result<JsonStore> {
         const OPERATION: &str = "store.open";
         let path = std::path::absolute(&self.path).map_err(|error| {

@@ -48,8 +48,8 @@ pub(super) fn inspect(path: &Path) -> Result<Found, Error> {
     if metadata.len() == 0 {
         return Ok(Found::Nothing);
     }
-    // Closing any handle of a file drops all locks that this process has on it; another process could then delete the log
-    // of a store that is open here. Beside an open database lies the index of its log, and SQLite itself judges it.
+    // Closing any handle of a file drops all locks that this process has on it; another process could then delete the
+    // log of a store that is open here. Beside an open database lies the index of its log, and SQLite itself judges it.
     if beside(path, "-shm").exists() {
         return Ok(Found::Database);
     }

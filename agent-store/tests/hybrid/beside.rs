@@ -124,7 +124,8 @@ async fn attack_34_a_seal_compares_the_newest_event_and_the_lease() {
     drop(archive);
 }
 
-/// A lease that is live by this machine's clock keeps the mover away; one that ran out, or that was given back, does not.
+/// A lease that is live by this machine's clock keeps the mover away; one that ran out, or that was given back, does
+/// not.
 #[tokio::test]
 async fn leases_of_clocks_that_are_days_apart_only_delay_a_move() {
     const DAY: i64 = 86_400_000_000;

@@ -154,7 +154,8 @@ fn locks(path: &std::path::Path) -> usize {
     table.lines().filter(of_this).count()
 }
 
-/// A process that closes any handle of a file loses all its locks on it, and another one could then delete a log in use.
+/// A process that closes any handle of a file loses all its locks on it, and another one could then delete a log in
+/// use.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_second_store_on_a_file_leaves_the_locks_of_the_first() {

@@ -22,8 +22,9 @@ pub(super) trait Ruling: DeserializeOwned + JsonSchema {
     fn grants(&self) -> bool;
 }
 
-/// Asks a model for a ruling. `None` for a yes that is not the whole reply: one among other words may be quoted or taken
-/// back by them. Likewise for a yes in a reply with more than one answer (several values, or one with both answers).
+/// Asks a model for a ruling. `None` for a yes that is not the whole reply: one among other words may be quoted or
+/// taken back by them. Likewise for a yes in a reply with more than one answer (several values, or one with both
+/// answers).
 ///
 /// # Errors
 /// Those of [`value`].

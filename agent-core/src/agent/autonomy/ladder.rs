@@ -372,9 +372,10 @@ impl AutonomyBuilder {
         self
     }
 
-    /// Lets the executor itself, a [`ReactAgent`](crate::agent::ReactAgent), complete the task at level `prompted`: it is given the tool `task_complete` instead of
-    /// being asked. A phase that ends without a call of it is followed by another, up to the limit of rounds. A round
-    /// then makes no model call beside the executor's own; the answer is the summary in the call. Default: it is asked.
+    /// Lets the executor itself, a [`ReactAgent`](crate::agent::ReactAgent), complete the task at level `prompted`: it
+    /// is given the tool `task_complete` instead of being asked. A phase that ends without a call of it is followed by
+    /// another, up to the limit of rounds. A round then makes no model call beside the executor's own; the answer is
+    /// the summary in the call. Default: it is asked.
     pub fn until_task_complete(mut self) -> Self {
         self.options.claims = true;
         self

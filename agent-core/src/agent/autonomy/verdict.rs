@@ -32,8 +32,8 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The result of a check. As JSON it is the answer of a checker that is no [`ReactAgent`](crate::agent::ReactAgent): see
-/// [`DualAgent`](crate::agent::DualAgent).
+/// The result of a check. As JSON it is the answer of a checker that is no [`ReactAgent`](crate::agent::ReactAgent):
+/// see [`DualAgent`](crate::agent::DualAgent).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Verdict {

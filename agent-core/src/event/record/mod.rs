@@ -72,8 +72,8 @@ pub trait Record: Serialize + DeserializeOwned + fmt::Debug + PartialEq + Send +
         Self::KIND.to_owned()
     }
 
-    /// Returns the session of a child that begins with this value, and its run if that session has several. What the run
-    /// spends then counts for the one that recorded it, also after a restart.
+    /// Returns the session of a child that begins with this value, and its run if that session has several. What the
+    /// run spends then counts for the one that recorded it, also after a restart.
     fn child(&self) -> Option<(&SessionId, Option<RunId>)> {
         None
     }

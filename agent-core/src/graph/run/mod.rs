@@ -107,8 +107,8 @@ impl<O: Output> TaskGraph<O> {
 }
 
 impl<O> TaskGraph<O> {
-    /// Returns a control of this run, which may not have begun yet. The agent that runs must be this graph or a clone of
-    /// it: another graph, though built in the same way, knows nothing of its runs.
+    /// Returns a control of this run, which may not have begun yet. The agent that runs must be this graph or a clone
+    /// of it: another graph, though built in the same way, knows nothing of its runs.
     #[must_use]
     pub fn control(&self, run: &RunHandle) -> GraphControl {
         let (id, over) = run.watched();

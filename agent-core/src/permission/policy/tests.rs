@@ -105,7 +105,8 @@ fn a_tool_that_cannot_name_subjects_is_held_to_every_strict_rule_with_one() {
     let allow = Policy::new().allow("run_plain:ls *");
     assert_eq!(judge(&allow, &run), Ruling::Ask("default".into()));
     assert_eq!(judge(&deny, &run.clone().naming_subjects()), Ruling::Allow("allow run_plain".into()));
-    // A rule for any tool does not stop one that touches nothing, nor one that starts agents, which are judged themselves.
+    // A rule for any tool does not stop one that touches nothing, nor one that starts agents, which are judged
+    // themselves.
     let any = Policy::new().deny("*:secrets/*");
     for (access, stopped) in [
         (Access::NONE, false),

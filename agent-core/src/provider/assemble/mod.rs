@@ -59,8 +59,8 @@ impl Assembler {
     pub const MAX_RESTARTS: usize = 1_000;
     /// Maximum of parts of one reply: texts, blocks of reasoning, refusals, opaque blocks and tool calls.
     pub const MAX_PARTS: usize = 100_000;
-    /// Maximum of bytes of one reply: text, reasoning, arguments and opaque blocks. A block counts as the memory that it
-    /// takes.
+    /// Maximum of bytes of one reply: text, reasoning, arguments and opaque blocks. A block counts as the memory that
+    /// it takes.
     pub const MAX_BYTES: usize = 32 << 20;
     /// Maximum of bytes of one call's arguments.
     pub const MAX_ARGUMENT_BYTES: usize = 8 << 20;
@@ -70,8 +70,8 @@ impl Assembler {
     /// Adds one delta.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLarge`] when the content outgrows its bounds; [`ErrorKind::Protocol`] when content follows the end,
-    /// arguments come for a call that never began, or deltas without content or restarts never end.
+    /// [`ErrorKind::TooLarge`] when the content outgrows its bounds; [`ErrorKind::Protocol`] when content follows the
+    /// end, arguments come for a call that never began, or deltas without content or restarts never end.
     #[inline]
     pub fn push(&mut self, delta: &Delta) -> Result<()> {
         match delta {

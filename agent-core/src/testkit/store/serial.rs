@@ -26,9 +26,18 @@ use crate::{
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let store: SharedStore = Arc::new(MemoryStore::new());
 /// let handles = [Arc::clone(&store), store];
-/// let schedule = [(false, StoreStep::AppendLeased(2)), (true, StoreStep::Look), (true, StoreStep::TakeOver), (false, StoreStep::Renew)];
+/// let schedule = [
+///     (false, StoreStep::AppendLeased(2)),
+///     (true, StoreStep::Look),
+///     (true, StoreStep::TakeOver),
+///     (false, StoreStep::Renew),
+/// ];
 /// interleaved(handles.clone(), &schedule).await.unwrap();
-/// raced(handles, [vec![StoreStep::Append(1), StoreStep::Delete], vec![StoreStep::Append(1), StoreStep::Read]]).await.unwrap();
+/// let steps = [
+///     vec![StoreStep::Append(1), StoreStep::Delete],
+///     vec![StoreStep::Append(1), StoreStep::Read],
+/// ];
+/// raced(handles, steps).await.unwrap();
 /// # });
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

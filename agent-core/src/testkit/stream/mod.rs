@@ -1,10 +1,10 @@
 //! The suite that every provider passes, yours included: from the bytes of a service to the message that an agent
 //! gets.
 //!
-//! Each case is a [`StreamScenario`] in neutral terms. A [`Subject`] spells it on its wire, usually as bytes of a loopback
-//! listener, and returns a provider connected to it; the suite calls that provider and compares. A case that needs an
-//! ability which the subject's [`Manifest`] declares absent runs all the same: if it passes, the declaration is stale
-//! and the case counts as failed.
+//! Each case is a [`StreamScenario`] in neutral terms. A [`Subject`] spells it on its wire, usually as bytes of a
+//! loopback listener, and returns a provider connected to it; the suite calls that provider and compares. A case that
+//! needs an ability which the subject's [`Manifest`] declares absent runs all the same: if it passes, the declaration
+//! is stale and the case counts as failed.
 //!
 //! ```
 //! use entourage_core::testkit::stream::{Layered, Spoken, conformance};

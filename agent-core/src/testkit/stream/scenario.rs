@@ -103,8 +103,8 @@ pub enum Say {
 pub enum Ending {
     /// A regular finish. [`FinishReason::ToolCalls`] is spelled as the wire ends a reply with calls.
     Finish(FinishReason),
-    /// A regular finish, after which the service does not close the stream: it sends what means nothing on its wire, such
-    /// as comments, until the caller goes away.
+    /// A regular finish, after which the service does not close the stream: it sends what means nothing on its wire,
+    /// such as comments, until the caller goes away.
     Unclosed(FinishReason),
     /// An error inside the stream, after which the service closes it.
     Failed(Failure),

@@ -69,6 +69,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("counting-alloc", &[], &[]),
     ("entourage-benches", &[], &["counting-alloc", "entourage", "entourage-core"]),
     ("entourage-examples", &[], &["entourage", "entourage-core"]),
+    ("entourage-outside", &["entourage-core"], &["entourage-core"]),
     // Itself with its doubles for tests.
     ("entourage-core", &[], &["entourage-core"]),
     ("entourage-macros", &[], &["entourage-core"]),

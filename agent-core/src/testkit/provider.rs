@@ -277,7 +277,8 @@ impl ScriptedProvider {
         }
         if left > 0 && !self.0.by_history {
             return Err(format!(
-                "{left} replies of the scripted provider `{}` were never asked for",
+                "{left} replies of the scripted provider `{}` were never asked for; keep it until its models are done, or \
+                 use `ScriptedProvider::by_history` where replies may stay",
                 self.0.name
             ));
         }

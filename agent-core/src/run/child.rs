@@ -10,9 +10,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Admission, Delegate, Env, Journal, Outcome, RunContext, Status, Task, Within, execute,
+    Admission, Delegate, Env, Journal, Outcome, Status, Task, Within, execute,
     local::lock,
     pool::{Number, Seat},
+    site::Site,
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
@@ -98,18 +99,15 @@ pub(super) async fn seated(seat: Seat, cancel: &CancellationToken) -> Option<Sea
 ///
 /// # Errors
 /// Those of [`open_child`].
-pub(super) async fn open_kept(
-    cx: &RunContext,
-    delegate: &Delegate,
-    kept: Option<&Kept>,
-) -> Result<Arc<Journal>> {
+pub(super) async fn open_kept(site: &Site, delegate: &Delegate, kept: Option<&Kept>) -> Result<Arc<Journal>> {
     let child = &delegate.child;
     let of_child = |journal: &Arc<Journal>| journal.session() == child;
     let open = kept.and_then(|kept| lock(kept).iter().find(|journal| of_child(journal)).cloned());
     if let Some(journal) = open.filter(|journal| !journal.is_broken()) {
         return Ok(journal);
     }
-    let journal = open_child(cx.env(), cx.session(), child.clone(), delegate.spawn.role.clone()).await?;
+    let journal =
+        open_child(&site.env, site.journal.session(), child.clone(), delegate.spawn.role.clone()).await?;
     if let Some(kept) = kept {
         let mut kept = lock(kept);
         kept.retain(|journal| !of_child(journal));
@@ -124,15 +122,15 @@ pub(super) async fn open_kept(
 /// [`ErrorKind::Conflict`] for a session that exists before its run asked for it, and those of
 /// [`Journal::check_above`]; [`ErrorKind::Diverged`] for another agent's. One of several runs in a session is checked
 /// by its id instead.
-pub(super) fn check_found(journal: &Journal, cx: &RunContext, delegate: &Delegate) -> Result<()> {
+pub(super) fn check_found(journal: &Journal, site: &Site, delegate: &Delegate) -> Result<()> {
     let agent = delegate.spawn.agent.name();
     let found = journal.read(|state| (state.head().seq > 0).then(|| Arc::clone(&state.head().agent)));
     let Some(found) = found else { return Ok(()) };
     let of_one_run = delegate.run.is_none();
     if delegate.anew && of_one_run {
-        return Err(stray(journal.session(), cx.session()));
+        return Err(stray(journal.session(), site.journal.session()));
     }
-    journal.check_above(cx.journal(), (of_one_run && !delegate.lasting).then(|| cx.run()))?;
+    journal.check_above(&site.journal, (of_one_run && !delegate.lasting).then_some(site.origin.run))?;
     if of_one_run && *found != *agent {
         let text = format!(
             "the child was started with the agent `{found}`; go on with that one, not with `{agent}`"

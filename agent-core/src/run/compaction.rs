@@ -10,9 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Delegate, Effect, Emitter, Env, Journal, Limits, ModelCall, Observation, Outcome, RunContext, Spawn,
-    Status, StopReason, Task, TodoList,
-    context::{Asking, Given},
+    Status, StopReason, Task,
+    context::Given,
+    life::Life,
     local::LocalEffects,
+    site::{Asking, Site, TodoList},
 };
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
@@ -50,7 +52,7 @@ pub(crate) enum Ended {
 /// True when the conversation must be made smaller before the next model call, or a compaction was begun and has no
 /// end.
 pub(crate) fn is_due(cx: &RunContext, model: &Model) -> bool {
-    cx.journal().read(|state| {
+    cx.read(|state| {
         let gauge = state.gauge();
         gauge.open(cx.session()).is_some()
             || gauge.is_due(state.context_usage(), state.estimated_tokens(), model.profile().context_window)
@@ -59,7 +61,7 @@ pub(crate) fn is_due(cx: &RunContext, model: &Model) -> bool {
 
 /// True when a step that was refused for its length may be tried again with a smaller conversation.
 pub(crate) fn may_retry(cx: &RunContext) -> bool {
-    cx.journal().read(|state| state.gauge().may_retry())
+    cx.read(|state| state.gauge().may_retry())
 }
 
 /// Makes the conversation smaller. The model calls are recorded in a session of their own.
@@ -73,6 +75,7 @@ pub(crate) async fn perform(
     cause: CompactionCause,
     silence: Duration,
 ) -> Result<Ended> {
+    let site = &**cx.site();
     let todos = cx.todos();
     let ask = Message::user(instruction(&todos, compaction.focus_text()));
     let before = Before::read(cx);
@@ -83,10 +86,10 @@ pub(crate) async fn perform(
     let older = match chosen {
         None if before.open.is_none() => return Ok(Ended::Impossible),
         None => {
-            return fail(cx, Error::new(ErrorKind::InvalidInput, "there is nothing to summarise any more"));
+            return fail(site, Error::new(ErrorKind::InvalidInput, "there is nothing to summarise any more"));
         }
         Some(Plan::Clear { before: count, least }) => {
-            clear(cx, count, least)?;
+            clear(site, count, least)?;
             return Ok(Ended::Smaller);
         }
         Some(Plan::Summarise { older }) => older,
@@ -100,12 +103,12 @@ pub(crate) async fn perform(
         permille: before.permille,
         silence,
     };
-    match write(cx, &before, cause, writer, ask).await? {
-        Ok(outcome) => match adopt(cx, &before, older, &outcome, &todos) {
+    match write(cx, site, &before, cause, writer, ask).await? {
+        Ok(outcome) => match adopt(site, &before, older, &outcome, &todos) {
             Ok(()) => Ok(Ended::Smaller),
-            Err(error) => fail(cx, error),
+            Err(error) => fail(site, error),
         },
-        Err(error) => fail(cx, error),
+        Err(error) => fail(site, error),
     }
 }
 
@@ -122,7 +125,7 @@ struct Before {
 
 impl Before {
     fn read(cx: &RunContext) -> Self {
-        cx.journal().read(|state| {
+        cx.read(|state| {
             let (gauge, context, tokens) = (state.gauge(), state.context_usage(), state.estimated_tokens());
             Self {
                 history: state.history().clone(),
@@ -160,9 +163,9 @@ fn permille(state: &SessionState, gauge: &Gauge) -> u64 {
     (context.total().saturating_mul(1_000) / gauge.counted().max(1)).clamp(1_000, 2_000)
 }
 
-fn clear(cx: &RunContext, before: usize, least: u64) -> Result<()> {
+fn clear(site: &Site, before: usize, least: u64) -> Result<()> {
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-    cx.stage_with(cx.clock(), |state| {
+    site.stage_with(site.now(), |state| {
         let after = state.history().iter().enumerate().map(|(place, message)| {
             let shown =
                 if place < before { crate::session::cleared(message, least) } else { Arc::clone(message) };
@@ -174,15 +177,16 @@ fn clear(cx: &RunContext, before: usize, least: u64) -> Result<()> {
     Ok(())
 }
 
-fn fail(cx: &RunContext, error: Error) -> Result<Ended> {
+fn fail(site: &Site, error: Error) -> Result<Ended> {
     let failed = CompactionFailed { error: error.record() };
-    cx.stage(cx.clock(), Event::CompactionFailed(Arc::new(failed)))?;
+    site.stage(site.now(), Event::CompactionFailed(Arc::new(failed)))?;
     Ok(Ended::Failed(error))
 }
 
 /// Lets the child write the summary. The outer error ends the run; the inner one leaves the conversation as it is.
 async fn write(
     cx: &RunContext,
+    site: &Site,
     before: &Before,
     cause: CompactionCause,
     writer: Writer,
@@ -213,7 +217,7 @@ async fn write(
     }
     let tokens = before.used.max(before.tokens);
     let mut begun = None;
-    let staged = cx.stage_with(cx.clock(), |state| {
+    let staged = site.stage_with(site.now(), |state| {
         let child = cx.session().child(state.head().seq + 1, 0)?;
         begun = Some(child.clone());
         Ok(Event::CompactionStarted(Arc::new(CompactionStarted { cause, child, tokens })))
@@ -227,7 +231,7 @@ async fn write(
 }
 
 /// Replaces the older messages by the summary, unless the outcome is none.
-fn adopt(cx: &RunContext, before: &Before, older: usize, outcome: &Outcome, todos: &[Todo]) -> Result<()> {
+fn adopt(site: &Site, before: &Before, older: usize, outcome: &Outcome, todos: &[Todo]) -> Result<()> {
     check(outcome)?;
     let text = outcome.text.trim();
     let shown = |goal: &Arc<Message>| before.history.iter().skip(older).any(|kept| kept == goal);
@@ -238,7 +242,7 @@ fn adopt(cx: &RunContext, before: &Before, older: usize, outcome: &Outcome, todo
     let counted =
         outcome.usage.output.map(|output| output.saturating_sub(reasoned)).filter(|tokens| *tokens > 0);
     let output = counted.unwrap_or_else(|| estimate_tokens(&Message::assistant(text)));
-    cx.stage_with(cx.clock(), |state| {
+    site.stage_with(site.now(), |state| {
         // Messages that joined the conversation meanwhile are kept too.
         let kept = state.history().iter().skip(older);
         let count = u64::try_from(kept.len()).unwrap_or(u64::MAX);
@@ -315,10 +319,10 @@ impl Agent for Writer {
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         let mut attempt = 0;
-        for event in cx.effects().recorded() {
+        for event in &*cx.effects().recorded() {
             let Event::ModelFinished(reply) = event else { continue };
             match &reply.error {
-                None => return Ok(outcome(cx, &reply)),
+                None => return Ok(outcome(cx, reply)),
                 Some(error) if error.kind != ErrorKind::ContextOverflow => return Err(error.to_error()),
                 Some(_) => attempt += 1,
             }
@@ -338,7 +342,7 @@ impl Agent for Writer {
 }
 
 fn outcome(cx: &RunContext, reply: &ModelFinished) -> Outcome {
-    let mut outcome = cx.journal().spent();
+    let mut outcome = cx.read(SessionState::spent);
     let declined = reply.message.parts().iter().any(|part| matches!(part, Part::Refusal(_)));
     outcome.status = match reply.finish.reason {
         _ if declined => Status::Stopped(StopReason::Reply(FinishReason::Refusal)),
@@ -372,25 +376,19 @@ pub(crate) async fn compact_session(
     }
     let agent = journal.read(|state| Arc::clone(&state.head().agent));
     let origin = Arc::new(Origin::new(journal.session().clone(), run, agent));
-    let life = Arc::default();
-    let effects = Arc::new(LocalEffects::new(Arc::clone(&journal), Vec::new(), Arc::clone(&life)));
-    let todos = TodoList::new(&journal, &origin);
-    let cx = RunContext::new(
+    let site = Arc::new(Site {
+        todos: TodoList::new(&journal, &origin),
         env,
         origin,
-        Given {
-            scope: Scope::all(),
-            cancel,
-            emitter,
-            todos,
-            asking: Asking::default(),
-            budget: None,
-            subtree: None,
-            life,
-        },
-        Arc::clone(&effects) as _,
-        Arc::clone(&journal),
-    );
+        journal,
+        emitter,
+        asking: Asking::default(),
+        subtree: None,
+        life: Life::default(),
+    });
+    let effects = Arc::new(LocalEffects::new(Arc::clone(&site), Vec::new()));
+    let given = Given { scope: Scope::all(), cancel, budget: None };
+    let cx = RunContext::new(Arc::clone(&site), given, Arc::clone(&effects) as _);
     let ended =
         perform(&cx, compaction, model, CompactionCause::Asked, Limits::default().model_silence).await;
     if effects.has_children() {
@@ -398,7 +396,7 @@ pub(crate) async fn compact_session(
     }
     // A cancel records no end: a compaction that was begun ends with the next run or compaction.
     let ended = ended?;
-    journal.commit(cx.emitter()).await?;
+    site.commit().await?;
     match ended {
         Ended::Smaller => Ok(true),
         Ended::Impossible => Ok(false),

@@ -11,57 +11,24 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::sync::Mutex as AsyncMutex;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    Bus, Effect, Effects, Emitter, Journal, Life, Limits, ModelCall, Observation, PendingCall, Spawn,
-    Subtree, Task, TodoList, ToolCalls, Watcher,
+    Effect, Effects, Limits, ModelCall, Observation, PendingCall, Spawn, Task, ToolCalls,
+    site::Site,
     waited::{Child, Waited},
 };
 use crate::{
-    Clock, Digest, Error, ErrorKind, RequestId, Result, RunId, SessionId, Timestamp,
+    Digest, Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::IntoAgent,
     base::bound,
     event::{EffectKey, ModelFinished, Origin},
-    layers::{Budget, BudgetLimits, Charge, Reservation},
+    layers::{Budget, Charge, Reservation},
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
-    permission::{Approver, Policy, Scope},
-    provider::{CallContext, Egress, Model, Request},
-    runtime::Titles,
-    session::SharedStore,
+    permission::Scope,
+    provider::{Model, Request},
     tool::Tools,
 };
-
-/// State that all runs of a runtime share.
-#[derive(Debug)]
-pub(crate) struct Env {
-    /// `None`: nothing is stored, since nobody could read it.
-    pub(crate) store: Option<SharedStore>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) policy: Policy,
-    pub(crate) approver: Option<Arc<dyn Approver>>,
-    pub(crate) observers: Arc<[Watcher]>,
-    pub(crate) egress: Egress,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) bus: Bus,
-    pub(crate) unstored: super::unstored::Unstored,
-    /// Prompts that may wait in one session.
-    pub(crate) queue: usize,
-    /// Events that a subscriber may lag behind.
-    pub(crate) event_buffer: usize,
-    /// Bounds of a root's run whose task has none.
-    pub(crate) budget: Option<BudgetLimits>,
-    pub(crate) titles: Option<Titles>,
-    /// Id of the runtime, which owns its leases.
-    pub(crate) owner: u64,
-    /// Time after which a lease expires unless it is renewed.
-    pub(crate) lease: Duration,
-    /// Smallest number of events between two checkpoints of a session.
-    pub(crate) checkpoint_every: u64,
-    /// Agents that may run at once below one root's run.
-    pub(crate) sub_agents: usize,
-}
 
 /// The context of one run. Cloning shares it.
 ///
@@ -91,46 +58,31 @@ pub struct RunContext {
     of_call: bool,
 }
 
-/// Lock for questions to the approver, among the runs of one tree.
-pub(crate) type Asking = Arc<AsyncMutex<()>>;
-
-/// The surroundings that a run is given from above.
+/// The bounds that a run is given from above.
 #[derive(Debug, Clone)]
 pub(crate) struct Given {
     pub(crate) scope: Scope,
     pub(crate) cancel: CancellationToken,
-    pub(crate) emitter: Emitter,
-    pub(crate) todos: TodoList,
-    /// Held while the approver is asked: one question at a time below one root.
-    pub(crate) asking: Asking,
     /// `None` when nothing is bounded.
     pub(crate) budget: Option<Budget>,
-    /// Counter of its model calls; `None` when nobody needs it.
-    pub(crate) subtree: Option<Arc<Subtree>>,
-    pub(crate) life: Arc<Life>,
 }
 
 struct Inner {
-    env: Arc<Env>,
     origin: Arc<Origin>,
+    parent: Option<SessionId>,
     given: Given,
     effects: Arc<dyn Effects>,
-    journal: Arc<Journal>,
+    site: Arc<Site>,
     ordinal: AtomicU64,
     /// The context that this one narrows: both number their effects together.
     wider: Option<RunContext>,
 }
 
 impl RunContext {
-    pub(crate) fn new(
-        env: Arc<Env>,
-        origin: Arc<Origin>,
-        given: Given,
-        effects: Arc<dyn Effects>,
-        journal: Arc<Journal>,
-    ) -> Self {
+    pub(crate) fn new(site: Arc<Site>, given: Given, effects: Arc<dyn Effects>) -> Self {
+        let (origin, parent) = (Arc::clone(&site.origin), site.journal.parent().cloned());
         let ordinal = AtomicU64::new(0);
-        let inner = Inner { env, origin, given, effects, journal, ordinal, wider: None };
+        let inner = Inner { origin, parent, given, effects, site, ordinal, wider: None };
         Self { inner: Arc::new(inner), of_call: false }
     }
 
@@ -144,6 +96,12 @@ impl RunContext {
     #[must_use]
     pub fn run(&self) -> RunId {
         self.inner.origin.run
+    }
+
+    /// Returns the session above; `None` in a root.
+    #[must_use]
+    pub fn parent(&self) -> Option<&SessionId> {
+        self.inner.parent.as_ref()
     }
 
     /// Returns the agents from the root down to this one, joined by `/`.
@@ -182,7 +140,7 @@ impl RunContext {
     /// Returns the conversation up to now, the prompt included.
     #[must_use]
     pub fn history(&self) -> History {
-        self.inner.effects.history()
+        self.read(|state| state.history().clone())
     }
 
     /// Returns a context of the same run with at most what `scope` admits. A context can only narrow.
@@ -190,11 +148,11 @@ impl RunContext {
     pub fn narrowed(&self, scope: &Scope) -> Self {
         let inner = &self.inner;
         let narrowed = Inner {
-            env: Arc::clone(&inner.env),
             origin: Arc::clone(&inner.origin),
+            parent: inner.parent.clone(),
             given: Given { scope: inner.given.scope.narrow(scope), ..inner.given.clone() },
             effects: Arc::clone(&inner.effects),
-            journal: Arc::clone(&inner.journal),
+            site: Arc::clone(&inner.site),
             ordinal: AtomicU64::new(0),
             wider: Some(self.clone()),
         };
@@ -204,10 +162,6 @@ impl RunContext {
     /// Returns the context that a tool call sees: the same run, without effects.
     pub(crate) fn of_call(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), of_call: true }
-    }
-
-    pub(super) fn given(&self) -> &Given {
-        &self.inner.given
     }
 
     /// Returns the key of the next effect of a hand-written agent.
@@ -221,44 +175,8 @@ impl RunContext {
         if self.of_call { Err(super::effect::no_effects()) } else { Ok(()) }
     }
 
-    pub(crate) fn env(&self) -> &Arc<Env> {
-        &self.inner.env
-    }
-
-    pub(crate) fn origin(&self) -> &Arc<Origin> {
-        &self.inner.origin
-    }
-
-    pub(crate) fn journal(&self) -> &Arc<Journal> {
-        &self.inner.journal
-    }
-
-    pub(crate) fn subtree(&self) -> Option<&Arc<Subtree>> {
-        self.inner.given.subtree.as_ref()
-    }
-
-    pub(crate) fn emitter(&self) -> &Emitter {
-        &self.inner.given.emitter
-    }
-
-    pub(crate) fn asking(&self) -> &Asking {
-        &self.inner.given.asking
-    }
-
-    pub(crate) fn todo_list(&self) -> &TodoList {
-        &self.inner.given.todos
-    }
-
-    pub(crate) fn clock(&self) -> Timestamp {
-        self.inner.env.clock.now()
-    }
-
-    pub(crate) fn call_context(&self, request: RequestId) -> CallContext {
-        let mut cx =
-            CallContext::within(self.inner.given.cancel.clone(), request).with_egress(self.inner.env.egress);
-        cx.session = Some(self.session().clone());
-        cx.run = Some(self.run());
-        cx
+    pub(crate) fn site(&self) -> &Arc<Site> {
+        &self.inner.site
     }
 
     /// Reserves what a call may use, if the run has a budget.

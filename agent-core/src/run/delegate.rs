@@ -15,6 +15,7 @@ use super::{
     child::{Below, ChildEnd, Kept, Turn, check_found, known_end, open_kept, run_child, seated},
     local::{LocalEffects, child_end, observed},
     pool::{Number, Pool, Seat, refusal, too_many},
+    site::Site,
 };
 use crate::{
     Error, ErrorKind, Result, SessionId,
@@ -30,9 +31,9 @@ impl LocalEffects {
         }
         let seat = match delegate.part_of_run {
             true => None,
-            false => Some(self.seat(cx, delegate.spawn.at_once).map_err(|refused| too_many(&refused))?),
+            false => Some(self.seat(delegate.spawn.at_once).map_err(|refused| too_many(&refused))?),
         };
-        self.commit(cx).await?;
+        self.site.commit().await?;
         let child = delegate.child.clone();
         let cancel = match &delegate.cancel {
             Some(given) => given.clone(),
@@ -42,13 +43,13 @@ impl LocalEffects {
             Some(seat) => {
                 let until_dropped = cancel.drop_guard();
                 self.start_child(cx, delegate, Some(seat));
-                let (_, end) = self.first_ended(cx, vec![child.clone()]).await?;
+                let (_, end) = self.first_ended(vec![child.clone()]).await?;
                 until_dropped.disarm();
                 end
             }
             None => {
                 let work = Some(Box::pin(self.work(cx, delegate, None)) as _);
-                let end = Part { local: self, cx, child: &child, cancel, work }.await;
+                let end = Part { local: self, child: &child, cancel, work }.await;
                 match end.outcome.status {
                     Status::Paused(ref reason) => return Err(Error::paused(reason.clone())),
                     _ => self.unless_lost(end)?,
@@ -74,10 +75,7 @@ impl LocalEffects {
         }
         if recorded.is_empty() {
             let (child, agent) = (delegate.child.clone(), delegate.spawn.agent.name().to_owned());
-            self.stage(
-                cx,
-                Event::ChildStarted(Arc::new(ChildStarted { child, agent, run: delegate.run, key })),
-            );
+            self.stage(Event::ChildStarted(Arc::new(ChildStarted { child, agent, run: delegate.run, key })));
         }
         // A child that had a slot before a restart waits for another one.
         delegate.spawn.at_once &= recorded.is_empty();
@@ -85,11 +83,11 @@ impl LocalEffects {
         match self.delegate(cx, delegate).await {
             Ok(Observation::Child { child, outcome, .. }) => {
                 let end = ChildFinished { child: child.clone(), outcome: outcome.as_deref().cloned(), key };
-                self.stage(cx, Event::ChildFinished(Arc::new(end)));
+                self.stage(Event::ChildFinished(Arc::new(end)));
                 Ok(Observation::Child { child, outcome, work: Vec::new() })
             }
             Err(error) if at_once && error.kind() == ErrorKind::TooMany => {
-                self.observe(cx, Some(key), refusal(cx.env().sub_agents));
+                self.observe(Some(key), refusal(self.site.env.sub_agents));
                 Err(error)
             }
             other => other,
@@ -101,23 +99,23 @@ impl LocalEffects {
         let (child, number) = (delegate.child.clone(), seat.as_ref().and_then(Seat::number));
         // A large future is moved several times on its way into a task; a box is moved cheaply.
         let work = Box::pin(self.work(cx, delegate, seat));
-        if self.life.is_over() {
+        if self.site.life.is_over() {
             return;
         }
-        self.go_on_beside(cx, child, number, work);
+        self.go_on_beside(child, number, work);
     }
 
     /// Lets the child's work go on in a task of its own.
-    fn go_on_beside(&self, cx: &RunContext, child: SessionId, seat: Option<Number>, work: Work) {
+    fn go_on_beside(&self, child: SessionId, seat: Option<Number>, work: Work) {
         let (tell, outcome) = watch::channel(None);
         {
             let mut children = self.children();
             // After the run's end nobody waits for it.
-            if !self.life.is_over() {
+            if !self.site.life.is_over() {
                 children.insert(child, Below { outcome, seat });
             }
         }
-        cx.env().tasks.spawn(Nest::inherited(async move {
+        self.site.env.tasks.spawn(Nest::inherited(async move {
             let end = work.await;
             tell.send_replace(Some(end));
         }));
@@ -130,25 +128,25 @@ impl LocalEffects {
         mut delegate: Box<Delegate>,
         seat: Option<Seat>,
     ) -> impl Future<Output = ChildEnd> + Send + use<> {
-        let pool = seat.as_ref().map_or_else(|| self.pool(cx), Seat::pool).clone();
+        let pool = seat.as_ref().map_or_else(|| self.pool(), Seat::pool).clone();
         let kept = delegate.run.map(|_| Arc::clone(self.kept.get_or_init(Kept::default)));
         let made = delegate.cancel.clone().or_else(|| delegate.own_cancel.take());
         let cancel = made.unwrap_or_else(|| cx.cancellation().child_token());
-        let (cx, left_open) = (cx.clone(), self.mark_of_rest());
+        let (cx, site, left_open) = (cx.clone(), Arc::clone(&self.site), self.mark_of_rest());
         async move {
             let (seat, seats) = match seat {
                 Some(seat) => (seated(seat, &cancel).await, true),
                 None => (None, false),
             };
             let unseated = seats && seat.is_none();
-            let open = open_kept(&cx, &delegate, kept.as_ref()).await;
-            let open = open.and_then(|journal| check_found(&journal, &cx, &delegate).map(|()| journal));
+            let open = open_kept(&site, &delegate, kept.as_ref()).await;
+            let open = open.and_then(|journal| check_found(&journal, &site, &delegate).map(|()| journal));
             let end = match open {
                 Ok(journal) => {
                     let turn = delegate.run.map_or(Turn::Only, Turn::Of);
                     match known_end(&journal, turn).await {
                         Ok(Some(end)) => Ok(end),
-                        Ok(None) => begin(&cx, &journal, *delegate, cancel, pool, unseated).await,
+                        Ok(None) => begin(&cx, &site, &journal, *delegate, cancel, pool, unseated).await,
                         Err(error) => Err(error),
                     }
                 }
@@ -171,6 +169,7 @@ impl LocalEffects {
 /// Begins the child's run in its session.
 fn begin(
     cx: &RunContext,
+    site: &Site,
     journal: &Arc<Journal>,
     delegate: Delegate,
     cancel: CancellationToken,
@@ -182,23 +181,23 @@ fn begin(
         subtree.begin();
     }
     let within = Box::new(Within {
-        path: Some(Arc::clone(&cx.origin().agent)),
+        path: Some(Arc::clone(&site.origin.agent)),
         scope: cx.scope().narrow(&spawn.scope),
         cancel,
-        emitter: cx.emitter().clone(),
-        asking: Arc::clone(cx.asking()),
-        todos: spawn.shares_todos.then(|| cx.todo_list().clone()),
+        emitter: site.emitter.clone(),
+        asking: Arc::clone(&site.asking),
+        todos: spawn.shares_todos.then(|| site.todos.clone()),
         budget: cx.budget().cloned(),
         run,
         opening,
         title: spawn.title,
         pool: Some(pool),
         unseated,
-        subtree: subtree.or_else(|| cx.subtree().cloned()),
-        above: cx.journal().as_above(cx.run()),
+        subtree: subtree.or_else(|| site.subtree.clone()),
+        above: site.journal.as_above(site.origin.run),
         owns_cancel: given.is_none(),
     });
-    run_child(cx.env(), journal, spawn.agent, spawn.task, run.map_or(Turn::Only, Turn::Of), within)
+    run_child(&site.env, journal, spawn.agent, spawn.task, run.map_or(Turn::Only, Turn::Of), within)
 }
 
 /// The work of a child.
@@ -208,7 +207,6 @@ type Work = Pin<Box<dyn Future<Output = ChildEnd> + Send>>;
 /// in a task, which the run's end waits for.
 struct Part<'a> {
     local: &'a LocalEffects,
-    cx: &'a RunContext,
     child: &'a SessionId,
     cancel: CancellationToken,
     /// `None` once it has ended.
@@ -232,7 +230,7 @@ impl Drop for Part<'_> {
         self.cancel.cancel();
         // Without a tokio runtime all is over.
         if Handle::try_current().is_ok() {
-            self.local.go_on_beside(self.cx, self.child.clone(), None, work);
+            self.local.go_on_beside(self.child.clone(), None, work);
         }
     }
 }

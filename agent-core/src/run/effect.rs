@@ -3,9 +3,8 @@
 //! Every effect passes through [`Effects`], whose local implementation performs it here and records it in the session's
 //! journal.
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -14,13 +13,17 @@ use super::{Limits, Outcome, RunContext, Subtree, Task};
 use crate::{
     Digest, Result, RunId, SessionId, Timestamp,
     agent::{Agent, IntoAgent},
+    base::Todo,
     event::{EffectKey, Event, ModelFinished, Recorded, ToolFinished},
-    message::{History, Message},
+    message::Message,
     permission::Scope,
     provider::{Model, Request},
     session::SessionState,
     tool::{Repair, Tools},
 };
+
+/// The future of a method of [`Effects`].
+pub(super) type Performing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// One action of a run.
 #[derive(Debug, Clone)]
@@ -336,21 +339,27 @@ pub enum Observation {
     Id(String),
 }
 
-/// Performs effects and records what was observed before anything acts on it.
+/// Performs the effects of one run, keeps its record, and shows it.
 ///
 /// # Contract
 /// - An observation is recorded before a later effect leaves the process.
 /// - An effect with a key whose observation is recorded is not performed again; a recorded key of another digest is
 ///   [`crate::ErrorKind::Diverged`].
 /// - Dropping the future stops the effect.
-#[async_trait]
+/// - Once the run is over nothing is performed, recorded or shown.
+/// - Deltas of a model's reply go to the run's readers directly, and not through these methods.
 pub trait Effects: Send + Sync + fmt::Debug {
     /// Performs one effect. Hand-written agents pass a key, see [`RunContext::perform`].
     ///
     /// # Errors
     /// Expected failures (a tool's error, a refusal) are observations. An error is one that the run cannot continue
     /// from: a model call that failed, a store that refuses, a cancel, a pause.
-    async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation>;
+    fn perform<'a>(
+        &'a self,
+        cx: &'a RunContext,
+        key: Option<EffectKey>,
+        effect: Effect,
+    ) -> Performing<'a, Observation>;
 
     /// Records the value that `make` returns for the session's state and the number of its event. With a key, a value
     /// that is recorded under it is compared instead; another one is [`crate::ErrorKind::Diverged`].
@@ -364,11 +373,58 @@ pub trait Effects: Send + Sync + fmt::Debug {
         make: &mut dyn FnMut(&SessionState, u64) -> Result<Recorded>,
     ) -> Result<()>;
 
-    /// Returns the conversation up to now, this run's prompt included. Cheap: the history is shared.
-    fn history(&self) -> History;
+    /// Stores and delivers all that was recorded.
+    ///
+    /// # Errors
+    /// The store's; an error of a run that is over.
+    fn commit<'a>(&'a self, cx: &'a RunContext) -> Performing<'a, ()>;
+
+    /// Lets prompts that wait for the run join its conversation. When nobody waits, the future is ready and allocates
+    /// nothing. A run that is over lets nothing in.
+    ///
+    /// # Errors
+    /// Errors of a place outside this process, where prompts wait.
+    fn steer<'a>(&'a self, cx: &'a RunContext) -> Performing<'a, ()>;
+
+    /// Calls `read` once, on the session's state: this run's prompt and all that it recorded are in it. Nothing is
+    /// copied.
+    fn read(&self, read: &mut dyn FnMut(&SessionState));
 
     /// Returns the events that this run recorded before it was interrupted; empty for a new one.
-    fn recorded(&self) -> Vec<Event>;
+    fn recorded(&self) -> Arc<[Event]>;
+
+    /// Returns the todo list that the run works on: its session's own, or the one of the run above.
+    fn todos(&self) -> Vec<Todo>;
+
+    /// Replaces that list. It is stored when the future is ready.
+    ///
+    /// # Errors
+    /// The store's; an error of a run that is over.
+    fn set_todos<'a>(&'a self, cx: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()>;
+
+    /// Returns the time, which differs when the run is resumed or replayed. It may flow into records and waits, never
+    /// into a decision: see [`RunContext::now`].
+    fn time(&self) -> Timestamp;
+
+    /// Checks that the run is not over.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidInput`] when it is.
+    fn check(&self) -> Result<()>;
+
+    /// True when the run was asked to pause, or its record pauses here in a replay. It then begins nothing new.
+    fn is_pausing(&self) -> bool;
+
+    /// True when somebody reads what is recorded: a store keeps it, its events are heard, or a replay compares it. A
+    /// runner may leave out records that nobody reads.
+    fn has_readers(&self) -> bool;
+
+    /// Returns the number of agents that may run at once below the root of this run.
+    fn sub_agents(&self) -> usize;
+
+    /// Shows an event that is not stored: progress. Best effort, and never part of the record. Any other event is left
+    /// out.
+    fn show(&self, cx: &RunContext, shown: Event);
 }
 
 /// Returns the error of an effect in a tool's call. Calls of one step run side by side, and one that ended is not run

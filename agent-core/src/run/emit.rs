@@ -12,11 +12,11 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Env, RunContext, bus::Undelivered, queue::Desk};
+use super::{Env, bus::Undelivered, queue::Desk};
 use crate::{
     RunId, Timestamp,
     base::caught,
-    event::{Envelope, Event, Origin, Progress, observer::Observer},
+    event::{Envelope, Event, Origin, observer::Observer},
     provider::Delta,
 };
 
@@ -292,18 +292,5 @@ impl fmt::Debug for Sink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = self.lock();
         write!(f, "Sink({} waiting, closed: {})", queue.events.len(), queue.closed)
-    }
-}
-
-impl RunContext {
-    /// Shows the progress of a tool call.
-    pub(crate) fn progress(&self, call: &str, text: String) {
-        if self.life().is_over() {
-            return;
-        }
-        let progress = Event::Progress(Arc::new(Progress { call: call.to_owned(), text }));
-        let seq = self.journal().seq();
-        let envelope = Envelope::new(Arc::clone(self.origin()), seq, self.clock(), progress);
-        self.emitter().emit(&mut VecDeque::from([envelope]));
     }
 }

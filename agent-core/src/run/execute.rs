@@ -3,25 +3,24 @@
 use std::{
     future::{Future, ready},
     sync::Arc,
-    task::Poll,
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, Either},
-};
+use futures_util::{FutureExt, future::Either};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Emitter, Journal, Outcome, RunContext, Status, Subtree, Task, TodoList,
+    Emitter, Env, Journal, Outcome, RunContext, Status, Subtree, Task,
     admit::{admit, opening, recorded},
     budget,
-    context::{Asking, Env, Given},
+    context::Given,
     end::{abandon, close, end_below},
+    life::Life,
     local::LocalEffects,
     pool::Pool,
     queue::InQueue,
+    site::{Asking, Site, TodoList},
+    watch::{Cut, run_agent},
     weight::check_message,
 };
 use crate::{
@@ -206,21 +205,24 @@ impl Admitted {
         let Self { env, journal, agent, origin, task, resumed, within, .. } = self;
         journal.forget_recorded();
         begin_title(&env, &journal, &origin, &task.prompt, &within.emitter);
-        let life = Arc::default();
-        let effects = LocalEffects::new(Arc::clone(&journal), recorded, Arc::clone(&life));
-        let effects = Arc::new(effects.seated(within.pool));
         let given = Given {
             scope: within.scope,
             // A token of its own: the run's end cancels what the run left behind, and not a token that others have.
             cancel: if within.owns_cancel { within.cancel } else { within.cancel.child_token() },
+            budget: budget::open(task.budget, spent, within.budget, &origin.agent),
+        };
+        let site = Arc::new(Site {
+            todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),
+            env,
+            origin,
+            journal,
             emitter: within.emitter,
             asking: within.asking,
-            todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),
-            budget: budget::open(task.budget, spent, within.budget, &origin.agent),
             subtree: within.subtree,
-            life,
-        };
-        let cx = RunContext::new(env, origin, given, Arc::clone(&effects) as _, journal);
+            life: Life::default(),
+        });
+        let effects = Arc::new(LocalEffects::new(Arc::clone(&site), recorded).seated(within.pool));
+        let cx = RunContext::new(site, given, Arc::clone(&effects) as _);
         Run { agent, task: Some(task), cx, effects, resumed, unseated: within.unseated }
     }
 }
@@ -248,12 +250,13 @@ impl Run {
                     None => (Err(Error::cancelled()), None),
                     Some(task) => {
                         let deadline = task.deadline;
-                        run_agent(Caught::new(|| (*self.agent).run(task, &self.cx)), deadline, &self.cx).await
+                        let work = Caught::new(|| (*self.agent).run(task, &self.cx));
+                        run_agent(work, deadline, &self.cx, &self.effects.site).await
                     }
                 };
                 let result = self.unless_stopped(result);
                 // Work that the agent left behind does nothing more.
-                self.cx.end_life();
+                self.end_life();
                 // No child outlives its parent's run.
                 if self.effects.has_children() {
                     self.stop_children(&result);
@@ -281,6 +284,11 @@ impl Run {
         }
     }
 
+    /// Ends the run's contexts: each effect through them is refused from now on.
+    fn end_life(&self) {
+        self.effects.site.end(self.cx.cancellation().is_cancelled());
+    }
+
     /// Returns the agent's result. If its effects stopped the run, returns their error instead, whatever the agent made
     /// of it.
     fn unless_stopped(&self, result: Result<Box<Outcome>>) -> Result<Box<Outcome>> {
@@ -291,8 +299,8 @@ impl Run {
     /// Leaves the run open. Stores what ended beside a child that diverged; an agent that diverged itself leaves
     /// nothing.
     async fn leave_open(&self, error: Error) -> Error {
-        let journal = self.cx.journal();
-        let below = self.cx.emitter().desk().is_none();
+        let Site { journal, emitter, .. } = &*self.effects.site;
+        let below = emitter.desk().is_none();
         if below {
             journal.release_lease();
         }
@@ -301,7 +309,7 @@ impl Run {
             drop(Box::pin(self.commit(self.cx.cancellation().is_cancelled())).await);
         }
         if below && journal.keeps_lease() {
-            let returned = journal.return_lease(self.cx.emitter());
+            let returned = journal.return_lease(emitter);
             drop(tokio::time::timeout(CLEAN_UP, Box::pin(returned)).await);
         }
         error
@@ -309,7 +317,8 @@ impl Run {
 
     /// Stores the run's end. Only a cancelled run is `pressed` for time: others wait for their store.
     async fn commit(&self, pressed: bool) -> Result<()> {
-        let commit = self.cx.journal().commit(self.cx.emitter());
+        let Site { journal, emitter, .. } = &*self.effects.site;
+        let commit = journal.commit(emitter);
         if !pressed {
             return commit.await;
         }
@@ -340,9 +349,9 @@ impl Run {
     }
 
     async fn end_below(&self) -> Result<()> {
-        let cx = &self.cx;
-        let ending = end_below(cx.env(), cx.journal(), cx.emitter(), cx.env().lease, false);
-        if !cx.cancellation().is_cancelled() {
+        let Site { env, journal, emitter, .. } = &*self.effects.site;
+        let ending = end_below(env, journal, emitter, env.lease, false);
+        if !self.cx.cancellation().is_cancelled() {
             return Box::pin(ending).await;
         }
         Box::pin(tokio::time::timeout(CLEAN_UP, ending)).await.unwrap_or_else(|_| {
@@ -360,7 +369,7 @@ impl Run {
         result: Result<Box<Outcome>>,
         cut: Option<Cut>,
     ) -> Result<(Box<Outcome>, Option<Error>)> {
-        let (cx, journal) = (&self.cx, self.cx.journal());
+        let Site { env, journal, origin, emitter, .. } = &*self.effects.site;
         let late = matches!(cut, Some(Cut::Late));
         let result = match cut {
             Some(Cut::Fenced(error)) => Err(error),
@@ -375,16 +384,16 @@ impl Run {
             Err(error) => {
                 let mut outcome = Box::new(journal.spent());
                 outcome.status = match late {
-                    true => Status::Stopped(budget::late(cx.budget())),
+                    true => Status::Stopped(budget::late(self.cx.budget())),
                     false => Status::of(&error),
                 };
                 let failed = matches!(outcome.status, Status::Failed(_));
                 (outcome, failed.then_some(error))
             }
         };
-        close(journal, cx.origin(), cx.env(), &outcome);
+        close(journal, origin, env, &outcome);
         // No other process is to come between two prompts that were accepted here.
-        let awaited = || cx.emitter().desk().is_some_and(|desk| desk.is_awaited());
+        let awaited = || emitter.desk().is_some_and(|desk| desk.is_awaited());
         if matches!(outcome.status, Status::Paused(_)) || !awaited() {
             journal.release_lease();
         }
@@ -395,100 +404,11 @@ impl Run {
 impl Drop for Run {
     /// Ends the run's contexts, however the run ended, and keeps the results that its store did not take.
     fn drop(&mut self) {
-        self.cx.end_life();
+        self.end_life();
         self.cx.cancellation().cancel();
         if self.effects.diverged().is_none() {
-            self.cx.journal().results().into_iter().for_each(|results| self.cx.env().unstored.keep(results));
-        }
-    }
-}
-
-/// The reason that a run was cut short from outside.
-enum Cut {
-    /// Its deadline passed, or its budget's time.
-    Late,
-    /// Another process has the session now.
-    Fenced(Error),
-    /// It was cancelled and did not end in time: its store hangs, or its agent does not listen.
-    Stuck,
-}
-
-/// Polls the agent, renews its session's lease meanwhile, and cancels it when something cuts it short.
-async fn run_agent(
-    mut work: Caught<'_, Result<Outcome>>,
-    deadline: Option<Timestamp>,
-    cx: &RunContext,
-) -> (Result<Box<Outcome>>, Option<Cut>) {
-    let mut cut = None;
-    let mut watch: Option<BoxFuture<'_, Cut>> = None;
-    let ended = std::future::poll_fn(|task| {
-        loop {
-            // Boxed where it comes out: an outcome is large and is moved often.
-            match work.poll_unpin(task) {
-                Poll::Ready(Ok(ended)) => return Poll::Ready(ended.map(Box::new)),
-                Poll::Ready(Err(panic)) => return Poll::Ready(Err(panicked(&panic, cx.agent()))),
-                Poll::Pending => {}
-            }
-            // Made only once there is something to wait for: a run that never waits needs no timers.
-            let watching = watch.get_or_insert_with(|| Box::pin(watch_over(cx, deadline)));
-            match std::task::ready!(watching.as_mut().poll(task)) {
-                Cut::Stuck => return Poll::Ready(Err(Error::cancelled())),
-                reason => {
-                    cut = Some(reason);
-                    cx.cancellation().cancel();
-                    watch = Some(Box::pin(async {
-                        stuck(cx).await;
-                        Cut::Stuck
-                    }));
-                }
-            }
-        }
-    })
-    .await;
-    (ended, cut)
-}
-
-pub(super) fn panicked(panic: &str, agent: &str) -> Error {
-    let text = format!("the agent panicked: {panic}");
-    Error::new(ErrorKind::Internal, text).with("agent", agent)
-}
-
-/// Completes when a cancelled run has used up its time to unwind.
-pub(super) async fn stuck(cx: &RunContext) {
-    cx.cancellation().cancelled().await;
-    tokio::time::sleep(CLEAN_UP).await;
-}
-
-async fn watch_over(cx: &RunContext, deadline: Option<Timestamp>) -> Cut {
-    let over = async {
-        let left = deadline.map(|deadline| deadline.since(cx.clock()));
-        match left.into_iter().chain(budget::time_left(cx.budget())).min() {
-            Some(left) => tokio::time::sleep(left).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        () = over => Cut::Late,
-        error = keep_lease(cx) => Cut::Fenced(error),
-        () = stuck(cx) => Cut::Stuck,
-    }
-}
-
-/// Renews the lease whenever a third of its time went by without a commit; returns when another process has it, or it
-/// was deleted.
-async fn keep_lease(cx: &RunContext) -> Error {
-    let time = cx.env().lease;
-    if cx.env().store.is_none() {
-        return std::future::pending().await;
-    }
-    loop {
-        tokio::time::sleep((time / 3).max(Duration::from_millis(1))).await;
-        // A store that fails now may be back before the lease ends.
-        if let Err(error) = cx.journal().renew_lease(cx.emitter(), cx.clock(), time).await
-            && matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound)
-        {
-            return error;
+            let Site { env, journal, .. } = &*self.effects.site;
+            journal.results().into_iter().for_each(|results| env.unstored.keep(results));
         }
     }
 }

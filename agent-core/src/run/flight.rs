@@ -111,7 +111,7 @@ impl Journal {
 
     /// Delivers all staged events of a session that nothing stores, unless another operation is in flight. Returns the
     /// delivery of those that have to wait for room with a subscriber.
-    fn hand_over(self: &Arc<Self>, emitter: &Emitter) -> Option<BoxFuture<'static, ()>> {
+    pub(super) fn hand_over(self: &Arc<Self>, emitter: &Emitter) -> Option<BoxFuture<'static, ()>> {
         let (mut flight, mut events) = {
             let mut inner = self.lock();
             let count = inner.staged.len();
@@ -133,7 +133,7 @@ impl Journal {
     }
 
     /// Requests a commit of all that is staged. Returns false when all of it is stored and delivered.
-    fn wants_more(&self) -> Result<bool> {
+    pub(super) fn wants_more(&self) -> Result<bool> {
         let mut inner = self.lock();
         let newest = inner.staged.back().map_or(0, |event| event.seq);
         inner.wanted = inner.wanted.max(newest);
@@ -269,7 +269,7 @@ fn unanswered() -> Error {
 }
 
 /// Polls `work` once; if it is not done, it continues in a task of its own.
-async fn send_off(mut work: BoxFuture<'static, ()>, emitter: &Emitter) {
+pub(super) async fn send_off(mut work: BoxFuture<'static, ()>, emitter: &Emitter) {
     let over = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await;
     if over {
         return;

@@ -3,16 +3,13 @@
 
 use std::{
     future::Future,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use futures_util::FutureExt;
 
-use super::{Journal, Observation, RunContext};
-use crate::{Error, ErrorKind, Result, Timestamp, event::Event, session::SessionState};
+use super::{Journal, Observation};
+use crate::{Error, ErrorKind, Result};
 
 /// One life of a run, from where it begins or continues to its end in this process. Shared by all its contexts.
 #[derive(Debug, Default)]
@@ -53,37 +50,6 @@ impl Life {
             false => observed,
             true => Err(Error::new(ErrorKind::Cancelled, "the run ended while this was under way")),
         })
-    }
-}
-
-impl RunContext {
-    pub(crate) fn life(&self) -> &Arc<Life> {
-        &self.given().life
-    }
-
-    /// Adds an event of the run. Returns its number.
-    ///
-    /// # Errors
-    /// Those of [`Life::check`].
-    pub(crate) fn stage(&self, at: Timestamp, event: Event) -> Result<u64> {
-        self.journal().stage_in(self.life(), self.origin(), at, event)
-    }
-
-    /// Adds an event of the run that `make` derives from the current state, its own number included.
-    ///
-    /// # Errors
-    /// Those of [`Life::check`] and of `make`; nothing is added then.
-    pub(crate) fn stage_with(
-        &self,
-        at: Timestamp,
-        make: impl FnOnce(&SessionState) -> Result<Event>,
-    ) -> Result<u64> {
-        self.journal().stage_with(self.life(), self.origin(), at, make)
-    }
-
-    /// Ends the contexts of this run: each effect through them is refused from now on.
-    pub(super) fn end_life(&self) {
-        self.journal().end(self.life(), self.cancellation().is_cancelled());
     }
 }
 

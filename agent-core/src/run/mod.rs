@@ -2,20 +2,21 @@
 //! and records them.
 
 mod admit;
-mod apart;
+pub(crate) mod apart;
 mod ask;
 mod budget;
-mod bus;
+pub(crate) mod bus;
 mod child;
 pub(crate) mod compaction;
 mod context;
 mod delegate;
 mod effect;
-mod emit;
+pub(crate) mod emit;
 pub(crate) mod end;
+mod env;
 mod execute;
 mod flight;
-mod fold;
+pub(crate) mod fold;
 mod handle;
 mod journal;
 mod life;
@@ -29,8 +30,8 @@ mod queue;
 mod record;
 mod replay;
 mod since;
+pub(crate) mod site;
 mod subtree;
-mod todos;
 mod tool_bound;
 mod tool_call;
 mod tool_check;
@@ -40,6 +41,7 @@ mod tool_schedule;
 mod turn;
 mod unstored;
 mod waited;
+mod watch;
 mod weight;
 
 pub use crate::{
@@ -56,21 +58,15 @@ pub use turn::{Action, StopWhen, Turn};
 pub use waited::{Child, Waited};
 
 pub(crate) use admit::{check_lease, check_prompt};
-pub(crate) use apart::apart;
-pub(crate) use bus::Bus;
 pub(crate) use child::{Turn as ChildTurn, known_end, open_child, run_child};
-pub(crate) use context::{Asking, Env};
-pub(crate) use emit::{Emitter, Sink, Watcher};
+pub(crate) use emit::{Emitter, Sink};
+pub(crate) use env::Env;
 pub(crate) use execute::{Admission, CLEAN_UP, Within, execute};
-pub(crate) use fold::Fold;
 pub(crate) use journal::Journal;
-pub(crate) use life::Life;
 pub(crate) use nest::Nest;
 pub(crate) use queue::{Active, Desk, InQueue, Line, Running, Ticket};
 pub(crate) use replay::{RecordedTime, Recording, Script, beyond, replay};
 pub(crate) use subtree::{Spent, Subtree};
-pub(crate) use todos::TodoList;
-pub(crate) use tool_schedule::ToolSchedule;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 

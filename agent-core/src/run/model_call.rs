@@ -11,12 +11,15 @@ use std::{
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::{ModelCall, Observation, RunContext, local::LocalEffects, tool_check::check_call};
+use super::{ModelCall, Observation, RunContext, local::LocalEffects, site::Site, tool_check::check_call};
 use crate::{
     Error, ErrorKind, RequestId, Result, Timestamp,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, WarningRaised},
     layers::{Charge, Reservation},
-    provider::{Assembled, Assembler, Delta, DeltaStream, FinishReason, Restart, Warning, WarningKind},
+    provider::{
+        Assembled, Assembler, CallContext, Delta, DeltaStream, Egress, FinishReason, Restart, Warning,
+        WarningKind,
+    },
     session::reply_charge,
 };
 
@@ -49,13 +52,13 @@ pub(crate) fn perform<'a>(
     let notes = Notes { local, key, step: call.step, request: RequestId::of(cx.run(), number) };
     async move {
         let reserved = cx.reserve(|| Charge::of_request(&call.request))?;
-        local.warn_of_rules(cx, call.offered.specs());
-        let started = cx.clock();
+        local.warn_of_rules(call.offered.specs());
+        let started = local.site.now();
         let model = call.model.clone();
         // An earlier life of the run, or a future that was dropped, left a call whose end is unknown.
-        let lost = local.journal.read(|state| state.run().is_some_and(|run| run.calling));
-        let seq = notes.started(cx, &call, started, reserved.as_ref());
-        local.commit(cx).await?;
+        let lost = local.site.read(|state| state.run().is_some_and(|run| run.calling));
+        let seq = notes.started(&call, started, reserved.as_ref());
+        local.site.commit().await?;
 
         let (offered, repair) = (call.offered.clone(), call.repair.clone());
         let mut assembler = Assembler::default();
@@ -68,14 +71,14 @@ pub(crate) fn perform<'a>(
             }
             Err(error) => (assembler.abort(FinishReason::Error), Some(error)),
         };
-        notes.losses(cx, &reply);
+        notes.losses(&reply);
         let (usage, wasted, finish) = (reply.usage, reply.wasted, reply.finish.clone());
         let record = error.as_ref().map(Error::record);
         let cost = reply.cost_after(&model, record.as_ref()).filter(|_| !lost);
         let attempt = reply.restarts.last().map_or(1, |restart| restart.attempt);
         let info = reply.info.clone();
         let cut_off = error.is_some();
-        let ended = cx.clock();
+        let ended = local.site.now();
         let message = reply.into_message_with(|mut raw| {
             // A call that was cut off has no arguments, and is never run.
             if cut_off {
@@ -103,11 +106,11 @@ pub(crate) fn perform<'a>(
             let charge = reply_charge(&reserved.charge(), &finished);
             reserved.settle(charge);
         }
-        if let Some(subtree) = cx.subtree() {
+        if let Some(subtree) = &local.site.subtree {
             subtree.count(&finished);
         }
         let finished = Arc::new(finished);
-        local.stage_at(cx, ended, Event::ModelFinished(Arc::clone(&finished)));
+        local.stage_at(ended, Event::ModelFinished(Arc::clone(&finished)));
         error.map_or(Ok(Observation::Model(finished)), Err)
     }
 }
@@ -122,13 +125,7 @@ struct Notes<'a> {
 
 impl Notes<'_> {
     /// Stages the start of the call. Returns the event's number.
-    fn started(
-        &self,
-        cx: &RunContext,
-        call: &ModelCall,
-        at: Timestamp,
-        reserved: Option<&Reservation>,
-    ) -> u64 {
+    fn started(&self, call: &ModelCall, at: Timestamp, reserved: Option<&Reservation>) -> u64 {
         let started = ModelStarted {
             step: self.step,
             provider: Arc::clone(call.model.provider_name()),
@@ -138,20 +135,20 @@ impl Notes<'_> {
             reserved: reserved.map(Reservation::charge),
             key: self.key,
         };
-        self.local.stage_at(cx, at, Event::ModelStarted(Arc::new(started)))
+        self.local.stage_at(at, Event::ModelStarted(Arc::new(started)))
     }
 
-    fn restarted(&self, cx: &RunContext, restart: &Restart) {
+    fn restarted(&self, restart: &Restart) {
         let Self { local, key, step, request } = *self;
         let restart = restart.clone();
-        local.stage(cx, Event::ModelRestarted(Arc::new(ModelRestarted { step, request, restart, key })));
+        local.stage(Event::ModelRestarted(Arc::new(ModelRestarted { step, request, restart, key })));
     }
 
-    fn losses(&self, cx: &RunContext, reply: &Assembled) {
+    fn losses(&self, reply: &Assembled) {
         let warn = |warning: Warning| {
             let Warning { kind, subject, text, .. } = warning;
             let warning = WarningRaised { kind, subject, text, request: Some(self.request) };
-            self.local.stage(cx, Event::WarningRaised(Arc::new(warning)));
+            self.local.stage(Event::WarningRaised(Arc::new(warning)));
         };
         reply.warnings.iter().cloned().for_each(warn);
         if reply.dropped_calls > 0 {
@@ -174,7 +171,7 @@ async fn reply(
     if cx.cancellation().is_cancelled() {
         return Err(Error::cancelled().unsent());
     }
-    let call_cx = cx.call_context(notes.request);
+    let call_cx = call_context(cx, notes.local.site.env.egress, notes.request);
     let mut patience = Patience { cx, silence: call.silence, cancelled: None, timer: None };
     let ModelCall { model, request, .. } = *call;
     let mut start = model.stream(request, &call_cx);
@@ -185,7 +182,7 @@ async fn reply(
     .await?;
     drop(start);
     let mut pump = Pump {
-        cx,
+        site: &notes.local.site,
         notes,
         seq,
         assembler,
@@ -208,9 +205,16 @@ async fn reply(
         match end.await? {
             Stop::End => return Ok(()),
             // The wait for the next attempt may be long: what happened is stored before it.
-            Stop::Restart => Box::pin(notes.local.commit(cx)).await?,
+            Stop::Restart => Box::pin(notes.local.site.commit()).await?,
         }
     }
+}
+
+fn call_context(cx: &RunContext, egress: Egress, request: RequestId) -> CallContext {
+    let mut call = CallContext::within(cx.cancellation().clone(), request).with_egress(egress);
+    call.session = Some(cx.session().clone());
+    call.run = Some(cx.run());
+    call
 }
 
 /// The reason that the pump stopped.
@@ -252,7 +256,7 @@ impl Patience<'_> {
 
 /// Moves deltas from the stream to the assembler, and to the readers of the run's events.
 struct Pump<'a> {
-    cx: &'a RunContext,
+    site: &'a Site,
     notes: &'a Notes<'a>,
     seq: u64,
     assembler: &'a mut Assembler,
@@ -302,7 +306,7 @@ impl Pump<'_> {
         };
         self.begun = false;
         if !self.burst.is_empty() {
-            self.cx.emitter().emit_deltas(self.cx.origin(), self.seq, self.at, &mut self.burst);
+            self.site.emitter.emit_deltas(&self.site.origin, self.seq, self.at, &mut self.burst);
         }
         end
     }
@@ -314,7 +318,7 @@ impl Pump<'_> {
             && taken.is_ok()
         {
             self.has_text = false;
-            self.notes.restarted(self.cx, restart);
+            self.notes.restarted(restart);
         }
         if self.heard {
             self.burst.push(delta);
@@ -344,9 +348,9 @@ impl Pump<'_> {
     fn begin_burst(&mut self) {
         if !self.begun {
             (self.begun, self.moved) = (true, true);
-            self.heard = self.cx.emitter().is_heard();
+            self.heard = self.site.emitter.is_heard();
             if self.heard {
-                self.at = self.cx.clock();
+                self.at = self.site.now();
             }
         }
     }

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Journal, RunContext, Sink, Task};
+use super::{Journal, Sink, Task};
 use crate::{
     Clock, Error, RunId, Timestamp,
     agent::Agent,
@@ -36,15 +36,6 @@ impl PromptQueued {
     pub(crate) fn task(&self) -> Task {
         let (prompt, budget, deadline) = (Arc::clone(&self.prompt), self.budget, self.deadline);
         Task { prompt, budget, deadline }
-    }
-}
-
-impl RunContext {
-    /// Adds prompts that came meanwhile to the conversation. Must be called between steps, when no call is open.
-    pub(crate) fn fold_prompts(&self) {
-        if let Some(desk) = self.emitter().desk().filter(|_| !self.life().is_over()) {
-            desk.fold(self.journal(), self.origin());
-        }
     }
 }
 

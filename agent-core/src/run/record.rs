@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::RunContext;
 use crate::{
-    Digest, Error, ErrorKind, Result, SessionId,
+    Digest, Error, ErrorKind, Result,
     event::{Event, Record, Recorded},
     session::SessionState,
 };
@@ -62,27 +62,25 @@ impl RunContext {
     /// Returns the values of a namespace that this run recorded before it was resumed, oldest first; none in a new run.
     #[must_use]
     pub fn records(&self, namespace: &str) -> Vec<Recorded> {
-        let is_in =
-            |it: &Recorded| it.name().strip_prefix(namespace).is_some_and(|rest| rest.starts_with('.'));
-        let value = |event| if let Event::Recorded(value) = event { Some(value) } else { None };
-        self.effects().recorded().into_iter().filter_map(value).filter(is_in).collect()
+        let is_in = |name: &str| name.strip_prefix(namespace).is_some_and(|rest| rest.starts_with('.'));
+        let value = |event: &Event| match event {
+            Event::Recorded(value) if is_in(value.name()) => Some(value.clone()),
+            _ => None,
+        };
+        self.effects().recorded().iter().filter_map(value).collect()
     }
 
     /// Reads the session's state. The session waits for `read`, which must not read or record by this context.
-    pub fn read<T>(&self, read: impl FnOnce(&SessionState) -> T) -> T {
-        self.journal().read(read)
-    }
-
-    /// Returns the session above; `None` in a root.
-    #[must_use]
-    pub fn parent(&self) -> Option<&SessionId> {
-        self.journal().parent()
+    pub fn read<T>(&self, mut read: impl FnMut(&SessionState) -> T) -> T {
+        let mut found = None;
+        self.effects().read(&mut |state| found = Some(read(state)));
+        found.unwrap_or_else(|| read(&SessionState::default()))
     }
 
     /// True when the run was cancelled or asked to pause: it starts nothing new then.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.cancellation().is_cancelled() || self.emitter().is_pausing() || self.journal().paused_here()
+        self.cancellation().is_cancelled() || self.effects().is_pausing()
     }
 
     /// Stores all that was recorded, without waiting for the next effect to do it.
@@ -90,7 +88,16 @@ impl RunContext {
     /// # Errors
     /// The store's; an error when the run is over.
     pub async fn commit(&self) -> Result<()> {
-        self.life().check()?;
-        self.journal().commit(self.emitter()).await
+        self.effects().commit(self).await
+    }
+
+    /// Lets prompts that came while the agent worked join the conversation. An agent calls it between two steps, when
+    /// no tool call of its last message waits for a result. Prompts that nobody lets in get a run of their own.
+    ///
+    /// # Errors
+    /// Those of the effects; a run that is over lets nothing in, and that is no error.
+    pub async fn steer(&self) -> Result<()> {
+        self.check_effects()?;
+        self.effects().steer(self).await
     }
 }

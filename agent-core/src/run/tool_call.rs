@@ -12,11 +12,12 @@ use std::{
 use futures_util::FutureExt;
 
 use super::{
-    Observation, Pause, RunContext, ToolCalls, ToolSchedule,
+    Observation, Pause, RunContext, ToolCalls,
     local::LocalEffects,
     tool_bound::bounded,
     tool_judge::{Checked, Judge, Plan},
     tool_run::{Done, Ready, Running, RunningCalls, ask, run_tool},
+    tool_schedule::ToolSchedule,
 };
 use crate::{
     Error, ErrorKind, Result, Timestamp,
@@ -50,7 +51,7 @@ pub(crate) async fn perform(
             _ => {}
         }
     }
-    local.warn_of_rules(cx, calls.offered.specs());
+    local.warn_of_rules(calls.offered.specs());
     let (seq, first) = place(local, key);
     let mut step = Step {
         local,
@@ -82,7 +83,7 @@ pub(crate) async fn perform(
 /// first call.
 fn place(local: &LocalEffects, key: Option<EffectKey>) -> (u64, usize) {
     match key {
-        None => (local.journal.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),
+        None => (local.site.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),
         Some(key) => (local.run_seq(), usize::try_from(key.ordinal).unwrap_or(usize::MAX)),
     }
 }
@@ -131,7 +132,7 @@ impl<'a> Step<'a> {
         let mut claimed: Vec<Running<'_>> = Vec::new();
         let cx = self.cx;
         loop {
-            if cx.emitter().is_pausing() {
+            if self.local.site.emitter.is_pausing() {
                 self.pause.get_or_insert(Pause::Asked);
             }
             if self.is_over() {
@@ -165,7 +166,7 @@ impl<'a> Step<'a> {
                 self.settle_rest(&mut slots);
                 return Ok(());
             }
-            self.local.commit(cx).await?;
+            self.local.site.commit().await?;
             let done = tokio::select! {
                 biased;
                 done = running.next() => done,
@@ -225,7 +226,7 @@ impl<'a> Step<'a> {
     fn waits(&self) {
         if let Some(key) = self.key {
             let wait = WaitStarted { until: None, signal: None, key };
-            self.local.stage(self.cx, Event::WaitStarted(Arc::new(wait)));
+            self.local.stage(Event::WaitStarted(Arc::new(wait)));
         }
     }
 
@@ -234,7 +235,7 @@ impl<'a> Step<'a> {
     }
 
     fn plan<'c>(&self, place: usize, checked: Checked<'c>) -> Plan<'c> {
-        let judge = Judge { cx: self.cx, journal: &self.local.journal, seq: self.seq, first: self.first };
+        let judge = Judge { cx: self.cx, site: &self.local.site, seq: self.seq, first: self.first };
         judge.plan(self.index(place), checked)
     }
 
@@ -243,9 +244,9 @@ impl<'a> Step<'a> {
     where
         'a: 'c,
     {
-        self.local.stage(self.cx, Event::ApprovalRequested(Arc::new((*request).clone())));
+        self.local.stage(Event::ApprovalRequested(Arc::new((*request).clone())));
         self.waits();
-        Box::pin(ask(self.cx, place, ready, request))
+        Box::pin(ask(&self.local.site, place, ready, request))
     }
 
     /// Records that the call is about to run. The returned future is polled only after that is committed. `None` when
@@ -272,10 +273,11 @@ impl<'a> Step<'a> {
             allowed_by: ready.allowed_by,
             key: self.key,
         };
-        self.local.stage(self.cx, Event::ToolStarted(Arc::new(started)));
+        self.local.stage(Event::ToolStarted(Arc::new(started)));
         let limit = spec.timeout().unwrap_or(self.calls.limits.tool_timeout);
         let context = ToolContext {
             run: self.cx.of_call(),
+            policy: &self.local.site.env.policy,
             call_id: Cow::Borrowed(&ready.call.id),
             spec: spec.clone(),
             footprint: ready.footprint,
@@ -285,7 +287,8 @@ impl<'a> Step<'a> {
             delegated: AtomicBool::new(false),
         };
         let input = ToolInput::new(ready.arguments);
-        Some(Box::pin(run_tool(place, ready.call, ready.tool, input, context, limit)))
+        let site = &*self.local.site;
+        Some(Box::pin(run_tool(site, place, ready.call, ready.tool, input, context, limit)))
     }
 
     /// Returns the plan that follows from an answer; `None` when the call keeps waiting. An approval is for what was
@@ -302,7 +305,7 @@ impl<'a> Step<'a> {
             return None;
         }
         let answer = ApprovalDecided { id: request.id.clone(), decision, digest: request.digest };
-        self.local.stage(self.cx, Event::ApprovalDecided(Arc::new(answer)));
+        self.local.stage(Event::ApprovalDecided(Arc::new(answer)));
         if decision != Decision::Allow {
             let text = "refused by the approver".to_owned();
             return Some(Plan::Settled { call: ready.call, text, denied: true });
@@ -323,7 +326,7 @@ impl<'a> Step<'a> {
         self.denied |= denied;
         self.finish(
             place,
-            self.cx.clock(),
+            self.local.site.now(),
             ToolFinished {
                 index: 0,
                 result: Arc::new(ToolResult::error(call, text)),
@@ -396,7 +399,7 @@ impl<'a> Step<'a> {
     fn finish(&mut self, place: usize, at: Timestamp, mut finished: ToolFinished) {
         finished.index = self.index(place);
         let finished = Arc::new(finished);
-        self.local.stage_at(self.cx, at, Event::ToolFinished(Arc::clone(&finished)));
+        self.local.stage_at(at, Event::ToolFinished(Arc::clone(&finished)));
         self.results.push(finished);
     }
 }

@@ -7,7 +7,8 @@ use std::{borrow::Cow, sync::Arc};
 use serde_json::Value;
 
 use super::{
-    Journal, PendingCall, RunContext, ToolCalls,
+    PendingCall, RunContext, ToolCalls,
+    site::Site,
     tool_check::{check_arguments, offered},
     tool_run::Ready,
 };
@@ -101,7 +102,7 @@ impl<'a> From<Ready<'a>> for Checked<'a> {
 /// The context in which a step's calls are judged.
 pub(super) struct Judge<'a> {
     pub(super) cx: &'a RunContext,
-    pub(super) journal: &'a Journal,
+    pub(super) site: &'a Site,
     pub(super) seq: u64,
     /// The index of the step's first call.
     pub(super) first: usize,
@@ -119,7 +120,7 @@ impl Judge<'_> {
             return settled("the tool panicked when it was asked what the call touches".to_owned(), false);
         };
         let spec = tool.spec();
-        let verdict = judge(self.cx.scope(), &self.cx.env().policy, spec, &footprint);
+        let verdict = judge(self.cx.scope(), &self.site.env.policy, spec, &footprint);
         let exclusive =
             spec.is_alone() || footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
         let ready = |allowed_by: Cow<'static, str>, footprint, asked| Ready {
@@ -137,7 +138,7 @@ impl Judge<'_> {
             Ruling::Deny(rule) => settled(format!("refused by the rule `{rule}`"), true),
             Ruling::Ask(rule) => {
                 let request = self.question(index, call, spec, footprint.clone(), &rule);
-                match self.journal.read(|state| state.approval(&request.id, request.digest)) {
+                match self.site.read(|state| state.approval(&request.id, request.digest)) {
                     Some(Decision::Allow) => Plan::Run(ready("approver".into(), footprint, asked)),
                     Some(Decision::Deny) => settled("refused by the approver".to_owned(), true),
                     Some(Decision::Later) | None => {
@@ -159,7 +160,7 @@ impl Judge<'_> {
     ) -> ApprovalRequest {
         let parts = [spec.digest().to_string(), footprint.digest().to_string()];
         let [tool, touched] = &parts;
-        let named = self.journal.read(|state| state.run().is_none_or(|run| run.named_by_run));
+        let named = self.site.read(|state| state.run().is_none_or(|run| run.named_by_run));
         let run = named.then(|| self.cx.run());
         let digest = Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]);
         ApprovalRequest {

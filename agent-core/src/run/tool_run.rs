@@ -13,7 +13,7 @@ use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::task::coop::unconstrained;
 
-use super::RunContext;
+use super::site::Site;
 use crate::{
     Result, Timestamp,
     base::Caught,
@@ -77,6 +77,7 @@ impl<'a> RunningCalls<'a> {
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = (usize, Done<'a>)> + Send + 'a>>;
 
 pub(super) async fn run_tool<'c>(
+    site: &Site,
     place: usize,
     call: &'c ToolCall,
     tool: &Arc<dyn Tool>,
@@ -84,7 +85,7 @@ pub(super) async fn run_tool<'c>(
     context: ToolContext<'_>,
     limit: Duration,
 ) -> (usize, Done<'c>) {
-    let started = context.run.clock();
+    let started = site.now();
     let run = Caught::new(|| (**tool).call(input, &context));
     let result = match in_time(limit, run).await {
         Some(Ok(result)) => result.map(ToolOutput::checked),
@@ -94,7 +95,7 @@ pub(super) async fn run_tool<'c>(
             limit.as_secs_f64()
         ))),
     };
-    let ended = context.run.clock();
+    let ended = site.now();
     (place, Done::Ran { call, result, ended, time: ended.since(started) })
 }
 
@@ -115,15 +116,15 @@ async fn in_time<F: Future + Unpin>(limit: Duration, mut work: F) -> Option<F::O
 
 /// Asks the approver. An error or a panic is a refusal; without an approver the decision is `Later`.
 pub(super) async fn ask<'c>(
-    cx: &RunContext,
+    site: &Site,
     place: usize,
     ready: Ready<'c>,
     request: Box<ApprovalRequest>,
 ) -> (usize, Done<'c>) {
-    let decision = match &cx.env().approver {
+    let decision = match &site.env.approver {
         None => Decision::Later,
         Some(approver) => {
-            let _one_at_a_time = cx.asking().lock().await;
+            let _one_at_a_time = site.asking.lock().await;
             match Caught::new(|| approver.decide(&request)).await {
                 Ok(Ok(decision)) => decision,
                 Ok(Err(_)) | Err(_) => Decision::Deny,

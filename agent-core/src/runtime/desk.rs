@@ -20,8 +20,8 @@ use crate::{
     event::Origin,
     permission::Scope,
     run::{
-        Active, Admission, Asking, CLEAN_UP, Desk, Emitter, Env, Journal, Line, Nest, Outcome, RunHandle,
-        Running, Sink, Status, Task, Ticket, Within, execute,
+        Active, Admission, CLEAN_UP, Desk, Emitter, Env, Journal, Line, Nest, Outcome, RunHandle, Running,
+        Sink, Status, Task, Ticket, Within, execute,
     },
 };
 
@@ -304,7 +304,7 @@ impl Shared {
             scope: Scope::all(),
             cancel: entry.cancel.clone(),
             emitter: emitter.at(Arc::clone(self) as _, entry.run),
-            asking: Asking::default(),
+            asking: Arc::default(),
             todos: None,
             budget: None,
             run: Some(entry.run),

@@ -33,7 +33,7 @@ use crate::{
     layers::BudgetLimits,
     permission::{Approver, Policy},
     provider::Egress,
-    run::{Bus, Env, Observer, Subscription, Watcher},
+    run::{Env, Observer, Subscription, bus::Bus, emit::Watcher},
     session::{MemoryStore, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 

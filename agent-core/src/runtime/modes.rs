@@ -64,6 +64,6 @@ impl RunContext {
     /// `None` when none was.
     #[must_use]
     pub fn mode(&self) -> Option<Arc<str>> {
-        self.journal().read(|state| state.run().and_then(|run| run.mode.clone()))
+        self.read(|state| state.run().and_then(|run| run.mode.clone()))
     }
 }

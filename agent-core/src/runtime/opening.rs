@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{below::check_root_id, desk::Shared};
 use crate::{
     Error, Result, Timestamp,
-    run::{Journal, apart},
+    run::{Journal, apart::apart},
     session::SessionRecord,
 };
 

@@ -9,7 +9,7 @@ use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::{Agent, IntoAgent},
     event::{Checkpoint, Envelope, Event, Forked, Origin},
-    run::{Emitter, Fold, Journal, Outcome, RecordedTime, Recording, replay},
+    run::{Emitter, Journal, Outcome, RecordedTime, Recording, fold::Fold, replay},
     session::{
         ReadRange, Row, SessionFilter, SessionRecord, SessionState, SharedStore,
         windows::{WINDOW, Windows},

@@ -24,7 +24,7 @@ use crate::{
     message::{History, Message},
     permission::{ApprovalId, Decision},
     provider::Model,
-    run::{Admission, Emitter, Env, Journal, RunHandle, Task, apart, compaction::compact_session},
+    run::{Admission, Emitter, Env, Journal, RunHandle, Task, apart::apart, compaction::compact_session},
     session::{SessionHead, SessionState},
 };
 

@@ -14,8 +14,8 @@ use crate::{
     permission::Scope,
     provider::{FinishReason, Model, Request},
     run::{
-        Asking, ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, end::TITLE,
-        known_end, open_child, run_child,
+        ChildTurn, Emitter, Env, Journal, Outcome, RunContext, Spawn, Task, Within, end::TITLE, known_end,
+        open_child, run_child, site::Asking,
     },
 };
 

@@ -18,7 +18,8 @@ use super::{Footprint, ToolError, ToolOutput, ToolSpec};
 use crate::{
     Digest, Error, ErrorKind, Result, RunId, SessionId,
     agent::Agent,
-    permission::{Admission, Scope},
+    event::{Event, Progress},
+    permission::{Admission, Policy, Scope},
     run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
 };
 
@@ -116,6 +117,7 @@ pub(crate) fn call_key(session: &SessionId, run: Option<RunId>, seq: u64, index:
 #[derive(Debug)]
 pub struct ToolContext<'a> {
     pub(crate) run: RunContext,
+    pub(crate) policy: &'a Policy,
     pub(crate) call_id: Cow<'a, str>,
     pub(crate) spec: ToolSpec,
     pub(crate) footprint: Footprint,
@@ -158,7 +160,7 @@ impl ToolContext<'_> {
     /// the call's place in it.
     #[must_use]
     pub fn idempotency_key(&self) -> String {
-        let named = self.run.journal().read(|state| state.run().is_none_or(|run| run.named_by_run));
+        let named = self.run.read(|state| state.run().is_none_or(|run| run.named_by_run));
         call_key(self.session(), named.then(|| self.run.run()), self.seq, self.index)
     }
 
@@ -171,7 +173,7 @@ impl ToolContext<'_> {
     /// the files below a directory.
     #[must_use]
     pub fn admission(&self) -> Admission {
-        Admission::new(self.run.scope(), &self.run.env().policy, &self.spec, &self.footprint)
+        Admission::new(self.run.scope(), self.policy, &self.spec, &self.footprint)
     }
 
     /// Token that is cancelled with the run. The future of the call is dropped soon after.
@@ -215,6 +217,7 @@ impl ToolContext<'_> {
 
     /// Reports the progress of the call to observers of the run. Not stored.
     pub fn progress(&self, text: impl Into<String>) {
-        self.run.progress(&self.call_id, text.into());
+        let progress = Progress { call: self.call_id.to_string(), text: text.into() };
+        self.run.effects().show(&self.run, Event::Progress(Arc::new(progress)));
     }
 }

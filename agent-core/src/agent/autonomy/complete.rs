@@ -69,7 +69,7 @@ impl Tool for TaskComplete {
         if summary.trim().is_empty() {
             return Err(ToolError::tell("the summary is empty; say what was done and how you know that"));
         }
-        if self.looks && !cx.run().journal().read(has_looked) {
+        if self.looks && !cx.run().read(has_looked) {
             return Err(ToolError::tell(LOOK_FIRST));
         }
         Ok(ToolOutput::text("The task is complete.").stopping())

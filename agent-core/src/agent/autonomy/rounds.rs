@@ -75,7 +75,7 @@ impl Rounds {
     /// A pause; a cancel, which counts as a pause unless it is to end the run; an error of the store or of a phase's
     /// run.
     pub(crate) async fn run(&self, task: &Task, cx: &RunContext) -> Result<Outcome> {
-        cx.life().check()?;
+        cx.effects().check()?;
         let check = self.check.as_ref();
         let plan = Plan {
             iterations: self.iterations,

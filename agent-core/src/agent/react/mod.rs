@@ -162,7 +162,7 @@ impl ReactAgent {
         }
         let smaller = self.compact(cx, &self.0.model.model(), CompactionCause::Overflow).await?;
         if smaller {
-            cx.journal().read(|state| state.run().map(|run| turn.try_again(run)));
+            cx.read(|state| state.run().map(|run| turn.try_again(run)));
         }
         Ok(smaller)
     }
@@ -266,12 +266,12 @@ impl Agent for ReactAgent {
         loop {
             match self.next(&turn, cx, &mut offered) {
                 Next::Model(step) => {
-                    cx.fold_prompts();
+                    cx.steer().await?;
                     let mut model = self.0.model.model();
                     if self.compacts() && compaction::is_due(cx, &model) {
                         Box::pin(self.compact(cx, &model, CompactionCause::Threshold)).await?;
                         model = self.0.model.model();
-                        cx.fold_prompts();
+                        cx.steer().await?;
                     }
                     let mut call = self.next_call(step, cx.history(), model);
                     shown.restrict(&mut call.request, cx.scope());

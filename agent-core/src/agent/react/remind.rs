@@ -21,5 +21,5 @@ pub(super) fn of_todos(cx: &RunContext, recorded: &[Event]) {
     let message = Arc::new(Message::user(REMINDER));
     let added = MessageAdded { message, queued: None };
     // A run that is over has no model call to remind: its first effect is refused.
-    drop(cx.stage(cx.clock(), Event::MessageAdded(Arc::new(added))));
+    drop(cx.site().stage(cx.site().now(), Event::MessageAdded(Arc::new(added))));
 }

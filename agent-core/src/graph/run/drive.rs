@@ -55,7 +55,7 @@ impl<'a> Drive<'a> {
 
     /// A run that is over is told so by its first effect, or by its commit.
     fn stage(&mut self, now: Timestamp, event: Event) {
-        drop(self.cx.stage(now, event));
+        drop(self.cx.site().stage(now, event));
         self.staged = true;
     }
 
@@ -95,11 +95,11 @@ impl<'a> Drive<'a> {
     }
 
     fn is_heard(&self) -> bool {
-        self.cx.env().store.is_some() || self.cx.emitter().is_heard()
+        self.cx.effects().has_readers()
     }
 
     fn now(&self) -> Timestamp {
-        self.cx.clock()
+        self.cx.effects().time()
     }
 
     /// Returns the end of the run, once nothing is left to wait for.
@@ -113,7 +113,7 @@ impl<'a> Drive<'a> {
         if self.machine.schedule.is_over() {
             return Some(Ok(()));
         }
-        if self.cx.emitter().is_pausing() {
+        if self.cx.effects().is_pausing() {
             return Some(Err(Error::paused(self.machine.pause().unwrap_or(Pause::Asked))));
         }
         if !self.waiting.is_empty() {
@@ -151,7 +151,7 @@ impl<'a> Drive<'a> {
         if left && self.cx.cancellation().is_cancelled() {
             self.give_up(Error::cancelled());
         }
-        if self.over.is_some() || self.cx.emitter().is_pausing() {
+        if self.over.is_some() || self.cx.effects().is_pausing() {
             return;
         }
         let now = self.now();
@@ -189,7 +189,7 @@ impl<'a> Drive<'a> {
         // Earlier events come first.
         self.flush();
         let mut named = None;
-        self.cx.stage_with(now, |state| {
+        self.cx.site().stage_with(now, |state| {
             if agent.is_some() {
                 named = Some(self.cx.session().child(state.head().seq + 1, 0)?);
             }
@@ -344,7 +344,7 @@ impl<'a> Drive<'a> {
                 self.give_up(error);
                 Ended { result: Attempt::Cancelled, ..ended }
             }
-            Attempt::Done(value) if self.cx.env().store.is_some() => match value.check() {
+            Attempt::Done(value) if self.cx.site().env.store.is_some() => match value.check() {
                 Ok(()) => Ended { result: Attempt::Done(value), ..ended },
                 Err(error) => Ended { result: Attempt::Failed(error), ..ended },
             },

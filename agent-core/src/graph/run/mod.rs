@@ -162,12 +162,12 @@ impl Agent for Kept {
 
 /// Runs the graph from its start, or from the end of its record. The outer error is of a run that did not begin.
 async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result<Outcome>, Machine)> {
-    cx.life().check()?;
-    let mut machine = Machine::new(graph, task, cx.env().sub_agents)?;
-    if cx.journal().is_replaying() {
+    cx.effects().check()?;
+    let mut machine = Machine::new(graph, task, cx.effects().sub_agents())?;
+    if cx.site().journal.is_replaying() {
         return Ok((replay(&mut machine, cx).await, machine));
     }
-    let begun = machine.recall(&cx.effects().recorded(), cx.clock())?;
+    let begun = machine.recall(&cx.effects().recorded(), cx.effects().time())?;
     let (commands, entry) = graph.live.enter(cx.session(), cx.run());
     let mut drive = Drive::new(cx, machine, commands);
     if !begun {
@@ -182,13 +182,13 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
 /// Replays a recorded run: the scheduler must produce the record again, else the graph is another one. Neither steps
 /// nor agents are called.
 async fn replay(machine: &mut Machine, cx: &RunContext) -> Result<Outcome> {
-    let mut events = cx.effects().recorded();
-    events.extend(cx.journal().follow(Script::of_graph)?);
-    machine.recall(&events, cx.clock())?;
+    let mut events = cx.effects().recorded().to_vec();
+    events.extend(cx.site().journal.follow(Script::of_graph)?);
+    machine.recall(&events, cx.effects().time())?;
     if machine.schedule.is_over() {
         return Ok(machine.outcome());
     }
-    Err(beyond(cx.journal(), "its next task").await)
+    Err(beyond(&cx.site().journal, "its next task").await)
 }
 
 /// Returns the error of a graph that cannot be scheduled, with its ids.

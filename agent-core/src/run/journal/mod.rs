@@ -14,7 +14,8 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    Env, Life, Outcome, Script,
+    Env, Outcome, Script,
+    life::Life,
     parts::{Parts, size, weighed},
 };
 use crate::{

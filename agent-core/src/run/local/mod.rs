@@ -5,29 +5,29 @@ mod waits;
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    future::{Future, ready},
-    pin::Pin,
+    future::{poll_fn, ready},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
 };
 
-use futures_util::future::Either;
 use serde_json::Value;
 
 use super::{
-    Delegate, Effect, Effects, Journal, Life, Observation, Pause, RunContext, Spawn,
+    Delegate, Effect, Effects, Observation, Pause, RunContext, Spawn,
     child::{Below, ChildEnd, Kept, ended},
+    effect::Performing,
     model_call,
     pool::{Pool, Seat, refusal, too_many},
+    site::Site,
     tool_call,
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
-    base::new_uuid,
+    base::{Todo, new_uuid},
     event::{self, ChildStarted, EffectKey, Event, Observed, WarningRaised},
-    message::History,
     provider::WarningKind,
     session::SessionState,
     tool::ToolSpec,
@@ -35,8 +35,8 @@ use crate::{
 
 /// Effects of one run.
 pub(crate) struct LocalEffects {
-    pub(crate) journal: Arc<Journal>,
-    recorded: Vec<Event>,
+    pub(crate) site: Arc<Site>,
+    recorded: Arc<[Event]>,
     replay: Mutex<HashMap<u64, Recorded>>,
     children: Mutex<HashMap<SessionId, Below>>,
     /// Child sessions with several runs, once there are any.
@@ -49,7 +49,6 @@ pub(crate) struct LocalEffects {
     lost: OnceLock<ErrorRecord>,
     /// True once a child of this life came to rest without an end.
     left_open: Arc<AtomicBool>,
-    pub(super) life: Arc<Life>,
     /// Number of the run's first event, which names its children.
     run_seq: u64,
 }
@@ -62,8 +61,8 @@ pub(crate) struct Recorded {
 }
 
 impl LocalEffects {
-    pub(crate) fn new(journal: Arc<Journal>, recorded: Vec<Event>, life: Arc<Life>) -> Self {
-        let run_seq = journal.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
+    pub(crate) fn new(site: Arc<Site>, recorded: Vec<Event>) -> Self {
+        let run_seq = site.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
         let mut replay: HashMap<u64, Recorded> = HashMap::new();
         for event in &recorded {
             if let Some(key) = event.effect_key() {
@@ -72,8 +71,9 @@ impl LocalEffects {
             }
         }
         Self {
-            journal,
-            recorded,
+            site,
+            // An empty slice of its own would be an allocation.
+            recorded: if recorded.is_empty() { Arc::default() } else { recorded.into() },
             replay: Mutex::new(replay),
             children: Mutex::default(),
             kept: OnceLock::new(),
@@ -82,7 +82,6 @@ impl LocalEffects {
             diverged: OnceLock::new(),
             lost: OnceLock::new(),
             left_open: Arc::default(),
-            life,
             run_seq,
         }
     }
@@ -93,25 +92,18 @@ impl LocalEffects {
         self
     }
 
-    pub(super) fn pool(&self, cx: &RunContext) -> &Pool {
-        self.pool.get_or_init(|| Pool::new(cx.env().sub_agents))
+    pub(super) fn pool(&self) -> &Pool {
+        self.pool.get_or_init(|| Pool::new(self.site.env.sub_agents))
     }
 
-    pub(crate) fn stage(&self, cx: &RunContext, event: Event) -> u64 {
-        self.stage_at(cx, cx.clock(), event)
+    pub(crate) fn stage(&self, event: Event) -> u64 {
+        self.stage_at(self.site.now(), event)
     }
 
     /// Stages an event; does nothing in a run that is over. The caller learns of that by its commit, or by the result
     /// of its effect.
-    pub(crate) fn stage_at(&self, cx: &RunContext, at: Timestamp, event: Event) -> u64 {
-        self.journal.stage_in(&self.life, cx.origin(), at, event).unwrap_or_default()
-    }
-
-    pub(crate) fn commit<'a>(&'a self, cx: &'a RunContext) -> impl Future<Output = Result<()>> + Send + 'a {
-        match self.life.check() {
-            Ok(()) => Either::Left(self.journal.commit(cx.emitter())),
-            Err(over) => Either::Right(ready(Err(over))),
-        }
+    pub(crate) fn stage_at(&self, at: Timestamp, event: Event) -> u64 {
+        self.site.stage(at, event).unwrap_or_default()
     }
 
     /// Returns the number of the run's first event.
@@ -120,8 +112,8 @@ impl LocalEffects {
     }
 
     /// Warns, once for each tool in a life of the run, of rules that cannot be matched against its calls.
-    pub(crate) fn warn_of_rules(&self, cx: &RunContext, tools: &[ToolSpec]) {
-        let policy = &cx.env().policy;
+    pub(crate) fn warn_of_rules(&self, tools: &[ToolSpec]) {
+        let policy = &self.site.env.policy;
         if !policy.has_subjects() {
             return;
         }
@@ -143,7 +135,7 @@ impl LocalEffects {
                 text: text.into(),
                 request: None,
             };
-            self.stage(cx, Event::WarningRaised(Arc::new(warning)));
+            self.stage(Event::WarningRaised(Arc::new(warning)));
         }
     }
 
@@ -195,7 +187,7 @@ impl LocalEffects {
         )
         .with("effect", key.ordinal.to_string())
         .with("recorded", recorded.to_owned())
-        .with("session", self.journal.session().as_str());
+        .with("session", self.site.journal.session().as_str());
         self.diverged.get_or_init(|| error.record()).to_error()
     }
 
@@ -227,9 +219,9 @@ impl LocalEffects {
         }
     }
 
-    pub(super) fn observe(&self, cx: &RunContext, key: Option<EffectKey>, value: Value) {
+    pub(super) fn observe(&self, key: Option<EffectKey>, value: Value) {
         if let Some(key) = key {
-            self.stage(cx, Event::Observed(Arc::new(Observed { value, key })));
+            self.stage(Event::Observed(Arc::new(Observed { value, key })));
         }
     }
 
@@ -241,16 +233,16 @@ impl LocalEffects {
         spawn: Spawn,
     ) -> Result<Observation> {
         let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a child needs a keyed effect"))?;
-        let child = self.journal.session().child(self.run_seq, key.ordinal)?;
+        let child = self.site.journal.session().child(self.run_seq, key.ordinal)?;
         if let Some(refused) = observed(recorded) {
             return Err(too_many(&refused));
         }
         let seat = match self.is_observed(&child) {
             true => None,
             // A child that had a slot before a restart waits for another one.
-            false => match self.seat(cx, spawn.at_once && recorded.is_empty()) {
+            false => match self.seat(spawn.at_once && recorded.is_empty()) {
                 Err(refused) => {
-                    self.observe(cx, Some(key), refused.clone());
+                    self.observe(Some(key), refused.clone());
                     return Err(too_many(&refused));
                 }
                 Ok(seat) => Some(seat),
@@ -259,9 +251,9 @@ impl LocalEffects {
         if recorded.is_empty() {
             let agent = spawn.agent.name().to_owned();
             let started = ChildStarted { child: child.clone(), agent, run: None, key };
-            self.stage(cx, Event::ChildStarted(Arc::new(started)));
+            self.stage(Event::ChildStarted(Arc::new(started)));
             // The parent's row comes first: no child exists that its parent does not know of.
-            self.commit(cx).await?;
+            self.site.commit().await?;
         }
         if seat.is_some() {
             let mut delegate = Delegate::new(child.clone(), spawn);
@@ -273,10 +265,10 @@ impl LocalEffects {
 
     /// Returns a seat for a child. The error is the refusal to record, when there is no slot and the child may not
     /// wait.
-    pub(super) fn seat(&self, cx: &RunContext, at_once: bool) -> Result<Seat, Value> {
-        let pool = self.pool(cx);
+    pub(super) fn seat(&self, at_once: bool) -> Result<Seat, Value> {
+        let pool = self.pool();
         if at_once {
-            return pool.try_enter().ok_or_else(|| refusal(cx.env().sub_agents));
+            return pool.try_enter().ok_or_else(|| refusal(self.site.env.sub_agents));
         }
         Ok(pool.enter())
     }
@@ -291,7 +283,6 @@ impl LocalEffects {
 
     fn note<T: serde::Serialize + serde::de::DeserializeOwned>(
         &self,
-        cx: &RunContext,
         key: Option<EffectKey>,
         recorded: &[Event],
         make: impl FnOnce() -> T,
@@ -302,7 +293,7 @@ impl LocalEffects {
             return serde_json::from_value(value).map_err(broken);
         }
         let made = make();
-        self.observe(cx, key, serde_json::to_value(&made).map_err(broken)?);
+        self.observe(key, serde_json::to_value(&made).map_err(broken)?);
         Ok(made)
     }
 }
@@ -323,31 +314,26 @@ impl LocalEffects {
             Effect::WaitAny { children, timeout } => {
                 self.wait_any(cx, key, &recorded, children, timeout).await
             }
-            Effect::Signal { name } => self.signal(cx, key, &recorded, &name),
+            Effect::Signal { name } => self.signal(key, &recorded, &name),
             Effect::Sleep(time) => self.sleep(cx, key, &recorded, time).await,
-            Effect::Now => self.note(cx, key, &recorded, || cx.clock()).map(Observation::Now),
-            Effect::NewId => self.note(cx, key, &recorded, || new_uuid().to_string()).map(Observation::Id),
+            Effect::Now => self.note(key, &recorded, || self.site.now()).map(Observation::Now),
+            Effect::NewId => self.note(key, &recorded, || new_uuid().to_string()).map(Observation::Id),
         }
     }
 }
 
 impl Effects for LocalEffects {
-    // Written out so that each effect's future is a box of its own size: the model call's is by far the largest.
-    fn perform<'a, 'b, 'c>(
+    // Each effect's future is a box of its own size: the model call's is by far the largest.
+    fn perform<'a>(
         &'a self,
-        cx: &'b RunContext,
+        cx: &'a RunContext,
         key: Option<EffectKey>,
         effect: Effect,
-    ) -> Pin<Box<dyn Future<Output = Result<Observation>> + Send + 'c>>
-    where
-        'a: 'c,
-        'b: 'c,
-        Self: 'c,
-    {
-        if let Err(over) = self.life.check().and_then(|()| cx.life().check()) {
+    ) -> Performing<'a, Observation> {
+        if let Err(over) = self.site.life.check().and_then(|()| cx.effects().check()) {
             return Box::pin(ready(Err(over)));
         }
-        if matches!(effect, Effect::Model(_) | Effect::Tools(_)) && cx.emitter().is_pausing() {
+        if matches!(effect, Effect::Model(_) | Effect::Tools(_)) && self.site.emitter.is_pausing() {
             return Box::pin(ready(Err(Error::paused(Pause::Asked))));
         }
         if let Some(error) = self.stopped() {
@@ -357,7 +343,7 @@ impl Effects for LocalEffects {
             Ok(recorded) => recorded,
             Err(error) => return Box::pin(ready(Err(error))),
         };
-        let life = &*self.life;
+        let life = &self.site.life;
         match effect {
             Effect::Model(call) => match model_call::recalled(recorded) {
                 Some(answer) => Box::pin(ready(answer)),
@@ -380,28 +366,70 @@ impl Effects for LocalEffects {
         key: Option<EffectKey>,
         make: &mut dyn FnMut(&SessionState, u64) -> Result<event::Recorded>,
     ) -> Result<()> {
-        self.life.check().and_then(|()| cx.life().check())?;
+        let Site { journal, life, origin, .. } = &*self.site;
+        life.check().and_then(|()| cx.effects().check())?;
         self.stopped().map_or(Ok(()), Err)?;
         let known = self.take_recorded(key)?;
         let (Some(key), Some(Event::Recorded(known))) = (key, known.first()) else {
-            return self.journal.append(&self.life, cx.origin(), cx.clock(), make);
+            return journal.append(life, origin, self.site.now(), make);
         };
-        let made = self.journal.read(|state| make(state, state.head().seq))?;
+        let made = journal.read(|state| make(state, state.head().seq))?;
         if made == *known { Ok(()) } else { Err(self.diverge(key, known.kind())) }
     }
 
-    fn history(&self) -> History {
-        self.journal.read(|state| state.history().clone())
+    fn commit<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
+        self.site.commit_boxed()
     }
 
-    fn recorded(&self) -> Vec<Event> {
-        self.recorded.clone()
+    fn steer<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
+        self.site.fold_prompts();
+        Box::pin(poll_fn(|_| Poll::Ready(Ok(()))))
+    }
+
+    fn read(&self, read: &mut dyn FnMut(&SessionState)) {
+        self.site.read(read);
+    }
+
+    fn recorded(&self) -> Arc<[Event]> {
+        Arc::clone(&self.recorded)
+    }
+
+    fn todos(&self) -> Vec<Todo> {
+        self.site.todos()
+    }
+
+    fn set_todos<'a>(&'a self, _: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()> {
+        Box::pin(self.site.set_todos(todos))
+    }
+
+    fn time(&self) -> Timestamp {
+        self.site.now()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.site.life.check()
+    }
+
+    fn is_pausing(&self) -> bool {
+        self.site.emitter.is_pausing()
+    }
+
+    fn has_readers(&self) -> bool {
+        self.site.env.store.is_some() || self.site.emitter.is_heard()
+    }
+
+    fn sub_agents(&self) -> usize {
+        self.site.env.sub_agents
+    }
+
+    fn show(&self, _: &RunContext, shown: Event) {
+        self.site.show(shown);
     }
 }
 
 impl fmt::Debug for LocalEffects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalEffects").field("session", self.journal.session()).finish_non_exhaustive()
+        f.debug_struct("LocalEffects").field("session", self.site.journal.session()).finish_non_exhaustive()
     }
 }
 

@@ -29,18 +29,18 @@ impl LocalEffects {
         if let Some(known) = child_end(recorded) {
             return Ok(known);
         }
-        let left = self.begin_wait(cx, key, recorded, timeout);
-        self.commit(cx).await?;
+        let left = self.begin_wait(key, recorded, timeout);
+        self.site.commit().await?;
         let ended = tokio::select! {
             biased;
             () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
-            ended = self.first_ended(cx, children) => Some(ended?),
+            ended = self.first_ended(children) => Some(ended?),
             () = pass(left) => None,
         };
         let (child, outcome) = ended.map(|(child, end)| (child, end.outcome)).unzip();
         if let Some(key) = key {
             let end = ChildFinished { child: child.clone(), outcome: outcome.as_deref().cloned(), key };
-            self.stage(cx, Event::ChildFinished(Arc::new(end)));
+            self.stage(Event::ChildFinished(Arc::new(end)));
         }
         Ok(Observation::Child { child, outcome, work: Vec::new() })
     }
@@ -49,7 +49,6 @@ impl LocalEffects {
     /// such are left, their pause is the error. So is a child whose end cannot be known.
     pub(in crate::run) async fn first_ended(
         &self,
-        cx: &RunContext,
         children: Vec<SessionId>,
     ) -> Result<(SessionId, ChildEnd)> {
         let mut waiting = FuturesUnordered::new();
@@ -73,7 +72,7 @@ impl LocalEffects {
             let next = match waiting.next().now_or_never() {
                 Some(next) => next,
                 None => {
-                    lent = lent.or_else(|| self.pool(cx).waiting(&seats));
+                    lent = lent.or_else(|| self.pool().waiting(&seats));
                     waiting.next().await
                 }
             };
@@ -97,19 +96,18 @@ impl LocalEffects {
     /// duration counts, whatever the clock does.
     fn begin_wait(
         &self,
-        cx: &RunContext,
         key: Option<EffectKey>,
         recorded: &[Event],
         timeout: Option<Duration>,
     ) -> Option<Duration> {
         for event in recorded {
             if let Event::WaitStarted(wait) = event {
-                return wait.until.map(|until| until.since(cx.clock()));
+                return wait.until.map(|until| until.since(self.site.now()));
             }
         }
         if let Some(key) = key {
-            let until = timeout.map(|timeout| cx.clock().after(timeout));
-            self.stage(cx, Event::WaitStarted(Arc::new(WaitStarted { until, signal: None, key })));
+            let until = timeout.map(|timeout| self.site.now().after(timeout));
+            self.stage(Event::WaitStarted(Arc::new(WaitStarted { until, signal: None, key })));
         }
         timeout
     }
@@ -124,20 +122,19 @@ impl LocalEffects {
         if recorded.iter().any(|event| matches!(event, Event::Observed(_))) {
             return Ok(Observation::Slept);
         }
-        let left = self.begin_wait(cx, key, recorded, Some(time));
-        self.commit(cx).await?;
+        let left = self.begin_wait(key, recorded, Some(time));
+        self.site.commit().await?;
         tokio::select! {
             biased;
             () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
             () = pass(left) => {}
         }
-        self.observe(cx, key, Value::Null);
+        self.observe(key, Value::Null);
         Ok(Observation::Slept)
     }
 
     pub(super) fn signal(
         &self,
-        cx: &RunContext,
         key: Option<EffectKey>,
         recorded: &[Event],
         name: &str,
@@ -147,15 +144,15 @@ impl LocalEffects {
         }
         let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a signal needs a keyed effect"))?;
         let begun = recorded.iter().any(|event| matches!(event, Event::WaitStarted(_)));
-        let (taken, came) = self.journal.read(|state| (state.has_taken(name), state.has_signal(name)));
+        let (taken, came) = self.site.read(|state| (state.has_taken(name), state.has_signal(name)));
         // The wait is recorded before its result, so that changed code cannot put another effect in its place.
         if !taken && (came || !begun) {
             let wait = WaitStarted { until: None, signal: Some(name.to_owned()), key };
-            self.stage(cx, Event::WaitStarted(Arc::new(wait)));
+            self.stage(Event::WaitStarted(Arc::new(wait)));
         }
-        match self.journal.take_signal(name) {
+        match self.site.journal.take_signal(name) {
             Some(value) => {
-                self.observe(cx, Some(key), value.clone());
+                self.observe(Some(key), value.clone());
                 Ok(Observation::Signal(value))
             }
             None => Err(Error::paused(Pause::Signal { name: name.to_owned(), until: None })),

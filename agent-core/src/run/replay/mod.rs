@@ -3,6 +3,7 @@
 //! Nothing is called and nothing is stored. The code sees what it saw then; if it does something other than what is
 //! recorded, the replay ends and names the event.
 
+mod door;
 mod judge;
 mod script;
 
@@ -12,17 +13,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use async_trait::async_trait;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Delegate, Desk, Effect, Effects, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext,
-    Sink, Task, TodoList, ToolCalls, budget,
+    Delegate, Desk, Effect, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext, Sink, Task,
+    ToolCalls, budget,
     child::{ChildEnd, Turn as ChildTurn, recorded_end},
-    context::{Asking, Given},
-    execute::{panicked, stuck},
+    context::Given,
+    life::Life,
     pool::too_many,
+    site::{Asking, Site, TodoList},
+    watch::{panicked, stuck},
 };
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
@@ -30,7 +32,7 @@ use crate::{
     base::Caught,
     event::{EffectKey, Envelope, Event, Origin, Recorded, ToolFinished},
     layers::BudgetState,
-    message::{History, ToolCall},
+    message::ToolCall,
     permission::Scope,
     session::{SessionRecord, SessionState},
 };
@@ -44,16 +46,16 @@ type Answer = Result<Observation, Stop>;
 struct ReplayEffects {
     /// The runtime in which outcomes of child sessions are looked up.
     live: Arc<Env>,
-    journal: Arc<Journal>,
+    site: Arc<Site>,
     /// Events that this life found recorded.
-    recorded: Vec<Event>,
+    recorded: Arc<[Event]>,
     /// Children that this life started and did not see end.
     children: Mutex<HashSet<SessionId>>,
 }
 
 impl ReplayEffects {
     fn follow<T>(&self, follow: impl FnOnce(&mut Script, &mut SessionState) -> T) -> Result<T> {
-        self.journal.follow(follow)
+        self.site.journal.follow(follow)
     }
 
     fn children(&self) -> MutexGuard<'_, HashSet<SessionId>> {
@@ -284,56 +286,9 @@ impl ReplayEffects {
     }
 }
 
-#[async_trait]
-impl Effects for ReplayEffects {
-    async fn perform(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
-        cx.life().check()?;
-        let answer = self.answer(key, &effect).await;
-        // As in the recorded run: nothing but the end followed.
-        if self.follow(|script, state| script.is_cancelled(state))? {
-            cx.cancellation().cancel();
-        }
-        match answer {
-            Ok(observation) => Ok(observation),
-            Err(Stop::Told(error)) => Err(error),
-            Err(Stop::Cut) => {
-                self.follow(|script, _| script.over().cancel())?;
-                std::future::pending().await
-            }
-            Err(Stop::Diverged(flaw)) => {
-                self.follow(|script, _| script.diverge(flaw))?;
-                std::future::pending().await
-            }
-        }
-    }
-
-    fn append(
-        &self,
-        cx: &RunContext,
-        key: Option<EffectKey>,
-        make: &mut dyn FnMut(&SessionState, u64) -> Result<Recorded>,
-    ) -> Result<()> {
-        match key {
-            None => self.journal.append(cx.life(), cx.origin(), cx.clock(), make),
-            Some(key) => {
-                cx.life().check()?;
-                self.record(cx, key, make)
-            }
-        }
-    }
-
-    fn history(&self) -> History {
-        self.journal.read(|state| state.history().clone())
-    }
-
-    fn recorded(&self) -> Vec<Event> {
-        self.recorded.clone()
-    }
-}
-
 impl fmt::Debug for ReplayEffects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplayEffects").field("session", self.journal.session()).finish_non_exhaustive()
+        f.debug_struct("ReplayEffects").field("session", self.site.journal.session()).finish_non_exhaustive()
     }
 }
 
@@ -450,22 +405,26 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
     task.prompt = Arc::clone(&started.prompt);
     (task.budget, task.deadline) = (started.budget, started.deadline);
     while let Some(recorded) = journal.follow(Script::begin)? {
-        let (live, record, children) = (Arc::clone(&live), Arc::clone(&journal), Mutex::default());
-        let effects = ReplayEffects { live, journal: record, recorded, children };
+        let site = Arc::new(Site {
+            env: Arc::clone(&offline),
+            origin: Arc::clone(&origin),
+            journal: Arc::clone(&journal),
+            emitter: Emitter::new(None, &offline).at(Arc::new(ReplayDesk) as _, origin.run),
+            todos: TodoList::new(&journal, &origin),
+            asking: Asking::default(),
+            subtree: None,
+            life: Life::default(),
+        });
         let given = Given {
             scope: Scope::all(),
             cancel: CancellationToken::new(),
-            emitter: Emitter::new(None, &offline).at(Arc::new(ReplayDesk) as _, origin.run),
-            asking: Asking::default(),
-            todos: TodoList::new(&journal, &origin),
             budget: budget::open(task.budget, BudgetState::default(), None, &origin.agent),
-            subtree: None,
-            life: Arc::default(),
         };
-        let (env, origin) = (Arc::clone(&offline), Arc::clone(&origin));
-        let cx = RunContext::new(env, origin, given, Arc::new(effects) as _, Arc::clone(&journal));
+        let (live, recorded) = (Arc::clone(&live), recorded.into());
+        let effects = ReplayEffects { live, site: Arc::clone(&site), recorded, children: Mutex::default() };
+        let cx = RunContext::new(Arc::clone(&site), given, Arc::new(effects) as _);
         let ended = Box::pin(live_again(&*agent, task.clone(), &cx, &journal)).await;
-        cx.end_life();
+        site.end(cx.cancellation().is_cancelled());
         cx.cancellation().cancel();
         let ended = ended?;
         if let Some(outcome) = journal.follow(|script, state| judge(script, state, ended))?? {

@@ -1,0 +1,111 @@
+//! The effects of a replay, as its agent's code sees them.
+
+use std::{future::ready, sync::Arc};
+
+use super::{
+    super::{Effect, Effects, Observation, RunContext, effect::Performing, site::Site},
+    ReplayEffects, Stop,
+};
+use crate::{
+    Result, Timestamp,
+    base::Todo,
+    event::{EffectKey, Event, Recorded},
+    session::SessionState,
+};
+
+impl ReplayEffects {
+    async fn told(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
+        self.site.life.check()?;
+        let answer = self.answer(key, &effect).await;
+        // As in the recorded run: nothing but the end followed.
+        if self.follow(|script, state| script.is_cancelled(state))? {
+            cx.cancellation().cancel();
+        }
+        match answer {
+            Ok(observation) => Ok(observation),
+            Err(Stop::Told(error)) => Err(error),
+            Err(Stop::Cut) => {
+                self.follow(|script, _| script.over().cancel())?;
+                std::future::pending().await
+            }
+            Err(Stop::Diverged(flaw)) => {
+                self.follow(|script, _| script.diverge(flaw))?;
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+impl Effects for ReplayEffects {
+    fn perform<'a>(
+        &'a self,
+        cx: &'a RunContext,
+        key: Option<EffectKey>,
+        effect: Effect,
+    ) -> Performing<'a, Observation> {
+        Box::pin(self.told(cx, key, effect))
+    }
+
+    fn append(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        make: &mut dyn FnMut(&SessionState, u64) -> Result<Recorded>,
+    ) -> Result<()> {
+        let Site { journal, life, origin, .. } = &*self.site;
+        match key {
+            None => journal.append(life, origin, self.site.now(), make),
+            Some(key) => {
+                life.check()?;
+                self.record(cx, key, make)
+            }
+        }
+    }
+
+    fn commit<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
+        Box::pin(self.site.commit())
+    }
+
+    fn steer<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
+        self.site.fold_prompts();
+        Box::pin(ready(Ok(())))
+    }
+
+    fn read(&self, read: &mut dyn FnMut(&SessionState)) {
+        self.site.read(read);
+    }
+
+    fn recorded(&self) -> Arc<[Event]> {
+        Arc::clone(&self.recorded)
+    }
+
+    fn todos(&self) -> Vec<Todo> {
+        self.site.todos()
+    }
+
+    fn set_todos<'a>(&'a self, _: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()> {
+        Box::pin(self.site.set_todos(todos))
+    }
+
+    fn time(&self) -> Timestamp {
+        self.site.now()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.site.life.check()
+    }
+
+    fn is_pausing(&self) -> bool {
+        self.site.journal.paused_here()
+    }
+
+    fn has_readers(&self) -> bool {
+        true
+    }
+
+    fn sub_agents(&self) -> usize {
+        self.site.env.sub_agents
+    }
+
+    fn show(&self, _: &RunContext, _: Event) {}
+}

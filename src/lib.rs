@@ -36,9 +36,10 @@ pub mod context {
 
 /// The one event type, and the contents of the events that programs read most.
 pub mod event {
+    pub use entourage_core::checked::PhaseFinished;
     pub use entourage_core::event::{
         Envelope, Event, FORMAT, ModelFinished, ModelRestarted, ModelStarted, NodeFinished, Origin,
-        PhaseFinished, RunFinished, RunStarted, ToolFinished, ToolStarted,
+        RunFinished, RunStarted, ToolFinished, ToolStarted,
     };
 }
 

@@ -15,6 +15,7 @@
 //! | [`context`] | the context that a model sees |
 //! | [`run`] | one prompt to one outcome: the pure turn, effects, the journal |
 //! | [`agent`] | agents that take a task |
+//! | [`checked`] | the records of tasks that are checked |
 //! | [`graph`] | tasks that depend on each other |
 //! | [`team`] | the todo list that agents share |
 //! | [`telemetry`] | queries over stored sessions, and spans |
@@ -22,6 +23,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod agent;
+pub mod checked;
 pub mod context;
 pub mod event;
 pub mod graph;

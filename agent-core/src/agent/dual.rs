@@ -33,7 +33,7 @@ use crate::{
 /// The agent's own session holds what the user sees: a prompt and an answer per run. The two agents work in the child
 /// sessions `<id>$$executor` and `<id>$$discriminator`, and continue there with the next prompt. Only summaries and
 /// feedback cross between the two; both share one todo list. The results of the discriminator's tools are kept with its
-/// verdict, in the record [`PhaseFinished`](crate::event::PhaseFinished). Another pair started in the same session
+/// verdict, in the record [`PhaseFinished`](crate::checked::PhaseFinished). Another pair started in the same session
 /// continues the same two conversations and abandons a task that the first one left open.
 ///
 /// # Outcome

@@ -20,7 +20,7 @@ pub use payload::{
     TodosChanged, ToolFinished, ToolStarted, WaitStarted, WarningRaised,
 };
 pub use record::{Kept, Record, Recorded};
-pub use runners::{GraphChanged, GraphStarted, NodeFinished, NodeStarted, PhaseFinished, PhaseStarted};
+pub use runners::{GraphChanged, GraphStarted, NodeFinished, NodeStarted};
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -1,75 +1,13 @@
-//! Payloads of the events of runners: checked tasks and graphs.
+//! Payloads of the events of graphs.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Record;
 use crate::{
-    Money, RunId, SessionId, Timestamp, Usage,
-    agent::{Phase, Verdict},
+    Money, SessionId, Timestamp, Usage,
     graph::{Change, GraphSignature, NodeEnd},
-    message::Message,
-    outcome::Outcome,
 };
-
-payload! {
-    /// A phase of a checked task began.
-    PhaseStarted {
-        /// Number of the round of work and check, from 1.
-        iteration: u32,
-        /// Kind of phase.
-        phase: Phase,
-        /// The session in which the phase runs.
-        child: SessionId,
-        /// The phase's run in that session.
-        run: RunId,
-        /// Prompt of that run.
-        prompt: Arc<Message>,
-    }
-}
-
-impl Record for PhaseStarted {
-    const KIND: &'static str = "checked.phase_started";
-    const KEPT: bool = true;
-
-    fn summary(&self) -> String {
-        format!("round {}: {}", self.iteration, self.phase)
-    }
-
-    fn child(&self) -> Option<(&SessionId, Option<RunId>)> {
-        Some((&self.child, Some(self.run)))
-    }
-}
-
-payload! {
-    /// A phase of a checked task ended.
-    PhaseFinished {
-        /// Number of the round of work and check, from 1.
-        iteration: u32,
-        /// Kind of phase.
-        phase: Phase,
-        /// Outcome of its run.
-        outcome: Outcome,
-        /// Input of the next phase: a digest of the work, the summary, or the feedback.
-        text: Arc<str>,
-        /// Verdict of a check.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        verdict: Option<Verdict>,
-    }
-}
-
-impl Record for PhaseFinished {
-    const KIND: &'static str = "checked.phase_finished";
-    const KEPT: bool = true;
-
-    fn summary(&self) -> String {
-        match &self.verdict {
-            Some(verdict) => format!("round {}: {verdict}", self.iteration),
-            None => format!("round {}: {}", self.iteration, self.text),
-        }
-    }
-}
 
 payload! {
     /// A graph began.

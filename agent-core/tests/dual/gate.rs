@@ -1,6 +1,6 @@
 //! `task_complete` is the only way out, and only the checker has it.
 
-use entourage_core::event::PhaseFinished;
+use entourage_core::checked::PhaseFinished;
 use entourage_core::{
     ErrorKind,
     agent::{DualAgent, ReactAgent},

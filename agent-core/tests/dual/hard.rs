@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use entourage_core::event::{PhaseFinished, PhaseStarted};
+use entourage_core::checked::{PhaseFinished, PhaseStarted};
 use entourage_core::{
     ErrorKind,
     agent::{AgentTool, DualAgent, Phase, ReactAgent},

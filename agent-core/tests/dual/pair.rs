@@ -1,6 +1,6 @@
 //! A pair of scripted agents, and queries about its sessions.
 
-use entourage_core::event::{PhaseFinished, PhaseStarted};
+use entourage_core::checked::{PhaseFinished, PhaseStarted};
 use entourage_core::{
     Runtime, Session, SessionId,
     agent::{DualAgent, DualBuilder, ReactAgent},

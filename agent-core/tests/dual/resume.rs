@@ -1,6 +1,6 @@
 //! Whatever a process was doing when it died or was asked to pause, the next one resumes from there.
 
-use entourage_core::event::PhaseStarted;
+use entourage_core::checked::PhaseStarted;
 use entourage_core::{agent::CheckedTask, session::SessionState};
 use entourage_core::{
     agent::{DualAgent, Phase},

@@ -1,6 +1,6 @@
 //! The todo list that both agents share, their sessions side by side, and the content of each session.
 
-use entourage_core::event::PhaseStarted;
+use entourage_core::checked::PhaseStarted;
 use entourage_core::{
     agent::{Agent, DualAgent, ReactAgent},
     event::Event,

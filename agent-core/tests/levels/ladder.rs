@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use entourage_core::event::PhaseFinished;
+use entourage_core::checked::PhaseFinished;
 use entourage_core::{
     ErrorKind, Session,
     agent::{Autonomy, AutonomyBuilder, AutonomyLevel, Phase, ReactAgent, StopKind, Verdict},

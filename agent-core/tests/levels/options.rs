@@ -2,17 +2,14 @@
 
 use entourage_core::{
     ErrorKind,
-    agent::{Autonomy, AutonomyBuilder, AutonomyLevel, Phase, ReactAgent},
+    agent::{Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, Phase, ReactAgent},
+    checked::{PhaseFinished, PhaseStarted},
     permission::Scope,
     provider::{FinishReason, Request},
     run::{Limits, LoopDetection, Outcome, Pause, Status, StopReason},
     session::SharedStore,
     testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
-};
-use entourage_core::{
-    agent::CheckedTask,
-    event::{PhaseFinished, PhaseStarted},
 };
 use serde_json::{Value, json};
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::Phase;
 use crate::{
     Result, SessionId,
-    event::{Kept, PhaseFinished, PhaseStarted, Record},
+    checked::{PhaseFinished, PhaseStarted},
+    event::{Kept, Record},
     message::{Message, Part, Role},
     run::{Outcome, Status},
     session::SessionState,

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, ErrorKind, Result, SessionId,
     agent::{Agent, ReactAgent},
-    event::{PhaseFinished, PhaseStarted},
+    checked::{PhaseFinished, PhaseStarted},
     message::Message,
     permission::Scope,
     run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},

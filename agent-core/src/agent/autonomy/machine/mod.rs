@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{CheckedTask, Phase};
 use crate::{
-    event::{PhaseFinished, PhaseStarted},
+    checked::{PhaseFinished, PhaseStarted},
     message::Message,
     provider::FinishReason,
     run::{Outcome, Status, StopReason},

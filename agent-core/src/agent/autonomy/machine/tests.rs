@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Error, ErrorKind, RunId, SessionId, agent::Verdict, event::PhaseFinished, permission::ApprovalId,
+    Error, ErrorKind, RunId, SessionId, agent::Verdict, checked::PhaseFinished, permission::ApprovalId,
 };
 
 fn started(iteration: u32, phase: Phase, prompt: Arc<Message>) -> Arc<PhaseStarted> {

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use entourage::{
+    event::{NodeFinished, NodeStarted},
     graph::{GraphReport, NodeState, TaskGraph},
     prelude::*,
     provider::FinishReason,
@@ -35,7 +36,7 @@ async fn main() -> Result<()> {
     let unfinished = if known { session.unfinished().await? } else { None };
     let mut run = match unfinished {
         Some(_) => {
-            let report = GraphReport::from_events(&session.events(0, 10_000).await?);
+            let report = GraphReport::from_events(&session.events(0, 10_000).await?)?;
             let done = report.nodes.iter().filter(|node| node.state() == NodeState::Completed);
             println!("A process left this unfinished. Done by then: {}", names(done.map(|node| &*node.id)));
             session.resume(&graph)
@@ -46,10 +47,11 @@ async fn main() -> Result<()> {
         }
     };
     while let Some(event) = run.next().await {
-        match &event.event {
-            Event::NodeStarted(it) => println!("begins {}", it.node),
-            Event::NodeFinished(it) => println!("       {} {}", it.node, it.end),
-            _ => {}
+        if let Some(it) = event.event.record::<NodeStarted>()? {
+            println!("begins {}", it.node);
+        }
+        if let Some(it) = event.event.record::<NodeFinished>()? {
+            println!("       {} {}", it.node, it.end);
         }
     }
     let outcome = run.outcome().await?;

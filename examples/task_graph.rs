@@ -6,6 +6,7 @@
 use std::{io::IsTerminal, time::Duration};
 
 use entourage::{
+    event::NodeStarted,
     graph::{GraphReport, SkipAs, TaskGraph},
     prelude::*,
     provider::FinishReason,
@@ -53,13 +54,13 @@ async fn main() -> Result<()> {
     let control = graph.control(&run);
     let mut screen = Screen::default();
     while let Some(event) = run.next().await {
-        let (Event::NodeStarted(_) | Event::NodeFinished(_)) = &event.event else { continue };
+        let Event::Recorded(record) = &event.event else { continue };
         // The run continues meanwhile, and may have ended.
         if let Ok(todos) = control.todos().await {
             screen.show(todos.iter().map(|todo| format!("{} {}", mark(todo.status), todo.content)).collect());
         }
         // Called from any task: the result of the manual is not needed.
-        if matches!(&event.event, Event::NodeStarted(it) if &*it.node == "tests") {
+        if record.get::<NodeStarted>()?.is_some_and(|it| &*it.node == "tests") {
             control.skip("manual", SkipAs::Satisfied).await?;
         }
     }
@@ -67,7 +68,7 @@ async fn main() -> Result<()> {
     println!("\n{}: {}\n", outcome.status, outcome.text);
 
     // From the stored events: any process can draw it, then or later.
-    let report = GraphReport::from_events(&session.events(0, 1_000).await?);
+    let report = GraphReport::from_events(&session.events(0, 1_000).await?)?;
     println!("{report}\n{}", report.mermaid());
     Ok(())
 }

@@ -38,9 +38,10 @@ pub mod context {
 pub mod event {
     pub use entourage_core::checked::PhaseFinished;
     pub use entourage_core::event::{
-        Envelope, Event, FORMAT, ModelFinished, ModelRestarted, ModelStarted, NodeFinished, Origin,
-        RunFinished, RunStarted, ToolFinished, ToolStarted,
+        Envelope, Event, FORMAT, ModelFinished, ModelStarted, Origin, RunFinished, RunStarted, ToolFinished,
+        ToolStarted,
     };
+    pub use entourage_core::graph::{NodeFinished, NodeStarted};
 }
 
 /// Tasks that depend on each other.

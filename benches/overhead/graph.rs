@@ -135,7 +135,7 @@ fn our_watched_steps(store: Option<SharedStore>) -> impl Work + Clone {
             let mut run = session.start(&graph, "go");
             let mut nodes = 0;
             while let Some(event) = run.next().await {
-                nodes += usize::from(event.event.kind() == "node_finished");
+                nodes += usize::from(event.event.kind() == "record:graph.node_finished");
             }
             assert_eq!((nodes, run.outcome().await.unwrap().status), (1_000, Status::Completed));
             runtime.store().delete(session.id()).await.unwrap();

@@ -225,14 +225,14 @@ fn design_3_a_graph_of_six_agents_goes_on_after_a_kill() {
     for wire in WIRES {
         // Two nodes are in flight after the second start.
         for death in [
-            Death { kind: "node_started", times: 3, points: 9 },
-            Death { kind: "node_finished", times: 2, points: 12 },
-            Death { kind: "node_finished", times: 4, points: 4 },
+            Death { kind: "record:graph.node_started", times: 3, points: 9 },
+            Death { kind: "record:graph.node_finished", times: 2, points: 12 },
+            Death { kind: "record:graph.node_finished", times: 4, points: 4 },
         ] {
             let tree = until(&login(wire), death, |_| true);
             let outcome = tree.outcome(&root()).unwrap();
             assert!(outcome.is_completed() && !outcome.text.is_empty(), "{wire}: {outcome}");
-            let report = GraphReport::from_events(events(&tree));
+            let report = GraphReport::from_events(events(&tree)).unwrap();
             assert_eq!(report.count(NodeState::Completed), 6, "{wire}: {report}");
             assert!(report.nodes.iter().all(|node| node.attempts == 1), "{wire}: {report}");
             assert_eq!(tree.iter().count(), 7, "{wire}: a session each");

@@ -76,10 +76,6 @@ impl Envelope {
                 write!(f, "{agent}: cleared old results, about {} tokens are left", it.after)
             }
             Event::Recorded(it) => write!(f, "{agent}: {}", one_line(&it.summary())),
-            Event::GraphStarted(it) => write!(f, "{agent}: begins {} tasks", it.signature.nodes.len()),
-            Event::NodeStarted(it) => write!(f, "{agent}: begins {}", it.node),
-            Event::NodeFinished(it) => write!(f, "{agent}: {} {}", it.node, one_line(&it.end.to_string())),
-            Event::GraphChanged(it) => write!(f, "{agent}: {}", it.change),
             Event::Titled(it) => write!(f, "{agent}: is about {}", it.title),
             Event::TodosChanged(it) => write!(f, "{agent}: has {} todos", it.todos.len()),
             Event::ModeChanged(it) => write!(f, "{agent}: works in mode {} from its next run on", it.mode),

@@ -7,10 +7,8 @@ pub(crate) mod cause;
 mod display;
 pub(crate) mod legacy;
 pub(crate) mod observer;
-#[macro_use]
 mod payload;
 mod record;
-mod runners;
 
 pub(crate) use payload::RunAbove;
 pub use payload::{
@@ -20,7 +18,6 @@ pub use payload::{
     TodosChanged, ToolFinished, ToolStarted, WaitStarted, WarningRaised,
 };
 pub use record::{Kept, Record, Recorded};
-pub use runners::{GraphChanged, GraphStarted, NodeFinished, NodeStarted};
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -258,14 +255,6 @@ events! {
         CompactionFailed(Arc<CompactionFailed>) = "compaction_failed",
         /// Old results of tools are no longer shown to the model.
         OutputsCleared(Arc<OutputsCleared>) = "outputs_cleared",
-        /// A graph of tasks began.
-        GraphStarted(Arc<GraphStarted>) = "graph_started",
-        /// An attempt at a node of a graph began.
-        NodeStarted(Arc<NodeStarted>) = "node_started",
-        /// An attempt at a node of a graph ended, or the node will not be run.
-        NodeFinished(Arc<NodeFinished>) = "node_finished",
-        /// A graph was changed while it ran.
-        GraphChanged(Arc<GraphChanged>) = "graph_changed",
         /// The session has a title.
         Titled(Arc<Titled>) = "titled",
         /// The todo list was replaced.

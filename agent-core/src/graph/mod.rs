@@ -15,6 +15,7 @@ mod picture;
 mod plan;
 mod problem;
 mod prompt;
+mod records;
 mod report;
 mod run;
 mod schedule;
@@ -40,6 +41,7 @@ pub(crate) use node::{
 };
 pub use plan::{Plan, PlanTask};
 pub use problem::{GraphError, Problem};
+pub use records::{GraphChanged, GraphStarted, NodeFinished, NodeStarted};
 pub use report::{GraphReport, NodeReport, NodeState};
 pub use run::GraphRun;
 pub(crate) use run::Shape;

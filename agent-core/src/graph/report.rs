@@ -1,15 +1,17 @@
-//! The progress of a graph's run: a fold over its events, so that every reader of the events can see it.
+//! The progress of a graph's run: a fold over its records, so that every reader of the events can see it.
 
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use super::{
-    Change, EdgeSignature, GraphSignature, Handle, NodeEnd, NodeSignature, Output,
+    Change, EdgeSignature, GraphSignature, GraphStarted, Handle, NodeEnd, NodeFinished, NodeSignature,
+    NodeStarted, Output,
     picture::{Arrow, Picture, Shape},
     problem::shown,
+    records::GraphRecord,
 };
 use crate::{
     Money, Result, SessionId, Timestamp, Usage,
-    event::{Envelope, Event, NodeFinished, NodeStarted},
+    event::{Envelope, Event},
 };
 
 /// Progress of a graph's run, node by node, in the order in which they were added. Items of a map come after all nodes,
@@ -98,23 +100,23 @@ impl NodeReport {
         }
     }
 
-    fn started(&mut self, event: &NodeStarted, at: Timestamp) {
-        self.attempts = self.attempts.max(event.attempt);
-        self.agent.clone_from(&event.agent);
-        self.child.clone_from(&event.child);
+    fn started(&mut self, record: &NodeStarted, at: Timestamp) {
+        self.attempts = self.attempts.max(record.attempt);
+        self.agent.clone_from(&record.agent);
+        self.child.clone_from(&record.child);
         self.since = Some(at);
         self.end = None;
     }
 
-    fn finished(&mut self, event: &NodeFinished) {
-        self.attempts = self.attempts.max(event.attempt);
+    fn finished(&mut self, record: &NodeFinished) {
+        self.attempts = self.attempts.max(record.attempt);
         self.since = None;
-        self.end = Some(event.end.clone()).filter(|_| event.retry_at.is_none());
-        self.time = self.time.saturating_add(Duration::from_micros(event.micros));
-        self.usage += event.usage;
+        self.end = Some(record.end.clone()).filter(|_| record.retry_at.is_none());
+        self.time = self.time.saturating_add(Duration::from_micros(record.micros));
+        self.usage += record.usage;
         // The cost of a program's step is unknown to us, and an attempt that never began costs nothing.
-        if self.agent.is_some() && event.attempt > 0 {
-            self.cost = self.cost.zip(event.cost).map(|(sum, cost)| sum + cost);
+        if self.agent.is_some() && record.attempt > 0 {
+            self.cost = self.cost.zip(record.cost).map(|(sum, cost)| sum + cost);
         }
     }
 
@@ -162,12 +164,16 @@ impl GraphReport {
     /// ignored.
     ///
     /// Another process can follow a run this way: it reads the session's events from the store.
-    pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope>) -> Self {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) for a record that cannot be read,
+    /// [`ErrorKind::NewerVersion`](crate::ErrorKind::NewerVersion) for one of a newer version.
+    pub fn from_events<'a>(events: impl IntoIterator<Item = &'a Envelope>) -> Result<Self> {
         let mut fold = Fold::default();
         for event in events {
-            fold.see(event);
+            fold.see(event)?;
         }
-        fold.report
+        Ok(fold.report)
     }
 
     /// Returns the node of this id.
@@ -254,33 +260,36 @@ struct Fold {
 }
 
 impl Fold {
-    fn see(&mut self, envelope: &Envelope) {
-        match &envelope.event {
-            Event::GraphStarted(started) => {
-                let path = &envelope.origin.agent;
-                let name = path.rsplit_once('/').map_or(&**path, |(_, name)| name);
-                self.report = GraphReport::new(name, &started.signature);
-                let nodes = self.report.nodes.iter().enumerate();
-                self.places = nodes.map(|(place, node)| (Arc::clone(&node.id), place)).collect();
-            }
-            Event::NodeStarted(started) => {
+    fn see(&mut self, envelope: &Envelope) -> Result<()> {
+        let Event::Recorded(record) = &envelope.event else { return Ok(()) };
+        match GraphRecord::of(record)? {
+            Some(GraphRecord::Started(started)) => self.begin(&envelope.origin.agent, &started),
+            Some(GraphRecord::NodeStarted(started)) => {
                 if let Some(node) = self.node(&started.node) {
-                    node.started(started, envelope.at);
+                    node.started(&started, envelope.at);
                 }
             }
-            Event::NodeFinished(finished) => {
+            Some(GraphRecord::NodeFinished(finished)) => {
                 if let Some(node) = self.node(&finished.node) {
-                    node.finished(finished);
+                    node.finished(&finished);
                 }
             }
-            Event::GraphChanged(changed) => {
+            Some(GraphRecord::Changed(changed)) => {
                 self.change(&changed.change);
                 for node in &changed.again {
                     self.wait_again(node);
                 }
             }
-            _ => {}
+            None => {}
         }
+        Ok(())
+    }
+
+    fn begin(&mut self, path: &str, started: &GraphStarted) {
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        self.report = GraphReport::new(name, &started.signature);
+        let nodes = self.report.nodes.iter().enumerate();
+        self.places = nodes.map(|(place, node)| (Arc::clone(&node.id), place)).collect();
     }
 
     /// Returns the node of this id. An item of a map is created when an event first names it.

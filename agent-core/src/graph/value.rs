@@ -76,6 +76,11 @@ impl NodeValue {
         }
     }
 
+    /// Returns about how many bytes the value takes as JSON. A text is not serialized for that.
+    pub(crate) fn bytes(&self) -> usize {
+        self.peek::<String>().map_or_else(|| bound::json_bytes(self, usize::MAX), String::len)
+    }
+
     /// True when the value was created as a `T` in this process.
     pub(crate) fn is<T: 'static>(&self) -> bool {
         matches!(&self.0, Form::Live(_, of) if *of == TypeId::of::<T>())

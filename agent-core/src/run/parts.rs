@@ -7,7 +7,6 @@ use crate::{
     Result,
     base::bound::{json_bytes, value},
     event::{Event, Recorded},
-    graph::NodeEnd,
     session::SessionHead,
 };
 
@@ -85,15 +84,6 @@ pub(super) fn size(event: &Event) -> usize {
         Event::Observed(it) => value(&it.value),
         Event::RunFinished(it) => it.outcome.text.len(),
         Event::ChildFinished(it) => it.outcome.as_ref().map_or(0, |outcome| outcome.text.len()),
-        Event::NodeFinished(it) => match &it.end {
-            NodeEnd::Completed(value) => match value.peek::<String>() {
-                Some(text) => text.len(),
-                None => json_bytes(value, usize::MAX),
-            },
-            _ => 0,
-        },
-        Event::GraphChanged(it) => json_bytes(&it.change, usize::MAX),
-        Event::GraphStarted(it) => it.signature.nodes.len().saturating_mul(100),
         Event::Recorded(it) => it.weigh().unwrap_or_default(),
         Event::TodosChanged(it) => json_bytes(&it.todos, usize::MAX),
         // Words, names and texts that are always short.
@@ -108,7 +98,6 @@ pub(super) fn size(event: &Event) -> usize {
         | Event::CompactionStarted(_)
         | Event::CompactionFailed(_)
         | Event::OutputsCleared(_)
-        | Event::NodeStarted(_)
         | Event::Titled(_)
         | Event::ModeChanged(_)
         | Event::WarningRaised(_)

@@ -88,7 +88,6 @@ impl Fate {
             Event::ApprovalDecided(_)
             | Event::ChildFinished(_)
             | Event::Observed(_)
-            | Event::NodeFinished(_)
             | Event::MessageAdded(_)
             | Event::TodosChanged(_)
             | Event::Titled(_)

@@ -48,10 +48,10 @@ fn design_3_six_agents_on_a_graph() {
     survives(
         &crash::login_graph(),
         &[
-            "node_finished tests 1 failed",
-            "node_finished tests 2 completed: 12",
+            "record:graph.node_finished tests 1 failed",
+            "record:graph.node_finished tests 2 completed: 12",
             "login/reviewer run_started 12 tests pass. The manual says: How to log in.",
-            "node_finished review 1 completed: It may be merged.",
+            "record:graph.node_finished review 1 completed: It may be merged.",
         ],
     );
 }
@@ -62,8 +62,8 @@ fn design_3_an_approval_in_a_child_in_a_node() {
         &crash::graph_approval(),
         &[
             "cashier approval_decided Allow",
-            "node_finished sweep 1 completed: Swept.",
-            "node_finished close 1 completed: Closed.",
+            "record:graph.node_finished sweep 1 completed: Swept.",
+            "record:graph.node_finished close 1 completed: Closed.",
         ],
     );
 }

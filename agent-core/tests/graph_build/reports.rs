@@ -1,9 +1,9 @@
 //! Reports of a run, built from its events alone.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use entourage_core::{
-    Money, RunId, SessionId, Timestamp, Usage,
+    ErrorKind, Money, Result, RunId, SessionId, Timestamp, Usage,
     event::{Envelope, Event, Origin},
     graph::{GraphReport, GraphSignature, NodeState},
 };
@@ -14,6 +14,7 @@ use crate::{
     pictures::{read_dot, read_mermaid},
 };
 
+/// Returns the event in a row of version 0.1.
 fn event(kind: &str, data: &Value) -> Event {
     Event::from_json(kind, &data.to_string()).unwrap()
 }
@@ -51,6 +52,10 @@ fn blocked(by: &str) -> Value {
 }
 
 fn report(events: Vec<Event>) -> GraphReport {
+    read(events).unwrap()
+}
+
+fn read(events: Vec<Event>) -> Result<GraphReport> {
     let origin = Arc::new(Origin::new(SessionId::new("s").unwrap(), RunId::generate(), "root/login"));
     let envelope = |(seq, event)| Envelope::new(Arc::clone(&origin), seq, Timestamp::from_micros(7), event);
     let events: Vec<_> = (1..).zip(events).map(envelope).collect();
@@ -219,4 +224,55 @@ fn attack_hostile_names_in_stored_events_do_not_break_out_of_pictures() {
     let (nodes, edges) = read_dot(&report.dot());
     assert_eq!((nodes.len(), edges.len()), (hostile.len(), 0));
     assert_eq!(report.to_string().lines().count(), hostile.len() + 2);
+}
+
+#[test]
+fn rows_of_version_0_1_give_the_report_of_records() {
+    let mut old = run();
+    let task = json!({"node": {"id": "audit", "after": [], "agent": "auditor"}, "task": "Audit it."});
+    old.push(changed(&json!({"add": task})));
+    old.push(event(
+        "graph_changed",
+        &json!({"change": {"retry": {"node": "backend"}}, "again": ["frontend", "tests"]}),
+    ));
+    let rows: Vec<_> = old.iter().map(|event| (event.kind().to_owned(), event.to_json().unwrap())).collect();
+    let kinds: BTreeSet<_> = rows.iter().map(|(kind, _)| kind.as_str()).collect();
+    let wanted =
+        ["changed", "node_finished", "node_started", "started"].map(|name| format!("record:graph.{name}"));
+    assert_eq!(kinds, wanted.iter().map(String::as_str).collect());
+    let new: Vec<_> = rows.iter().map(|(kind, row)| Event::from_json(kind, row).unwrap()).collect();
+    assert_eq!(new, old);
+    let link = |event: &Event| match event {
+        Event::Recorded(record) => record.child().map(|(session, run)| (session.clone(), run)),
+        _ => None,
+    };
+    let links: Vec<_> = old.iter().filter_map(link).collect();
+    assert!(links.iter().all(|(child, run)| child.as_str() == "s.3$$0" && run.is_none()));
+    assert_eq!(links.len(), kinds_of(&old, "record:graph.node_started"));
+    assert_eq!(new.iter().filter_map(link).collect::<Vec<_>>(), links);
+    let (old, new) = (report(old), report(new));
+    assert_eq!((old.to_string(), old.mermaid()), (new.to_string(), new.mermaid()));
+    assert_eq!(old, new);
+    assert_eq!(new.node("audit").unwrap().agent.as_deref(), Some("auditor"));
+}
+
+fn kinds_of(events: &[Event], kind: &str) -> usize {
+    events.iter().filter(|event| event.kind() == kind).count()
+}
+
+#[test]
+fn a_record_that_cannot_be_read_gives_no_report() {
+    for (kind, row, error) in [
+        ("node_started", json!({"attempt": 1}), ErrorKind::Corrupt),
+        ("record:graph.node_started", json!({"v": 1, "value": {"attempt": 1}}), ErrorKind::Corrupt),
+        ("record:graph.node_started", json!({"v": 2, "value": {}}), ErrorKind::NewerVersion),
+        ("record:graph.node_moved", json!({"v": 1, "value": {}}), ErrorKind::NewerVersion),
+    ] {
+        let mut events = run();
+        events.push(event(kind, &row));
+        assert_eq!(read(events).unwrap_err().kind(), error, "{kind} {row}");
+    }
+    let mut events = run();
+    events.push(event("record:graphs.node_moved", &json!({"v": 1, "value": {}})));
+    assert_eq!(read(events).unwrap(), report(run()));
 }

@@ -8,8 +8,7 @@ use std::sync::{
 use entourage_core::{
     Error, ErrorKind, Money, Usage,
     agent::ReactAgent,
-    event::Event,
-    graph::{NodeEnd, NodeState, TaskGraph},
+    graph::{NodeEnd, NodeFinished, NodeState, TaskGraph},
     provider::{FinishReason, Size},
     run::{Outcome, Status, StopReason},
     session::SessionFilter,
@@ -163,13 +162,11 @@ async fn lo04_cost_sums_over_the_attempts() {
     let events = stored(&store, &root()).await;
     let spent: Vec<_> = events
         .iter()
-        .filter_map(|event| match &event.event {
-            Event::NodeFinished(end) => Some((end.attempt, end.usage.total(), end.retry_at.is_some())),
-            _ => None,
-        })
+        .filter_map(|event| event.event.record::<NodeFinished>().unwrap())
+        .map(|end| (end.attempt, end.usage.total(), end.retry_at.is_some()))
         .collect();
     assert_eq!(spent, [(1, Some(110), true), (2, Some(110), false)]);
-    let report = entourage_core::graph::GraphReport::from_events(&events);
+    let report = entourage_core::graph::GraphReport::from_events(&events).unwrap();
     let node = report.node("work").unwrap();
     assert_eq!((node.usage.total(), node.attempts), (Some(220), 2));
     let children = store.query(&SessionFilter::children_of(root())).await.unwrap();

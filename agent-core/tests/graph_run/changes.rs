@@ -128,7 +128,7 @@ async fn lo13_terminal_nodes_cannot_be_skipped_and_unknown_nodes_are_errors() {
     gate.open();
     assert_eq!(run.outcome().await.unwrap().text, "third done");
     let changed = stored(&scene.store, &root()).await;
-    assert!(changed.iter().all(|event| event.event.kind() != "graph_changed"), "nothing was changed");
+    assert!(changed.iter().all(|event| event.event.kind() != "record:graph.changed"), "nothing was changed");
     let error = control.cancel("third").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
 }
@@ -170,7 +170,7 @@ async fn lo13_a_task_goes_to_another_agent_before_it_begins_and_while_it_runs() 
     assert!(asked[0].starts_with("hand") && asked[1].starts_with("other"), "{asked:?}");
     assert!(scene.log.all().iter().any(|it| it.starts_with("other is asked: third")));
     assert_eq!(scene.other.most(), 1);
-    let report = GraphReport::from_events(&stored(&scene.store, &root()).await);
+    let report = GraphReport::from_events(&stored(&scene.store, &root()).await).unwrap();
     assert_eq!(report.node("first").unwrap().agent.as_deref(), Some("other"));
     assert_eq!((report.node("first").unwrap().attempts, report.node("third").unwrap().attempts), (2, 1));
 }
@@ -239,13 +239,13 @@ async fn lo13_what_failed_is_tried_again_and_what_was_skipped_for_it_is_pending_
     let again = Gate::new();
     drop(scene.hand.clone().on("second", [Act::Wait(again.clone())]));
     control.retry("second").await.unwrap();
-    let report = GraphReport::from_events(&stored(&scene.store, &root()).await);
+    let report = GraphReport::from_events(&stored(&scene.store, &root()).await).unwrap();
     assert_eq!(report.node("third").unwrap().state(), NodeState::Pending, "whoever reads the record knows");
     again.open();
     hold.open();
     assert_eq!(run.outcome().await.unwrap().status, Status::Completed);
     assert_eq!((log.count("second starts"), log.count("third starts")), (2, 1));
-    let report = GraphReport::from_events(&stored(&scene.store, &root()).await);
+    let report = GraphReport::from_events(&stored(&scene.store, &root()).await).unwrap();
     assert_eq!(report.count(NodeState::Completed), 4);
 }
 
@@ -278,7 +278,7 @@ async fn r32_the_todo_list_is_a_view_of_the_graph() {
     );
     scene.gate.open();
     drop(run.outcome().await.unwrap());
-    let stored = GraphReport::from_events(&stored(&scene.store, &root()).await);
+    let stored = GraphReport::from_events(&stored(&scene.store, &root()).await).unwrap();
     let statuses: Vec<_> = stored.todos().iter().map(|todo| todo.status).collect();
     assert_eq!(statuses, [TodoStatus::Completed, TodoStatus::Completed, TodoStatus::Cancelled]);
 }
@@ -291,7 +291,7 @@ async fn a_change_is_stored_when_its_method_returns() {
     control.skip("third", SkipAs::Blocked).await.unwrap();
     let events = stored(&scene.store, &root()).await;
     let kinds: Vec<_> = events.iter().rev().take(2).map(|event| event.event.kind()).collect();
-    assert_eq!(kinds, ["node_finished", "graph_changed"]);
+    assert_eq!(kinds, ["record:graph.node_finished", "record:graph.changed"]);
     run.cancel();
     drop(run.outcome().await);
 }

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     agent::Agent,
-    event::{Envelope, Event},
-    graph::NodeEnd,
+    event::Envelope,
+    graph::{NodeEnd, NodeFinished},
     run::{Outcome, RunContext, Status, StopReason, Task},
     session::SharedStore,
     testkit::Gate,
@@ -156,11 +156,8 @@ impl Agent for Hand {
 
 /// Returns the final end of each node, in words.
 pub(crate) fn ends(events: &[Envelope]) -> BTreeMap<String, String> {
-    let ends = events.iter().filter_map(|event| match &event.event {
-        Event::NodeFinished(end) => Some((end.node.to_string(), word(&end.end))),
-        _ => None,
-    });
-    ends.collect()
+    let ends = events.iter().filter_map(|event| event.event.record::<NodeFinished>().unwrap());
+    ends.map(|end| (end.node.to_string(), word(&end.end))).collect()
 }
 
 fn word(end: &NodeEnd) -> String {

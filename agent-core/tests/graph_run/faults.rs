@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use entourage_core::{
-    event::{Envelope, Event},
-    graph::{GraphControl, GraphReport, NodeEnd, NodeState, SkipAs, TaskGraph},
+    event::Envelope,
+    graph::{GraphControl, GraphReport, NodeEnd, NodeFinished, NodeStarted, NodeState, SkipAs, TaskGraph},
     layers::{BudgetLimits, Exhausted},
     run::{Outcome, Status, StopReason},
     session::SharedStore,
@@ -80,14 +80,13 @@ async fn steer(control: &GraphControl, gate: &Gate) {
 fn assert_sound(events: &[Envelope], label: &str) {
     let mut done: HashMap<Arc<str>, usize> = HashMap::new();
     for event in events {
-        match &event.event {
-            Event::NodeStarted(started) => {
-                assert!(!done.contains_key(&started.node), "{label}: {} begins again", started.node);
-            }
-            Event::NodeFinished(end) if matches!(end.end, NodeEnd::Completed(_)) => {
-                *done.entry(Arc::clone(&end.node)).or_default() += 1;
-            }
-            _ => {}
+        if let Some(started) = event.event.record::<NodeStarted>().unwrap() {
+            assert!(!done.contains_key(&started.node), "{label}: {} begins again", started.node);
+        }
+        if let Some(end) = event.event.record::<NodeFinished>().unwrap()
+            && matches!(end.end, NodeEnd::Completed(_))
+        {
+            *done.entry(Arc::clone(&end.node)).or_default() += 1;
         }
     }
     assert!(done.values().all(|times| *times == 1), "{label}: {done:?}");
@@ -117,7 +116,7 @@ async fn attack_each_item_of_a_map_has_a_typed_end_and_gives_what_it_gave() {
     assert_eq!(outcome.text, "ok done flaky done - - - - - - -", "{outcome:?}");
     let events = stored(&store, &root()).await;
     assert_sound(&events, "one life");
-    let report = GraphReport::from_events(&events);
+    let report = GraphReport::from_events(&events).unwrap();
     for (item, end, attempts) in ENDS {
         let node = report.node(&id(item)).unwrap();
         assert_eq!((end_of(&report, item).as_str(), node.attempts), (end, attempts), "{item}");
@@ -200,7 +199,7 @@ fn attack_a_map_of_faults_killed_at_any_append_ends_typed_and_repeats_nothing_th
                 }
                 let events = stored(&inner, &root()).await;
                 assert_sound(&events, &label);
-                let report = GraphReport::from_events(&events);
+                let report = GraphReport::from_events(&events).unwrap();
                 for (item, end, _) in ENDS {
                     let ended = end_of(&report, item);
                     // Each life has its own script: an item that failed in the last life may fail again, and the item

@@ -45,7 +45,7 @@ fn graph(priced: bool) -> TaskGraph {
 }
 
 async fn report(store: &SharedStore) -> GraphReport {
-    GraphReport::from_events(&stored(store, &root()).await)
+    GraphReport::from_events(&stored(store, &root()).await).unwrap()
 }
 
 fn figures(report: &GraphReport) -> Vec<(Usage, Option<Money>)> {

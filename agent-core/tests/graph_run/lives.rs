@@ -1,8 +1,8 @@
 //! Changes followed by crashes: the next process does what the one before would have done.
 
 use entourage_core::{
-    event::{Envelope, Event},
-    graph::{GraphControl, GraphReport, NodeState, PlanTask, SkipAs, TaskGraph},
+    event::Envelope,
+    graph::{GraphControl, GraphReport, NodeFinished, NodeState, PlanTask, SkipAs, TaskGraph},
     run::{Outcome, Pause, Status},
     session::SharedStore,
     testkit::Gate,
@@ -80,7 +80,7 @@ fn lo13_an_attempt_in_flight_survives_crashes_and_failed_dependencies() {
     process(async {
         let outcome = resumed(&store, &overtaken(&log, &open(), &open())).await;
         assert_eq!((not_done(&outcome), &*outcome.text), (expected, "third done"));
-        let report = GraphReport::from_events(&stored(&store, &root()).await);
+        let report = GraphReport::from_events(&stored(&store, &root()).await).unwrap();
         assert_eq!(report.node("second").unwrap().attempts, 1, "one attempt, which went on twice");
     });
 }
@@ -124,11 +124,9 @@ fn lo13_an_attempt_that_goes_on_is_not_skipped_for_what_fails_later() {
 fn lo13_a_reassigned_node_with_a_failed_dependency_is_skipped_once() {
     let (store, log) = (memory(), Log::default());
     let ends = |events: &[Envelope]| {
-        let end = |event: &Envelope| match &event.event {
-            Event::NodeFinished(end) if &*end.node == "second" => {
-                Some((end.end.to_string(), end.retry_at.is_some()))
-            }
-            _ => None,
+        let end = |event: &Envelope| {
+            let end = event.event.record::<NodeFinished>().unwrap().filter(|end| &*end.node == "second")?;
+            Some((end.end.to_string(), end.retry_at.is_some()))
         };
         events.iter().filter_map(end).collect::<Vec<_>>()
     };
@@ -187,12 +185,12 @@ async fn meanwhile(store: &SharedStore, log: &Log, change: impl AsyncFnOnce(&Gra
 
 /// Sends `one` its signal, and runs to the end.
 async fn finish(store: &SharedStore, log: &Log) -> GraphReport {
-    let report = GraphReport::from_events(&stored(store, &root()).await);
+    let report = GraphReport::from_events(&stored(store, &root()).await).unwrap();
     let child = report.node("one").unwrap().child.clone().unwrap();
     runtime_on(store).open(&child).await.unwrap().signal("go", json!("now")).await.unwrap();
     let outcome = resumed(store, &waiting(log, &open())).await;
     assert_eq!((outcome.status, &*outcome.text), (Status::Completed, "one:\n\"now\"\n\ntwo:\ntwo done"));
-    GraphReport::from_events(&stored(store, &root()).await)
+    GraphReport::from_events(&stored(store, &root()).await).unwrap()
 }
 
 #[test]
@@ -248,7 +246,7 @@ fn lo13_a_node_reassigned_before_a_crash_restarts_with_the_new_agent() {
         let asked: Vec<_> = log.all().into_iter().filter(|it| it.contains("is asked")).collect();
         let by = |name: &str| asked.iter().filter(|it| it.starts_with(name)).count();
         assert_eq!((by("hand"), by("other")), (1, 1), "{asked:?}");
-        let report = GraphReport::from_events(&stored(&store, &root()).await);
+        let report = GraphReport::from_events(&stored(&store, &root()).await).unwrap();
         assert_eq!(report.nodes[0].attempts, 2);
     });
 }

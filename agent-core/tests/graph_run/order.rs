@@ -299,7 +299,7 @@ async fn lo07_what_an_earlier_run_took_says_which_path_is_the_critical_one() {
     let mut durations = Durations::new();
     let store = memory();
     runtime_on(&store).session_with_id(root()).start(&build(&durations), "Go").outcome().await.unwrap();
-    durations.learn_from(&GraphReport::from_events(&stored(&store, &root()).await));
+    durations.learn_from(&GraphReport::from_events(&stored(&store, &root()).await).unwrap());
     let learned =
         ["long", "short", "bad", "each", "each[0]"].map(|id| durations.expected(id).map(|it| it.as_secs()));
     assert_eq!(learned, [Some(5), Some(1), None, Some(0), None]);

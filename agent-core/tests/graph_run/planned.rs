@@ -81,7 +81,8 @@ async fn assert_whole(store: &SharedStore, label: &str) {
     });
     let below = stored(store, &child.unwrap()).await;
     let figures =
-        ["graph_started", "node_started", "node_finished", "run_finished"].map(|kind| count(&below, kind));
+        ["record:graph.started", "record:graph.node_started", "record:graph.node_finished", "run_finished"]
+            .map(|kind| count(&below, kind));
     assert_eq!(figures, [1, 2, 2, 1], "{label}");
 }
 

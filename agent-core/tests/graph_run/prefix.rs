@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use entourage_core::{
     Error, ErrorKind,
-    event::{Envelope, Event},
-    graph::{GraphReport, NodeState, OnFailure, TaskGraph},
+    event::Envelope,
+    graph::{GraphReport, NodeFinished, NodeState, OnFailure, TaskGraph},
     run::Status,
     session::{Batch, Row, SessionRecord, SessionState, SharedStore},
     testkit::Gate,
@@ -78,7 +78,7 @@ fn design_3_a_graph_goes_on_from_any_part_of_its_record() {
             assert_eq!(again, outcome, "from {known} events on");
             let mut last: BTreeMap<Arc<str>, u32> = BTreeMap::new();
             for event in &events {
-                if let Event::NodeFinished(end) = &event.event {
+                if let Some(end) = event.event.record::<NodeFinished>().unwrap() {
                     assert!(
                         end.micros < 60_000_000,
                         "from {known} events on: {} took {}",
@@ -110,19 +110,19 @@ fn design_3_an_agent_that_was_cancelled_on_the_way_down_is_tried_again() {
         run.cancel();
         assert_eq!(run.outcome().await.unwrap().status, Status::Cancelled);
         let events = stored(&store, &root()).await;
-        let child = GraphReport::from_events(&events).node("work").unwrap().child.clone().unwrap();
+        let child = GraphReport::from_events(&events).unwrap().node("work").unwrap().child.clone().unwrap();
         let below = stored(&store, &child).await;
         (events, child, below)
     });
     // The process died before it could record that the cancel was its own.
-    let begun = above.iter().position(|event| event.event.kind() == "node_started").unwrap() + 1;
+    let begun = above.iter().position(|event| event.event.kind() == "record:graph.node_started").unwrap() + 1;
     process(async {
         let store = with(&above[..begun]).await;
         put(&store, SessionRecord::child(child, root(), "node", below[0].at), &below).await;
         let hand = Hand::new("hand");
         let run = runtime_on(&store).session_with_id(root()).resume(&build(&hand));
         assert_eq!(run.outcome().await.unwrap().text, "work done");
-        let report = GraphReport::from_events(&stored(&store, &root()).await);
+        let report = GraphReport::from_events(&stored(&store, &root()).await).unwrap();
         assert_eq!((report.nodes[0].attempts, report.nodes[0].state()), (2, NodeState::Completed));
     });
 }

@@ -15,7 +15,10 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     agent::Agent,
     event::{Envelope, Event},
-    graph::{Change, GraphControl, GraphReport, NodeEnd, OnFailure, PlanTask, SkipAs, SkipCause, TaskGraph},
+    graph::{
+        Change, GraphChanged, GraphControl, GraphReport, NodeEnd, NodeFinished, NodeStarted, OnFailure,
+        PlanTask, SkipAs, SkipCause, TaskGraph,
+    },
     run::{Outcome, RunContext, Status, Task},
     session::{SessionFilter, SharedStore},
 };
@@ -125,7 +128,7 @@ impl World {
         let events = stored_or_none(&self.store, &root()).await;
         let mut failed = HashMap::<String, u32>::new();
         for event in &events {
-            if let Event::NodeStarted(start) = &event.event {
+            if let Some(start) = event.event.record::<NodeStarted>().unwrap() {
                 let Some(child) = &start.child else { continue };
                 let events = stored_or_none(&self.store, child).await;
                 let ended_badly = events.iter().any(|event| {
@@ -136,7 +139,7 @@ impl World {
         }
         let by_agents: BTreeSet<_> = failed.keys().cloned().collect();
         for event in &events {
-            if let Event::NodeFinished(end) = &event.event
+            if let Some(end) = event.event.record::<NodeFinished>().unwrap()
                 && matches!(end.end, NodeEnd::Failed(_))
                 && !by_agents.contains(&*end.node)
             {
@@ -148,9 +151,9 @@ impl World {
 
     async fn begins(&self, scene: &Scene, node: &str, agent: Option<usize>) -> Busy<'_> {
         let events = stored_or_none(&self.store, &root()).await;
-        let done = |event: &Envelope| match &event.event {
-            Event::NodeFinished(end) => &*end.node == node && end.end.is_completed(),
-            _ => false,
+        let done = |event: &Envelope| {
+            let end = event.event.record::<NodeFinished>().unwrap();
+            end.is_some_and(|end| &*end.node == node && end.end.is_completed())
         };
         if events.iter().any(done) {
             self.flaws.lock().unwrap().push(format!("{node} runs again"));
@@ -356,14 +359,12 @@ fn edges(scene: &Scene, events: &[Envelope]) -> HashMap<String, Vec<(String, Kin
         let edges = spec.edges.iter().map(|(from, kind)| (format!("n{from}"), *kind)).collect();
         (format!("n{place}"), edges)
     });
-    let added = events.iter().filter_map(|event| match &event.event {
-        Event::GraphChanged(changed) => match &changed.change {
-            Change::Add { node, .. } => {
-                let after = node.after.iter().map(|edge| (edge.from.to_string(), Kind::Needed)).collect();
-                Some((node.id.to_string(), after))
-            }
-            _ => None,
-        },
+    let changes = events.iter().filter_map(|event| event.event.record::<GraphChanged>().unwrap());
+    let added = changes.filter_map(|changed| match &changed.change {
+        Change::Add { node, .. } => {
+            let after = node.after.iter().map(|edge| (edge.from.to_string(), Kind::Needed)).collect();
+            Some((node.id.to_string(), after))
+        }
         _ => None,
     });
     own.chain(added).collect()
@@ -375,51 +376,46 @@ fn check_order(scene: &Scene, events: &[Envelope]) {
     let mut ends: HashMap<String, NodeEnd> = HashMap::new();
     let (mut satisfied, mut by_hand) = (BTreeSet::new(), BTreeSet::new());
     for event in events {
-        match &event.event {
-            Event::NodeStarted(start) => {
-                let node = start.node.to_string();
-                assert!(!ends.get(&node).is_some_and(NodeEnd::is_completed), "{node} is done, and begins");
-                for (from, kind) in &edges[&node] {
-                    let end = ends.get(from).unwrap_or_else(|| panic!("{node} begins before {from} is over"));
-                    let gave = match end {
-                        NodeEnd::Completed(value) => {
-                            *kind != Kind::Conditional || by_hand.contains(&node) || holds(&value.to_text())
-                        }
-                        NodeEnd::Skipped(SkipCause::Asked) => {
-                            satisfied.contains(from)
-                                && (*kind != Kind::Conditional || by_hand.contains(&node))
-                        }
-                        NodeEnd::Failed(_) | NodeEnd::Cancelled => {
-                            scene.policy == OnFailure::Continue
-                                && (*kind != Kind::Conditional || by_hand.contains(&node))
-                        }
-                        _ => false,
-                    };
-                    assert!(
-                        gave || *kind == Kind::Optional,
-                        "{node} begins, and {from} has no output: {end:?}"
-                    );
-                }
-            }
-            Event::NodeFinished(end) if end.retry_at.is_none() => {
-                ends.insert(end.node.to_string(), end.end.clone());
-            }
-            Event::GraphChanged(changed) => match &changed.change {
-                Change::Skip { node, dependents } => {
-                    satisfied.remove(&node.to_string());
-                    if *dependents == SkipAs::Satisfied {
-                        satisfied.insert(node.to_string());
+        if let Some(start) = event.event.record::<NodeStarted>().unwrap() {
+            let node = start.node.to_string();
+            assert!(!ends.get(&node).is_some_and(NodeEnd::is_completed), "{node} is done, and begins");
+            for (from, kind) in &edges[&node] {
+                let end = ends.get(from).unwrap_or_else(|| panic!("{node} begins before {from} is over"));
+                let gave = match end {
+                    NodeEnd::Completed(value) => {
+                        *kind != Kind::Conditional || by_hand.contains(&node) || holds(&value.to_text())
                     }
+                    NodeEnd::Skipped(SkipCause::Asked) => {
+                        satisfied.contains(from) && (*kind != Kind::Conditional || by_hand.contains(&node))
+                    }
+                    NodeEnd::Failed(_) | NodeEnd::Cancelled => {
+                        scene.policy == OnFailure::Continue
+                            && (*kind != Kind::Conditional || by_hand.contains(&node))
+                    }
+                    _ => false,
+                };
+                assert!(gave || *kind == Kind::Optional, "{node} begins, and {from} has no output: {end:?}");
+            }
+        }
+        let end = event.event.record::<NodeFinished>().unwrap();
+        if let Some(end) = end.filter(|end| end.retry_at.is_none()) {
+            ends.insert(end.node.to_string(), end.end.clone());
+        }
+        let Some(changed) = event.event.record::<GraphChanged>().unwrap() else { continue };
+        match &changed.change {
+            Change::Skip { node, dependents } => {
+                satisfied.remove(&node.to_string());
+                if *dependents == SkipAs::Satisfied {
+                    satisfied.insert(node.to_string());
                 }
-                Change::Retry { node } => {
-                    by_hand.insert(node.to_string());
+            }
+            Change::Retry { node } => {
+                by_hand.insert(node.to_string());
+                ends.remove(&**node);
+                for node in &changed.again {
                     ends.remove(&**node);
-                    for node in &changed.again {
-                        ends.remove(&**node);
-                    }
                 }
-                _ => {}
-            },
+            }
             _ => {}
         }
     }
@@ -428,7 +424,7 @@ fn check_order(scene: &Scene, events: &[Envelope]) {
 fn check(scene: &Scene, outcome: &Outcome, events: &[Envelope], world: &World) {
     assert_eq!(*world.flaws.lock().unwrap(), Vec::<String>::new());
     assert!(matches!(outcome.status, Status::Completed | Status::Stopped(_)), "{outcome:?}");
-    let report = GraphReport::from_events(events);
+    let report = GraphReport::from_events(events).unwrap();
     let own: Vec<_> = report.nodes.iter().take(scene.nodes.len()).map(|node| node.id.to_string()).collect();
     assert_eq!(own, (0..scene.nodes.len()).map(|place| format!("n{place}")).collect::<Vec<_>>());
     for node in &report.nodes {
@@ -444,7 +440,7 @@ fn ends(events: &[Envelope]) -> Vec<(String, String)> {
         Some(NodeEnd::Skipped(_)) => "skipped".to_owned(),
         end => format!("{end:?}"),
     };
-    let report = GraphReport::from_events(events);
+    let report = GraphReport::from_events(events).unwrap();
     report.nodes.into_iter().map(|node| (node.id.to_string(), end(node.end))).collect()
 }
 

@@ -12,7 +12,7 @@ use entourage_core::{
     Error, ErrorKind, Runtime,
     agent::ReactAgent,
     event::Event,
-    graph::{GraphReport, NodeState, PlanTask, SkipAs, TaskGraph},
+    graph::{GraphReport, NodeFinished, NodeStarted, NodeState, PlanTask, SkipAs, TaskGraph},
     permission::{Decision, Policy},
     provider::Size,
     run::{Outcome, Pause, Status},
@@ -86,8 +86,8 @@ fn design_3_an_approval_inside_a_child_inside_a_node_pauses_the_graph_when_nothi
         let children = store.query(&SessionFilter::children_of(root())).await.unwrap();
         assert_eq!(children.len(), 4, "each went on in its session");
         let events = stored(&store, &root()).await;
-        assert_eq!(count(&events, "node_started"), 4);
-        assert_eq!(count(&events, "graph_started"), 1);
+        assert_eq!(count(&events, "record:graph.node_started"), 4);
+        assert_eq!(count(&events, "record:graph.started"), 1);
     });
 }
 
@@ -106,7 +106,8 @@ fn design_3_a_signal_wakes_a_node() {
         assert!(matches!(outcome.status, Status::Paused(Pause::Signal { .. })), "{outcome:?}");
     });
     process(async {
-        let child = GraphReport::from_events(&stored(&store, &root()).await).nodes[0].child.clone().unwrap();
+        let child =
+            GraphReport::from_events(&stored(&store, &root()).await).unwrap().nodes[0].child.clone().unwrap();
         let runtime = runtime_on(&store);
         runtime.open(&child).await.unwrap().signal("go", json!("now")).await.unwrap();
         let outcome =
@@ -182,10 +183,10 @@ fn design_3_the_login_graph_is_killed_with_two_nodes_in_flight_and_goes_on() {
             after,
             [
                 "run_resumed",
-                "node_finished",
-                "node_finished",
-                "node_started",
-                "node_finished",
+                "record:graph.node_finished",
+                "record:graph.node_finished",
+                "record:graph.node_started",
+                "record:graph.node_finished",
                 "run_finished"
             ],
             "both went on in the attempts that they were in"
@@ -299,7 +300,7 @@ fn the_wait_for_the_next_attempt_survives_a_restart() {
         let outcome = runtime.session_with_id(root()).resume(&build(false)).outcome().await.unwrap();
         assert_eq!(outcome.text, "one done");
         assert_eq!(start.elapsed(), secs(1_800), "what is left of it");
-        let report = GraphReport::from_events(&stored(&store, &root()).await);
+        let report = GraphReport::from_events(&stored(&store, &root()).await).unwrap();
         assert_eq!(report.nodes[0].attempts, 2);
     });
 }
@@ -333,7 +334,7 @@ fn changes_survive_a_restart() {
         assert_eq!(resume_on(&store, &build(&open)).await.unwrap().text, "four done");
         assert_eq!((log.count("one starts"), log.count("two starts")), (2, 0));
         assert!(log.all().iter().any(|it| it.starts_with("other is asked: three")));
-        let report = GraphReport::from_events(&stored(&store, &root()).await);
+        let report = GraphReport::from_events(&stored(&store, &root()).await).unwrap();
         assert_eq!((report.count(NodeState::Completed), report.count(NodeState::Skipped)), (3, 1));
     });
 }
@@ -368,7 +369,7 @@ fn lo13_what_was_being_stopped_when_the_process_died_is_not_begun_again() {
         assert_eq!(outcome.text, "two done");
         let ends = stored_ends(&store, &root()).await;
         assert_eq!((&*ends["one"], &*ends["two"]), ("skipped: on request", "completed"));
-        let report = GraphReport::from_events(&stored(&store, &root()).await);
+        let report = GraphReport::from_events(&stored(&store, &root()).await).unwrap();
         assert_eq!(report.node("one").unwrap().attempts, 1);
     });
 }
@@ -503,15 +504,16 @@ fn design_3_a_graph_survives_death_at_every_append() {
                         (1, 1),
                         "{label}"
                     );
-                    assert!(count(&events, "graph_started") <= 1, "{label}");
+                    assert!(count(&events, "record:graph.started") <= 1, "{label}");
                     let mut done = Vec::new();
                     for event in &events {
-                        match &event.event {
-                            Event::NodeStarted(start) => assert!(!done.contains(&start.node), "{label}"),
-                            Event::NodeFinished(end) if end.end.is_completed() => {
-                                done.push(Arc::clone(&end.node));
-                            }
-                            _ => {}
+                        if let Some(start) = event.event.record::<NodeStarted>().unwrap() {
+                            assert!(!done.contains(&start.node), "{label}");
+                        }
+                        if let Some(end) = event.event.record::<NodeFinished>().unwrap()
+                            && end.end.is_completed()
+                        {
+                            done.push(Arc::clone(&end.node));
                         }
                     }
                 }

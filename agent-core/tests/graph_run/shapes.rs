@@ -188,7 +188,7 @@ async fn a_graph_is_a_node_of_another_and_its_value_comes_back_as_it_was() {
     let session = runtime_on(&store).session_with_id(root());
     assert_eq!(session.start(&outer, "one two three").outcome().await.unwrap().text, "3");
     let events = stored(&store, &root()).await;
-    let report = entourage_core::graph::GraphReport::from_events(&events);
+    let report = entourage_core::graph::GraphReport::from_events(&events).unwrap();
     let child = report.node("words").unwrap().child.clone().unwrap();
     assert_eq!(stored_ends(&store, &child).await["words"], "completed");
 }

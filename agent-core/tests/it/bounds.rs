@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, Runtime, SessionId, Usage,
     event::Event,
-    graph::TaskGraph,
+    graph::{NodeFinished, TaskGraph},
     message::{Media, MediaSource, Message, Opaque, Part, Role},
     permission::Policy,
     provider::{Delta, FinishReason, Warning, WarningKind},
@@ -192,10 +192,8 @@ async fn attack_18_a_node_whose_value_no_reader_takes_fails() {
     let events = goes_on(&store, session.id()).await;
     let ends: Vec<String> = events
         .iter()
-        .filter_map(|event| match event {
-            Event::NodeFinished(it) => Some(format!("{} {}", it.node, it.end)),
-            _ => None,
-        })
+        .filter_map(|event| event.record::<NodeFinished>().unwrap())
+        .map(|it| format!("{} {}", it.node, it.end))
         .collect();
     assert!(
         ends.iter().any(|end| end.starts_with("deep failed") && end.contains("nests deeper")),

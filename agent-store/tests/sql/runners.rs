@@ -259,7 +259,7 @@ fn a_checked_task_of_version_0_1_goes_on_in_its_round() {
 fn graphs_of_version_0_1_go_on_where_they_were() {
     let store = thawed();
     later(async {
-        let report = GraphReport::from_events(&events(&store, &id(PAUSED)).await);
+        let report = GraphReport::from_events(&events(&store, &id(PAUSED)).await).unwrap();
         let state = |node: &str| report.node(node).unwrap().state();
         assert_eq!((state("looks"), state("report")), (NodeState::Completed, NodeState::Completed));
         for (name, looks, reports) in [(PAUSED, 0, 0), (KILLED, 1, 1)] {
@@ -270,7 +270,7 @@ fn graphs_of_version_0_1_go_on_where_they_were() {
             assert_eq!((scout.count(), writer.count()), (looks, reports), "{name}");
             assert_eq!(replayed(&store, name, &graph).await, 1);
         }
-        let report = GraphReport::from_events(&events(&store, &id(KILLED)).await);
+        let report = GraphReport::from_events(&events(&store, &id(KILLED)).await).unwrap();
         assert_eq!(report.node("picture").unwrap().state(), NodeState::Skipped);
     });
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use entourage::{
     ErrorKind, Result, RuntimeBuilder,
     agent::Agent,
-    event::{Envelope, Event, PhaseFinished, ToolFinished},
+    event::{Envelope, Event, NodeFinished, PhaseFinished, ToolFinished},
     graph::NodeEnd,
     run::{Outcome, Pause, Status, StopReason, Task},
 };
@@ -101,15 +101,15 @@ fn found_in(event: &Event) -> Option<Found> {
         Event::ToolFinished(call) => in_call(call),
         Event::ApprovalRequested(_) => Some(Found::Asked),
         Event::Recorded(value) => {
+            if let Ok(Some(node)) = value.get::<NodeFinished>() {
+                let NodeEnd::Failed(error) = &node.end else { return None };
+                return in_status(&Status::Failed(error.clone()));
+            }
             let end = value.get::<PhaseFinished>().ok().flatten()?;
             let verdict = end.verdict.as_ref()?;
             let blind = verdict.accepted && verdict.evidence.is_empty();
             if !verdict.accepted { Some(Found::Rejected) } else { blind.then_some(Found::NoEvidence) }
         }
-        Event::NodeFinished(node) => match &node.end {
-            NodeEnd::Failed(error) => in_status(&Status::Failed(error.clone())),
-            _ => None,
-        },
         Event::RunFinished(run) => in_status(&run.outcome.status),
         _ => None,
     }

@@ -4,18 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     super::{
-        Change, Node, NodeSignature, SkipAs, Work,
+        Change, GraphChanged, Node, NodeSignature, SkipAs, Work,
         schedule::{PlannedEdge, Refused, State},
     },
     machine::Machine,
     track::{Extra, Told, Track},
 };
-use crate::{
-    Error, ErrorKind, Result, Timestamp,
-    agent::Agent,
-    event::{Event, GraphChanged},
-    permission::Scope,
-};
+use crate::{Error, ErrorKind, Result, Timestamp, agent::Agent, event::Recorded, permission::Scope};
 
 impl Machine {
     /// Applies a change and its consequences.
@@ -39,7 +34,7 @@ impl Machine {
         if self.heard && !self.recalling {
             let again = self.again.iter().map(|place| self.id(*place)).collect();
             let changed = GraphChanged { change: change.clone(), again };
-            self.told.insert(first, Told::Event(Event::GraphChanged(Arc::new(changed))));
+            self.told.insert(first, Told::Record(Recorded::new(changed)));
         }
         Ok(())
     }

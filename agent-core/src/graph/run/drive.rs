@@ -1,21 +1,21 @@
 //! The loop of a run: it starts nodes, waits for the next event, and records the result before anything acts on it. All
 //! work of the run happens in its own futures: nothing is spawned.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{Work, control::Command, schedule::State},
+    super::{NodeStarted, Work, control::Command, schedule::State},
     attempt::Step,
     machine::Machine,
     track::{Attempt, Ended, Told},
 };
 use crate::{
     Error, ErrorKind, Result, SessionId, Timestamp,
-    event::{Event, NodeStarted},
+    event::Recorded,
     run::{Pause, RunContext},
 };
 
@@ -45,17 +45,17 @@ enum Woken {
 }
 
 impl<'a> Drive<'a> {
-    /// Records the first event of the run.
-    pub(super) fn record(&mut self, event: impl FnOnce(&Machine) -> Event) {
+    /// Records the beginning of the run.
+    pub(super) fn record_begin(&mut self) {
         if self.is_heard() {
-            let (event, now) = (event(&self.machine), self.now());
-            self.stage(now, event);
+            let started = Recorded::new(self.machine.started());
+            self.append(&started);
         }
     }
 
     /// A run that is over is told so by its first effect, or by its commit.
-    fn stage(&mut self, now: Timestamp, event: Event) {
-        drop(self.cx.site().stage(now, event));
+    fn append(&mut self, record: &Recorded) {
+        drop(self.cx.effects().append(self.cx, None, &mut |_, _| Ok(record.clone())));
         self.staged = true;
     }
 
@@ -158,7 +158,7 @@ impl<'a> Drive<'a> {
         while let Some(place) = self.machine.schedule.start() {
             let fresh = self.machine.begin(place, now);
             let begun = match fresh {
-                Some(attempt) => self.record_start(place, attempt, now),
+                Some(attempt) => self.record_start(place, attempt),
                 None => Ok(()),
             };
             if let Err(error) = begun {
@@ -171,8 +171,8 @@ impl<'a> Drive<'a> {
         }
     }
 
-    /// Records the start of an attempt. A child's session is named after this event, so that a resumed run finds it.
-    fn record_start(&mut self, place: usize, attempt: u32, now: Timestamp) -> Result<()> {
+    /// Records the start of an attempt. A child's session is named after this record, so that a resumed run finds it.
+    fn record_start(&mut self, place: usize, attempt: u32) -> Result<()> {
         let agent = self.machine.agent(place);
         if !self.machine.heard {
             if agent.is_some() {
@@ -181,23 +181,17 @@ impl<'a> Drive<'a> {
             }
             return Ok(());
         }
-        let node = self.machine.id(place);
-        let started = |child: Option<SessionId>| {
-            let agent = agent.as_ref().map(|agent| agent.name().into());
-            Event::NodeStarted(Arc::new(NodeStarted { node, attempt, agent, child }))
-        };
-        // Earlier events come first.
+        let (node, session) = (self.machine.id(place), self.cx.session());
+        // Earlier records come first.
         self.flush();
-        let mut named = None;
-        self.cx.site().stage_with(now, |state| {
-            if agent.is_some() {
-                named = Some(self.cx.session().child(state.head().seq + 1, 0)?);
-            }
-            Ok(started(named.clone()))
+        let started = self.cx.append_with(|_, seq| {
+            let child = agent.as_ref().map(|_| session.child(seq, 0)).transpose()?;
+            let agent = agent.map(|agent| agent.name().into());
+            Ok(NodeStarted { node, attempt, agent, child })
         })?;
         self.staged = true;
-        if let Some(child) = named {
-            self.machine.set_child(place, child);
+        if let Some(child) = &started.child {
+            self.machine.set_child(place, child.clone());
         }
         Ok(())
     }
@@ -207,14 +201,11 @@ impl<'a> Drive<'a> {
         if self.machine.told.is_empty() {
             return;
         }
-        let now = self.now();
         for told in std::mem::take(&mut self.machine.told) {
             match told {
-                // A broken run must not record any more events of its nodes.
-                Told::Event(_) if self.is_broken() => {}
-                Told::Event(event) => {
-                    self.stage(now, event);
-                }
+                // A broken run must not record anything more of its nodes.
+                Told::Record(_) if self.is_broken() => {}
+                Told::Record(record) => self.append(&record),
                 Told::Stop(place) => {
                     if let Some(stop) = self.stops.get(&place) {
                         stop.cancel();
@@ -222,7 +213,7 @@ impl<'a> Drive<'a> {
                 }
                 Told::Wait(place, at) => {
                     let attempt = self.machine.tracks.get(place).map_or(0, |track| track.attempt);
-                    let wait = at.since(now);
+                    let wait = at.since(self.now());
                     let due = async move {
                         tokio::time::sleep(wait).await;
                         Woken::Due(place, attempt)
@@ -238,7 +229,7 @@ impl<'a> Drive<'a> {
         self.over.as_ref().is_some_and(|error| error.kind() != ErrorKind::Cancelled)
     }
 
-    /// Stores the staged events, then answers the callers that wait for them.
+    /// Stores what was recorded, then answers the callers that wait for it.
     async fn commit(&mut self) {
         // A cancelled run must end quickly: its last events are stored with its end.
         if self.staged && self.over.is_none() {

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     super::{
-        Inner, Inputs, Node, NodeEnd, NodeValue, SkipCause, Slots, Work,
+        Inner, Inputs, Node, NodeEnd, NodeFinished, NodeValue, SkipCause, Slots, Work,
         schedule::{Cause, Consequence, How, Limits, Refused, Schedule, State},
     },
     refused,
@@ -19,7 +19,7 @@ use crate::{
     Error, ErrorKind, Result, Timestamp,
     agent::Agent,
     base::caught,
-    event::{Event, NodeFinished},
+    event::Recorded,
     run::{Spent, StopReason, Task},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Machine {
     pub(super) told: Vec<Told>,
     /// Nodes that are pending again since the newest change.
     pub(super) again: Vec<usize>,
-    /// True when somebody reads or stores events.
+    /// True when somebody reads or stores records.
     pub(super) heard: bool,
     /// True while the run's events are applied again: their consequences are among them.
     pub(super) recalling: bool,
@@ -319,7 +319,7 @@ impl Machine {
         let node = self.id(place);
         let (usage, cost) = (spent.usage, spent.cost);
         let finished = NodeFinished { node, attempt, end, usage, cost, micros, retry_at };
-        self.told.push(Told::Event(Event::NodeFinished(Arc::new(finished))));
+        self.told.push(Told::Record(Recorded::new(finished)));
     }
 
     /// Applies the consequences for other nodes.

@@ -19,7 +19,10 @@ use std::{
 use async_trait::async_trait;
 
 use self::{change::refusal, drive::Drive, machine::Machine};
-use super::{GraphControl, GraphReport, Inner, Output, TaskGraph, schedule::Refused, work::read_output};
+use super::{
+    GraphControl, GraphReport, Inner, Output, TaskGraph, records::NAMESPACE, schedule::Refused,
+    work::read_output,
+};
 use crate::{
     Error, Result,
     agent::Agent,
@@ -167,11 +170,11 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
     if cx.site().journal.is_replaying() {
         return Ok((replay(&mut machine, cx).await, machine));
     }
-    let begun = machine.recall(&cx.effects().recorded(), cx.effects().time())?;
+    let begun = machine.recall(&cx.records(NAMESPACE), cx.effects().time())?;
     let (commands, entry) = graph.live.enter(cx.session(), cx.run());
     let mut drive = Drive::new(cx, machine, commands);
     if !begun {
-        drive.record(Machine::started);
+        drive.record_begin();
     }
     let ended = Box::pin(drive.run()).await;
     drop(entry);
@@ -182,9 +185,9 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
 /// Replays a recorded run: the scheduler must produce the record again, else the graph is another one. Neither steps
 /// nor agents are called.
 async fn replay(machine: &mut Machine, cx: &RunContext) -> Result<Outcome> {
-    let mut events = cx.effects().recorded().to_vec();
-    events.extend(cx.site().journal.follow(Script::of_graph)?);
-    machine.recall(&events, cx.effects().time())?;
+    let mut records = cx.records(NAMESPACE);
+    records.extend(cx.site().journal.follow(Script::records)?);
+    machine.recall(&records, cx.effects().time())?;
     if machine.schedule.is_over() {
         return Ok(machine.outcome());
     }

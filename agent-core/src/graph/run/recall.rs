@@ -1,55 +1,52 @@
-//! Restores a run from its recorded events when it is resumed (DESIGN.md §3): they are applied again, in their order.
+//! Restores a run from its records when it is resumed: they are applied again, in their order.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use super::{
     super::{
-        Change, GraphSignature, NodeEnd, SkipCause, Work,
+        Change, GraphSignature, GraphStarted, NodeEnd, NodeFinished, NodeStarted, SkipCause, Work,
+        records::GraphRecord,
         schedule::{Cause, How, State},
     },
     machine::Machine,
 };
-use crate::{
-    Error, ErrorKind, Result, Timestamp,
-    event::{Event, GraphStarted, NodeFinished, NodeStarted},
-    graph::SkipAs,
-    run::Spent,
-};
+use crate::{Error, ErrorKind, Result, Timestamp, event::Recorded, graph::SkipAs, run::Spent};
 
 impl Machine {
-    /// Applies the recorded events. Returns true when the graph had begun.
+    /// Applies the records of the run. Returns true when the graph had begun.
     ///
     /// # Errors
-    /// [`ErrorKind::Diverged`] when another graph was recorded.
-    pub(super) fn recall(&mut self, recorded: &[Event], now: Timestamp) -> Result<bool> {
-        let begun = recorded.iter().any(|event| matches!(event, Event::GraphStarted(_)));
-        if !begun {
+    /// [`ErrorKind::Diverged`] when another graph was recorded; those of a record that cannot be read.
+    pub(super) fn recall(&mut self, records: &[Recorded], now: Timestamp) -> Result<bool> {
+        let read = |record| GraphRecord::of(record).transpose();
+        let recorded = records.iter().filter_map(read).collect::<Result<Vec<_>>>()?;
+        if !recorded.iter().any(|record| matches!(record, GraphRecord::Started(_))) {
             return Ok(false);
         }
         self.recalling = true;
-        let told = recorded.iter().try_for_each(|event| self.recall_one(event, now));
+        let told = recorded.iter().try_for_each(|record| self.recall_one(record, now));
         self.recalling = false;
         // The consequences of that time are recorded as well.
         self.told.clear();
         told?;
-        self.tell_missing(recorded);
+        self.tell_missing(&recorded);
         self.go_on(now);
         Ok(true)
     }
 
-    /// Records consequences of recorded events that are not recorded themselves: another writer's commit came in
+    /// Records consequences of records that are not recorded themselves: another writer's commit came in
     /// between, and then the process died.
-    fn tell_missing(&mut self, recorded: &[Event]) {
+    fn tell_missing(&mut self, recorded: &[GraphRecord]) {
         let mut ended = BTreeSet::new();
-        for event in recorded {
-            match event {
-                Event::NodeStarted(started) => {
+        for record in recorded {
+            match record {
+                GraphRecord::NodeStarted(started) => {
                     ended.remove(&*started.node);
                 }
-                Event::NodeFinished(finished) if finished.retry_at.is_none() => {
+                GraphRecord::NodeFinished(finished) if finished.retry_at.is_none() => {
                     ended.insert(&*finished.node);
                 }
-                Event::GraphChanged(changed) => {
+                GraphRecord::Changed(changed) => {
                     if let Change::Retry { node } = &changed.change {
                         ended.remove(&**node);
                     }
@@ -57,7 +54,7 @@ impl Machine {
                         ended.remove(&**node);
                     }
                 }
-                _ => {}
+                GraphRecord::Started(_) | GraphRecord::NodeFinished(_) => {}
             }
         }
         let missing = (0..self.tracks.len()).filter(|place| !ended.contains(&*self.id(*place)));
@@ -68,15 +65,14 @@ impl Machine {
         }
     }
 
-    fn recall_one(&mut self, event: &Event, now: Timestamp) -> Result<()> {
-        match event {
-            Event::GraphStarted(started) => self.recall_graph(started),
-            Event::NodeStarted(started) => self.recall_start(started, now),
-            Event::NodeFinished(finished) => self.recall_end(finished, now),
-            Event::GraphChanged(changed) => {
+    fn recall_one(&mut self, record: &GraphRecord, now: Timestamp) -> Result<()> {
+        match record {
+            GraphRecord::Started(started) => self.recall_graph(started),
+            GraphRecord::NodeStarted(started) => self.recall_start(started, now),
+            GraphRecord::NodeFinished(finished) => self.recall_end(finished, now),
+            GraphRecord::Changed(changed) => {
                 self.change(&changed.change, now).map_err(|error| diverged(error.message()))
             }
-            _ => Ok(()),
         }
     }
 
@@ -101,7 +97,7 @@ impl Machine {
         }
         if let Some(track) = self.track(place) {
             track.attempt = started.attempt;
-            // No event tells the time spent before this process. A map has no other start here.
+            // No record tells the time spent before this process. A map has no other start here.
             track.started = now;
             if let Some(child) = &started.child {
                 track.more().child = Some(child.clone());
@@ -209,9 +205,9 @@ impl Machine {
         })
     }
 
-    /// Builds the run's first event, which records the graph's signature.
-    pub(super) fn started(&self) -> Event {
-        Event::GraphStarted(Arc::new(GraphStarted { signature: self.graph.signature().clone() }))
+    /// Builds the run's first record: the graph's signature.
+    pub(super) fn started(&self) -> GraphStarted {
+        GraphStarted { signature: self.graph.signature().clone() }
     }
 }
 

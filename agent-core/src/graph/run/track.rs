@@ -6,7 +6,7 @@ use super::super::{EdgeSignature, Node, NodeValue};
 use crate::{
     Error, ErrorRecord, SessionId, Timestamp,
     agent::Agent,
-    event::Event,
+    event::Recorded,
     run::{Pause, Spent},
 };
 
@@ -94,8 +94,8 @@ impl Ended {
 /// An action that a change of state requires.
 #[derive(Debug)]
 pub(super) enum Told {
-    /// Record this event.
-    Event(Event),
+    /// Record this value.
+    Record(Recorded),
     /// Stop the running attempt.
     Stop(usize),
     /// Begin the next attempt at this time.

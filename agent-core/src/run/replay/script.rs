@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::{Outcome, Status, StopReason, end::open_results};
 use crate::{
     Clock, Error, ErrorKind, ErrorRecord, Timestamp,
-    event::{Envelope, Event, Origin},
+    event::{Envelope, Event, Origin, Recorded},
     session::SessionState,
 };
 
@@ -224,14 +224,14 @@ impl Script {
         }
     }
 
-    /// Returns the events of a graph that come next in this life, and applies them to the state.
-    pub(crate) fn of_graph(&mut self, state: &mut SessionState) -> Vec<Event> {
-        let mut events = Vec::new();
-        while let Some((place, event)) = self.peek().filter(|(_, event)| is_of_graph(event)) {
-            events.push(event.clone());
+    /// Returns the records that come next in this life, and applies them to the state.
+    pub(crate) fn records(&mut self, state: &mut SessionState) -> Vec<Recorded> {
+        let mut records = Vec::new();
+        while let Some((place, Event::Recorded(record))) = self.peek() {
+            records.push(record.clone());
             self.through(state, place);
         }
-        events
+        records
     }
 
     /// Applies the prompts that joined the run at this place.
@@ -407,11 +407,6 @@ fn is_of_others(event: &Event) -> bool {
 /// True for a question on the way to a tool's result.
 pub(super) fn is_question(event: &Event) -> bool {
     matches!(event, Event::ApprovalRequested(_))
-}
-
-fn is_of_graph(event: &Event) -> bool {
-    use Event::{GraphChanged, GraphStarted, NodeFinished, NodeStarted};
-    matches!(event, GraphStarted(_) | NodeStarted(_) | NodeFinished(_) | GraphChanged(_))
 }
 
 fn is_alike(recorded: &Event, made: &Event) -> bool {

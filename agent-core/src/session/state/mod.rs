@@ -331,10 +331,6 @@ impl SessionState {
                 self.head.checkpoint = envelope.seq;
             }
             Event::ToolFinished(_)
-            | Event::GraphStarted(_)
-            | Event::NodeStarted(_)
-            | Event::NodeFinished(_)
-            | Event::GraphChanged(_)
             | Event::ModelRestarted(_)
             | Event::ChildStarted(_)
             | Event::ChildFinished(_)

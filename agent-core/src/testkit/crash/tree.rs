@@ -212,15 +212,11 @@ fn fact(envelope: &Envelope) -> Option<String> {
         Event::Titled(titled) => titled.title.to_string(),
         Event::TodosChanged(changed) => format!("{:?}", changed.todos),
         Event::Recorded(value) => recorded(value),
-        Event::NodeStarted(begun) => format!("{} {} {:?}", begun.node, begun.attempt, begun.agent),
-        Event::NodeFinished(end) => format!("{} {} {} {}", end.node, end.attempt, end.end, end.usage),
-        Event::GraphChanged(changed) => format!("{:?}", changed.change),
         Event::RunFinished(end) => {
             let Outcome { status, text, steps, usage, .. } = &end.outcome;
             format!("{status} {steps} {usage} {text}")
         }
         Event::Observed(_)
-        | Event::GraphStarted(_)
         | Event::PromptDropped(_)
         | Event::OutputsCleared(_)
         | Event::CompactionFailed(_) => String::new(),
@@ -229,15 +225,21 @@ fn fact(envelope: &Envelope) -> Option<String> {
     Some(format!("{path} {} {what}", envelope.event.kind()))
 }
 
-/// A record of a phase without its ids and its digest, which contains results of tools; any other one as it is.
+/// A record of a phase or a node without its ids, its times and its digest, which contains results of tools; any other
+/// one as it is.
 fn recorded(value: &Recorded) -> String {
     let json = value.json().map_err(|error| error.to_string());
     let json = json.and_then(|json| json::parse(&json).map_err(|error| error.to_string()));
     let (Ok(record) | Err(record)) = json.map_err(Value::from);
-    let text = |value: &Value, name: &str| {
-        let value = value.get(name).unwrap_or(&Value::Null);
-        value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
-    };
+    let text = |value: &Value, name: &str| shown(value.get(name));
+    if record.get("node").is_some() {
+        let begun = format!("{} {}", text(&record, "node"), text(&record, "attempt"));
+        let Some(end) = record.get("end") else { return format!("{begun} {}", text(&record, "agent")) };
+        return format!("{begun} {} {}", ended(end), text(&record, "usage"));
+    }
+    if let Some(change) = record.get("change") {
+        return change.to_string();
+    }
     if record.get("phase").is_none() {
         return record.to_string();
     }
@@ -245,6 +247,18 @@ fn recorded(value: &Recorded) -> String {
     let Some(outcome) = record.get("outcome") else { return begun };
     let verdict = record.get("verdict").map(|it| (text(it, "accepted") == "true", text(it, "reason")));
     format!("{begun} {} {} {verdict:?}", text(outcome, "status"), text(outcome, "text"))
+}
+
+fn shown(value: Option<&Value>) -> String {
+    let value = value.unwrap_or(&Value::Null);
+    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+}
+
+/// The end of a node: one word, or a word and its reason or value. Of an error only the message.
+fn ended(end: &Value) -> String {
+    let Some((word, of)) = end.as_object().and_then(|end| end.iter().next()) else { return shown(Some(end)) };
+    let what = if word == "failed" { of.get("message") } else { Some(of) };
+    format!("{word}: {}", shown(what))
 }
 
 /// The claim of a tool call, with the events that claimed and settled it.

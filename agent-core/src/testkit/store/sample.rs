@@ -292,23 +292,31 @@ pub(super) fn events_of(session: &SessionId, text: &str, value: &Value) -> Check
             ),
         ),
         (
-            "graph_started",
+            "record:graph.started",
             format!(
-                r#"{{"signature":{{"nodes":[{{"id":{odd},"after":[{{"from":{odd},"conditional":true,
-                "optional":true}}],"agent":{odd},"version":{odd},"output":"{digest}"}}]}}}}"#
-            ),
-        ),
-        ("node_started", format!(r#"{{"node":{odd},"attempt":2,"agent":{odd},"child":"{session}.1$$0"}}"#)),
-        (
-            "node_finished",
-            format!(
-                r#"{{"node":{odd},"attempt":2,"end":{{"completed":{value}}},"usage":{usage},
-                "cost":9223372036854775807,"micros":5,"retry_at":6}}"#
+                r#"{{"v":1,"value":{{"signature":{{"nodes":[{{"id":{odd},"after":[{{"from":{odd},"conditional":true,
+                "optional":true}}],"agent":{odd},"version":{odd},"output":"{digest}"}}]}}}}}}"#
             ),
         ),
         (
-            "graph_changed",
-            format!(r#"{{"change":{{"skip":{{"node":{odd},"dependents":"blocked"}}}},"again":[{odd}]}}"#),
+            "record:graph.node_started",
+            format!(
+                r#"{{"v":1,"value":{{"node":{odd},"attempt":2,"agent":{odd},"child":"{session}.1$$0"}},
+                "child":{{"session":"{session}.1$$0"}}}}"#
+            ),
+        ),
+        (
+            "record:graph.node_finished",
+            format!(
+                r#"{{"v":1,"value":{{"node":{odd},"attempt":2,"end":{{"completed":{value}}},"usage":{usage},
+                "cost":9223372036854775807,"micros":5,"retry_at":6}}}}"#
+            ),
+        ),
+        (
+            "record:graph.changed",
+            format!(
+                r#"{{"v":1,"value":{{"change":{{"skip":{{"node":{odd},"dependents":"blocked"}}}},"again":[{odd}]}}}}"#
+            ),
         ),
         ("titled", format!(r#"{{"title":{odd}}}"#)),
         (
@@ -478,10 +486,6 @@ mod tests {
                 | Event::CompactionFailed(_)
                 | Event::OutputsCleared(_)
                 | Event::Recorded(_)
-                | Event::GraphStarted(_)
-                | Event::NodeStarted(_)
-                | Event::NodeFinished(_)
-                | Event::GraphChanged(_)
                 | Event::Titled(_)
                 | Event::TodosChanged(_)
                 | Event::ModeChanged(_)

@@ -220,7 +220,9 @@ pub(super) fn text(write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -
 pub(super) fn write(of: &Recorded, out: &mut Vec<u8>) -> serde_json::Result<()> {
     let live = of.0.live().map_or(1, |live| live.version());
     let version = of.0.stored().map_or(live, |stored| stored.version);
-    out.extend(format!("{{\"v\":{version},\"value\":").bytes());
+    out.extend_from_slice(b"{\"v\":");
+    serde_json::to_writer(&mut *out, &version)?;
+    out.extend_from_slice(b",\"value\":");
     of.0.write(out)?;
     if let Some(key) = of.key() {
         out.extend(b",\"key\":");

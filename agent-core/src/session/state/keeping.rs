@@ -23,14 +23,15 @@ impl SessionState {
 
     pub(super) fn keep(&mut self, value: &Recorded) {
         let Some(run) = &mut self.run else { return };
-        // A resume reads other values from the start of the run on.
-        run.keyed |= !value.is_kept();
-        if value.is_kept() {
-            if self.kept.is_empty() {
-                self.kept.push(Kept::Prompt(Arc::clone(&run.prompt)));
-            }
-            self.kept.push(Kept::Value(value.clone()));
+        if !value.is_kept() {
+            // A resume reads such values from the start of the run on.
+            run.keyed = true;
+            return;
         }
+        if self.kept.is_empty() {
+            self.kept.push(Kept::Prompt(Arc::clone(&run.prompt)));
+        }
+        self.kept.push(Kept::Value(value.clone()));
     }
 
     /// Begins a run: what is kept belongs to the agent that kept it.

@@ -81,7 +81,9 @@ impl<O> TaskGraph<O> {
 /// The methods of a control that [`TaskGraph::control`] returned wait until the run begins, also while it is queued.
 ///
 /// All methods fail with [`ErrorKind::NotFound`] when the run ended, or the session has no run of the graph in this
-/// process, and with [`ErrorKind::Cancelled`] when the run is being cancelled.
+/// process, and with [`ErrorKind::Cancelled`] when the run is being cancelled. A change that the store fails to take
+/// returns the store's error, and the run ends with it. The change may be stored later; it takes effect then when the
+/// run is resumed.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

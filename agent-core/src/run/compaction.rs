@@ -23,7 +23,10 @@ use crate::{
         Compaction, CompactionCause, Frame, Plan, Room, fitted, instruction, plan, shown_to, summary_message,
         summary_plan,
     },
-    event::{Compacted, CompactionFailed, CompactionStarted, Event, ModelFinished, Origin, OutputsCleared},
+    event::{
+        Compacted, CompactionFailed, CompactionStarted, EffectKey, Event, ModelFinished, Origin,
+        OutputsCleared,
+    },
     message::{History, Message, Part, estimate_tokens},
     permission::Scope,
     provider::{FinishReason, Model},
@@ -40,7 +43,7 @@ const ATTEMPTS: u32 = 3;
 
 /// The result of a compaction.
 #[derive(Debug)]
-pub(crate) enum Ended {
+enum Ended {
     /// The conversation is smaller.
     Smaller,
     /// Nothing could be removed, and nothing was recorded.
@@ -49,33 +52,61 @@ pub(crate) enum Ended {
     Failed(Error),
 }
 
-/// True when the conversation must be made smaller before the next model call, or a compaction was begun and has no
-/// end.
-pub(crate) fn is_due(cx: &RunContext, model: &Model) -> bool {
-    cx.read(|state| {
-        let gauge = state.gauge();
-        gauge.open(cx.session()).is_some()
-            || gauge.is_due(state.context_usage(), state.estimated_tokens(), model.profile().context_window)
-    })
+impl SessionState {
+    /// True when the conversation of `session` must be made smaller before the next call of a model with this window,
+    /// or a compaction was begun and has no end.
+    #[must_use]
+    pub fn compaction_due(&self, session: &SessionId, window: Option<u64>) -> bool {
+        let gauge = self.gauge();
+        let open = gauge.open(session).is_some();
+        open || gauge.is_due(self.context_usage(), self.estimated_tokens(), window)
+    }
+
+    /// True when a call that was refused for its length may be tried again with a smaller conversation.
+    #[must_use]
+    pub fn may_retry(&self) -> bool {
+        self.gauge().may_retry()
+    }
 }
 
-/// True when a step that was refused for its length may be tried again with a smaller conversation.
-pub(crate) fn may_retry(cx: &RunContext) -> bool {
-    cx.read(|state| state.gauge().may_retry())
+/// Returns the error of a compaction with a key: its own events have none, so nothing would answer it after a restart.
+fn keyed() -> Error {
+    let text = "a compaction takes no key; perform it by `RunContext::effects`, and without one";
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+/// Makes the conversation smaller, and returns what the agent hears of it. A compaction that leaves the conversation as
+/// it was is no error.
+///
+/// # Errors
+/// [`ErrorKind::Cancelled`], the store's; [`ErrorKind::Unsupported`] with a key.
+pub(crate) async fn answer(
+    (site, cx): (&Site, &RunContext),
+    key: Option<EffectKey>,
+    compaction: Box<Compaction>,
+    model: Model,
+    cause: CompactionCause,
+    silence: Duration,
+) -> Result<Observation> {
+    if key.is_some() {
+        return Err(keyed());
+    }
+    let ended = perform(site, cx, &compaction, &model, cause, silence).await?;
+    Ok(Observation::Compacted(matches!(ended, Ended::Smaller)))
 }
 
 /// Makes the conversation smaller. The model calls are recorded in a session of their own.
 ///
 /// # Errors
 /// [`ErrorKind::Cancelled`], with nothing recorded, and the store's. Any other failure is [`Ended::Failed`].
-pub(crate) async fn perform(
+async fn perform(
+    site: &Site,
     cx: &RunContext,
     compaction: &Compaction,
     model: &Model,
     cause: CompactionCause,
     silence: Duration,
 ) -> Result<Ended> {
-    let site = &**cx.site();
     let todos = cx.todos();
     let ask = Message::user(instruction(&todos, compaction.focus_text()));
     let before = Before::read(cx);
@@ -388,9 +419,9 @@ pub(crate) async fn compact_session(
     });
     let effects = Arc::new(LocalEffects::new(Arc::clone(&site), Vec::new()));
     let given = Given { scope: Scope::all(), cancel, budget: None };
-    let cx = RunContext::new(Arc::clone(&site), given, Arc::clone(&effects) as _);
+    let cx = site.context(given, Arc::clone(&effects) as _);
     let ended =
-        perform(&cx, compaction, model, CompactionCause::Asked, Limits::default().model_silence).await;
+        perform(&site, &cx, compaction, model, CompactionCause::Asked, Limits::default().model_silence).await;
     if effects.has_children() {
         effects.join_children().await;
     }

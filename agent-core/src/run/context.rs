@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Effect, Effects, Limits, ModelCall, Observation, PendingCall, Spawn, Task, ToolCalls,
-    site::Site,
     waited::{Child, Waited},
 };
 use crate::{
@@ -23,7 +22,7 @@ use crate::{
     agent::IntoAgent,
     base::bound,
     event::{EffectKey, ModelFinished, Origin},
-    layers::{Budget, Charge, Reservation},
+    layers::Budget,
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
     permission::Scope,
     provider::{Model, Request},
@@ -72,17 +71,20 @@ struct Inner {
     parent: Option<SessionId>,
     given: Given,
     effects: Arc<dyn Effects>,
-    site: Arc<Site>,
     ordinal: AtomicU64,
     /// The context that this one narrows: both number their effects together.
     wider: Option<RunContext>,
 }
 
 impl RunContext {
-    pub(crate) fn new(site: Arc<Site>, given: Given, effects: Arc<dyn Effects>) -> Self {
-        let (origin, parent) = (Arc::clone(&site.origin), site.journal.parent().cloned());
+    pub(crate) fn new(
+        origin: Arc<Origin>,
+        parent: Option<SessionId>,
+        given: Given,
+        effects: Arc<dyn Effects>,
+    ) -> Self {
         let ordinal = AtomicU64::new(0);
-        let inner = Inner { origin, parent, given, effects, site, ordinal, wider: None };
+        let inner = Inner { origin, parent, given, effects, ordinal, wider: None };
         Self { inner: Arc::new(inner), of_call: false }
     }
 
@@ -152,7 +154,6 @@ impl RunContext {
             parent: inner.parent.clone(),
             given: Given { scope: inner.given.scope.narrow(scope), ..inner.given.clone() },
             effects: Arc::clone(&inner.effects),
-            site: Arc::clone(&inner.site),
             ordinal: AtomicU64::new(0),
             wider: Some(self.clone()),
         };
@@ -173,15 +174,6 @@ impl RunContext {
     /// Refuses effects in a tool's call.
     pub(super) fn check_effects(&self) -> Result<()> {
         if self.of_call { Err(super::effect::no_effects()) } else { Ok(()) }
-    }
-
-    pub(crate) fn site(&self) -> &Arc<Site> {
-        &self.inner.site
-    }
-
-    /// Reserves what a call may use, if the run has a budget.
-    pub(crate) fn reserve(&self, charge: impl FnOnce() -> Charge) -> Result<Option<Reservation>> {
-        self.budget().map(|budget| budget.reserve(charge())).transpose()
     }
 
     /// Performs one effect of a hand-written agent, or answers it from the journal.

@@ -34,7 +34,7 @@ impl LocalEffects {
             false => Some(self.seat(delegate.spawn.at_once).map_err(|refused| too_many(&refused))?),
         };
         self.site.commit().await?;
-        let child = delegate.child.clone();
+        let (child, subtree) = (delegate.child.clone(), delegate.subtree.clone());
         let cancel = match &delegate.cancel {
             Some(given) => given.clone(),
             None => delegate.own_cancel.insert(cx.cancellation().child_token()).clone(),
@@ -56,6 +56,10 @@ impl LocalEffects {
                 }
             }
         };
+        if let Some(subtree) = subtree {
+            // Figures that cannot be read are unknown, and no reason to fail.
+            drop(Box::pin(subtree.complete(&self.site.env, &child)).await);
+        }
         Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
     }
 
@@ -177,6 +181,9 @@ fn begin(
     unseated: bool,
 ) -> impl Future<Output = Result<ChildEnd>> + Send + use<> {
     let Delegate { spawn, run, opening, subtree, cancel: given, .. } = delegate;
+    if let (Some(subtree), Some(above)) = (&subtree, &site.subtree) {
+        subtree.put_below(above);
+    }
     if let Some(subtree) = subtree.as_ref().filter(|_| journal.read(|state| state.run().is_none())) {
         subtree.begin();
     }

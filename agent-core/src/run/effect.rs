@@ -3,7 +3,7 @@
 //! Every effect passes through [`Effects`], whose local implementation performs it here and records it in the session's
 //! journal.
 
-use std::{borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{any::Any, borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,6 +14,7 @@ use crate::{
     Digest, Result, RunId, SessionId, Timestamp,
     agent::{Agent, IntoAgent},
     base::Todo,
+    context::{Compaction, CompactionCause},
     event::{EffectKey, Event, ModelFinished, Recorded, ToolFinished},
     message::Message,
     permission::Scope,
@@ -55,6 +56,17 @@ pub enum Effect {
     Now,
     /// Make an id.
     NewId,
+    /// Make the conversation smaller, without a key: see [`SessionState::compaction_due`] and `may_retry` there.
+    Compact {
+        /// The settings of the compaction.
+        compaction: Box<Compaction>,
+        /// The agent's model.
+        model: Model,
+        /// The cause, which is recorded.
+        cause: CompactionCause,
+        /// Longest silence of the model that writes a summary.
+        silence: Duration,
+    },
 }
 
 impl Effect {
@@ -96,6 +108,7 @@ impl Effect {
             Self::Sleep(time) => Digest::of([b"sleep".as_slice(), format!("{time:?}").as_bytes()]),
             Self::Now => Digest::of([b"now".as_slice()]),
             Self::NewId => Digest::of([b"id".as_slice()]),
+            Self::Compact { .. } => Digest::of([b"compact".as_slice()]),
         }
     }
 }
@@ -190,12 +203,6 @@ impl Delegate {
     #[must_use]
     pub fn part_of_run(mut self) -> Self {
         self.part_of_run = true;
-        self
-    }
-
-    /// Counts the model calls of the child and all below it in `subtree`.
-    pub(crate) fn counted_in(mut self, subtree: Arc<Subtree>) -> Self {
-        self.subtree = Some(subtree);
         self
     }
 
@@ -337,6 +344,8 @@ pub enum Observation {
     Now(Timestamp),
     /// An id.
     Id(String),
+    /// A compaction ended: true if the conversation is smaller. A summary that failed leaves it as it was.
+    Compacted(bool),
 }
 
 /// Performs the effects of one run, keeps its record, and shows it.
@@ -348,7 +357,7 @@ pub enum Observation {
 /// - Dropping the future stops the effect.
 /// - Once the run is over nothing is performed, recorded or shown.
 /// - Deltas of a model's reply go to the run's readers directly, and not through these methods.
-pub trait Effects: Send + Sync + fmt::Debug {
+pub trait Effects: Any + Send + Sync + fmt::Debug {
     /// Performs one effect. Hand-written agents pass a key, see [`RunContext::perform`].
     ///
     /// # Errors
@@ -386,6 +395,14 @@ pub trait Effects: Send + Sync + fmt::Debug {
     /// Errors of a place outside this process, where prompts wait.
     fn steer<'a>(&'a self, cx: &'a RunContext) -> Performing<'a, ()>;
 
+    /// Adds a message of the program's own to the conversation, between two steps. One that this run recorded before
+    /// it was interrupted is not added again.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidInput`] for a message that is no user's, while a tool call waits for its result, and
+    /// in a run that is over.
+    fn remind(&self, cx: &RunContext, message: Arc<Message>) -> Result<()>;
+
     /// Calls `read` once, on the session's state: this run's prompt and all that it recorded are in it. Nothing is
     /// copied.
     fn read(&self, read: &mut dyn FnMut(&SessionState));
@@ -402,8 +419,7 @@ pub trait Effects: Send + Sync + fmt::Debug {
     /// The store's; an error of a run that is over.
     fn set_todos<'a>(&'a self, cx: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()>;
 
-    /// Returns the time, which differs when the run is resumed or replayed. It may flow into records and waits, never
-    /// into a decision: see [`RunContext::now`].
+    /// Returns the time. It may flow into records and waits, never into a decision: see [`RunContext::now`].
     fn time(&self) -> Timestamp;
 
     /// Checks that the run is not over.
@@ -415,15 +431,16 @@ pub trait Effects: Send + Sync + fmt::Debug {
     /// True when the run was asked to pause, or its record pauses here in a replay. It then begins nothing new.
     fn is_pausing(&self) -> bool;
 
-    /// True when somebody reads what is recorded: a store keeps it, its events are heard, or a replay compares it. A
-    /// runner may leave out records that nobody reads.
+    /// True when a store, a listener or a replay reads what is recorded. A record without a reader may be left out.
     fn has_readers(&self) -> bool;
+
+    /// True when what is recorded is stored, so that it must be possible to store it.
+    fn is_stored(&self) -> bool;
 
     /// Returns the number of agents that may run at once below the root of this run.
     fn sub_agents(&self) -> usize;
 
-    /// Shows an event that is not stored: progress. Best effort, and never part of the record. Any other event is left
-    /// out.
+    /// Shows an event that is not stored, such as progress. Best effort; any other event is left out.
     fn show(&self, cx: &RunContext, shown: Event);
 }
 

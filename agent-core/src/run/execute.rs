@@ -221,8 +221,8 @@ impl Admitted {
             subtree: within.subtree,
             life: Life::default(),
         });
-        let effects = Arc::new(LocalEffects::new(Arc::clone(&site), recorded).seated(within.pool));
-        let cx = RunContext::new(site, given, Arc::clone(&effects) as _);
+        let effects = Arc::new(LocalEffects::new(site, recorded).seated(within.pool));
+        let cx = effects.site.context(given, Arc::clone(&effects) as _);
         Run { agent, task: Some(task), cx, effects, resumed, unseated: within.unseated }
     }
 }

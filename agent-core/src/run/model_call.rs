@@ -51,7 +51,8 @@ pub(crate) fn perform<'a>(
     let number = key.map_or(u64::from(call.step), |key| EFFECTS.saturating_add(key.ordinal));
     let notes = Notes { local, key, step: call.step, request: RequestId::of(cx.run(), number) };
     async move {
-        let reserved = cx.reserve(|| Charge::of_request(&call.request))?;
+        let reserved =
+            cx.budget().map(|budget| budget.reserve(Charge::of_request(&call.request))).transpose()?;
         local.warn_of_rules(call.offered.specs());
         let started = local.site.now();
         let model = call.model.clone();

@@ -90,14 +90,4 @@ impl RunContext {
     pub async fn commit(&self) -> Result<()> {
         self.effects().commit(self).await
     }
-
-    /// Lets prompts that came while the agent worked join the conversation. An agent calls it between two steps, when
-    /// no tool call of its last message waits for a result. Prompts that nobody lets in get a run of their own.
-    ///
-    /// # Errors
-    /// Those of the effects; a run that is over lets nothing in, and that is no error.
-    pub async fn steer(&self) -> Result<()> {
-        self.check_effects()?;
-        self.effects().steer(self).await
-    }
 }

@@ -10,11 +10,15 @@ use std::{
 use futures_util::future::Either;
 use tokio::{sync::Mutex as AsyncMutex, task::coop};
 
-use super::{Emitter, Env, Journal, Subtree, effect::Performing, flight::send_off, life::Life};
+use super::{
+    Effects, Emitter, Env, Journal, RunContext, Subtree, context::Given, effect::Performing,
+    flight::send_off, life::Life, weight::check_message,
+};
 use crate::{
-    Result, Timestamp,
+    Error, ErrorKind, Result, Timestamp,
     base::Todo,
-    event::{Envelope, Event, Origin, TodosChanged},
+    event::{Envelope, Event, MessageAdded, Origin, TodosChanged},
+    message::{Message, Role},
     session::SessionState,
 };
 
@@ -50,6 +54,11 @@ pub(crate) struct Site {
 }
 
 impl Site {
+    /// Creates the context of the run.
+    pub(crate) fn context(&self, given: Given, effects: Arc<dyn Effects>) -> RunContext {
+        RunContext::new(Arc::clone(&self.origin), self.journal.parent().cloned(), given, effects)
+    }
+
     /// Returns the clock's time.
     pub(crate) fn now(&self) -> Timestamp {
         self.env.clock.now()
@@ -118,6 +127,27 @@ impl Site {
         if let Some(desk) = self.emitter.desk().filter(|_| !self.life.is_over()) {
             desk.fold(&self.journal, &self.origin);
         }
+    }
+
+    /// Adds a message of the program's own, unless `recorded` has it.
+    ///
+    /// # Errors
+    /// As [`Effects::remind`](super::Effects::remind).
+    pub(crate) fn remind(&self, recorded: &[Event], message: Arc<Message>) -> Result<()> {
+        let is_it = |event: &Event| matches!(event, Event::MessageAdded(it) if it.queued.is_none() && it.message == message);
+        if recorded.iter().any(is_it) {
+            return self.life.check();
+        }
+        check_message(&message)?;
+        let refused = |text: &str| Err(Error::new(ErrorKind::InvalidInput, text.to_owned()));
+        if message.role() != Role::User {
+            return refused("only a user's message joins the conversation so; make it with `Message::user`");
+        }
+        if self.read(|state| state.step().is_some()) {
+            return refused("a tool call waits for its result; add the message between two steps");
+        }
+        let added = MessageAdded { message, queued: None };
+        self.stage(self.now(), Event::MessageAdded(Arc::new(added))).map(drop)
     }
 
     /// Delivers an event that is not stored.

@@ -1,6 +1,6 @@
 //! Usage of a run and all runs below it, counted while this process lives: for reports about a whole subtree.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{Money, Result, SessionId, Usage, event::ModelFinished, session::SessionFilter};
 
@@ -30,20 +30,20 @@ impl Spent {
 #[derive(Debug, Default)]
 pub(crate) struct Subtree {
     inner: Mutex<Inner>,
-    above: Option<Arc<Subtree>>,
+    above: OnceLock<Arc<Subtree>>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     spent: Spent,
-    /// True when its run began in this process, so that nothing is missing.
+    /// True when nothing is missing: its run began in this process, or the store told the rest.
     whole: bool,
 }
 
 impl Subtree {
-    /// Creates a subtree within another one.
-    pub(crate) fn below(above: Option<&Arc<Self>>) -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::default(), above: above.cloned() })
+    /// Makes this a part of the subtree `above`.
+    pub(super) fn put_below(&self, above: &Arc<Self>) {
+        self.above.get_or_init(|| Arc::clone(above));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -58,25 +58,34 @@ impl Subtree {
     /// Adds a model call.
     pub(super) fn count(&self, reply: &ModelFinished) {
         let spent = Spent { usage: (reply.usage + reply.wasted).tokens(), cost: reply.cost };
-        let subtrees = std::iter::successors(Some(self), |subtree| subtree.above.as_deref());
+        let subtrees = std::iter::successors(Some(self), |subtree| subtree.above.get().map(|above| &**above));
         subtrees.for_each(|subtree| subtree.lock().spent.add(&spent));
     }
 
-    /// Returns the figures of the subtree of session `root`, whose run has ended: as counted here, or from the store
-    /// when a part of it ran in an earlier process.
+    /// Returns the figures, once its run has ended; `None` if a part of it ran in an earlier process and the store
+    /// could not be read.
+    pub(crate) fn total(&self) -> Option<Spent> {
+        let inner = self.lock();
+        inner.whole.then_some(inner.spent)
+    }
+
+    /// Reads the figures of the subtree of session `root`, whose run has ended, if a part of it ran in an earlier
+    /// process.
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn total(&self, env: &Env, root: &SessionId) -> Result<Spent> {
-        let (spent, whole) = {
-            let inner = self.lock();
-            (inner.spent, inner.whole)
-        };
-        let Some(store) = env.store.as_ref().filter(|_| !whole) else { return Ok(spent) };
-        let mut spent = Spent::default();
-        for info in store.query(&SessionFilter::tree(root.clone())).await? {
-            spent.add(&Spent { usage: info.head.usage, cost: info.head.cost });
+    pub(super) async fn complete(&self, env: &Env, root: &SessionId) -> Result<()> {
+        if self.lock().whole {
+            return Ok(());
         }
-        Ok(spent)
+        if let Some(store) = &env.store {
+            let mut spent = Spent::default();
+            for info in store.query(&SessionFilter::tree(root.clone())).await? {
+                spent.add(&Spent { usage: info.head.usage, cost: info.head.cost });
+            }
+            self.lock().spent = spent;
+        }
+        self.lock().whole = true;
+        Ok(())
     }
 }

@@ -255,7 +255,7 @@ impl<'a> Step<'a> {
     where
         'a: 'c,
     {
-        match self.cx.reserve(Charge::tool_call) {
+        match self.cx.budget().map(|budget| budget.reserve(Charge::tool_call())).transpose() {
             // A claim counts, however the call ends.
             Ok(reserved) => drop(reserved),
             Err(error) => {

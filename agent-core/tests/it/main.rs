@@ -36,6 +36,7 @@ mod crash_suite;
 mod delegate;
 mod display;
 mod diverged;
+mod door;
 mod dropped;
 mod effects;
 mod events;

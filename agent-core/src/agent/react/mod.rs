@@ -22,9 +22,9 @@ use crate::{
     run::{
         Action, Effect, Limits, ModelCall, Observation, Outcome, RunContext, RunHandle, StopWhen, Task,
         ToolCalls, Turn,
-        compaction::{self, Ended},
     },
     runtime::Session,
+    session::SessionState,
     team::TodoTool,
     tool::{Repair, Tool, Tools, Toolset},
 };
@@ -149,15 +149,18 @@ impl ReactAgent {
             Some(More { compacts: Compacts::As(compaction), .. }) => compaction.clone(),
             _ => Compaction::default(),
         };
-        let silence = self.limits().model_silence;
-        let ended = compaction::perform(cx, &compaction, model, cause, silence).await?;
-        Ok(matches!(ended, Ended::Smaller))
+        let (compaction, model) = (Box::new(compaction), model.clone());
+        let effect = Effect::Compact { compaction, model, cause, silence: self.limits().model_silence };
+        match cx.effects().perform(cx, None, effect).await? {
+            Observation::Compacted(smaller) => Ok(smaller),
+            _ => Err(wrong_observation()),
+        }
     }
 
     /// Compacts the conversation after the service refused the step for its length. Returns true when it shrank, so
     /// that the step can be retried.
     async fn make_room(&self, cx: &RunContext, turn: &mut Turn) -> Result<bool> {
-        if !self.compacts() || !compaction::may_retry(cx) {
+        if !self.compacts() || !cx.read(SessionState::may_retry) {
             return Ok(false);
         }
         let smaller = self.compact(cx, &self.0.model.model(), CompactionCause::Overflow).await?;
@@ -268,7 +271,7 @@ impl Agent for ReactAgent {
                 Next::Model(step) => {
                     cx.steer().await?;
                     let mut model = self.0.model.model();
-                    if self.compacts() && compaction::is_due(cx, &model) {
+                    if self.compacts() && is_compaction_due(cx, &model) {
                         Box::pin(self.compact(cx, &model, CompactionCause::Threshold)).await?;
                         model = self.0.model.model();
                         cx.steer().await?;
@@ -306,6 +309,10 @@ impl Agent for ReactAgent {
             }
         }
     }
+}
+
+fn is_compaction_due(cx: &RunContext, model: &Model) -> bool {
+    cx.read(|state| state.compaction_due(cx.session(), model.profile().context_window))
 }
 
 /// Next action of a run.

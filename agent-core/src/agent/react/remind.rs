@@ -1,12 +1,6 @@
 //! The reminder of an empty todo list.
 
-use std::sync::Arc;
-
-use crate::{
-    event::{Event, MessageAdded},
-    message::Message,
-    run::RunContext,
-};
+use crate::{event::Event, message::Message, run::RunContext};
 
 const REMINDER: &str = "<reminder>The list of what is to be done is empty. If this takes three steps or more, keep one \
     with the tool `todos`; otherwise go on without. Do not mention this reminder.</reminder>";
@@ -18,8 +12,6 @@ pub(super) fn of_todos(cx: &RunContext, recorded: &[Event]) {
     if cx.parent().is_some() || recorded.iter().any(told) || !cx.todos().is_empty() {
         return;
     }
-    let message = Arc::new(Message::user(REMINDER));
-    let added = MessageAdded { message, queued: None };
     // A run that is over has no model call to remind: its first effect is refused.
-    drop(cx.site().stage(cx.site().now(), Event::MessageAdded(Arc::new(added))));
+    drop(cx.remind(Message::user(REMINDER)));
 }

@@ -113,10 +113,9 @@ impl Worker {
             Some(_) => Arc::new(Timed { agent: Arc::clone(&self.agent), began: Arc::clone(&began) }),
         };
         let spawn = Spawn::new(agent, task).with_scope(self.work.scope.clone()).with_role(ROLE);
-        let subtree = Subtree::below(cx.site().subtree.as_ref());
-        let delegate = Delegate::new(self.child.clone(), spawn)
-            .cancelled_by(self.stop.clone())
-            .counted_in(Arc::clone(&subtree));
+        let subtree = Arc::<Subtree>::default();
+        let mut delegate = Delegate::new(self.child.clone(), spawn).cancelled_by(self.stop.clone());
+        delegate.subtree = Some(Arc::clone(&subtree));
         let effect = Effect::Delegate(Box::new(delegate));
         let mut working = pin!(cx.effects().perform(cx, None, effect));
         let mut late = false;
@@ -136,7 +135,7 @@ impl Worker {
             Ok(Observation::Child { outcome: Some(outcome), .. }) => {
                 // Unreadable figures are unknown, and no reason to fail a completed attempt.
                 let unknown = Spent { usage: outcome.usage, cost: None };
-                let spent = subtree.total(&cx.site().env, &self.child).await.unwrap_or(unknown);
+                let spent = subtree.total().unwrap_or(unknown);
                 Ended { result: self.result(&outcome, late), spent }
             }
             Ok(_) => {

@@ -335,7 +335,7 @@ impl<'a> Drive<'a> {
                 self.give_up(error);
                 Ended { result: Attempt::Cancelled, ..ended }
             }
-            Attempt::Done(value) if self.cx.site().env.store.is_some() => match value.check() {
+            Attempt::Done(value) if self.cx.effects().is_stored() => match value.check() {
                 Ok(()) => Ended { result: Attempt::Done(value), ..ended },
                 Err(error) => Ended { result: Attempt::Failed(error), ..ended },
             },

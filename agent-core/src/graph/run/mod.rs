@@ -26,7 +26,7 @@ use super::{
 use crate::{
     Error, Result,
     agent::Agent,
-    run::{Outcome, RunContext, RunHandle, Script, Status, Task, beyond},
+    run::{Effects, Outcome, ReplayEffects, RunContext, RunHandle, Status, Task},
     runtime::Session,
 };
 
@@ -167,8 +167,8 @@ impl Agent for Kept {
 async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result<Outcome>, Machine)> {
     cx.effects().check()?;
     let mut machine = Machine::new(graph, task, cx.effects().sub_agents())?;
-    if cx.site().journal.is_replaying() {
-        return Ok((replay(&mut machine, cx).await, machine));
+    if let Some(effects) = ReplayEffects::of(cx) {
+        return Ok((replay(&mut machine, cx, effects).await, machine));
     }
     let begun = machine.recall(&cx.records(NAMESPACE), cx.effects().time())?;
     let (commands, entry) = graph.live.enter(cx.session(), cx.run());
@@ -184,14 +184,14 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
 
 /// Replays a recorded run: the scheduler must produce the record again, else the graph is another one. Neither steps
 /// nor agents are called.
-async fn replay(machine: &mut Machine, cx: &RunContext) -> Result<Outcome> {
+async fn replay(machine: &mut Machine, cx: &RunContext, effects: &ReplayEffects) -> Result<Outcome> {
     let mut records = cx.records(NAMESPACE);
-    records.extend(cx.site().journal.follow(Script::records)?);
-    machine.recall(&records, cx.effects().time())?;
+    records.extend(effects.records()?);
+    machine.recall(&records, effects.time())?;
     if machine.schedule.is_over() {
         return Ok(machine.outcome());
     }
-    Err(beyond(&cx.site().journal, "its next task").await)
+    Err(effects.beyond("its next task").await)
 }
 
 /// Returns the error of a graph that cannot be scheduled, with its ids.

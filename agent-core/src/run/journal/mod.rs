@@ -14,9 +14,10 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    Env, Outcome, Script,
+    Env, Outcome,
     life::Life,
     parts::{Parts, size, weighed},
+    replay::Script,
 };
 use crate::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
@@ -91,11 +92,6 @@ impl Journal {
         let journal = Self::with(env, record, Box::new(state), Vec::new(), None);
         journal.lock().script = Some(Box::new(script));
         journal
-    }
-
-    /// True when this replays a record.
-    pub(crate) fn is_replaying(&self) -> bool {
-        self.lock().script.is_some()
     }
 
     /// Calls `follow` on the record that this replays, and on the state.

@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::{
     Delegate, Effect, Effects, Observation, Pause, RunContext, Spawn,
     child::{Below, ChildEnd, Kept, ended},
+    compaction::answer,
     effect::Performing,
     model_call,
     pool::{Pool, Seat, refusal, too_many},
@@ -28,6 +29,7 @@ use crate::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     base::{Todo, new_uuid},
     event::{self, ChildStarted, EffectKey, Event, Observed, WarningRaised},
+    message::Message,
     provider::WarningKind,
     session::SessionState,
     tool::ToolSpec,
@@ -307,7 +309,7 @@ impl LocalEffects {
         effect: Effect,
     ) -> Result<Observation> {
         match effect {
-            Effect::Model(_) | Effect::Tools(_) | Effect::Delegate(_) => {
+            Effect::Model(_) | Effect::Tools(_) | Effect::Delegate(_) | Effect::Compact { .. } => {
                 Err(Error::new(ErrorKind::Internal, "this effect has its own future"))
             }
             Effect::Spawn(spawn) => self.spawn(cx, key, &recorded, *spawn).await,
@@ -356,6 +358,10 @@ impl Effects for LocalEffects {
                 Some(key) => Box::pin(life.outlasts(self.delegate_once(cx, key, recorded, delegate))),
                 None => Box::pin(life.outlasts(self.delegate(cx, delegate))),
             },
+            Effect::Compact { compaction, model, cause, silence } => {
+                let compacted = answer((&self.site, cx), key, compaction, model, cause, silence);
+                Box::pin(life.outlasts(compacted))
+            }
             other => Box::pin(life.outlasts(self.perform_other(cx, key, recorded, other))),
         }
     }
@@ -384,6 +390,10 @@ impl Effects for LocalEffects {
     fn steer<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
         self.site.fold_prompts();
         Box::pin(poll_fn(|_| Poll::Ready(Ok(()))))
+    }
+
+    fn remind(&self, _: &RunContext, message: Arc<Message>) -> Result<()> {
+        self.site.remind(&self.recorded, message)
     }
 
     fn read(&self, read: &mut dyn FnMut(&SessionState)) {
@@ -416,6 +426,10 @@ impl Effects for LocalEffects {
 
     fn has_readers(&self) -> bool {
         self.site.env.store.is_some() || self.site.emitter.is_heard()
+    }
+
+    fn is_stored(&self) -> bool {
+        self.site.env.store.is_some()
     }
 
     fn sub_agents(&self) -> usize {

@@ -1,22 +1,54 @@
 //! The effects of a replay, as its agent's code sees them.
 
-use std::{future::ready, sync::Arc};
+use std::{any::Any, future::ready, sync::Arc};
 
 use super::{
     super::{Effect, Effects, Observation, RunContext, effect::Performing, site::Site},
-    ReplayEffects, Stop,
+    ReplayEffects, Script, Stop,
 };
 use crate::{
-    Result, Timestamp,
+    Error, Result, Timestamp,
     base::Todo,
     event::{EffectKey, Event, Recorded},
+    message::Message,
     session::SessionState,
 };
 
 impl ReplayEffects {
+    /// Returns the effects of `cx`, if it replays a record.
+    pub(crate) fn of(cx: &RunContext) -> Option<&Self> {
+        let effects: &dyn Any = &**cx.effects();
+        effects.downcast_ref()
+    }
+
+    /// Returns the records that come next, and goes on behind them.
+    pub(crate) fn records(&self) -> Result<Vec<Recorded>> {
+        self.follow(Script::records)
+    }
+
+    /// Returns the error for an agent that continues with `asked` where its record ends: cancelled, or paused. Waits
+    /// for ever if its process died there, and if the record continues otherwise, which ends the replay.
+    pub(crate) async fn beyond(&self, asked: &str) -> Error {
+        let stop = self.follow(|script, state| match script.beyond(state, asked) {
+            Stop::Told(error) => Some(error),
+            Stop::Cut => {
+                script.over().cancel();
+                None
+            }
+            Stop::Diverged(flaw) => {
+                script.diverge(flaw);
+                None
+            }
+        });
+        match stop {
+            Ok(Some(error)) | Err(error) => error,
+            Ok(None) => std::future::pending().await,
+        }
+    }
+
     async fn told(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
         self.site.life.check()?;
-        let answer = self.answer(key, &effect).await;
+        let answer = self.answer(cx, key, &effect).await;
         // As in the recorded run: nothing but the end followed.
         if self.follow(|script, state| script.is_cancelled(state))? {
             cx.cancellation().cancel();
@@ -71,6 +103,10 @@ impl Effects for ReplayEffects {
         Box::pin(ready(Ok(())))
     }
 
+    fn remind(&self, _: &RunContext, message: Arc<Message>) -> Result<()> {
+        self.site.remind(&self.recorded, message)
+    }
+
     fn read(&self, read: &mut dyn FnMut(&SessionState)) {
         self.site.read(read);
     }
@@ -100,6 +136,10 @@ impl Effects for ReplayEffects {
     }
 
     fn has_readers(&self) -> bool {
+        true
+    }
+
+    fn is_stored(&self) -> bool {
         true
     }
 

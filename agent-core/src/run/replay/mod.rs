@@ -20,6 +20,7 @@ use super::{
     Delegate, Desk, Effect, Emitter, Env, Journal, ModelCall, Observation, Outcome, RunContext, Sink, Task,
     ToolCalls, budget,
     child::{ChildEnd, Turn as ChildTurn, recorded_end},
+    compaction,
     context::Given,
     life::Life,
     pool::too_many,
@@ -43,7 +44,7 @@ use script::{Stop, is_question, other_agent};
 type Answer = Result<Observation, Stop>;
 
 /// Answers effects from a record.
-struct ReplayEffects {
+pub(crate) struct ReplayEffects {
     /// The runtime in which outcomes of child sessions are looked up.
     live: Arc<Env>,
     site: Arc<Site>,
@@ -275,8 +276,15 @@ impl ReplayEffects {
         }
     }
 
-    async fn answer(&self, key: Option<EffectKey>, effect: &Effect) -> Answer {
+    async fn answer(&self, cx: &RunContext, key: Option<EffectKey>, effect: &Effect) -> Answer {
         match (key, effect) {
+            // It follows from the record again, which its own effect answers.
+            (key, Effect::Compact { compaction, model, cause, silence }) => {
+                let (compaction, model) = (compaction.clone(), model.clone());
+                let compacted =
+                    compaction::answer((&self.site, cx), key, compaction, model, *cause, *silence);
+                Box::pin(compacted).await.map_err(Stop::Told)
+            }
             (Some(key), effect) => self.keyed(key, effect),
             (None, Effect::Delegate(delegate)) => Box::pin(self.delegate(delegate)).await,
             (None, Effect::Model(call)) => self.model(call),
@@ -292,26 +300,6 @@ impl fmt::Debug for ReplayEffects {
     }
 }
 
-/// Returns the error for an agent that continues with `asked` where its record ends: cancelled, or paused. Waits for
-/// ever if its process died there, and if the record continues otherwise, which ends the replay.
-pub(crate) async fn beyond(journal: &Journal, asked: &str) -> Error {
-    let stop = journal.follow(|script, state| match script.beyond(state, asked) {
-        Stop::Told(error) => Some(error),
-        Stop::Cut => {
-            script.over().cancel();
-            None
-        }
-        Stop::Diverged(flaw) => {
-            script.diverge(flaw);
-            None
-        }
-    });
-    match stop {
-        Ok(Some(error)) | Err(error) => error,
-        Ok(None) => std::future::pending().await,
-    }
-}
-
 /// True when the event holds the effect's observation.
 fn is_answer(effect: &Effect, event: &Event) -> bool {
     match effect {
@@ -323,6 +311,7 @@ fn is_answer(effect: &Effect, event: &Event) -> bool {
         Effect::Signal { .. } | Effect::Sleep(_) | Effect::Now | Effect::NewId => {
             matches!(event, Event::Observed(_))
         }
+        Effect::Compact { .. } => false,
     }
 }
 
@@ -349,6 +338,7 @@ fn name(effect: &Effect) -> &'static str {
         Effect::Sleep(_) => "a sleep",
         Effect::Now => "a look at the clock",
         Effect::NewId => "a new id",
+        Effect::Compact { .. } => "a compaction",
     }
 }
 
@@ -422,7 +412,7 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
         };
         let (live, recorded) = (Arc::clone(&live), recorded.into());
         let effects = ReplayEffects { live, site: Arc::clone(&site), recorded, children: Mutex::default() };
-        let cx = RunContext::new(Arc::clone(&site), given, Arc::new(effects) as _);
+        let cx = site.context(given, Arc::new(effects) as _);
         let ended = Box::pin(live_again(&*agent, task.clone(), &cx, &journal)).await;
         site.end(cx.cancellation().is_cancelled());
         cx.cancellation().cancel();

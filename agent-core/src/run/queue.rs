@@ -14,6 +14,7 @@ use crate::{
     Clock, Error, RunId, Timestamp,
     agent::Agent,
     event::{Event, MessageAdded, Origin, PromptDropped, PromptQueued},
+    session::QueuedPrompt,
 };
 
 /// A session as its runs see it.
@@ -110,6 +111,11 @@ pub(crate) struct Ticket {
 impl Ticket {
     fn waits(&self) -> bool {
         !self.dropped && !self.cancel.is_cancelled()
+    }
+
+    /// True if the stored prompt is this one.
+    fn is(&self, stored: &QueuedPrompt) -> bool {
+        self.queued.is_some_and(|queued| queued.seq == stored.seq) && self.task.prompt == stored.queued.prompt
     }
 
     fn origin(&self, journal: &Journal) -> Arc<Origin> {
@@ -271,10 +277,14 @@ impl Line {
         self.waiting.iter_mut().filter(put_down).for_each(|ticket| ticket.noted = true);
     }
 
-    /// Forgets events that were staged and lost, because another journal took the place of theirs.
-    pub(crate) fn forget_staged(&mut self) {
+    /// Looks for the prompts that were staged in the journal before `journal`, of which the store has acknowledged the
+    /// events up to `stored`. Those that are not stored are staged again.
+    pub(crate) fn find_staged(&mut self, journal: &Journal, stored: u64) {
+        let is_stored = |ticket: &Ticket, queued: InQueue| {
+            queued.seq <= stored || journal.read(|state| state.queue().iter().any(|it| ticket.is(it)))
+        };
         for ticket in self.waiting.iter_mut().filter(|ticket| !ticket.noted) {
-            ticket.queued = None;
+            ticket.queued = ticket.queued.filter(|queued| is_stored(ticket, *queued));
         }
     }
 

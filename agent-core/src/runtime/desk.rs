@@ -46,6 +46,17 @@ pub(super) struct State {
     pub(super) line: Line,
 }
 
+impl State {
+    /// Stages the queued prompts in `journal`. Returns false if that is the session's journal no more.
+    pub(super) fn stage_queued(&mut self, journal: &Arc<Journal>, now: Timestamp) -> bool {
+        let is_used = self.journal.as_ref().is_some_and(|used| Arc::ptr_eq(used, journal));
+        if is_used {
+            self.line.stage(journal, now);
+        }
+        is_used
+    }
+}
+
 /// A run that is about to begin, or to join the queue.
 pub(super) struct Entry {
     pub(super) run: RunId,

@@ -61,16 +61,20 @@ impl Shared {
     fn create(&self) -> Result<Arc<Journal>> {
         check_root_id(&self.id)?;
         let record = SessionRecord::root(self.id.clone(), self.env.clock.now());
-        let journal = Journal::create(&self.env, record);
-        self.keep(&journal);
-        Ok(journal)
+        Ok(self.keep(Journal::create(&self.env, record), |_| false))
     }
 
-    /// Makes this the session's journal.
-    fn keep(&self, journal: &Arc<Journal>) {
+    /// Makes this the session's journal, unless the one in use was written to while this one was read. Returns the
+    /// session's journal. Queued prompts are staged under the same lock, so each is in exactly one journal.
+    fn keep(&self, journal: Arc<Journal>, written: impl FnOnce(&Journal) -> bool) -> Arc<Journal> {
         let mut state = self.lock();
-        state.journal = Some(Arc::clone(journal));
-        state.line.forget_staged();
+        if let Some(used) = state.journal.as_ref().filter(|used| !used.is_broken() && written(used)) {
+            return Arc::clone(used);
+        }
+        let stored = state.journal.as_ref().map_or(0, |used| used.committed());
+        state.line.find_staged(&journal, stored);
+        state.journal = Some(Arc::clone(&journal));
+        journal
     }
 
     async fn open(&self, create: bool, anew: bool) -> Result<Arc<Journal>> {
@@ -92,6 +96,9 @@ impl Shared {
         if let Some(journal) = used.as_ref().filter(is_in_use) {
             return Ok(Arc::clone(journal));
         }
+        // Queued prompts may be written there while the store is read.
+        let before = used.as_ref().map(|journal| journal.seq());
+        let written = |journal: &Journal| before.is_some_and(|seq| journal.seq() != seq);
         let stored = if known_new { None } else { Journal::look_up(&self.env, &self.id).await? };
         if let Some(journal) = used.filter(|journal| !keeps_results && journal.is_current(stored.as_ref())) {
             return Ok(journal);
@@ -101,7 +108,6 @@ impl Shared {
             None if create => return self.create(),
             None => return Err(Error::no_session(&self.id).during("session.open")),
         };
-        self.keep(&journal);
-        Ok(journal)
+        Ok(self.keep(journal, written))
     }
 }

@@ -201,11 +201,15 @@ impl Shared {
             return Ok(());
         }
         let write = async {
-            let journal = self.journal(true).await?;
-            refuse_below(&self.env, &journal).await?;
-            let now = self.env.clock.now();
-            check_lease(&journal, now)?;
-            self.lock().line.stage(&journal, now);
+            let journal = loop {
+                let journal = self.journal(true).await?;
+                refuse_below(&self.env, &journal).await?;
+                let now = self.env.clock.now();
+                check_lease(&journal, now)?;
+                if self.lock().stage_queued(&journal, now) {
+                    break journal;
+                }
+            };
             journal.commit(&self.emitter(entry)).await?;
             self.lock().line.note(accepted);
             Ok(())

@@ -70,6 +70,7 @@ mod past;
 mod prepare;
 mod prompts;
 mod queue;
+mod queued_once;
 mod records;
 mod recover;
 mod replay;

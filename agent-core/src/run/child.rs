@@ -108,6 +108,11 @@ pub(super) async fn open_kept(site: &Site, delegate: &Delegate, kept: Option<&Ke
     }
     let journal =
         open_child(&site.env, site.journal.session(), child.clone(), delegate.spawn.role.clone()).await?;
+    if journal.seq() > 0 {
+        // After the child was read: a process that worked there had taken the run above before. One that works there
+        // from now on makes this one's first append fail.
+        site.journal.check_held(&site.env).await?;
+    }
     if let Some(kept) = kept {
         let mut kept = lock(kept);
         kept.retain(|journal| !of_child(journal));

@@ -24,3 +24,4 @@ mod pair;
 mod resume;
 mod rounds;
 mod sessions;
+mod taken;

@@ -51,6 +51,21 @@ impl Journal {
         }
     }
 
+    /// Checks that no other process has taken the session's run over since this one had its lease.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) when one has, the store's.
+    pub(crate) async fn check_held(&self, env: &Env) -> Result<()> {
+        let stored = Self::look_up(env, self.session()).await?;
+        let held = self.lock().lease;
+        match stored.and_then(|info| info.lease).filter(|lease| lease.owner != self.owner) {
+            Some(lease) if held.is_none_or(|held| held.generation < lease.generation) => {
+                Err(Error::fenced(self.session(), lease.generation))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns how sessions below this one name its run `run`; `None` before its first event.
     pub(crate) fn as_above(&self, run: RunId) -> Option<Arc<RunAbove>> {
         let (first, created) = (self.read(|state| state.first)?, self.record.created);

@@ -60,6 +60,9 @@ pub(crate) fn perform<'a>(
         let lost = local.site.read(|state| state.run().is_some_and(|run| run.calling));
         let seq = notes.started(&call, started, reserved.as_ref());
         local.site.commit().await?;
+        if let Some(subtree) = &local.site.subtree {
+            subtree.begin_call();
+        }
 
         let (offered, repair) = (call.offered.clone(), call.repair.clone());
         let mut assembler = Assembler::default();

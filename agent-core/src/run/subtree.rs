@@ -36,6 +36,8 @@ pub(crate) struct Subtree {
 #[derive(Debug, Default)]
 struct Inner {
     spent: Spent,
+    /// Number of model calls that have begun and not ended.
+    open: u64,
     /// True when nothing is missing: its run began in this process, or the store told the rest.
     whole: bool,
 }
@@ -55,18 +57,32 @@ impl Subtree {
         self.lock().whole = true;
     }
 
-    /// Adds a model call.
+    /// Returns this subtree and those above.
+    fn upwards(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |subtree| subtree.above.get().map(|above| &**above))
+    }
+
+    /// Notes that a model call begins. One that never ends, as when its service panics, has an unknown cost.
+    pub(super) fn begin_call(&self) {
+        self.upwards().for_each(|subtree| subtree.lock().open += 1);
+    }
+
+    /// Adds a model call that ended.
     pub(super) fn count(&self, reply: &ModelFinished) {
         let spent = Spent { usage: (reply.usage + reply.wasted).tokens(), cost: reply.cost };
-        let subtrees = std::iter::successors(Some(self), |subtree| subtree.above.get().map(|above| &**above));
-        subtrees.for_each(|subtree| subtree.lock().spent.add(&spent));
+        for subtree in self.upwards() {
+            let mut inner = subtree.lock();
+            inner.open = inner.open.saturating_sub(1);
+            inner.spent.add(&spent);
+        }
     }
 
     /// Returns the figures, once its run has ended; `None` if a part of it ran in an earlier process and the store
     /// could not be read.
     pub(crate) fn total(&self) -> Option<Spent> {
         let inner = self.lock();
-        inner.whole.then_some(inner.spent)
+        let cost = inner.spent.cost.filter(|_| inner.open == 0);
+        inner.whole.then_some(Spent { cost, ..inner.spent })
     }
 
     /// Reads the figures of the subtree of session `root`, whose run has ended, if a part of it ran in an earlier
@@ -83,7 +99,9 @@ impl Subtree {
             for info in store.query(&SessionFilter::tree(root.clone())).await? {
                 spent.add(&Spent { usage: info.head.usage, cost: info.head.cost });
             }
-            self.lock().spent = spent;
+            let mut inner = self.lock();
+            // The store knows of calls without an end.
+            (inner.spent, inner.open) = (spent, 0);
         }
         self.lock().whole = true;
         Ok(())

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use entourage_core::{
-    Money, Prices, Usage,
+    Money, Prices, Result, Usage,
     agent::{AgentTool, DualAgent, ReactAgent},
     graph::{GraphReport, TaskGraph},
-    provider::{Model, Profile},
+    provider::{CallContext, DeltaStream, Model, Profile, Provider, Request},
     session::{SessionFilter, SharedStore},
     testkit::ScriptedProvider,
 };
@@ -122,4 +123,33 @@ fn attack_27_a_resumed_run_counts_what_earlier_lives_of_a_node_used() {
         }
     }
     assert!(deaths >= 20, "{deaths}");
+}
+
+/// A service that panics once it is called.
+#[derive(Debug)]
+struct Panics;
+
+#[async_trait]
+impl Provider for Panics {
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+
+    async fn stream(&self, _: Request, _: &CallContext) -> Result<DeltaStream> {
+        panic!("the service panics");
+    }
+}
+
+#[tokio::test]
+async fn attack_27_a_call_that_never_ended_has_an_unknown_cost() {
+    let store = memory();
+    let worker = ReactAgent::builder("worker", Model::new(Arc::new(Panics), "m")).build().unwrap();
+    let graph = TaskGraph::builder("outer");
+    let items = graph.step("items", (), |()| async { Ok(vec![1_u64]) });
+    let each = graph.map_agent("each", &items, &worker, |item| format!("Item {item}")).partial();
+    let graph = graph.returning(&each).build().unwrap();
+    let session = runtime_on(&store).session();
+    session.start(&graph, "Go").outcome().await.unwrap();
+    let report = GraphReport::from_events(&stored(&store, session.id()).await).unwrap();
+    assert_eq!((report.node("each[0]").unwrap().cost, report.cost()), (None, None));
 }

@@ -85,12 +85,14 @@ async fn cw12_a_level_picked_during_a_run_is_that_of_the_next_run() {
     let agent = Autonomy::builder("gardener", worker(works.model())).judge(judges.model()).build().unwrap();
     let session = open_runtime().session();
     let first = session.start(&agent, "Dig");
+    let run = first.id();
     gate.arrived(1).await;
     let update = agent.set_mode(&session, "judge").await.unwrap();
     assert_eq!(serde_json::to_value(update).unwrap(), json!({ "currentModeId": "judge" }));
     gate.open();
     assert_eq!(first.outcome().await.unwrap().text, "Dug.");
     assert_eq!(judges.count(), 0, "nobody judged the run that was under way");
+    assert_eq!(session.replay(&agent, run).await.unwrap().text, "Dug.");
     assert_eq!(session.start(&agent, "Plant").outcome().await.unwrap().text, "I planted it.");
 }
 

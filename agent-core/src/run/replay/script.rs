@@ -388,8 +388,8 @@ pub(super) fn is_from_outside(status: &Status) -> bool {
 /// True for events that others store while a run is active, and that nothing in it waits for.
 fn is_of_others(event: &Event) -> bool {
     use Event::{
-        ApprovalDecided, Checkpoint, PromptDropped, PromptQueued, SignalReceived, Titled, TodosChanged,
-        WarningRaised,
+        ApprovalDecided, Checkpoint, ModeChanged, PromptDropped, PromptQueued, SignalReceived, Titled,
+        TodosChanged, WarningRaised,
     };
     matches!(
         event,
@@ -397,6 +397,7 @@ fn is_of_others(event: &Event) -> bool {
             | PromptDropped(_)
             | SignalReceived(_)
             | ApprovalDecided(_)
+            | ModeChanged(_)
             | Titled(_)
             | TodosChanged(_)
             | Checkpoint(_)

@@ -120,7 +120,7 @@ impl<'a> Step<'a> {
             let Some((_, call)) = found else {
                 return Err(Error::new(ErrorKind::Internal, "a pending call is not in its message"));
             };
-            slots.push(Some(Checked::new(self.calls, pending, call)));
+            slots.push(Some(Checked::new(self.calls, pending, call, self.cx.scope())));
         }
         self.drive(slots).await
     }
@@ -134,6 +134,12 @@ impl<'a> Step<'a> {
         loop {
             if self.local.site.emitter.is_pausing() {
                 self.pause.get_or_insert(Pause::Asked);
+            }
+            if cx.cancellation().is_cancelled() {
+                if running.is_empty() {
+                    return Err(Error::cancelled());
+                }
+                schedule.stop();
             }
             if self.is_over() {
                 schedule.stop();

@@ -26,6 +26,12 @@ pub(super) async fn run_agent(
 ) -> (Result<Box<Outcome>>, Option<Cut>) {
     let mut cut = None;
     let mut watch: Option<BoxFuture<'_, Cut>> = None;
+    // A late run begins nothing: an agent that need not wait would come to its end before its watch.
+    if time_left(deadline, cx, site).is_some_and(|left| left.is_zero()) {
+        cut = Some(Cut::Late);
+        cx.cancellation().cancel();
+        watch = Some(Box::pin(unwind(cx)));
+    }
     let ended = std::future::poll_fn(|task| {
         loop {
             // Boxed where it comes out: an outcome is large and is moved often.
@@ -41,10 +47,7 @@ pub(super) async fn run_agent(
                 reason => {
                     cut = Some(reason);
                     cx.cancellation().cancel();
-                    watch = Some(Box::pin(async {
-                        stuck(cx).await;
-                        Cut::Stuck
-                    }));
+                    watch = Some(Box::pin(unwind(cx)));
                 }
             }
         }
@@ -64,10 +67,20 @@ pub(super) async fn stuck(cx: &RunContext) {
     tokio::time::sleep(CLEAN_UP).await;
 }
 
+async fn unwind(cx: &RunContext) -> Cut {
+    stuck(cx).await;
+    Cut::Stuck
+}
+
+/// Returns the time that the run has left by its deadline and its budget; `None` without a bound.
+fn time_left(deadline: Option<Timestamp>, cx: &RunContext, site: &Site) -> Option<Duration> {
+    let left = deadline.map(|deadline| deadline.since(site.now()));
+    left.into_iter().chain(budget::time_left(cx.budget())).min()
+}
+
 async fn watch_over(cx: &RunContext, site: &Site, deadline: Option<Timestamp>) -> Cut {
     let over = async {
-        let left = deadline.map(|deadline| deadline.since(site.now()));
-        match left.into_iter().chain(budget::time_left(cx.budget())).min() {
+        match time_left(deadline, cx, site) {
             Some(left) => tokio::time::sleep(left).await,
             None => std::future::pending().await,
         }

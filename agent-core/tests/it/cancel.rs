@@ -8,7 +8,7 @@ use entourage_core::{
     event::{Envelope, Event},
     permission::{ApprovalRequest, Approver, Decision},
     provider::{Delta, FinishReason},
-    run::{RunHandle, Status, StopReason, Task},
+    run::{Pause, RunHandle, Status, StopReason, Task},
     session::{SessionStatus, SharedStore},
     testkit::{self, FakeTool, Gate, LiveProvider, Script, ScriptedProvider},
     tool::Access,
@@ -263,6 +263,31 @@ async fn cm14_a_failure_is_worded_differently_from_a_cancel() {
     let sent = &provider.requests()[0].messages;
     assert_valid(sent);
     assert_eq!(&results(sent.get(2).unwrap())[0], told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cm13_a_run_whose_deadline_has_passed_begins_nothing() {
+    let tool = FakeTool::new("pay").access(Access::WRITE);
+    let provider = ScriptedProvider::by_history().call("pay", json!({})).text("Paid.");
+    let agent = agent(provider.model()).tool(tool.clone()).build().unwrap();
+    let clock = testkit::PausedClock::new();
+    let now = || entourage_core::Clock::now(&clock);
+    let late = Task::new("Go").with_deadline(now());
+    let outcome = open_runtime().session().start(&agent, late).outcome().await.unwrap();
+    assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
+    assert_eq!((provider.count(), tool.started()), (0, 0));
+
+    // A person answers when it is too late.
+    let runtime = Runtime::builder().clock(clock).build();
+    let session = runtime.session();
+    let soon = Task::new("Go").with_deadline(now().after(Duration::from_secs(60)));
+    let asked = session.start(&agent, soon).outcome().await.unwrap();
+    let Status::Paused(Pause::Approval(id)) = &asked.status else { panic!("{asked:?}") };
+    tokio::time::advance(Duration::from_secs(61)).await;
+    runtime.decide(id, Decision::Allow).await.unwrap();
+    let outcome = session.resume(&agent).outcome().await.unwrap();
+    assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));
+    assert_eq!((provider.count(), tool.started()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

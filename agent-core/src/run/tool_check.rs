@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{
     message::{Arguments, RawCall, ToolCall, parsed_call},
+    permission::Scope,
     schema,
     tool::{Repair, Tool, ToolSpec, Tools},
 };
@@ -27,7 +28,7 @@ pub(super) fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> T
 fn mend(raw: RawCall, hook: &dyn Repair, tools: &Tools) -> RawCall {
     let problem = match Arguments::parse(raw.arguments.clone()) {
         Ok(arguments) => {
-            let tool = offered(tools, &raw.name);
+            let tool = offered(tools, &raw.name, &Scope::all());
             tool.and_then(|tool| check_arguments(tool.spec(), &arguments.to_value())).err()
         }
         Err(error) => Some(error.message().to_owned()),
@@ -41,10 +42,11 @@ fn mend(raw: RawCall, hook: &dyn Repair, tools: &Tools) -> RawCall {
 /// The offered tool of this name.
 ///
 /// # Errors
-/// The text for the model, which lists the offered tools.
-pub(super) fn offered<'a>(tools: &'a Tools, name: &str) -> Result<&'a Arc<dyn Tool>, String> {
+/// The text for the model, which lists the offered tools that `scope` does not hide.
+pub(super) fn offered<'a>(tools: &'a Tools, name: &str, scope: &Scope) -> Result<&'a Arc<dyn Tool>, String> {
     tools.get(name).ok_or_else(|| {
-        let names: Vec<_> = tools.specs().iter().map(ToolSpec::name).collect();
+        let shown = tools.specs().iter().filter(|spec| scope.offers(spec));
+        let names: Vec<_> = shown.map(ToolSpec::name).collect();
         if names.is_empty() {
             format!("there is no tool `{name}`, and no other tool is offered here")
         } else {

@@ -16,7 +16,7 @@ use crate::{
     Digest,
     base::caught,
     message::ToolCall,
-    permission::{ApprovalId, ApprovalRequest, Decision, Ruling, judge},
+    permission::{ApprovalId, ApprovalRequest, Decision, Ruling, Scope, judge},
     tool::{Footprint, Repeat, Tool, ToolSpec},
 };
 
@@ -39,7 +39,12 @@ pub(super) enum Plan<'a> {
 }
 
 impl<'a> Checked<'a> {
-    pub(super) fn new(calls: &'a ToolCalls, pending: &PendingCall, call: &'a ToolCall) -> Self {
+    pub(super) fn new(
+        calls: &'a ToolCalls,
+        pending: &PendingCall,
+        call: &'a ToolCall,
+        scope: &Scope,
+    ) -> Self {
         let settled = |text: String| Self::Settled { call, text };
         if pending.late {
             return settled("not run, since a call before it ended the turn".to_owned());
@@ -51,7 +56,7 @@ impl<'a> Checked<'a> {
             return settled(format!("the call could not be read: {problem}"));
         }
         let arguments = call.arguments.to_value();
-        let tool = match offered(&calls.offered, &call.name) {
+        let tool = match offered(&calls.offered, &call.name, scope) {
             Ok(tool) => tool,
             Err(problem) => return settled(problem),
         };

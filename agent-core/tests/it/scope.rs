@@ -44,6 +44,21 @@ async fn cp06_a_tool_that_was_not_offered_does_not_run() {
     assert!(results(provider.requests()[1].messages.last().unwrap())[0].contains("there is no tool `write`"));
 }
 
+#[tokio::test]
+async fn the_text_about_an_unknown_tool_names_no_tool_outside_of_the_scope() {
+    let wire = FakeTool::new("wire").access(Access::EXECUTE);
+    let provider = ScriptedProvider::new().call("find", json!({})).text("I see.");
+    let agent = agent(provider.model())
+        .tool(FakeTool::new("look"))
+        .tool(wire)
+        .scope(Scope::read_only())
+        .build()
+        .unwrap();
+    open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
+    let text = &results(provider.requests()[1].messages.last().unwrap())[0];
+    assert!(text.ends_with("there is no tool `find`; the tools are: look"), "{text}");
+}
+
 #[test]
 fn cp06_narrowing_never_widens() {
     let accesses = [Access::NONE, Access::READ, Access::READ | Access::WRITE, Access::EXECUTE, Access::ALL];

@@ -430,12 +430,31 @@ async fn a_value_that_cannot_be_stored_is_refused_and_harms_nothing() {
     impl Record for Pairs {
         const KIND: &'static str = "wild.pairs";
     }
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Score(f64);
+    impl Record for Score {
+        const KIND: &'static str = "wild.score";
+    }
+    /// Read back it is another value.
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Secret {
+        #[serde(skip)]
+        text: u8,
+    }
+    impl Record for Secret {
+        const KIND: &'static str = "wild.secret";
+    }
     let teller = act(|cx| {
         Box::pin(async move {
             let pairs = cx.append(Pairs([((1, 2), 3)].into())).unwrap_err().kind();
             let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
             let nested = cx.record(Wild(deep)).unwrap_err().kind();
             assert_eq!((pairs, nested), (ErrorKind::InvalidInput, ErrorKind::InvalidInput));
+            for lost in
+                [cx.record(Score(f64::NAN)), cx.append(Score(f64::INFINITY)), cx.record(Secret { text: 1 })]
+            {
+                assert_eq!(lost.map_err(|error| error.kind()), Err(ErrorKind::InvalidInput));
+            }
             cx.append(vote(1, "ada")).map(|()| "done".to_owned())
         })
     });

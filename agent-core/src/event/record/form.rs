@@ -209,6 +209,25 @@ pub(super) fn read<T: Record>(version: u32, text: &str) -> Result<T> {
     read.map_err(|error| corrupt(T::KIND, error))
 }
 
+/// Checks that the value is the same when it is read again.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`] if it is not.
+pub(super) fn check_read_back<T: Record>(value: &T) -> Result<()> {
+    let read =
+        text(|out| serde_json::to_writer(out, value)).and_then(|json| serde_json::from_str::<T>(&json));
+    let found = match read {
+        Ok(read) if read == *value => return Ok(()),
+        Ok(_) => "its JSON gives another value".to_owned(),
+        Err(error) => format!("its JSON cannot be read: {error}"),
+    };
+    let text = format!(
+        "the record `{}` would be lost: {found}; use finite numbers, and let no field be left out that has no default",
+        T::KIND
+    );
+    Err(Error::new(ErrorKind::InvalidInput, text))
+}
+
 /// Returns the JSON text that `write` writes.
 pub(super) fn text(write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> serde_json::Result<String> {
     let mut out = Vec::new();

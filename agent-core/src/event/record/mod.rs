@@ -88,12 +88,16 @@ pub trait Record: Serialize + DeserializeOwned + fmt::Debug + PartialEq + Send +
     }
 
     /// Checks that the value can be stored and read again, and returns about how many bytes it takes. By default the
-    /// value is serialized for that.
+    /// value is serialized for that, read back and compared. A type that equals what is read back, whatever it holds,
+    /// can save that work with a `weigh` of its own.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] or [`ErrorKind::TooLarge`] for a value that cannot be stored.
+    /// [`ErrorKind::InvalidInput`] or [`ErrorKind::TooLarge`] for a value that cannot be stored, or that is another one
+    /// when it is read: a number that is not finite, for example.
     fn weigh(&self) -> Result<usize> {
-        check(self, EVENT).map_err(|flaw| flaw.refused("the record"))
+        let bytes = check(self, EVENT).map_err(|flaw| flaw.refused("the record"))?;
+        form::check_read_back(self)?;
+        Ok(bytes)
     }
 }
 

@@ -83,7 +83,10 @@ impl Shared {
         if !self.runs_here() {
             // A run below another one takes prompts from its parent alone.
             match self.journal(false).await {
-                Ok(journal) => refuse_below(&self.env, &journal).await?,
+                Ok(journal) => {
+                    refuse_below(&self.env, &journal).await?;
+                    self.check_open(&journal)?;
+                }
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -110,6 +113,17 @@ impl Shared {
             stored
         };
         stored.await.unwrap_or_else(|_| Err(Error::cancelled()))
+    }
+
+    /// Refuses a prompt for a run that waits, or that works elsewhere.
+    fn check_open(&self, journal: &Journal) -> Result<()> {
+        if !journal.read(|state| state.run().is_some()) {
+            return Ok(());
+        }
+        check_lease(journal, self.env.clock.now())?;
+        let text = "the session's run is paused, or was left by its process; `resume` it, after answering what it waits \
+                    for: `start` would abandon it";
+        Err(Error::new(ErrorKind::Paused, text).with("session", self.id.as_str()))
     }
 
     fn check_room(&self, state: &State) -> Result<()> {

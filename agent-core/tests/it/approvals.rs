@@ -401,3 +401,24 @@ async fn attack_run_i5_many_answers_at_once_are_one_answer() {
     let decided = stored(&store, session.id()).await;
     assert_eq!(count(&decided, "approval_decided"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_steered_into_a_run_that_waits_is_refused_and_the_question_stays_open() {
+    let store = memory();
+    let provider = ScriptedProvider::by_history().call("write", json!({})).text("Written.");
+    let agent = agent(provider.model()).tool(writer()).build().unwrap();
+    let session = runtime(&store).session();
+    let outcome = session.start(&agent, "Write").outcome().await.unwrap();
+    let Status::Paused(Pause::Approval(id)) = outcome.status else { panic!("{outcome:?}") };
+    for runtime in [runtime(&store), runtime(&store)] {
+        let session = runtime.open(session.id()).await.unwrap();
+        let error = session.steer("Are you there?").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Paused);
+        assert!(error.message().contains("`resume`"), "{error}");
+    }
+    let other = runtime(&store);
+    other.decide(&id, Decision::Allow).await.unwrap();
+    let resumed = other.open(session.id()).await.unwrap().resume(&agent);
+    assert_eq!(resumed.outcome().await.unwrap().text, "Written.");
+    assert_eq!(session.steer("Thanks").await.unwrap_err().kind(), ErrorKind::NotFound);
+}

@@ -38,8 +38,8 @@ pub mod context {
 pub mod event {
     pub use entourage_core::checked::PhaseFinished;
     pub use entourage_core::event::{
-        Envelope, Event, FORMAT, ModelFinished, ModelStarted, Origin, RunFinished, RunStarted, ToolFinished,
-        ToolStarted,
+        Envelope, Event, FORMAT, ModelFinished, ModelStarted, Origin, Record, RunFinished, RunStarted,
+        ToolFinished, ToolStarted,
     };
     pub use entourage_core::graph::{NodeFinished, NodeStarted};
 }

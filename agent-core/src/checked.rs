@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    RunId, SessionId,
+    Result, RunId, SessionId,
     agent::{Phase, Verdict},
+    base::bound::{EVENT, check},
     event::Record,
     message::Message,
     run::Outcome,
@@ -39,6 +40,10 @@ impl Record for PhaseStarted {
     fn child(&self) -> Option<(&SessionId, Option<RunId>)> {
         Some((&self.child, Some(self.run)))
     }
+
+    fn weigh(&self) -> Result<usize> {
+        bytes(self)
+    }
 }
 
 /// A phase of a checked task ended.
@@ -68,4 +73,13 @@ impl Record for PhaseFinished {
             None => format!("round {}: {}", self.iteration, self.text),
         }
     }
+
+    fn weigh(&self) -> Result<usize> {
+        bytes(self)
+    }
+}
+
+/// Returns the bytes of a record that holds words and counts alone, and so equals what is read back.
+fn bytes(record: &impl Record) -> Result<usize> {
+    check(record, EVENT).map_err(|flaw| flaw.refused("the record"))
 }

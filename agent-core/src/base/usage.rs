@@ -137,11 +137,9 @@ impl Sum for Usage {
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), |n| n.to_string());
-        write!(f, "{} in, {} out", show(self.input), show(self.output))?;
-        if let Some(cached) = self.cache_read.filter(|n| *n > 0) {
-            write!(f, " ({cached} cached)")?;
-        }
-        Ok(())
+        let cached = self.cache_read.filter(|n| *n > 0);
+        let cached = cached.map_or_else(String::new, |n| format!(" ({n} cached)"));
+        f.pad(&format!("{} in, {} out{cached}", show(self.input), show(self.output)))
     }
 }
 
@@ -234,7 +232,7 @@ impl fmt::Display for Money {
         let fraction = format!("{:012}", self.0 % DOLLAR);
         let fraction = fraction.trim_end_matches('0');
         let dot = if fraction.is_empty() { "" } else { "." };
-        write!(f, "${}{dot}{fraction}", self.0 / DOLLAR)
+        f.pad(&format!("${}{dot}{fraction}", self.0 / DOLLAR))
     }
 }
 

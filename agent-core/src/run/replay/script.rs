@@ -321,6 +321,10 @@ impl Script {
                 "the agent goes on with {asked} where its record ends: {}; replay it with the code and the settings that ran it",
                 end.outcome.status
             ),
+            Event::Recorded(value) if value.kind() == asked => format!(
+                "the agent records another {asked} than `{}`; replay it with the code and the settings that ran it",
+                value.summary()
+            ),
             _ => format!(
                 "the agent goes on with {asked} where a {} is recorded; replay it with the code and the settings that ran it",
                 envelope.event.kind()

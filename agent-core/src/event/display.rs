@@ -10,7 +10,7 @@ use crate::{
 
 impl fmt::Display for Envelope {
     /// Writes one line for a terminal or a log. A text delta keeps its layout, with each further line indented by two
-    /// spaces.
+    /// spaces; any other delta shows nothing, so print deltas without a line of their own.
     ///
     /// Text of models and tools cannot control the terminal or pass for another event: control and hidden characters
     /// are shown as escapes (in a text delta they are left out), and no line that such text begins looks like an

@@ -30,7 +30,7 @@ impl Session {
         check_lease(&journal, now)?;
         // Only the lease shows that a child runs below another session's run.
         if journal.parent().is_some() && journal.leased(now).is_some() {
-            let text = "an agent runs in the session; wait for it or cancel it";
+            let text = "an agent runs in the session, or its process died just now; wait for it, or for its lease to end";
             return Err(Error::new(ErrorKind::Busy, text).with("session", self.id().as_str()));
         }
         let (known, run, agent) = journal.read(|state| {

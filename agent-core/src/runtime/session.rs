@@ -94,10 +94,11 @@ impl Session {
     /// Returns once the prompt is stored. Dropping the future takes nothing back.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] when no run is active: use [`Session::start`] then. [`ErrorKind::InvalidInput`] for a
-    /// session below another one, whose agent takes prompts from its parent alone. [`ErrorKind::EmptyPrompt`],
-    /// [`ErrorKind::Busy`] for a full queue, [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the
-    /// store's.
+    /// [`ErrorKind::NotFound`] when the session has no open run: use [`Session::start`] then. [`ErrorKind::Paused`] for
+    /// one that is paused or was left by its process: [`Session::resume`] continues it, and `start` would abandon it.
+    /// [`ErrorKind::InvalidInput`] for a session below another one, whose agent takes prompts from its parent alone.
+    /// [`ErrorKind::EmptyPrompt`], [`ErrorKind::Busy`] for a full queue or a run of another process,
+    /// [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the store's.
     pub async fn steer(&self, prompt: impl Into<Message>) -> Result<()> {
         self.0.steer(Task::new(prompt)).await
     }
@@ -143,7 +144,7 @@ impl Session {
 
     /// Asks the active run to pause, if there is one: see [`RunHandle::pause`]. That may be a run that began with a
     /// prompt of [`Session::steer`]. Runs queued behind it wait until it is resumed or abandoned: see
-    /// [`Session::start`].
+    /// [`Session::start`]. A run that ends before its next effect has ended, and the queue goes on.
     pub fn pause(&self) {
         self.0.pause();
     }
@@ -154,7 +155,8 @@ impl Session {
         self.0.is_busy()
     }
 
-    /// Returns the conversation so far; empty for a session without runs.
+    /// Returns the conversation as a model sees it now; empty for a session without runs. A compaction puts a summary
+    /// in the place of older messages: [`Telemetry::trace`](crate::telemetry::Telemetry::trace) has them all.
     ///
     /// # Errors
     /// The store's.
@@ -312,7 +314,7 @@ impl Session {
             if journal.leased(now).is_some() {
                 return Err(Error::new(
                     ErrorKind::Busy,
-                    "an agent runs in the session; wait for it or cancel it",
+                    "an agent runs in the session, or its process died just now; wait for it, or for its lease to end",
                 )
                 .with("session", self.0.id.as_str()));
             }

@@ -50,6 +50,9 @@ async fn end(env: &Arc<Env>, journal: &Arc<Journal>, emitter: &Emitter) -> Resul
 }
 
 fn busy(session: &SessionId) -> Error {
-    Error::new(ErrorKind::Busy, "an agent runs in the session; wait for it or cancel it")
-        .with("session", session.as_str())
+    Error::new(
+        ErrorKind::Busy,
+        "an agent runs in the session, or its process died just now; wait for it, or for its lease to end",
+    )
+    .with("session", session.as_str())
 }

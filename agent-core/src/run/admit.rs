@@ -1,10 +1,10 @@
 //! Admission of a run: the checks before it begins, and what its session holds for it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Admission, Env, InQueue, Journal, Task, Within, weight::check_message};
 use crate::{
-    Error, ErrorKind, Result, RunId, Timestamp,
+    Error, ErrorKind, Result, RetryStatus, RunId, Timestamp,
     agent::{Agent, check_agent_name},
     event::{Event, Origin, RunResumed, RunStarted},
     message::{Message, Part, Role},
@@ -117,6 +117,8 @@ pub(crate) fn check_lease(journal: &Journal, now: Timestamp) -> Result<()> {
             "another process runs an agent in the session; its lease ends in {left} s unless it is renewed"
         ),
     )
+    .with_retry(RetryStatus::Temporary)
+    .with_retry_after(Duration::from_secs(left))
     .with("session", journal.session().as_str()))
 }
 

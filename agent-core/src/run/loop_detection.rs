@@ -41,7 +41,7 @@ pub struct LoopDetection {
     pub repeats: Option<u32>,
     /// Number of newest steps that are compared. Default 10.
     pub window: u32,
-    /// The run ends when more than this many of them are equal. `None`: never. Default 5.
+    /// The run ends when more than this many of them are equal; 0 counts as 1. `None`: never. Default 5.
     pub alike: Option<u32>,
 }
 
@@ -59,7 +59,7 @@ impl LoopDetection {
         self
     }
 
-    /// Ends a run when more than `alike` of its newest `window` steps are equal.
+    /// Ends a run when more than `alike` of its newest `window` steps are equal, at least 1.
     #[must_use]
     pub fn with_steps(mut self, window: u32, alike: u32) -> Self {
         (self.window, self.alike) = (window, Some(alike));
@@ -169,7 +169,7 @@ impl Loops {
         let like = step.like;
         self.steps.push_back(step);
         let found = self.steps.iter().filter(|step| step.like == like).count();
-        number >= window && u32::try_from(found).is_ok_and(|found| found > alike)
+        number >= window && u32::try_from(found).is_ok_and(|found| found > alike.max(1))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
-    Clock, ErrorKind, Runtime, SessionId, Timestamp,
+    Clock, ErrorKind, RetryStatus, Runtime, SessionId, Timestamp,
     message::Message,
     permission::Policy,
     provider::FinishReason,
@@ -120,6 +120,8 @@ fn design_3_a_session_that_another_process_leased_is_busy_until_the_lease_ran_ou
             let error = session.start(&agent, "Again").outcome().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Busy);
             assert!(error.to_string().contains("30 s") || error.to_string().contains("31 s"), "{error}");
+            assert_eq!(error.retry(), RetryStatus::Temporary);
+            assert!(error.retry_after().is_some_and(|after| after.as_secs() >= 30));
         }
         assert_eq!(stored(&store, &work()).await, before, "nothing is stored");
         assert_eq!(lease(&store, &work()).await, Some(left));

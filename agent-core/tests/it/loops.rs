@@ -122,6 +122,9 @@ async fn cm16_both_guards_can_be_set_and_switched_off() {
     assert_eq!((outcome.status, refused(&history)), (Status::Completed, vec![5]));
     let (outcome, _) = run(&same(20), LoopDetection::off().with_steps(4, 2), clouds()).await;
     assert_eq!((outcome.status, outcome.steps), (Status::Stopped(StopReason::LoopDetected), 4));
+    // A step is equal to itself.
+    let (outcome, _) = run(&same(1), LoopDetection::off().with_steps(1, 0), clouds()).await;
+    assert_eq!(outcome.status, Status::Completed);
     // Less than two in a row is no repetition.
     let (outcome, history) = run(&same(2), LoopDetection::off().with_repeats(0), clouds()).await;
     assert_eq!((outcome.status, refused(&history)), (Status::Completed, vec![2]));

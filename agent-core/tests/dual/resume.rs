@@ -296,6 +296,42 @@ fn cw16_a_recorded_run_is_replayed_without_a_model() {
     });
 }
 
+/// A store that fails once, also below a phase: however the run ends, its record can be replayed.
+#[test]
+fn cw16_a_run_whose_store_failed_at_any_append_is_replayed() {
+    let mut failed = 0;
+    for at in 0.. {
+        let inner = memory();
+        let faulty = FaultyStore::new(&inner, at, Fault::FailOnce);
+        let untouched = process(async {
+            let store = std::sync::Arc::clone(&faulty) as SharedStore;
+            let (agent, ..) = fresh();
+            let outcome = session(&runtime_on(&store)).start(&agent, "Write it.").outcome().await;
+            failed += usize::from(outcome.is_err());
+            faulty.appends() <= at
+        });
+        process(async {
+            let runtime = runtime_on(&inner);
+            let work = session(&runtime);
+            if work.head().await.unwrap().seq == 0 {
+                return;
+            }
+            let run = stored(&inner, work.id()).await[0].origin.run;
+            let (agent, ..) = fresh();
+            if work.unfinished().await.unwrap().is_some() {
+                work.resume(&agent).outcome().await.unwrap();
+            }
+            if let Err(error) = work.replay(&agent, run).await {
+                assert_ne!(error.kind(), entourage_core::ErrorKind::Diverged, "at append {at}: {error}");
+            }
+        });
+        if untouched {
+            break;
+        }
+    }
+    assert!(failed >= 20, "{failed}");
+}
+
 /// A run that was cancelled, given feedback and resumed can be replayed, too.
 #[test]
 fn cw16_a_cancelled_run_is_replayed_too() {

@@ -198,6 +198,8 @@ pub(crate) enum Fault {
     HangAfter,
     /// Nothing is stored, and the answer is an error.
     Fail,
+    /// As `Fail`, and later appends work.
+    FailOnce,
 }
 
 /// A store that works until a given append.
@@ -237,11 +239,13 @@ impl FaultyStore {
 impl SessionStore for FaultyStore {
     async fn append(&self, session: &SessionId, expected: u64, batch: Batch) -> Result<u64> {
         let number = self.appends.fetch_add(1, Ordering::SeqCst);
-        if number < self.at {
+        if number < self.at || (number > self.at && self.fault == Fault::FailOnce) {
             return self.inner.append(session, expected, batch).await;
         }
         match self.fault {
-            Fault::Fail => return Err(Error::new(ErrorKind::Store, "the disk is full; free some space")),
+            Fault::Fail | Fault::FailOnce => {
+                return Err(Error::new(ErrorKind::Store, "the disk is full; free some space"));
+            }
             Fault::HangAfter if number == self.at => {
                 self.inner.append(session, expected, batch).await?;
             }

@@ -224,12 +224,17 @@ impl ReplayEffects {
 
     /// Answers a child whose id follows from its place in the parent, from the record of its own session.
     async fn delegate(&self, delegate: &Delegate) -> Answer {
+        // A child's end that could not be stored, or read, was no answer: the run failed with it.
+        let cut = self.follow(|script, state| {
+            let is_cut = script.peek().is_none() || script.is_cut_short(state);
+            is_cut.then(|| script.beyond(state, "a child"))
+        });
+        if let Some(stop) = cut.map_err(Stop::Told)? {
+            return Err(stop);
+        }
         let turn = delegate.run.map_or(ChildTurn::Only, ChildTurn::Of);
         let ended = recorded_end(&self.live, &delegate.child, turn).await.map_err(Stop::Told)?;
         self.follow(|script, state| {
-            if script.peek().is_none() || script.is_cancelled(state) {
-                return Err(script.beyond(state, "a child"));
-            }
             let end = match (script.peek(), ended) {
                 (Some((_, Event::RunPaused(_))), _) => return Err(script.beyond(state, "a child")),
                 (_, Some(end)) => end,

@@ -286,6 +286,11 @@ impl Script {
         }
     }
 
+    /// True when nothing is left but an end that the agent learned of by an error of its effect.
+    pub(super) fn is_cut_short(&self, state: &SessionState) -> bool {
+        self.ending(state).is_some_and(|(_, outcome)| self.cut_short(outcome).is_some())
+    }
+
     /// True when nothing is left but the end of a run that was cancelled, or late.
     pub(super) fn is_cancelled(&self, state: &SessionState) -> bool {
         self.ending(state).is_some_and(|(_, outcome)| is_from_outside(&outcome.status))

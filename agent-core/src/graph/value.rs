@@ -9,6 +9,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned, ser};
 use serde_json::Value;
 
+use super::Output;
 use crate::{
     Error, ErrorKind, Result,
     base::{bound, json},
@@ -21,19 +22,25 @@ pub struct NodeValue(Form);
 #[derive(Clone)]
 enum Form {
     /// With its type id, so that a check of the type alone need not touch the value.
-    Live(Arc<dyn Output>, TypeId),
+    Live(Arc<dyn Live>, TypeId),
     Stored(Arc<Value>),
 }
 
-trait Output: Send + Sync {
+trait Live: Send + Sync {
     fn to_json(&self) -> serde_json::Result<Value>;
+    /// Fails if the value's JSON is no value of its type.
+    fn read_back(&self) -> serde_json::Result<()>;
     fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
     fn any(&self) -> &dyn Any;
 }
 
-impl<T: Serialize + Send + Sync + 'static> Output for T {
+impl<T: Output> Live for T {
     fn to_json(&self) -> serde_json::Result<Value> {
         serde_json::to_value(self)
+    }
+
+    fn read_back(&self) -> serde_json::Result<()> {
+        serde_json::from_value::<T>(serde_json::to_value(self)?).map(drop)
     }
 
     fn shared(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -47,7 +54,7 @@ impl<T: Serialize + Send + Sync + 'static> Output for T {
 
 impl NodeValue {
     /// Wraps `value`, unserialized.
-    pub fn new<T: Serialize + Send + Sync + 'static>(value: T) -> Self {
+    pub fn new<T: Output>(value: T) -> Self {
         Self(Form::Live(Arc::new(value), TypeId::of::<T>()))
     }
 
@@ -104,7 +111,15 @@ impl NodeValue {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] or [`ErrorKind::TooLarge`] when it cannot.
     pub(crate) fn check(&self) -> Result<()> {
-        bound::check(self, bound::VALUE).map(drop).map_err(|flaw| flaw.refused("the node's value"))
+        bound::check(self, bound::VALUE).map_err(|flaw| flaw.refused("the node's value"))?;
+        match &self.0 {
+            Form::Live(live, of) if *of != TypeId::of::<String>() => live.read_back().map_err(|error| {
+                let text = "the node's value cannot be read again from its JSON; use finite numbers, and give each \
+                            field that is left out a default";
+                Error::new(ErrorKind::InvalidInput, text).caused_by(error)
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the value for a person or a model: a string as it is, anything else as JSON.

@@ -239,6 +239,18 @@ async fn a_value_that_does_not_serialize_fails_its_step_and_not_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_value_that_could_not_be_read_again_fails_its_step() {
+    let graph = TaskGraph::builder("odd");
+    graph.step("mean", (), |()| async { Ok(vec![0.5, f64::NAN]) });
+    let graph = graph.build().unwrap();
+    let store = memory();
+    let outcome = runtime_on(&store).session_with_id(root()).start(&graph, "Go").outcome().await.unwrap();
+    assert_eq!(not_done(&outcome).0, ["mean"]);
+    let told = &stored_ends(&store, &root()).await["mean"];
+    assert!(told.starts_with("failed: the node's value cannot be read again"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_is_told_to_stop_and_comes_to_its_end_all_the_same_is_done() {
     // Its end is recorded below: a resumed graph would find it.
     let gate = Gate::new();

@@ -1,6 +1,6 @@
 //! The effects of a replay, as its agent's code sees them.
 
-use std::{any::Any, future::ready, sync::Arc};
+use std::{any::Any, future::pending, sync::Arc};
 
 use super::{
     super::{Effect, Effects, Observation, RunContext, effect::Performing, site::Site},
@@ -29,7 +29,20 @@ impl ReplayEffects {
     /// Returns the error for an agent that continues with `asked` where its record ends: cancelled, or paused. Waits
     /// for ever if its process died there, and if the record continues otherwise, which ends the replay.
     pub(crate) async fn beyond(&self, asked: &str) -> Error {
-        let stop = self.follow(|script, state| match script.beyond(state, asked) {
+        let stop = self.follow(|script, state| script.beyond(state, asked));
+        match stop.and_then(|stop| self.halt(stop)) {
+            Ok(Some(error)) | Err(error) => error,
+            Ok(None) => pending().await,
+        }
+    }
+
+    /// Returns the error that the agent is told. `None` if the replay of this life, or of the run, is over: nothing is
+    /// waited for any more.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub(super) fn halt(&self, stop: Stop) -> Result<Option<Error>> {
+        self.follow(|script, _| match stop {
             Stop::Told(error) => Some(error),
             Stop::Cut => {
                 script.over().cancel();
@@ -39,11 +52,7 @@ impl ReplayEffects {
                 script.diverge(flaw);
                 None
             }
-        });
-        match stop {
-            Ok(Some(error)) | Err(error) => error,
-            Ok(None) => std::future::pending().await,
-        }
+        })
     }
 
     async fn told(&self, cx: &RunContext, key: Option<EffectKey>, effect: Effect) -> Result<Observation> {
@@ -55,15 +64,10 @@ impl ReplayEffects {
         }
         match answer {
             Ok(observation) => Ok(observation),
-            Err(Stop::Told(error)) => Err(error),
-            Err(Stop::Cut) => {
-                self.follow(|script, _| script.over().cancel())?;
-                std::future::pending().await
-            }
-            Err(Stop::Diverged(flaw)) => {
-                self.follow(|script, _| script.diverge(flaw))?;
-                std::future::pending().await
-            }
+            Err(stop) => match self.halt(stop)? {
+                Some(error) => Err(error),
+                None => pending().await,
+            },
         }
     }
 }
@@ -99,8 +103,7 @@ impl Effects for ReplayEffects {
     }
 
     fn steer<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
-        self.site.fold_prompts();
-        Box::pin(ready(Ok(())))
+        self.site.fold_prompts()
     }
 
     fn remind(&self, _: &RunContext, message: Arc<Message>) -> Result<()> {

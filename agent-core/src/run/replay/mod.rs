@@ -273,11 +273,8 @@ impl ReplayEffects {
             cx.cancellation().cancel();
         }
         match known {
-            Err(Stop::Told(error)) => Err(error),
-            Err(Stop::Diverged(flaw)) => self.follow(|script, _| script.diverge(flaw)),
-            // Nothing of this life is waited for any more.
-            Err(Stop::Cut) => self.follow(|script, _| script.over().cancel()),
             Ok(()) => Ok(()),
+            Err(stop) => self.halt(stop)?.map_or(Ok(()), Err),
         }
     }
 

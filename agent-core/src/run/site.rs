@@ -123,10 +123,12 @@ impl Site {
     }
 
     /// Adds prompts that came meanwhile to the conversation. Must be called between steps, when no call is open.
-    pub(crate) fn fold_prompts(&self) {
+    pub(crate) fn fold_prompts(&self) -> Performing<'_, ()> {
         if let Some(desk) = self.emitter.desk().filter(|_| !self.life.is_over()) {
             desk.fold(&self.journal, &self.origin);
         }
+        // A future without a size, and so without an allocation.
+        Box::pin(poll_fn(|_| Poll::Ready(Ok(()))))
     }
 
     /// Adds a message of the program's own, unless `recorded` has it.

@@ -24,14 +24,13 @@ pub(super) async fn run_agent(
     cx: &RunContext,
     site: &Site,
 ) -> (Result<Box<Outcome>>, Option<Cut>) {
-    let mut cut = None;
-    let mut watch: Option<BoxFuture<'_, Cut>> = None;
     // A late run begins nothing: an agent that need not wait would come to its end before its watch.
-    if time_left(deadline, cx, site).is_some_and(|left| left.is_zero()) {
-        cut = Some(Cut::Late);
+    let is_late = time_left(deadline, cx, site).is_some_and(|left| left.is_zero());
+    let mut cut = is_late.then_some(Cut::Late);
+    if is_late {
         cx.cancellation().cancel();
-        watch = Some(Box::pin(unwind(cx)));
     }
+    let mut watch: Option<BoxFuture<'_, Cut>> = None;
     let ended = std::future::poll_fn(|task| {
         loop {
             // Boxed where it comes out: an outcome is large and is moved often.
@@ -41,13 +40,16 @@ pub(super) async fn run_agent(
                 Poll::Pending => {}
             }
             // Made only once there is something to wait for: a run that never waits needs no timers.
-            let watching = watch.get_or_insert_with(|| Box::pin(watch_over(cx, site, deadline)));
+            let watching = watch.get_or_insert_with(|| match cut {
+                None => Box::pin(watch_over(cx, site, deadline)),
+                Some(_) => Box::pin(unwind(cx)),
+            });
             match std::task::ready!(watching.as_mut().poll(task)) {
                 Cut::Stuck => return Poll::Ready(Err(Error::cancelled())),
                 reason => {
                     cut = Some(reason);
                     cx.cancellation().cancel();
-                    watch = Some(Box::pin(unwind(cx)));
+                    watch = None;
                 }
             }
         }

@@ -5,12 +5,11 @@ mod waits;
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    future::{poll_fn, ready},
+    future::ready,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    task::Poll,
 };
 
 use serde_json::Value;
@@ -388,8 +387,7 @@ impl Effects for LocalEffects {
     }
 
     fn steer<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
-        self.site.fold_prompts();
-        Box::pin(poll_fn(|_| Poll::Ready(Ok(()))))
+        self.site.fold_prompts()
     }
 
     fn remind(&self, _: &RunContext, message: Arc<Message>) -> Result<()> {

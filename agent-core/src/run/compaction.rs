@@ -402,12 +402,7 @@ pub(crate) async fn compact_session(
         )
         .with("run", open.to_string()));
     }
-    if journal.leased(env.clock.now()).is_some() {
-        return Err(Error::new(
-            ErrorKind::Busy,
-            "an agent runs in the session, or its process died just now; wait for it, or for its lease to end",
-        ));
-    }
+    journal.check_unleased(env.clock.now())?;
     let agent = journal.read(|state| Arc::clone(&state.head().agent));
     let origin = Arc::new(Origin::new(journal.session().clone(), run, agent));
     let site = Arc::new(Site {

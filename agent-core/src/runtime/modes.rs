@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Session;
 use crate::{
-    Error, ErrorKind, Result, RunId,
+    Result, RunId,
     agent::{CurrentModeUpdate, Mode},
     event::{Event, ModeChanged, Origin},
     run::{Emitter, RunContext, check_lease},
@@ -21,17 +21,17 @@ impl Session {
     /// agent has the scope and the budget of its root's run in any mode.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] when `offered` has no mode of this id, [`ErrorKind::Busy`] while another process
-    /// runs an agent in the session, and in a child session while an agent runs there; the store's.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) when `offered` has no mode of this id,
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy) while another process runs an agent in the session, and in a child
+    /// session while an agent runs there; the store's.
     pub async fn set_mode(&self, id: &str, offered: &[Mode]) -> Result<CurrentModeUpdate> {
         let mode = Arc::clone(&Mode::find(offered, id)?.id);
         let journal = self.0.journal(true).await?;
         let now = self.env().clock.now();
         check_lease(&journal, now)?;
         // Only the lease shows that a child runs below another session's run.
-        if journal.parent().is_some() && journal.leased(now).is_some() {
-            let text = "an agent runs in the session, or its process died just now; wait for it, or for its lease to end";
-            return Err(Error::new(ErrorKind::Busy, text).with("session", self.id().as_str()));
+        if journal.parent().is_some() {
+            journal.check_unleased(now)?;
         }
         let (known, run, agent) = journal.read(|state| {
             let known = state.mode().is_some_and(|known| *known == mode);

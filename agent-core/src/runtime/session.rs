@@ -311,13 +311,7 @@ impl Session {
             journal.check_created(Some(*known.get_or_insert(journal.record.created)))?;
             let now = self.0.env.clock.now();
             // Only the lease shows that a child runs below another session's run.
-            if journal.leased(now).is_some() {
-                return Err(Error::new(
-                    ErrorKind::Busy,
-                    "an agent runs in the session, or its process died just now; wait for it, or for its lease to end",
-                )
-                .with("session", self.0.id.as_str()));
-            }
+            journal.check_unleased(now)?;
             let Some(event) = event(&journal)? else { return Ok(()) };
             let (open, agent) =
                 journal.read(|state| (state.run().map(|open| open.id), Arc::clone(&state.head().agent)));

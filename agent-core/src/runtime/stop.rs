@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Session;
 use crate::{
-    Error, ErrorKind, Result, RunId, SessionId,
+    ErrorKind, Result, RunId,
     run::{
         Emitter, Env, Journal,
         end::{end_below, end_open, open_below, open_path},
@@ -34,25 +34,15 @@ pub(super) async fn stop(session: &Session) -> Result<bool> {
 /// one: until it has ended, a further stop finds what is left to end.
 async fn end(env: &Arc<Env>, journal: &Arc<Journal>, emitter: &Emitter) -> Result<bool> {
     let now = env.clock.now();
-    if journal.leased(now).is_some() {
-        return Err(busy(journal.session()));
-    }
+    journal.check_unleased(now)?;
     // Such as a compaction, in another process.
     let at_work = |info: &SessionInfo| info.lease.is_some_and(|lease| lease.is_live(now));
     if let Some(info) = open_below(env, journal.session()).await?.iter().find(|info| at_work(info)) {
-        return Err(busy(&info.record.id));
+        return Err(Journal::busy(&info.record.id));
     }
     end_below(env, journal, emitter, Duration::ZERO, false).await?;
     let path = open_path(env, journal).await?;
     let ended = end_open(journal, &path, env, false);
     journal.commit(emitter).await?;
     Ok(ended)
-}
-
-fn busy(session: &SessionId) -> Error {
-    Error::new(
-        ErrorKind::Busy,
-        "an agent runs in the session, or its process died just now; wait for it, or for its lease to end",
-    )
-    .with("session", session.as_str())
 }

@@ -195,6 +195,21 @@ impl Journal {
         self.lock().lease.filter(|lease| lease.is_live(now)).map(|lease| lease.until)
     }
 
+    /// Returns the error of a session in which an agent works.
+    pub(crate) fn busy(session: &SessionId) -> Error {
+        let text = "an agent runs in the session, or its process died just now; wait for it, or for its lease to end";
+        Error::new(ErrorKind::Busy, text).with("session", session.as_str())
+    }
+
+    /// Checks that no agent works in the session, of this process or another one: of one below another run the lease
+    /// alone tells.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`](crate::ErrorKind::Busy).
+    pub(crate) fn check_unleased(&self, now: Timestamp) -> Result<()> {
+        self.leased(now).map_or(Ok(()), |_| Err(Self::busy(self.session())))
+    }
+
     /// Lets each commit from now on take or renew the lease for `time`.
     pub(crate) fn hold_lease(&self, time: Duration) {
         self.lock().held = Some(time);

@@ -1,6 +1,10 @@
 //! Recovery of what a dead process left, and of runs whose questions were answered.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
 
 use futures_util::future::join_all;
 
@@ -10,7 +14,7 @@ use super::{
     questions::over_above,
 };
 use crate::{
-    Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
+    Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
     agent::{Agent, IntoAgent},
     permission::{ApprovalId, Decision},
     run::{
@@ -62,6 +66,10 @@ pub struct Recovery {
     pub resumed: Vec<RunHandle>,
     /// The sessions that were left as they are, although nobody else continues them.
     pub skipped: Vec<Skipped>,
+    /// The sessions with open work that hold a live lease, with the time at which it ends: another process works there,
+    /// or died just now. A time far ahead comes from a process whose clock was wrong; no recovery touches that session
+    /// until then, and [`Session::resume`](super::Session::resume) takes it over.
+    pub leased: BTreeMap<SessionId, Timestamp>,
 }
 
 impl Recovery {
@@ -123,7 +131,7 @@ impl Runtime {
     ///
     /// Several processes may recover one store: each run is admitted in one of them. This returns once that is settled
     /// for each. A dead process holds its leases for a while ([`RuntimeBuilder::lease`](super::RuntimeBuilder::lease)):
-    /// call this again after that time.
+    /// call this again after that time, or after the last one in [`Recovery::leased`].
     ///
     /// # Errors
     /// The store's, when it cannot list its sessions. Errors of one session alone are in [`Recovery`].
@@ -132,7 +140,8 @@ impl Runtime {
         for status in [SessionStatus::Running, SessionStatus::Paused] {
             for info in self.sessions(&SessionFilter::all().with_status(status)).await? {
                 let now = self.0.env.clock.now();
-                if info.lease.is_some_and(|lease| lease.is_live(now)) {
+                if let Some(lease) = info.lease.filter(|lease| lease.is_live(now)) {
+                    found.leased.insert(info.record.id, lease.until);
                     continue;
                 }
                 if info.record.parent.is_none() {

@@ -1,10 +1,10 @@
 //! Continuing in another process: with decisions about children, with the runs that a dead process left, and with the
 //! prompts that waited there.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use entourage_core::{
-    Agents, ErrorKind, Runtime, SessionId, SkipReason,
+    Agents, ErrorKind, Runtime, SessionId, SkipReason, Timestamp,
     agent::ReactAgent,
     event::{Envelope, Event},
     permission::{ApprovalId, Decision, Policy},
@@ -23,6 +23,7 @@ use crate::{
 
 const LEASE: Duration = Duration::from_secs(30);
 const DAYS: Duration = Duration::from_secs(3 * 86_400);
+const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// A runtime of a process that begins some time after the first one.
 fn after(store: &SharedStore, time: Duration) -> Runtime {
@@ -128,12 +129,17 @@ async fn issue_4_a_child_at_work_takes_no_answer_from_outside() {
 
 /// Runs a process that dies while its run calls a tool and two prompts wait.
 fn died(store: &SharedStore) -> SessionId {
+    died_after(store, Duration::ZERO)
+}
+
+/// Like [`died`], in a process whose clock shows `time` later.
+fn died_after(store: &SharedStore, time: Duration) -> SessionId {
     process(async {
         let gate = Gate::new();
         let provider = ScriptedProvider::by_history().call("look", json!({}));
         let slow = FakeTool::new("look").behind(&gate);
         let one = agent(provider.model()).tool(slow).build().unwrap();
-        let session = after(store, Duration::ZERO).session();
+        let session = after(store, time).session();
         session.start(&one, "First").detach();
         gate.arrived(1).await;
         let (mut second, mut third) = (session.start(&one, "Second"), session.start(&one, "Third"));
@@ -172,6 +178,30 @@ fn assert_each_ended_once(events: &[Envelope]) {
     assert_eq!(ends.len(), count(events, "run_finished") + count(events, "prompt_dropped"));
 }
 
+async fn stored_lease(store: &SharedStore, session: &SessionId) -> Timestamp {
+    let infos = store.query(&SessionFilter::all()).await.unwrap();
+    let info = infos.into_iter().find(|info| info.record.id == *session).unwrap();
+    info.lease.unwrap().until
+}
+
+#[test]
+fn issue_11_recover_tells_of_a_session_leased_by_a_clock_a_year_ahead() {
+    let store = memory();
+    let session = died_after(&store, YEAR);
+    let provider = answers();
+    process(async {
+        let runtime = after(&store, DAYS);
+        let agent = reader(provider.model());
+        let recovery = runtime.recover(&Agents::new().with(&agent)).await.unwrap();
+        assert!(recovery.resumed.is_empty() && recovery.skipped.is_empty(), "{recovery:?}");
+        let leased = stored_lease(&store, &session).await;
+        assert_eq!(recovery.leased, BTreeMap::from([(session.clone(), leased)]));
+
+        let resumed = runtime.open(&session).await.unwrap().resume(&agent).outcome().await.unwrap();
+        assert_eq!(resumed.text, "First.");
+    });
+}
+
 #[test]
 fn issue_4_recover_goes_on_with_the_run_and_then_with_what_waited() {
     let store = memory();
@@ -182,6 +212,8 @@ fn issue_4_recover_goes_on_with_the_run_and_then_with_what_waited() {
         // Nothing tells that the process is dead before its lease is over.
         let soon = after(&store, Duration::from_secs(10)).recover(&agents).await.unwrap();
         assert!(soon.resumed.is_empty() && soon.skipped.is_empty(), "{soon:?}");
+        let leased = stored_lease(&store, &session).await;
+        assert_eq!(soon.leased, BTreeMap::from([(session.clone(), leased)]));
         let runtime = after(&store, LEASE + LEASE);
         let mut watching = runtime.subscribe();
         let recovery = runtime.recover(&agents).await.unwrap();
@@ -193,7 +225,7 @@ fn issue_4_recover_goes_on_with_the_run_and_then_with_what_waited() {
         }
         assert_eq!(count(&seen, "run_resumed"), 1);
         let again = runtime.recover(&agents).await.unwrap();
-        assert!(again.resumed.is_empty() && again.skipped.is_empty(), "{again:?}");
+        assert!(again.resumed.is_empty() && again.skipped.is_empty() && again.leased.is_empty(), "{again:?}");
     });
     process(async {
         let events = stored(&store, &session).await;

@@ -123,8 +123,9 @@ pub mod tool {
 #[cfg(doc)]
 pub mod guide;
 
+#[doc(inline)]
 #[cfg(feature = "testkit")]
-pub use entourage_core::testkit;
+pub use entourage_testkit as testkit;
 
 /// Turns an async function into a tool.
 #[cfg(feature = "macros")]

@@ -69,15 +69,16 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("counting-alloc", &[], &[]),
     ("entourage-benches", &[], &["counting-alloc", "entourage", "entourage-core"]),
     ("entourage-examples", &[], &["entourage", "entourage-core"]),
-    ("entourage-outside", &["entourage-core"], &["entourage-core"]),
-    // Itself with its doubles for tests.
-    ("entourage-core", &[], &["entourage-core"]),
-    ("entourage-macros", &[], &["entourage-core"]),
-    ("entourage-otel", &["entourage-core"], &[]),
-    ("entourage-providers", &["entourage-core"], &[]),
+    ("entourage-outside", &["entourage-core"], &["entourage-testkit"]),
+    // Itself with all features for tests.
+    ("entourage-core", &[], &["entourage-core", "entourage-testkit"]),
+    ("entourage-macros", &[], &["entourage-core", "entourage-testkit"]),
+    ("entourage-otel", &["entourage-core"], &["entourage-testkit"]),
+    ("entourage-providers", &["entourage-core"], &["entourage-testkit"]),
     // Itself with all stores for tests.
-    ("entourage-store", &["entourage-core"], &["entourage-store"]),
-    ("entourage-tools", &["entourage-core"], &["entourage-macros"]),
+    ("entourage-store", &["entourage-core"], &["entourage-store", "entourage-testkit"]),
+    ("entourage-testkit", &["entourage-core"], &[]),
+    ("entourage-tools", &["entourage-core"], &["entourage-macros", "entourage-testkit"]),
     (
         "entourage",
         &[
@@ -86,6 +87,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "entourage-otel",
             "entourage-providers",
             "entourage-store",
+            "entourage-testkit",
             "entourage-tools",
         ],
         &["entourage"],
@@ -276,10 +278,9 @@ fn the_core_touches_no_file_socket_process_or_environment() {
     );
 }
 
-/// Returns the sources that must know no vendor and do no I/O: the core without the doubles for tests.
+/// Returns the sources that must know no vendor and do no I/O.
 fn core_sources() -> Vec<PathBuf> {
-    let folder = root().join("agent-core/src");
-    sources(&folder).into_iter().filter(|path| !path.starts_with(folder.join("testkit"))).collect()
+    sources(&root().join("agent-core/src"))
 }
 
 #[test]

@@ -35,8 +35,6 @@ pub mod run;
 pub mod session;
 pub mod team;
 pub mod telemetry;
-#[cfg(feature = "testkit")]
-pub mod testkit;
 pub mod tool;
 
 mod base;

@@ -28,8 +28,8 @@ use entourage_core::{
         ResponseCache, Retry, Timeout,
     },
     provider::Provider,
-    testkit::stream::{Layered, Subject, conformance, scenarios},
 };
+use entourage_testkit::stream::{Layered, Subject, conformance, scenarios};
 use spelling::{Spelling, Wire};
 
 /// Checks that the suite passes, with exactly these cases excused by the manifest.

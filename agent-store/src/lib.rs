@@ -1,7 +1,7 @@
 //! Session stores: where the sessions of Entourage live when they must outlast the process.
 //!
 //! A store implements [`SessionStore`](entourage_core::session::SessionStore) and never looks inside an event. Every
-//! store here passes the suite in `entourage_core::testkit::store`.
+//! store here passes the suite in `entourage_testkit::store`.
 //!
 //! | store | feature | for |
 //! |---|---|---|

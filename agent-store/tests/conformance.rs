@@ -9,7 +9,7 @@ mod places;
 #[path = "conformance/serial.rs"]
 mod serial;
 
-use entourage_core::testkit::{
+use entourage_testkit::{
     ConformanceReport,
     store::{Capabilities, conformance},
 };

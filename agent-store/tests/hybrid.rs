@@ -27,9 +27,9 @@ use entourage_core::{
         Batch, Columns, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionHead, SessionInfo,
         SessionRecord, SessionStatus, SessionStore,
     },
-    testkit::store::{Capabilities, Fixture, conformance},
 };
 use entourage_store::{ActiveStore, Durability, FileProblemKind, HybridStore, JsonStore, SqliteStore};
+use entourage_testkit::store::{Capabilities, Fixture, conformance};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()

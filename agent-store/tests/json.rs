@@ -29,9 +29,9 @@ use std::{path::Path, sync::Arc};
 use entourage_core::{
     RunId, SessionId, Timestamp,
     session::{Batch, Columns, ReadRange, Row, SessionHead, SessionRecord, SessionStore, SharedStore},
-    testkit::store::{Capabilities, Fixture, conformance},
 };
 use entourage_store::{Durability, JsonStore};
+use entourage_testkit::store::{Capabilities, Fixture, conformance};
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()

@@ -26,9 +26,9 @@ use entourage_core::{
     session::{
         Batch, Columns, ReadRange, Row, SessionFilter, SessionHead, SessionRecord, SessionStore, SharedStore,
     },
-    testkit::store::{Capabilities, Fixture, conformance},
 };
 use entourage_store::{PostgresBuilder, PostgresStore};
+use entourage_testkit::store::{Capabilities, Fixture, conformance};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// A schema for one test, dropped with it.

@@ -6,8 +6,7 @@ use crate::tree::{Crates, Target};
 
 /// The types that users of a crate can name, doubles for tests left out.
 pub(crate) fn count(crates: &Crates, of: &str) -> usize {
-    let is_double =
-        |target: &&Target| matches!(target, Target::Item { module, .. } if module.starts_with("testkit"));
+    let is_double = |target: &&Target| matches!(target, Target::Item { of, .. } if of == "entourage-testkit");
     crates.reachable(of).keys().filter(|target| !is_double(target)).count()
 }
 

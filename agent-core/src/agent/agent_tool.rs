@@ -37,8 +37,8 @@ const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
-/// use entourage_core::{agent::{AgentTool, ReactAgent}, testkit::ScriptedProvider};
+/// use entourage_core::agent::{AgentTool, ReactAgent};
+/// use entourage_testkit::ScriptedProvider;
 /// use serde_json::json;
 ///
 /// let small = ScriptedProvider::new().text("In src/lexer.rs.");
@@ -49,7 +49,6 @@ const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 ///     .text("Numbers are read in src/lexer.rs.");
 /// let lead = ReactAgent::builder("lead", large.model()).tool(AgentTool::new(scout)).build().unwrap();
 /// assert_eq!(lead.ask("Where are numbers read?").await.unwrap(), "Numbers are read in src/lexer.rs.");
-/// # }
 /// # });
 /// ```
 #[derive(Clone)]
@@ -187,20 +186,5 @@ impl fmt::Debug for AgentTool {
             .field("tool", &self.spec.name())
             .field("scope", &self.scope)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{agent::ReactAgent, testkit};
-
-    #[test]
-    fn the_tools_that_a_model_sees_are_plain() {
-        let provider = testkit::ScriptedProvider::new();
-        let agent = || ReactAgent::builder("helper", provider.model()).build().unwrap();
-        for tool in [AgentTool::new(agent()), AgentTool::read_only(agent())] {
-            testkit::assert_plain_words(tool.spec());
-        }
     }
 }

@@ -51,8 +51,8 @@ use crate::{
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
-/// use entourage_core::{agent::{DualAgent, ReactAgent}, testkit::ScriptedProvider};
+/// use entourage_core::agent::{DualAgent, ReactAgent};
+/// use entourage_testkit::ScriptedProvider;
 /// use serde_json::json;
 ///
 /// let works = ScriptedProvider::new()
@@ -67,7 +67,6 @@ use crate::{
 /// let discriminator = ReactAgent::builder("reviewer", checks.model()).build().unwrap();
 /// let pair = DualAgent::builder("pair", executor, discriminator).iterations(3).build().unwrap();
 /// assert_eq!(pair.ask("Write a function that adds.").await.unwrap(), "`add` works.");
-/// # }
 /// # });
 /// ```
 #[derive(Clone)]

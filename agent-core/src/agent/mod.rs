@@ -7,8 +7,6 @@ mod into;
 mod react;
 
 pub use agent_tool::AgentTool;
-#[cfg(feature = "testkit")]
-pub(crate) use autonomy::stands_in;
 pub use autonomy::{
     Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, ConfigChoice, ConfigKind, ConfigOption,
     CurrentModeUpdate, Evidence, Mode, ModeState, Phase, StopKind, Verdict,

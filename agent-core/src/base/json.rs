@@ -15,8 +15,9 @@ use serde_json::{Map, Number, Value};
 /// A value read without reserved keys.
 struct Plain(Value);
 
-/// Reads a value, for `deserialize_with`.
-pub(crate) fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+/// Reads a JSON value as it was written, for `deserialize_with`: `serde_json` itself takes an object with a key that it
+/// reserves for another value. Errors are the deserializer's.
+pub fn value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Plain::deserialize(deserializer).map(|plain| plain.0)
 }
 

@@ -126,6 +126,9 @@ macro_rules! events {
         }
 
         impl Event {
+            /// The kinds of stored events; a recorded value has a kind of its own.
+            pub const STORED_KINDS: &'static [&'static str] = &[$($kind,)*];
+
             /// The stable name, as stored. A recorded value has [its own](Recorded::kind).
             #[must_use]
             pub fn kind(&self) -> &str {
@@ -149,11 +152,7 @@ macro_rules! events {
             /// True for events that are stored; the others are only streamed.
             #[must_use]
             pub fn is_stored(&self) -> bool {
-                match self {
-                    $(Self::$name(_) => true,)*
-                    $(Self::$sname(_) => false,)*
-                    Self::Recorded(_) => true,
-                }
+                !matches!(self, $(Self::$sname(_))|*)
             }
 
             /// The stored form, without the kind.

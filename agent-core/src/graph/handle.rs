@@ -197,8 +197,8 @@ impl Handle<Vec<String>> {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// # #[cfg(feature = "testkit")] {
-    /// use entourage_core::{agent::ReactAgent, graph::TaskGraph, testkit::ScriptedProvider};
+    /// use entourage_core::{agent::ReactAgent, graph::TaskGraph};
+    /// use entourage_testkit::ScriptedProvider;
     ///
     /// let provider = ScriptedProvider::new().text("7").text("9");
     /// let critic = ReactAgent::builder("critic", provider.model()).build().unwrap();
@@ -208,7 +208,6 @@ impl Handle<Vec<String>> {
     /// let best = graph.step("best", &marks, |marks| async move { Ok(marks.iter().max().copied()) });
     /// let graph = graph.returning(&best).build().unwrap();
     /// assert_eq!(*graph.ask("Who is best?").await.unwrap(), Some(9));
-    /// # }
     /// # });
     /// ```
     pub fn returns<T: Output + Clone + JsonSchema>(self) -> Handle<Vec<T>> {

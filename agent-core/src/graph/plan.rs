@@ -27,10 +27,10 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
 /// use std::sync::Arc;
 ///
-/// use entourage_core::{agent::{Agent, ReactAgent}, graph::Plan, testkit::ScriptedProvider};
+/// use entourage_core::{agent::{Agent, ReactAgent}, graph::Plan};
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let coder = ReactAgent::builder("coder", ScriptedProvider::new().model()).build().unwrap();
 /// let roster: Vec<Arc<dyn Agent>> = vec![Arc::new(coder)];
@@ -46,7 +46,6 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 ///
 /// let error = plan.graph("login", &[]).unwrap_err();
 /// assert!(error.to_string().contains("`backend` names the agent `coder`, which does not exist"));
-/// # }
 /// # });
 /// ```
 ///
@@ -57,7 +56,6 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
 /// use std::sync::Arc;
 ///
 /// use async_trait::async_trait;
@@ -67,8 +65,8 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 ///     graph::Plan,
 ///     provider::Model,
 ///     run::{Outcome, RunContext, Task, Waited},
-///     testkit::ScriptedProvider,
 /// };
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// #[derive(Clone)]
 /// struct Planner {
@@ -112,7 +110,6 @@ use crate::{ErrorKind, Result, agent::Agent, permission::Scope, provider::Size};
 /// let planner = Planner { model: plans.model(), roster: vec![Arc::new(coder)] };
 /// let session = Runtime::builder().build().session();
 /// assert_eq!(session.start(&planner, "A login form").outcome().await.unwrap().text, "<form></form>");
-/// # }
 /// # });
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

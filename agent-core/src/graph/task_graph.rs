@@ -17,8 +17,8 @@ use crate::{agent::Agent, permission::Scope};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
-/// # use entourage_core::{agent::ReactAgent, testkit::ScriptedProvider};
+/// # use entourage_core::agent::ReactAgent;
+/// # use entourage_testkit::ScriptedProvider;
 /// # let one = ScriptedProvider::new().text("One form, two fields.");
 /// # let two = ScriptedProvider::new().text("fn login() {}");
 /// # let architect = ReactAgent::builder("architect", one.model()).build().unwrap();
@@ -37,7 +37,6 @@ use crate::{agent::Agent, permission::Scope};
 /// let graph = graph.limit(8).returning(&tests).build().unwrap();
 ///
 /// assert_eq!(*graph.ask("Build a login").await.unwrap(), "1 lines, Some(2) fields");
-/// # }
 /// # });
 /// ```
 pub struct TaskGraph<O = String> {

@@ -33,9 +33,12 @@ const AFTERWORDS: u32 = 64;
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_core::{
-///     ErrorKind, layers::Check, message::History, provider::{CallContext, FinishReason, ProviderExt},
-///     testkit::{Script, ScriptedProvider},
+///     ErrorKind,
+///     layers::Check,
+///     message::History,
+///     provider::{CallContext, FinishReason, ProviderExt},
 /// };
+/// use entourage_testkit::{Script, ScriptedProvider};
 ///
 /// let late = Script::new().finish(FinishReason::Stop).text("One more thing");
 /// let service = ScriptedProvider::new().step(late);

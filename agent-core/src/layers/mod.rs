@@ -47,10 +47,8 @@
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
 //! use std::time::Duration;
-//! use entourage_core::{
-//!     ErrorKind, agent::ReactAgent, layers::{Check, Retry, Timeout}, provider::FinishReason,
-//!     testkit::{Script, ScriptedProvider},
-//! };
+//! use entourage_core::{ErrorKind, agent::ReactAgent, layers::{Check, Retry, Timeout}, provider::FinishReason};
+//! use entourage_testkit::{Script, ScriptedProvider};
 //!
 //! let stalls = || Script::new().text("Hel").delay(Duration::from_secs(600)).finish(FinishReason::Stop);
 //! let timeout = Timeout::new().with_idle(Duration::from_secs(30));

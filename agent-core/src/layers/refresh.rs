@@ -64,9 +64,12 @@ pub trait Refresh: Send + Sync + fmt::Debug {
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use std::sync::Arc;
 /// use entourage_core::{
-///     Error, ErrorKind, Result, agent::ReactAgent, layers::{CredentialRefresh, Layer, Refresh, Retry},
-///     provider::Provider, testkit::ScriptedProvider,
+///     Error, ErrorKind, Result,
+///     agent::ReactAgent,
+///     layers::{CredentialRefresh, Layer, Refresh, Retry},
+///     provider::Provider,
 /// };
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// #[derive(Debug)]
 /// struct SignIn(Arc<dyn Provider>);

@@ -46,7 +46,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
-/// use entourage_core::{ErrorKind, agent::ReactAgent, layers::Retry, testkit::ScriptedProvider};
+/// use entourage_core::{ErrorKind, agent::ReactAgent, layers::Retry};
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let service = ScriptedProvider::new().fail(ErrorKind::Overloaded, "no room; try again").text("Hello!");
 /// let agent = ReactAgent::builder("a", service.model().layer(Retry::new())).build().unwrap();

@@ -32,7 +32,8 @@ use crate::{
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
 /// use std::time::Duration;
-/// use entourage_core::{ErrorKind, agent::ReactAgent, layers::Timeout, testkit::{Script, ScriptedProvider}};
+/// use entourage_core::{ErrorKind, agent::ReactAgent, layers::Timeout};
+/// use entourage_testkit::{Script, ScriptedProvider};
 ///
 /// let slow = Script::new().text("Well").delay(Duration::from_secs(31)).text(", yes.");
 /// let service = ScriptedProvider::new().step(slow);

@@ -12,6 +12,8 @@ mod params;
 mod profile;
 mod request;
 mod size;
+#[cfg(test)]
+pub(crate) mod tests;
 mod wiretap;
 
 pub use crate::{base::FinishReason, message::raw_call::RawCall};

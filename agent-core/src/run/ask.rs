@@ -23,16 +23,11 @@ impl RunContext {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// # #[cfg(feature = "testkit")] {
     /// use std::sync::Arc;
     ///
     /// use async_trait::async_trait;
-    /// use entourage_core::{
-    ///     Result, Runtime,
-    ///     agent::{Agent, ReactAgent},
-    ///     run::{Outcome, RunContext, Task},
-    ///     testkit::ScriptedProvider,
-    /// };
+    /// use entourage_core::{Result, Runtime, agent::{Agent, ReactAgent}, run::{Outcome, RunContext, Task}};
+    /// use entourage_testkit::ScriptedProvider;
     ///
     /// /// Has the work done, and asks once more.
     /// #[derive(Clone)]
@@ -62,7 +57,6 @@ impl RunContext {
     /// let outcome = session.start(&agent, "How many crates are there?").outcome().await.unwrap();
     /// assert_eq!(outcome.text, "No: eight.");
     /// assert_eq!(provider.requests()[1].messages.len(), 3); // it knows what it was asked before
-    /// # }
     /// # });
     /// ```
     pub async fn ask<Form>(

@@ -222,8 +222,8 @@ impl Drop for Undelivered {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
-/// use entourage_core::{Runtime, agent::ReactAgent, testkit::ScriptedProvider};
+/// use entourage_core::{Runtime, agent::ReactAgent};
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let provider = ScriptedProvider::new().text("Hello!");
 /// let agent = ReactAgent::builder("greeter", provider.model()).build().unwrap();
@@ -232,7 +232,6 @@ impl Drop for Undelivered {
 /// runtime.session().start(&agent, "Hi").outcome().await.unwrap();
 /// assert_eq!(events.next().await.unwrap().event.kind(), "run_started");
 /// assert_eq!(events.missed(), 0);
-/// # }
 /// # });
 /// ```
 pub struct Subscription {

@@ -44,8 +44,8 @@ const UNWIND: Duration = Duration::from_secs(5);
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
-/// use entourage_core::{Runtime, agent::ReactAgent, testkit::ScriptedProvider};
+/// use entourage_core::{Runtime, agent::ReactAgent};
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let provider = ScriptedProvider::new().text("Hello!").text("You said hi.");
 /// let agent = ReactAgent::builder("greeter", provider.model()).build().unwrap();
@@ -56,7 +56,6 @@ const UNWIND: Duration = Duration::from_secs(5);
 /// let outcome = session.start(&agent, "What did I say?").outcome().await.unwrap();
 /// assert_eq!(outcome.text, "You said hi.");
 /// assert_eq!(session.history().await.unwrap().len(), 4);
-/// # }
 /// # });
 /// ```
 #[derive(Debug, Clone)]

@@ -27,8 +27,8 @@ struct NewList {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
-/// use entourage_core::{Runtime, agent::ReactAgent, team::TodoTool, testkit::ScriptedProvider};
+/// use entourage_core::{Runtime, agent::ReactAgent, team::TodoTool};
+/// use entourage_testkit::ScriptedProvider;
 /// use serde_json::json;
 ///
 /// let todo = json!({"content": "Run the tests", "status": "pending", "active_form": "Running the tests"});
@@ -38,7 +38,6 @@ struct NewList {
 /// let session = Runtime::in_memory().session();
 /// session.start(&agent, "Plan it").outcome().await.unwrap();
 /// assert_eq!(session.state().await.unwrap().todos()[0].content, "Run the tests");
-/// # }
 /// # });
 /// ```
 #[derive(Debug, Clone)]
@@ -123,6 +122,6 @@ mod tests {
     #[test]
     fn the_schema_that_a_model_sees_is_plain() {
         assert_schema_is_plain::<NewList>();
-        crate::testkit::assert_plain_words(TodoTool::new().spec());
+        entourage_testkit::assert_plain_text(TodoTool::new().spec().description());
     }
 }

@@ -46,9 +46,9 @@ pub struct ExternalTrace {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
 /// use std::sync::Arc;
-/// use entourage_core::{Runtime, agent::ReactAgent, telemetry::Telemetry, testkit::ScriptedProvider};
+/// use entourage_core::{Runtime, agent::ReactAgent, telemetry::Telemetry};
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let runtime = Runtime::in_memory();
 /// let provider = ScriptedProvider::new().text("Found.");
@@ -61,7 +61,6 @@ pub struct ExternalTrace {
 /// assert_eq!(seen[0].head.title.as_ref(), "Find it");
 /// let id = &session.id().as_str()[..30];
 /// assert_eq!(telemetry.trace(id).await.unwrap().model_calls.len(), 1);
-/// # }
 /// # });
 /// ```
 #[derive(Debug, Clone)]

@@ -104,9 +104,10 @@ impl ToolInput {
     }
 }
 
-/// Idempotency key of a tool call. Derived from the run if there is one, else (runs of older versions) from the
-/// session.
-pub(crate) fn call_key(session: &SessionId, run: Option<RunId>, seq: u64, index: usize) -> String {
+/// Returns the [`ToolContext::idempotency_key`] of a stored call: the one with index `index` of the reply that event
+/// `seq` of the session recorded. `run` is `None` for a run that an older version of the library began.
+#[must_use]
+pub fn idempotency_key(session: &SessionId, run: Option<RunId>, seq: u64, index: usize) -> String {
     let Some(run) = run else { return format!("{session}.{seq}$${index}") };
     let (run, seq) = (run.as_u128().to_be_bytes(), seq.to_be_bytes());
     let index = u64::try_from(index).unwrap_or(u64::MAX).to_be_bytes();
@@ -161,7 +162,7 @@ impl ToolContext<'_> {
     #[must_use]
     pub fn idempotency_key(&self) -> String {
         let named = self.run.read(|state| state.run().is_none_or(|run| run.named_by_run));
-        call_key(self.session(), named.then(|| self.run.run()), self.seq, self.index)
+        idempotency_key(self.session(), named.then(|| self.run.run()), self.seq, self.index)
     }
 
     /// Id of the child session, for a call that runs an agent.

@@ -103,9 +103,8 @@ where
     }
 }
 
-/// Checks that the schema of `T` holds only words for a model: see
-/// [`assert_plain_words`](crate::testkit::assert_plain_words).
+/// Checks that the schema of `T` holds only words for a model.
 #[cfg(test)]
 pub(crate) fn assert_schema_is_plain<T: JsonSchema>() {
-    crate::testkit::assert_plain_words(&ToolSpec::new("any", "", schema_of::<T>()));
+    entourage_testkit::assert_plain_text(&schema_of::<T>().to_string());
 }

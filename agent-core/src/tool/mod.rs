@@ -11,9 +11,7 @@ mod toolset;
 
 pub use crate::message::raw_call::{make_ids_unique, repair_json};
 pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
-#[cfg(feature = "testkit")]
-pub(crate) use call::call_key;
-pub use call::{Tool, ToolContext, ToolInput};
+pub use call::{Tool, ToolContext, ToolInput, idempotency_key};
 pub use combined::{Combined, ToolsetExt};
 #[cfg(test)]
 pub(crate) use from_fn::assert_schema_is_plain;

@@ -8,11 +8,11 @@ use entourage_core::{
     graph::TaskGraph,
     permission::Decision,
     session::{SessionFilter, SessionStatus},
-    testkit::{
-        FakeTool, ScriptedProvider,
-        crash::{DriveContext, DriveStep, Life, Scenario},
-    },
     tool::Access,
+};
+use entourage_testkit::{
+    FakeTool, ScriptedProvider,
+    crash::{DriveContext, DriveStep, Life, Scenario},
 };
 use serde_json::json;
 

@@ -1,6 +1,5 @@
 //! Agents made of agents, killed at every point, on the store in memory and with paused time.
 
-#![cfg(feature = "testkit")]
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -10,7 +9,7 @@
 mod leave;
 mod talk;
 
-use entourage_core::testkit::crash::{self, Medium, Scenario};
+use entourage_testkit::crash::{self, Medium, Scenario};
 
 fn memory() -> Medium {
     Medium::memory()

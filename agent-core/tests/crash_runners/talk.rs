@@ -8,9 +8,9 @@ use entourage_core::{
     agent::{Agent, ReactAgent},
     permission::Policy,
     run::{Outcome, RunContext, Task},
-    testkit::{FakeTool, ScriptedProvider, crash::Scenario},
     tool::Access,
 };
+use entourage_testkit::{FakeTool, ScriptedProvider, crash::Scenario};
 use serde_json::json;
 
 use crate::survives;

@@ -18,9 +18,9 @@ use entourage_core::{
         Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStatus, SessionStore,
         SharedStore,
     },
-    testkit::{self, FakeTool, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::json;
 use std::time::Duration;

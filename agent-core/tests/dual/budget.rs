@@ -15,8 +15,8 @@ use entourage_core::{
     provider::FinishReason,
     run::{Outcome, Status, StopReason, Task},
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
-    testkit::{self, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, Gate, Script, ScriptedProvider};
 
 use crate::{
     common::{Fault, FaultyStore, memory, process, until_killed},

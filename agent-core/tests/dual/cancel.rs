@@ -7,8 +7,8 @@ use entourage_core::{
     provider::FinishReason,
     run::{Pause, Status},
     session::{SessionFilter, SessionStatus, SharedStore},
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{
@@ -160,7 +160,8 @@ async fn cw15_a_stop_ends_the_task_and_the_next_prompt_is_a_new_one() {
 
 #[tokio::test(start_paused = true)]
 async fn cw15_a_stop_ends_what_waits_for_leave_below() {
-    use entourage_core::{permission::Policy, testkit};
+    use entourage_core::permission::Policy;
+    use entourage_testkit as testkit;
     let works = ScriptedProvider::new().call("write", json!({}));
     let checks = ScriptedProvider::new();
     let store = memory();

@@ -3,8 +3,8 @@
 use entourage_core::{
     ErrorKind,
     message::{History, Role},
-    testkit::ScriptedProvider,
 };
+use entourage_testkit::ScriptedProvider;
 use serde_json::json;
 
 use crate::{

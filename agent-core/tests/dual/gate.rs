@@ -6,9 +6,9 @@ use entourage_core::{
     agent::{DualAgent, ReactAgent},
     provider::FinishReason,
     run::Status,
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat, ToolOutput},
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -13,9 +13,9 @@ use entourage_core::{
     provider::{Delta, FinishReason},
     run::{Observer, Pause, Status, StopReason, Task},
     session::{SessionFilter, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

@@ -1,6 +1,5 @@
 //! Two agents on one task through the public API: sessions, rounds, verdicts, cancels, resumes and models of roles.
 
-#![cfg(feature = "testkit")]
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -8,8 +8,8 @@ use entourage_core::{
     agent::{Agent, Autonomy, AutonomyLevel, DualAgent, ReactAgent, Verdict},
     graph::TaskGraph,
     run::{Outcome, RunContext, StopReason, Task},
-    testkit::ScriptedProvider,
 };
+use entourage_testkit::ScriptedProvider;
 
 /// Answers with each of its texts in turn, and keeps what it was asked.
 #[derive(Clone)]

@@ -7,9 +7,9 @@ use entourage_core::{
     event::Envelope,
     message::{History, Message, Role},
     session::SharedStore,
-    testkit::{FakeTool, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::stored;
@@ -128,10 +128,8 @@ fn name(phase: entourage_core::agent::Phase) -> String {
 #[tokio::test(start_paused = true)]
 async fn attack_29_a_script_by_history_begins_with_its_first_reply_in_each_role() {
     use crate::common::{memory, runtime_on};
-    use entourage_core::{
-        provider::FinishReason,
-        testkit::{Gate, Script},
-    };
+    use entourage_core::provider::FinishReason;
+    use entourage_testkit::{Gate, Script};
     for read_only in [false, true] {
         let (works, checks) = two_rounds_by_history();
         let agent = builder(&works, &checks);

@@ -7,8 +7,8 @@ use entourage_core::{
     event::Event,
     run::{Outcome, Pause, Status},
     session::SharedStore,
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 
 use crate::{
     common::{Fault, FaultyStore, count, memory, process, runtime_on, stored, until_killed},
@@ -225,7 +225,7 @@ fn cw16_a_checkpoint_holds_the_progress() {
             .text("Summary two.");
         let checks =
             ScriptedProvider::new().text("Test it.").call("task_complete", crate::pair::done("I saw it."));
-        let runtime = entourage_core::testkit::runtime()
+        let runtime = entourage_testkit::runtime()
             .policy(entourage_core::permission::Policy::allow_all())
             .shared_store(std::sync::Arc::clone(&store))
             .checkpoint_every(1)
@@ -360,10 +360,8 @@ fn cw16_a_cancelled_run_is_replayed_too() {
 /// Approval for a call below is given from outside, days later, and the same phase continues.
 #[test]
 fn cw16_a_question_of_the_executor_is_answered_and_its_turn_goes_on() {
-    use entourage_core::{
-        permission::{Decision, Policy},
-        testkit,
-    };
+    use entourage_core::permission::{Decision, Policy};
+    use entourage_testkit as testkit;
     let store = memory();
     let life = || {
         let works = ScriptedProvider::by_history()

@@ -10,9 +10,9 @@ use entourage_core::{
     permission::Policy,
     provider::{FinishReason, ToolChoice},
     run::{Limits, LoopDetection, Status, StopReason, Task},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -7,8 +7,8 @@ use entourage_core::{
     run::{RunContext, Task},
     session::SessionFilter,
     team::TodoTool,
-    testkit::ScriptedProvider,
 };
+use entourage_testkit::ScriptedProvider;
 use serde_json::json;
 
 use crate::{

@@ -14,9 +14,9 @@ use entourage_core::{
     agent::{DualAgent, ReactAgent},
     permission::Policy,
     session::{SessionFilter, SessionInfo, SharedStore},
-    testkit::{self, FakeTool, Gate, ScriptedProvider},
     tool::{Access, Repeat},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -1,6 +1,5 @@
 //! Graphs before they run: refusals, typed nodes, plans, signatures and pictures.
 
-#![cfg(feature = "testkit")]
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

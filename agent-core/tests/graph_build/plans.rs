@@ -6,9 +6,9 @@ use entourage_core::{
     ErrorKind,
     agent::ReactAgent,
     graph::{GraphError, Plan, PlanTask, Problem, TaskGraph},
-    testkit::ScriptedProvider,
     tool::schema_of,
 };
+use entourage_testkit::ScriptedProvider;
 
 use crate::common::{ids, problems, roster};
 

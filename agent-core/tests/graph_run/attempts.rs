@@ -12,8 +12,8 @@ use entourage_core::{
     provider::{FinishReason, Size},
     run::{Outcome, Status, StopReason},
     session::SessionFilter,
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 use tokio::time::Instant;
 
 use crate::{

@@ -6,8 +6,8 @@ use entourage_core::{
     run::Status,
     session::SharedStore,
     team::TodoStatus,
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 
 use crate::{
     common::{memory, runtime_on, stored},

@@ -4,11 +4,11 @@ use entourage_core::{
     agent::ReactAgent,
     graph::TaskGraph,
     permission::{Decision, Policy},
-    testkit::{
-        FakeTool, ScriptedProvider,
-        crash::{self, Life, Medium, Scenario},
-    },
     tool::{Access, Repeat},
+};
+use entourage_testkit::{
+    FakeTool, ScriptedProvider,
+    crash::{self, Life, Medium, Scenario},
 };
 use serde_json::json;
 

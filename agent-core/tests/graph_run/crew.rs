@@ -14,8 +14,8 @@ use entourage_core::{
     graph::{NodeEnd, NodeFinished},
     run::{Outcome, RunContext, Status, StopReason, Task},
     session::SharedStore,
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 
 use crate::common::stored;
 

@@ -8,8 +8,8 @@ use entourage_core::{
     layers::{BudgetLimits, Exhausted},
     run::{Outcome, Status, StopReason},
     session::SharedStore,
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 
 use crate::{
     common::{Fault, FaultyStore, memory, process, runtime_on, stored, until_killed},

@@ -9,8 +9,8 @@ use entourage_core::{
     graph::{GraphReport, TaskGraph},
     provider::{CallContext, DeltaStream, Model, Profile, Provider, Request},
     session::{SessionFilter, SharedStore},
-    testkit::ScriptedProvider,
 };
+use entourage_testkit::ScriptedProvider;
 use serde_json::json;
 
 use crate::{

@@ -9,8 +9,8 @@ use entourage_core::{
     graph::{Plan, PlanTask, TaskGraph},
     message::{Media, MediaSource, Message, Part},
     run::{Outcome, RunContext, Task},
-    testkit::ScriptedProvider,
 };
+use entourage_testkit::ScriptedProvider;
 
 use crate::crew::{Act, Hand};
 

@@ -5,8 +5,8 @@ use entourage_core::{
     graph::{GraphControl, GraphReport, NodeFinished, NodeState, PlanTask, SkipAs, TaskGraph},
     run::{Outcome, Pause, Status},
     session::SharedStore,
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 use serde_json::json;
 
 use crate::{

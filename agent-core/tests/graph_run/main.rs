@@ -1,6 +1,5 @@
 //! Running task graphs: order, attempts, changes, pauses and restarts.
 
-#![cfg(feature = "testkit")]
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -6,8 +6,8 @@ use entourage_core::{
     Error, ErrorKind,
     graph::{Durations, GraphReport, NodeEnd, NodeState, OnFailure, TaskGraph, TaskGraphBuilder},
     run::{Status, StopReason},
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 
 use crate::{
     common::{Fault, FaultyStore, memory, runtime_on, stored},

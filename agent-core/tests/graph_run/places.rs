@@ -12,8 +12,8 @@ use entourage_core::{
     graph::{NodeState, TaskGraph},
     permission::Policy,
     run::{Outcome, RunContext, Status, Task},
-    testkit::{self, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, ScriptedProvider};
 use serde_json::json;
 use tokio::time::Instant;
 

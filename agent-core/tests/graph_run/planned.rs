@@ -12,8 +12,8 @@ use entourage_core::{
     provider::Model,
     run::{Outcome, RunContext, Task, Waited},
     session::SharedStore,
-    testkit::ScriptedProvider,
 };
+use entourage_testkit::ScriptedProvider;
 
 use crate::{
     common::{Fault, FaultyStore, count, memory, process, runtime_on, stored, until_killed},

@@ -8,8 +8,8 @@ use entourage_core::{
     graph::{GraphReport, NodeFinished, NodeState, OnFailure, TaskGraph},
     run::Status,
     session::{Batch, Row, SessionRecord, SessionState, SharedStore},
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 
 use crate::{
     common::{memory, process, runtime_on, stored},

@@ -17,9 +17,9 @@ use entourage_core::{
     provider::Size,
     run::{Outcome, Pause, Status},
     session::{SessionFilter, SharedStore},
-    testkit::{self, FakeTool, Gate, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

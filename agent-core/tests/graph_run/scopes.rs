@@ -14,9 +14,9 @@ use entourage_core::{
     provider::Size,
     run::{Outcome, RunContext, RunHandle, Task},
     session::SharedStore,
-    testkit::Gate,
     tool::Access,
 };
+use entourage_testkit::Gate;
 
 use crate::{
     common::{memory, process, runtime_on, until_killed},

@@ -9,8 +9,8 @@ use entourage_core::{
     Error, ErrorKind,
     graph::{NodeState, PlanTask, SkipAs, TaskGraph},
     run::Status,
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 
 use crate::{
     common::{memory, runtime_on, stored},

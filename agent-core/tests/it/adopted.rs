@@ -10,9 +10,9 @@ use entourage_core::{
     permission::Policy,
     run::{Pause, RunHandle, Status},
     session::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
-    testkit::{self, FakeTool, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{Meddles, Through, act, agent, memory, settled, stored};

@@ -13,9 +13,9 @@ use entourage_core::{
     permission::{ApprovalRequest, Approver, Decision, Scope},
     run::{Child, Effect, Pause, RunContext, Status, Task, Waited},
     session::{SessionFilter, SharedStore},
-    testkit::{self, FakeTool, Gate, ScriptedProvider},
     tool::{Access, Repeat, Tools},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{Do, act, agent, memory, runtime_on, stored};

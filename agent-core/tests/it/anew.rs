@@ -10,9 +10,9 @@ use entourage_core::{
     permission::Policy,
     run::Status,
     session::{Lease, SessionFilter, SharedStore},
-    testkit::{self, FakeTool, Gate, ScriptedProvider},
     tool::{Access, Repeat},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{LaterClock, agent, count, memory, stored};

@@ -9,9 +9,9 @@ use entourage_core::{
     permission::{AllowAll, ApprovalId, ApprovalRequest, Approver, Decision, DenyAll, Policy},
     run::{Pause, Status, StopReason},
     session::{ReadRange, SessionStatus, SharedStore},
-    testkit::{self, FakeTool, ScriptedProvider},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, assert_valid, count, memory, results, settled, stored};

@@ -18,9 +18,9 @@ use entourage_core::{
     provider::FinishReason,
     run::Status,
     session::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{LaterClock, Meddles, Through, agent, assert_valid, count, memory, settled, stored};

@@ -8,9 +8,9 @@ use entourage_core::{
     provider::FinishReason,
     run::{Status, StopReason, Task},
     session::SessionFilter,
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::ToolOutput,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{FaultyStore, agent, assert_valid, open_runtime};

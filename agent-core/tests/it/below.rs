@@ -14,9 +14,9 @@ use entourage_core::{
     permission::{ApprovalId, Decision, Policy, Scope},
     run::{Pause, RunHandle, Status},
     session::{SessionFilter, SharedStore},
-    testkit::{self, FakeTool, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use proptest::prelude::*;
 use serde_json::json;
 

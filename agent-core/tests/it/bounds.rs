@@ -12,9 +12,9 @@ use entourage_core::{
     provider::{Delta, FinishReason, Warning, WarningKind},
     run::{Limits, Status},
     session::{Batch, ReadRange, Row, SessionFilter, SharedStore},
-    testkit::{FakeTool, Script, ScriptedProvider},
     tool::ToolOutput,
 };
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{Meddles, Through, act, agent, memory};

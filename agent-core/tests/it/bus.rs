@@ -15,8 +15,8 @@ use entourage_core::{
     provider::{Delta, FinishReason},
     run::{Status, Subscription},
     session::{Batch, Lease, SessionFilter, SharedStore},
-    testkit::{self, FakeTool, LiveProvider, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, FakeTool, LiveProvider, Script, ScriptedProvider};
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::Instant;

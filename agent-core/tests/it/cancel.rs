@@ -10,9 +10,9 @@ use entourage_core::{
     provider::{Delta, FinishReason},
     run::{Pause, RunHandle, Status, StopReason, Task},
     session::{SessionStatus, SharedStore},
-    testkit::{self, FakeTool, Gate, LiveProvider, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, LiveProvider, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, assert_valid, drain, memory, open_runtime, results, runtime_on, stored};

@@ -13,9 +13,9 @@ use entourage_core::{
     provider::{FinishReason, Model},
     run::{Outcome, RunContext, Task, Waited},
     session::{SessionStatus, SharedStore},
-    testkit::{self, FakeTool, Script, ScriptedProvider},
     tool::{Access, Tool, Tools},
 };
+use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{LaterClock, agent, count, stored};

@@ -22,9 +22,9 @@ use entourage_core::{
         Batch, Lease, ReadRange, Row, SessionFilter, SessionHead, SessionInfo, SessionState, SessionStore,
         SharedStore,
     },
-    testkit::{self, FakeTool, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::{

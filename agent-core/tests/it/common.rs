@@ -23,8 +23,8 @@ use entourage_core::{
     session::{
         Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore,
     },
-    testkit::{self, Gate},
 };
+use entourage_testkit::{self as testkit, Gate};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 

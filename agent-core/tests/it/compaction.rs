@@ -12,8 +12,8 @@ use entourage_core::{
     run::{RunHandle, Status},
     session::{SessionFilter, SessionState, SharedStore},
     team::TodoTool,
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, assert_valid, count, drain, kinds, memory, open_runtime, runtime_on, stored};

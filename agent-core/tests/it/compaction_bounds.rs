@@ -12,8 +12,8 @@ use entourage_core::{
     event::Event,
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
     session::{SessionFilter, SharedStore},
-    testkit::{FakeTool, Script, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use futures_util::stream;
 use serde_json::Value;
 

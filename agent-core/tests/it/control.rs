@@ -14,9 +14,9 @@ use entourage_core::{
     session::{
         Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStatus, SessionStore, SharedStore,
     },
-    testkit::{FakeTool, Gate, LiveProvider, Script, ScriptedProvider},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{FakeTool, Gate, LiveProvider, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{act, agent, assert_valid, count, memory, open_runtime, runtime_on, stored};

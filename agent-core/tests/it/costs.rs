@@ -15,8 +15,8 @@ use entourage_core::{
     run::Status,
     session::{SessionFilter, SharedStore},
     telemetry::{SessionStats, Telemetry},
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 
 use crate::{
     captain,

@@ -8,9 +8,9 @@ use entourage_core::{
     event::{Envelope, Event},
     run::Status,
     session::{SessionFilter, SharedStore},
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat},
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

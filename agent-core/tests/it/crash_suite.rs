@@ -14,11 +14,11 @@ use entourage_core::{
     permission::Policy,
     provider::Model,
     session::{Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
-    testkit::{
-        FakeTool, ScriptedProvider,
-        crash::{self, Life, Medium, Place, Scenario},
-    },
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+};
+use entourage_testkit::{
+    FakeTool, ScriptedProvider,
+    crash::{self, Life, Medium, Place, Scenario},
 };
 use serde_json::json;
 

@@ -10,9 +10,9 @@ use entourage_core::{
     permission::{Decision, Policy, Scope},
     run::{Outcome, Pause, Status},
     session::{SessionFilter, SessionStatus, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{

@@ -7,9 +7,9 @@ use entourage_core::{
     event::{Envelope, Event, Origin},
     provider::{Delta, FinishReason, Warning, WarningKind},
     run::{Outcome, Pause, Status, StopReason},
-    testkit::{FakeTool, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{agent, drain, open_runtime};
@@ -59,7 +59,7 @@ async fn attack_44_a_question_shows_its_arguments_harmlessly_and_whole() {
     let provider = ScriptedProvider::new().call("write", json!({"path": EVIL, "long": "x".repeat(300)}));
     let tool = FakeTool::new("write").access(Access::WRITE);
     let agent = agent(provider.model()).tool(tool).build().unwrap();
-    let mut run = entourage_core::testkit::runtime().build().session().start(&agent, "Go");
+    let mut run = entourage_testkit::runtime().build().session().start(&agent, "Go");
     let events = drain(&mut run).await;
     run.outcome().await.unwrap();
     let question =
@@ -178,7 +178,7 @@ fn an_error_does_not_say_its_message_again_as_its_cause() {
 
 #[tokio::test]
 async fn a_session_that_is_nowhere_is_looked_for_in_another_store_next() {
-    let runtime = entourage_core::testkit::runtime().build();
+    let runtime = entourage_testkit::runtime().build();
     let provider = ScriptedProvider::new();
     let agent = agent(provider.model()).build().unwrap();
     let gone = runtime.session_with_id(SessionId::new("gone").unwrap());

@@ -11,9 +11,9 @@ use entourage_core::{
     permission::Scope,
     run::{Pause, Status, Waited},
     session::{ReadRange, Row, SessionFilter, SharedStore},
-    testkit::{FakeTool, ScriptedProvider},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{Do, Meddles, Through, act, agent, count, memory, runtime_on, stored};

@@ -10,8 +10,8 @@ use entourage_core::{
     context::{Compaction, CompactionCause},
     message::Message,
     run::{Effect, Observation, RunContext, Status},
-    testkit::ScriptedProvider,
 };
+use entourage_testkit::ScriptedProvider;
 use serde_json::json;
 
 use crate::common::{Do, act, memory, runtime_on};

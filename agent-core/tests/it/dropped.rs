@@ -19,8 +19,8 @@ use entourage_core::{
     provider::FinishReason,
     run::Status,
     session::{Batch, Lease, SessionFilter, SessionStore, SharedStore},
-    testkit::{self, Gate, LiveProvider, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, Gate, LiveProvider, ScriptedProvider};
 use serde_json::json;
 use tokio::sync::Mutex;
 

@@ -10,9 +10,9 @@ use entourage_core::{
     provider::FinishReason,
     run::{Child, Pause, RunContext, Status, Waited},
     session::SessionFilter,
-    testkit::{FakeTool, Gate, LiveProvider, Script, ScriptedProvider},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
+use entourage_testkit::{FakeTool, Gate, LiveProvider, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -7,9 +7,9 @@ use entourage_core::{
     event::{Envelope, Event},
     provider::{Delta, FinishReason},
     run::Observer,
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, drain, kinds, memory, open_runtime, runtime_on, stored};

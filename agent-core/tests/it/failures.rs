@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, Runtime,
     provider::{CallContext, DeltaStream, FinishReason, Model, Provider, Request},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{

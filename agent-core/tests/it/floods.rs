@@ -10,8 +10,8 @@ use entourage_core::{
         Assembler, CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request, Restart, Warning,
         WarningKind,
     },
-    testkit::{LiveProvider, ScriptedProvider},
 };
+use entourage_testkit::{LiveProvider, ScriptedProvider};
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 

@@ -17,8 +17,8 @@ use entourage_core::{
         OutputFormat, Params, Profile, Restart, Strategy, ToolChoice, Warning, WarningKind,
     },
     run::Status,
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -10,8 +10,8 @@ use entourage_core::{
     provider::{Model, Profile},
     run::Task,
     session::{Batch, Columns, Row, SessionHead, SessionRecord, SessionState, SharedStore},
-    testkit::{FakeTool, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -14,12 +14,12 @@ use entourage_core::{
     provider::WarningKind,
     run::{Pause, Status, StopReason},
     team::TodoTool,
-    testkit::{self, FakeTool, Gate, ScriptedProvider},
     tool::{
         Access, Combined, Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec,
         Tools, Toolset, ToolsetExt, from_fn,
     },
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{agent, drain, kinds, memory, results, stored};

@@ -12,9 +12,9 @@ use entourage_core::{
     permission::{ApprovalId, Decision, Policy},
     run::{Pause, RunContext, Status},
     session::{Batch, ReadRange, Row, SessionFilter, SharedStore},
-    testkit::{self, FakeTool, Gate, ScriptedProvider},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{act, agent, memory, process, runtime_on};

@@ -10,8 +10,8 @@ use entourage_core::{
     provider::{
         CallContext, Delta, DeltaStream, FinishReason, Provider, Request, Restart, Warning, WarningKind,
     },
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 

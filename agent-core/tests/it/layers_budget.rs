@@ -7,8 +7,8 @@ use entourage_core::{
     agent::ReactAgent,
     layers::{Budget, BudgetLimits, Layer, Retry, Spend},
     provider::{CallContext, Delta, FinishReason, Profile, PromptCache, Provider, Request},
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 use futures_util::StreamExt;
 use tokio::time::Instant;
 

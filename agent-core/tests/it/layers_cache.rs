@@ -10,8 +10,8 @@ use entourage_core::{
         CallContext, Delta, FinishReason, Params, Provider, ProviderExt, RateLimits, Request, ResponseInfo,
         Restart, Warning, WarningKind,
     },
-    testkit::{Script, ScriptedProvider},
 };
+use entourage_testkit::{Script, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::json;
 

@@ -14,8 +14,8 @@ use entourage_core::{
         Assembled, CallContext, Delta, DeltaStream, FinishReason, Params, Profile, Provider, ProviderExt,
         Request,
     },
-    testkit::{Gate, Script},
 };
+use entourage_testkit::{Gate, Script};
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 

@@ -10,8 +10,8 @@ use entourage_core::{
     layers::{Budget, BudgetLimits, Layer, RateLimit, ResponseCache, Retry, Timeout},
     provider::{CallContext, Delta, FinishReason, Provider, ProviderExt, RateLimits, ResponseInfo},
     run::{Limits, Status},
-    testkit::{self, FakeTool, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -7,8 +7,8 @@ use entourage_core::{
     agent::ReactAgent,
     layers::{self, Fallback, ModelChoice, Tier, UsageReport},
     provider::{CallContext, Delta, Egress, FinishReason, Model, Params, Profile, ProviderExt},
-    testkit::{Script, ScriptedProvider},
 };
+use entourage_testkit::{Script, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::json;
 

@@ -7,8 +7,8 @@ use entourage_core::{
     Error, ErrorKind, Result,
     layers::{Layer, Priority, RateLimit},
     provider::{CallContext, Delta, DeltaStream, FinishReason, Provider, RateLimits, Request, ResponseInfo},
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 use futures_util::StreamExt;
 use tokio::time::Instant;
 

@@ -13,9 +13,9 @@ use entourage_core::{
         ToolChoice,
     },
     run::Outcome,
-    testkit::{FakeTool, Script, ScriptedProvider},
     tool::ToolSpec,
 };
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 

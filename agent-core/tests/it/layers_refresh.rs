@@ -14,8 +14,8 @@ use entourage_core::{
     event::Event,
     layers::{CredentialRefresh, Layer, Refresh, Retry},
     provider::{CallContext, Delta, Model, Provider, Restart},
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 use futures_util::{StreamExt, future::join_all};
 
 use crate::{

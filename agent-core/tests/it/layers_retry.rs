@@ -7,8 +7,8 @@ use entourage_core::{
     event::{Envelope, Event},
     layers::{Layer, Retry},
     provider::{CallContext, Delta, FinishReason, Model, Provider},
-    testkit::{Script, ScriptedProvider},
 };
+use entourage_testkit::{Script, ScriptedProvider};
 use futures_util::StreamExt;
 use tokio::time::Instant;
 

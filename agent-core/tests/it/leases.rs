@@ -10,9 +10,9 @@ use entourage_core::{
     provider::FinishReason,
     run::Status,
     session::{Lease, SessionFilter, SessionStatus, SharedStore},
-    testkit::{self, FakeTool, Gate, PausedClock, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, PausedClock, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{Fault, FaultyStore, act, agent, memory, process, runtime_on, stored, until_killed};

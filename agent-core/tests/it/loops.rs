@@ -12,9 +12,9 @@ use entourage_core::{
     provider::FinishReason,
     run::{Limits, LoopDetection, Outcome, Status, StopReason},
     session::SharedStore,
-    testkit::{self, FakeTool, Script, ScriptedProvider},
     tool::{Access, Repeat, Tool, ToolSpec, from_fn},
 };
+use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{

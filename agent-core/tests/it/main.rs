@@ -3,7 +3,6 @@
 //! No test sleeps for a race: order comes from gates, time from tokio's paused clock, crashes from a store that stands
 //! still at a chosen append.
 
-#![cfg(feature = "testkit")]
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -81,6 +80,7 @@ mod run_budget_open;
 mod run_budget_time;
 mod scheduling;
 mod scope;
+mod spans;
 mod stopped;
 mod stream_suite;
 mod telemetry;

@@ -8,9 +8,9 @@ use entourage_core::{
     provider::{Delta, FinishReason, Model, Profile},
     run::{Limits, Outcome, Status, StopReason},
     session::SharedStore,
-    testkit::{FakeTool, LiveProvider, Script, ScriptedProvider},
     tool::ToolOutput,
 };
+use entourage_testkit::{FakeTool, LiveProvider, Script, ScriptedProvider};
 use serde_json::json;
 use tokio::time::Instant;
 

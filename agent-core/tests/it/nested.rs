@@ -11,9 +11,9 @@ use entourage_core::{
     Error, ErrorKind, Runtime, Session,
     agent::{AgentTool, ReactAgent},
     run::{RunHandle, Status},
-    testkit::{Gate, ScriptedProvider},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{Gate, ScriptedProvider};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;

@@ -17,9 +17,9 @@ use entourage_core::{
     provider::FinishReason,
     run::{Pause, Status},
     session::{Batch, SessionStatus, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{

@@ -9,9 +9,9 @@ use entourage_core::{
     provider::Delta,
     run::{Delegate, Effect, RunContext, Spawn, Status},
     session::{SessionState, SharedStore},
-    testkit::{FakeTool, ScriptedProvider},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

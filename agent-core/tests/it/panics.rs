@@ -20,9 +20,9 @@ use entourage_core::{
     provider::Provider,
     run::{Limits, Observer, Outcome, RunContext, Status, Task},
     session::{Batch, SharedStore},
-    testkit::{self, ScriptedProvider},
     tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{self as testkit, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{Do, Through, act, agent, drain, memory};

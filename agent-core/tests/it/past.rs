@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use entourage_core::{
-    ErrorKind, Moment, Money, Session, SessionId,
-    event::Event,
-    session::SharedStore,
-    testkit::{self, FakeTool, ScriptedProvider},
-    tool::Access,
+    ErrorKind, Moment, Money, Session, SessionId, event::Event, session::SharedStore, tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 

@@ -8,9 +8,9 @@ use entourage_core::{
     message::Message,
     provider::{FinishReason, Model, ModelSource, Params, Profile, ToolChoice},
     run::{Limits, Status, StopReason, StopWhen},
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::{Tool, Tools, Toolset},
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, open_runtime, results};

@@ -9,8 +9,8 @@ use entourage_core::{
     event::{Envelope, Event},
     provider::Model,
     telemetry::Telemetry,
-    testkit::{FakeTool, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{

@@ -8,8 +8,8 @@ use entourage_core::{
     provider::FinishReason,
     run::{RunHandle, Status},
     session::SessionStatus,
-    testkit::{self, FakeTool, Gate, LiveProvider, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, LiveProvider, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{

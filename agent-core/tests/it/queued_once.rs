@@ -14,8 +14,8 @@ use entourage_core::{
     event::Event,
     run::RunHandle,
     session::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SharedStore},
-    testkit,
 };
+use entourage_testkit as testkit;
 use serde_json::json;
 
 use crate::common::{Do, Meddles, Through, act, memory, stored};

@@ -12,9 +12,9 @@ use entourage_core::{
     },
     run::Status,
     session::{SessionFilter, SessionStatus},
-    testkit::{FakeTool, ScriptedProvider},
     tool::{Access, ToolOutput},
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, memory, runtime_on, stored};

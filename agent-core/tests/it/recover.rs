@@ -11,9 +11,9 @@ use entourage_core::{
     provider::Model,
     run::{Pause, RunHandle, Status},
     session::{Batch, Row, SessionFilter, SessionState, SessionStatus, SharedStore},
-    testkit::{self, FakeTool, Gate, LiveProvider, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, LiveProvider, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -8,9 +8,9 @@ use entourage_core::{
     provider::Model,
     run::{Outcome, Pause, Status},
     session::{SessionFilter, SharedStore},
-    testkit::{FakeTool, ScriptedProvider},
     tool::{Tool, Tools},
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -13,9 +13,9 @@ use entourage_core::{
     provider::{CallContext, DeltaStream, FinishReason, Model, Provider, Request},
     run::{Limits, Outcome, RunContext, Status, StopReason, StopWhen, Task},
     session::{MemoryStore, SharedStore},
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Tool, Tools},
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{
@@ -282,7 +282,7 @@ async fn design_3_runs_that_failed_were_cancelled_or_late_replay_too() {
     let outcome = goes_wrong(&waits, put(), "Go".into(), Some(&gate)).await;
     assert_eq!((outcome.status, outcome.text.as_str()), (Status::Cancelled, "So"));
 
-    let now = entourage_core::testkit::PausedClock::default();
+    let now = entourage_testkit::PausedClock::default();
     let soon = entourage_core::Clock::now(&now).after(Duration::from_secs(9));
     let outcome = goes_wrong(&calls(), put().hanging(), Task::new("Go").with_deadline(soon), None).await;
     assert_eq!(outcome.status, Status::Stopped(StopReason::Deadline));

@@ -17,9 +17,9 @@ use entourage_core::{
     provider::{FinishReason, Model},
     run::{Outcome, RunContext, Status, StopReason, Task, Waited},
     session::SessionFilter,
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Tool, Tools},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use futures_util::future::BoxFuture;
 use serde_json::json;
 

@@ -10,8 +10,8 @@ use entourage_core::{
     provider::{FinishReason, Model, Request},
     run::{Outcome, Status, Task},
     session::{SessionFilter, SharedStore},
-    testkit::{FakeTool, Script, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -9,8 +9,8 @@ use entourage_core::{
     provider::{FinishReason, Model},
     run::{Limits, Status, StopReason, Task},
     session::SessionFilter,
-    testkit::{self, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -6,8 +6,8 @@ use entourage_core::{
     Clock, Timestamp,
     provider::FinishReason,
     run::{Pause, Status, StopReason},
-    testkit::{FakeTool, PausedClock, Script, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, PausedClock, Script, ScriptedProvider};
 use serde_json::json;
 use tokio::time::Instant;
 

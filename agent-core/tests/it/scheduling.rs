@@ -2,11 +2,8 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use entourage_core::{
-    run::Limits,
-    testkit::{FakeTool, Gate, ScriptedProvider},
-    tool::Access,
-};
+use entourage_core::{run::Limits, tool::Access};
+use entourage_testkit::{FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, assert_valid, open_runtime, results};

@@ -8,9 +8,9 @@ use entourage_core::{
     agent::Agent,
     permission::Scope,
     run::{Outcome, RunContext, Task, Waited},
-    testkit::{FakeTool, ScriptedProvider},
     tool::{Access, Tool, Tools},
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, open_runtime, results};

@@ -6,8 +6,8 @@ use entourage_core::{
     graph::TaskGraph,
     provider::FinishReason,
     run::{FailedTask, Limits, StopReason},
-    testkit::{FakeTool, Script, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::agent;

@@ -14,12 +14,12 @@ use entourage_core::{
     },
     message::{Opaque, Signature},
     provider::{CallContext, Delta, DeltaStream, Model, Provider, Request, ResponseInfo},
-    testkit::{
-        Gate, Script, ScriptedProvider,
-        stream::{
-            Capability, Ending, Layered, Manifest, Reply, Say, Spoken, Stage, StreamScenario, Subject,
-            conformance, scenarios,
-        },
+};
+use entourage_testkit::{
+    Gate, Script, ScriptedProvider,
+    stream::{
+        Capability, Ending, Layered, Manifest, Reply, Say, Spoken, Stage, StreamScenario, Subject,
+        conformance, scenarios,
     },
 };
 use serde_json::json;

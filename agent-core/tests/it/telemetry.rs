@@ -9,8 +9,8 @@ use entourage_core::{
     run::{Status, Waited},
     session::SharedStore,
     telemetry::Telemetry,
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{

@@ -7,8 +7,8 @@ use entourage_core::{
     agent::ReactAgent,
     provider::{FinishReason, Model, Profile},
     session::{SessionFilter, SessionInfo, SessionStatus, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{Fault, FaultyStore, agent, count, memory, process, stored, until_killed};

@@ -6,9 +6,9 @@ use entourage_core::{
     SessionId,
     run::{Delegate, Effect, Spawn},
     team::{Todo, TodoStatus, TodoTool},
-    testkit::{FakeTool, ScriptedProvider},
     tool::Tool,
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{

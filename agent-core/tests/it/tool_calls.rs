@@ -2,9 +2,9 @@
 
 use entourage_core::{
     provider::{FinishReason, RawCall},
-    testkit::{FakeTool, Script, ScriptedProvider},
     tool::{Repair, Tools},
 };
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, assert_valid, open_runtime, results};

@@ -10,9 +10,9 @@ use entourage_core::{
     provider::{Delta, Effort, FinishReason, Profile, PromptCache, ReasoningParams, Restart},
     run::{Outcome, Status},
     session::{SessionHead, SessionState},
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::ToolOutput,
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{act, agent, drain, memory, open_runtime, runtime_on, stored};

@@ -10,9 +10,9 @@ use entourage_core::{
     provider::Model,
     run::{Child, Outcome, RunContext, Status},
     session::{SessionFilter, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Tool, Tools},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{Do, act, agent, count, memory, process, stored};

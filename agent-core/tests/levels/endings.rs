@@ -8,9 +8,9 @@ use entourage_core::{
     permission::{ApprovalRequest, Approver, Decision},
     provider::FinishReason,
     run::{Outcome, Pause, Status, StopReason},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, open_runtime};

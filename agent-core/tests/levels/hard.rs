@@ -4,8 +4,8 @@ use entourage_core::{
     agent::{Autonomy, AutonomyLevel},
     provider::{FinishReason, Profile},
     run::{Outcome, Status, StopReason},
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -11,9 +11,9 @@ use entourage_core::{
     provider::{FinishReason, Model, Profile, Request, ToolChoice},
     run::{Outcome, Status, StopReason},
     session::SharedStore,
-    testkit::{FakeTool, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{assert_valid, memory, runtime_on, stored};

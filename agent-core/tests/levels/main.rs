@@ -1,6 +1,5 @@
 //! Autonomy levels, their options, modes, roles and stop kinds, through the public API.
 
-#![cfg(feature = "testkit")]
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -10,8 +10,8 @@ use entourage_core::{
     run::{Observer, Pause, Status},
     session::SharedStore,
     team::{Todo, TodoStatus},
-    testkit::{self, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{

@@ -8,9 +8,9 @@ use entourage_core::{
     provider::{FinishReason, Request},
     run::{Limits, LoopDetection, Outcome, Pause, Status, StopReason},
     session::SharedStore,
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::{

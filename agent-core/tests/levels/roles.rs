@@ -8,8 +8,8 @@ use entourage_core::{
     event::Event,
     provider::{Model, Params},
     session::{SessionFilter, SharedStore},
-    testkit::ScriptedProvider,
 };
+use entourage_testkit::ScriptedProvider;
 use serde_json::json;
 
 use crate::{

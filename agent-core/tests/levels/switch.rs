@@ -9,8 +9,8 @@ use entourage_core::{
     run::{Pause, Status},
     session::SharedStore,
     team::TodoStatus,
-    testkit::{FakeTool, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::{

@@ -8,9 +8,9 @@ use entourage_core::{
     layers::BudgetLimits,
     run::{Status, StopReason, Task},
     session::{SessionFilter, SessionStatus},
-    testkit::ScriptedProvider,
     tool::{Tools, Toolset},
 };
+use entourage_testkit::ScriptedProvider;
 use serde_json::json;
 
 use crate::common::{agent, memory, runtime_on, stored};

@@ -1,6 +1,5 @@
 //! Agents below agents: as tools and as children, their limits, permissions and records.
 
-#![cfg(feature = "testkit")]
 #![allow(clippy::indexing_slicing, clippy::large_futures, clippy::panic, clippy::unwrap_used)]
 
 #[path = "../it/common.rs"]

@@ -6,9 +6,9 @@ use entourage_core::{
     agent::{Prepared, ReactAgent, Step},
     permission::Scope,
     provider::{Request, ToolChoice},
-    testkit::{FakeTool, ScriptedProvider},
     tool::{Access, Footprint, Tools, Toolset},
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use proptest::prelude::*;
 use serde_json::json;
 

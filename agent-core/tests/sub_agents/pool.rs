@@ -10,8 +10,8 @@ use entourage_core::{
     provider::{FinishReason, Profile},
     run::{Limits, Outcome, RunContext, Status, Waited},
     session::SessionFilter,
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 use tokio::time::Instant;
 

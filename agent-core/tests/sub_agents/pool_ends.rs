@@ -8,8 +8,8 @@ use entourage_core::{
     event::Event,
     run::{Delegate, Effect, Observation, Outcome, Pause, Spawn, Status, Waited},
     session::{SessionFilter, SharedStore},
-    testkit::Gate,
 };
+use entourage_testkit::Gate;
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -10,8 +10,8 @@ use entourage_core::{
     run::{Limits, Status, Task},
     session::{Batch, Row, SessionFilter, SessionHead, SessionRecord, SharedStore},
     telemetry::Telemetry,
-    testkit::{Gate, Script, ScriptedProvider},
 };
+use entourage_testkit::{Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{agent, memory, process, runtime_on, stored};

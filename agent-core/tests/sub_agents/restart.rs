@@ -6,9 +6,9 @@ use entourage_core::{
     ErrorKind, SessionId,
     agent::{AgentTool, ReactAgent},
     session::{SessionFilter, SharedStore},
-    testkit::{FakeTool, Gate, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

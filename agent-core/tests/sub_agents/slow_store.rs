@@ -12,9 +12,9 @@ use entourage_core::{
         Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore,
     },
     team::TodoTool,
-    testkit::{FakeTool, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{agent, runtime_on, stored};

@@ -9,9 +9,9 @@ use entourage_core::{
     permission::{Decision, Policy, Scope},
     run::{Delegate, Effect, Outcome, Pause, Spawn, Status},
     session::{SessionFilter, SessionStatus, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 use crate::common::{

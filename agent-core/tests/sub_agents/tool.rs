@@ -11,9 +11,9 @@ use entourage_core::{
     provider::FinishReason,
     run::{Limits, Outcome, Pause, Status, Task},
     session::{Batch, Row, SessionFilter, SessionHead, SessionRecord, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat, Tool},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{agent, count, memory, open_runtime, results, runtime_on, settled, stored};
@@ -339,4 +339,13 @@ fn the_description_of_an_agent_begins_that_of_its_tool() {
         assert!(text.starts_with("Knows the lexer.\n\nHand"), "{text}");
     }
     assert_eq!(described(AgentTool::new(scout).with_description("Finds.")), "Finds.");
+}
+
+#[test]
+fn the_tools_that_a_model_sees_are_plain() {
+    let provider = ScriptedProvider::new();
+    let agent = || ReactAgent::builder("helper", provider.model()).build().unwrap();
+    for tool in [AgentTool::new(agent()), AgentTool::read_only(agent())] {
+        entourage_testkit::assert_plain_words(tool.spec());
+    }
 }

@@ -12,8 +12,8 @@ use entourage_core::{
     permission::Policy,
     run::{Child, Outcome, RunContext, Task, Waited},
     session::SharedStore,
-    testkit::{self, Gate},
 };
+use entourage_testkit::{self as testkit, Gate};
 use futures_util::future::BoxFuture;
 
 /// Record of the workers' activity.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use entourage_core::{
     ErrorKind, Result,
     provider::{FinishReason, Provider},
-    testkit::stream::{Capability, Ending, Failure, Manifest, Say},
 };
 use entourage_providers::ollama::Ollama;
+use entourage_testkit::stream::{Capability, Ending, Failure, Manifest, Say};
 use serde_json::{Value, json};
 
 use crate::spelling::{Facts, KEY, Spelling, arguments, object, unsupported};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use entourage_core::{
     ErrorKind, Result, Usage,
     provider::{FinishReason, Provider},
-    testkit::stream::{Capability, Ending, Failure, Manifest, Say},
 };
 use entourage_providers::openai_chat::OpenAiChat;
+use entourage_testkit::stream::{Capability, Ending, Failure, Manifest, Say};
 use serde_json::{Value, json};
 
 use crate::spelling::{Facts, KEY, Spelling, dollars, event, unsupported};

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use entourage_core::{
     ErrorKind, Result, Usage,
     provider::{FinishReason, Provider},
-    testkit::stream::{Capability, Ending, Failure, Manifest, Say},
 };
 use entourage_providers::openai_responses::OpenAiResponses;
+use entourage_testkit::stream::{Capability, Ending, Failure, Manifest, Say};
 use serde_json::{Value, json};
 
 use crate::spelling::{Facts, KEY, Spelling, completed, dollars, event, unsupported};

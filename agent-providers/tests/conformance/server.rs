@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use entourage_core::testkit::stream::Watch;
+use entourage_testkit::stream::Watch;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

@@ -3,10 +3,9 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use async_trait::async_trait;
-use entourage_core::{
-    Error, ErrorKind, Money, Result, Usage,
-    provider::Provider,
-    testkit::stream::{Ending, Failure, Manifest, Reply, Say, Stage, StreamScenario, Subject, Watch},
+use entourage_core::{Error, ErrorKind, Money, Result, Usage, provider::Provider};
+use entourage_testkit::stream::{
+    Ending, Failure, Manifest, Reply, Say, Stage, StreamScenario, Subject, Watch,
 };
 use serde_json::{Number, Value};
 use tokio::sync::OnceCell;

@@ -5,8 +5,8 @@ use std::{any::Any, future::Future, pin::Pin, sync::Arc};
 use entourage_core::{
     Result,
     session::{MemoryStore, SharedStore},
-    testkit::store::Fixture,
 };
+use entourage_testkit::store::Fixture;
 
 type Opening = Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>>;
 type Open = Arc<dyn Fn() -> Opening + Send + Sync>;

@@ -1,10 +1,8 @@
 //! Two writers are serializable: each step of an interleaving agrees with a model, and a race of both has the result of
 //! some serial order.
 
-use entourage_core::{
-    session::SharedStore,
-    testkit::store::{StoreStep, interleaved, raced},
-};
+use entourage_core::session::SharedStore;
+use entourage_testkit::store::{StoreStep, interleaved, raced};
 use proptest::{
     prelude::*,
     test_runner::{TestCaseError, TestRunner},

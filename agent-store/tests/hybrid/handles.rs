@@ -6,10 +6,10 @@ use entourage_core::{
     ErrorKind, Result, Runtime, SessionId,
     agent::ReactAgent,
     session::{SessionFilter, SessionStore},
-    testkit::{FakeTool, Gate, ScriptedProvider},
     tool::Access,
 };
 use entourage_store::{HybridStore, JsonStore, SqliteStore};
+use entourage_testkit::{FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 use crate::{

@@ -13,10 +13,10 @@ use entourage_core::{
     message::Role,
     permission::Policy,
     session::{SessionFilter, SharedStore},
-    testkit::{FakeTool, Gate, ScriptedProvider},
     tool::{Access, Repeat},
 };
 use entourage_store::{HybridStore, JsonStore, SqliteStore};
+use entourage_testkit::{FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
 const KINDS: [&str; 3] = ["json", "sqlite", "hybrid"];

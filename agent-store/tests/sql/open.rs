@@ -11,10 +11,10 @@ use entourage_core::{
     permission::{ApprovalRequest, Approver, Decision, Policy},
     run::{Pause, Status},
     session::{Batch, MemoryStore, ReadRange, Row, SessionFilter, SessionState, SessionStore, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
 use entourage_store::SqliteStore;
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 use sqlx::SqliteConnection;
 

@@ -13,10 +13,10 @@ use entourage_core::{
     provider::FinishReason,
     run::{Outcome, Pause, Status},
     session::{MemoryStore, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::Access,
 };
 use entourage_store::SqliteStore;
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 

@@ -13,9 +13,9 @@ use entourage_core::{
     provider::{FinishReason, Model, Profile},
     run::{Outcome, RunContext, Task},
     session::{Batch, MemoryStore, ReadRange, SessionFilter, SessionStore, SharedStore},
-    testkit::{self, FakeTool, Gate, Script, ScriptedProvider},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
 /// Returns a model that costs a dollar for a million tokens each way, or one without prices.

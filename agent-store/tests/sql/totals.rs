@@ -9,10 +9,10 @@ use entourage_core::{
     permission::Policy,
     run::{Limits, Outcome},
     session::{MemoryStore, SessionStore, SharedStore},
-    testkit::{self, FakeTool, Gate, ScriptedProvider},
     tool::Repeat,
 };
 use entourage_store::SqliteStore;
+use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 

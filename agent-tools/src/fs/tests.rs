@@ -71,7 +71,7 @@ fn numbered(lines: usize) -> String {
 #[test]
 fn schemas_and_descriptions_hold_only_words_for_a_model() {
     for tool in [super::view(), super::ls(), super::glob(), super::grep()] {
-        entourage_core::testkit::assert_plain_words(tool.spec());
+        entourage_testkit::assert_plain_words(tool.spec());
         let schema = tool.spec().schema();
         let properties = schema["properties"].as_object().unwrap();
         assert!(properties.values().all(|it| it["description"].is_string()), "{schema}");

@@ -14,10 +14,10 @@ use entourage_core::{
     permission::{Policy, Scope},
     provider::FinishReason,
     telemetry::Spans,
-    testkit::{FakeTool, Script, ScriptedProvider},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_otel::Otlp;
+use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -10,13 +10,13 @@ use entourage_core::{
     permission::Policy,
     provider::Model,
     session::{MemoryStore, SharedStore},
-    testkit::{
-        FakeTool, ScriptedProvider,
-        crash::{self, Medium, Scenario},
-    },
     tool::Access,
 };
 use entourage_outside::{Argument, Ballot, Debate};
+use entourage_testkit::{
+    FakeTool, ScriptedProvider,
+    crash::{self, Medium, Scenario},
+};
 use serde_json::json;
 
 fn pear(provider: ScriptedProvider) -> ScriptedProvider {

@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn the_tool_that_a_model_sees_is_plain() {
-        crate::testkit::assert_plain_words(TaskComplete::new().spec());
+        let spec = TaskComplete::new().spec().clone();
+        entourage_testkit::assert_plain_text(&format!("{}\n{}", spec.description(), spec.schema()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Error, ErrorKind, Result,
-    agent::Agent,
+    agent::{Agent, CheckedTask},
     context::Instructions,
     message::{Content, Message, Part, Role},
     permission::Scope,
@@ -198,14 +198,17 @@ impl Check for Discriminator {
     }
 }
 
-/// True when `message`, which follows `before` in a checker's conversation, was made up for it: see [`Check::opening`].
-#[cfg(feature = "testkit")]
-pub(crate) fn stands_in(before: Option<&Message>, message: &Message) -> bool {
-    let opened = |before: &Message| {
-        let text = before.text();
-        before.role() == Role::User && (text == OPENER || text == STOPPED)
-    };
-    message.text() == INTERRUPTED || before.is_some_and(opened)
+impl CheckedTask {
+    /// True when no model wrote `message`, an assistant's after `before` in the conversation of a checker. What the
+    /// user said stands there as the checker's own words.
+    #[must_use]
+    pub fn is_made_up(before: Option<&Message>, message: &Message) -> bool {
+        let opened = |before: &Message| {
+            let text = before.text();
+            before.role() == Role::User && (text == OPENER || text == STOPPED)
+        };
+        message.text() == INTERRUPTED || before.is_some_and(opened)
+    }
 }
 
 /// Returns the user's words as the checker's own.

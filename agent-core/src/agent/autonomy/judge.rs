@@ -249,13 +249,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        provider::FinishReason,
+        provider::{FinishReason, tests::mute},
         run::{Status, StopReason},
-        testkit::ScriptedProvider,
     };
 
     fn judge() -> Judge {
-        Judge::new(ScriptedProvider::new().model().into(), None)
+        Judge::new(mute().into(), None)
     }
 
     fn asked(iteration: u32, said: &[&str]) -> Asked {

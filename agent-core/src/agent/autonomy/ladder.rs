@@ -47,8 +47,8 @@ use crate::{
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
-/// use entourage_core::{Runtime, agent::{Autonomy, AutonomyLevel, ReactAgent}, testkit::ScriptedProvider};
+/// use entourage_core::{Runtime, agent::{Autonomy, AutonomyLevel, ReactAgent}};
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let works = ScriptedProvider::new().text("Here: 4.").text("I computed 2 + 2 = 4.").text("Five.");
 /// let judges = ScriptedProvider::named("other").text(r#"{"approved": true, "reason": "It is 4."}"#);
@@ -65,7 +65,6 @@ use crate::{
 ///
 /// agent.set_mode(&session, "react").await.unwrap();
 /// assert_eq!(session.start(&agent, "And 2 + 3?").outcome().await.unwrap().text, "Five.");
-/// # }
 /// # });
 /// ```
 #[derive(Clone)]

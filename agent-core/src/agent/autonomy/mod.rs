@@ -23,8 +23,6 @@ mod verdict;
 pub use crate::session::mode::{CurrentModeUpdate, Mode};
 pub(crate) use complete::TASK_COMPLETE;
 pub(crate) use discriminator::Discriminator;
-#[cfg(feature = "testkit")]
-pub(crate) use discriminator::stands_in;
 pub use ending::StopKind;
 pub use ladder::{Autonomy, AutonomyBuilder};
 pub use levels::AutonomyLevel;

@@ -33,8 +33,8 @@ use crate::{
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # #[cfg(feature = "testkit")] {
-/// use entourage_core::{agent::ReactAgent, testkit::ScriptedProvider};
+/// use entourage_core::agent::ReactAgent;
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let provider = ScriptedProvider::new().text("Paris.");
 /// let agent = ReactAgent::builder("geographer", provider.model())
@@ -42,7 +42,6 @@ use crate::{
 ///     .build()
 ///     .unwrap();
 /// assert_eq!(agent.ask("What is the capital of France?").await.unwrap(), "Paris.");
-/// # }
 /// # });
 /// ```
 #[derive(Clone)]

@@ -33,15 +33,14 @@ const LEAST: u64 = 256;
 /// The store keeps every message. If the run is cancelled meanwhile, the conversation stays unchanged.
 ///
 /// ```
-/// # #[cfg(feature = "testkit")] {
-/// use entourage_core::{agent::ReactAgent, context::Compaction, testkit::ScriptedProvider};
+/// use entourage_core::{agent::ReactAgent, context::Compaction};
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let (large, small) = (ScriptedProvider::new(), ScriptedProvider::new());
 /// let agent = ReactAgent::builder("coder", large.model())
 ///     .compaction(Compaction::new().with_model(small.model()).keep_messages(6))
 ///     .build()
 ///     .unwrap();
-/// # }
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Compaction {

@@ -76,9 +76,8 @@ impl ModelChoice {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use entourage_core::{
-///     ErrorKind, agent::ReactAgent, layers::{Fallback, ModelChoice, Tier}, testkit::ScriptedProvider,
-/// };
+/// use entourage_core::{ErrorKind, agent::ReactAgent, layers::{Fallback, ModelChoice, Tier}};
+/// use entourage_testkit::ScriptedProvider;
 ///
 /// let (large, local) = (ScriptedProvider::named("far"), ScriptedProvider::named("here"));
 /// let (large, local) = (large.fail(ErrorKind::Overloaded, "no room"), local.text("Hello!"));

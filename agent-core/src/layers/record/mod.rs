@@ -54,7 +54,7 @@ const LIMIT: usize = 64 << 20;
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_core::{agent::ReactAgent, layers::{Recorder, Replay}, provider::Model};
-/// # use entourage_core::testkit::ScriptedProvider;
+/// # use entourage_testkit::ScriptedProvider;
 /// # let scripted = ScriptedProvider::new().text("Hello!");
 /// # let model = scripted.model();
 ///

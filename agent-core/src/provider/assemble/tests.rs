@@ -32,10 +32,9 @@ fn a_restart_voids_what_came_but_not_what_it_used() {
 
 #[test]
 fn cc03_an_attempt_that_broke_off_uncounted_makes_the_cost_unknown() {
-    let provider = crate::testkit::ScriptedProvider::new();
     let prices = Some(crate::Prices::per_million_micros(1, 1));
     let profile = crate::provider::Profile { prices, ..crate::provider::Profile::default() };
-    let model = provider.model().with_profile(profile);
+    let model = crate::provider::tests::mute().with_profile(profile);
     let cost = |before: &[Delta]| {
         let mut assembler = Assembler::default();
         let restart = Restart::new(2, Error::new(ErrorKind::Overloaded, "busy").record(), Duration::ZERO);

@@ -36,8 +36,8 @@ pub trait ModelExt: sealed::Sealed {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// # #[cfg(feature = "testkit")] {
-    /// use entourage_core::{provider::{CallContext, ModelExt}, testkit::ScriptedProvider};
+    /// use entourage_core::provider::{CallContext, ModelExt};
+    /// use entourage_testkit::ScriptedProvider;
     ///
     /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// struct City {
@@ -49,7 +49,6 @@ pub trait ModelExt: sealed::Sealed {
     /// let provider = ScriptedProvider::new().text(r#"{"name": "Paris", "people": 2.1}"#);
     /// let city = provider.model().generate::<City>("Where is the tower?", &CallContext::new()).await.unwrap();
     /// assert_eq!((city.value.name.as_str(), city.value.people), ("Paris", 2.1));
-    /// # }
     /// # });
     /// ```
     ///

@@ -6,8 +6,6 @@
 mod content;
 mod open;
 mod shape;
-#[cfg(all(test, feature = "testkit"))]
-mod tests;
 
 use std::{
     fmt,

@@ -1,0 +1,29 @@
+//! Doubles and conformance suites for authors of agents, tools, providers and stores.
+//!
+//! Nothing here touches the network, a key or the wall clock. Unlike the rest of the library it panics: that is how a
+//! test fails.
+
+#![allow(clippy::panic, clippy::missing_panics_doc)]
+
+mod clock;
+pub mod crash;
+mod live;
+mod provider;
+mod report;
+pub mod store;
+pub mod stream;
+mod tools;
+
+pub use clock::PausedClock;
+pub use live::{LiveCall, LiveProvider};
+pub use provider::{Script, ScriptedProvider};
+pub use report::ConformanceReport;
+pub use tools::{FakeTool, Gate, assert_plain_text, assert_plain_words, run_tool};
+
+use entourage_core::{Runtime, RuntimeBuilder, provider::Egress};
+
+/// A runtime builder that forbids models every network call: an attempt fails with
+/// [`entourage_core::ErrorKind::PermissionDenied`]. Sessions are in memory and time is tokio's.
+pub fn runtime() -> RuntimeBuilder {
+    Runtime::builder().egress(Egress::Forbidden).clock(PausedClock::new())
+}

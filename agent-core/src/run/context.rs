@@ -201,9 +201,7 @@ impl RunContext {
     /// # use entourage_core::{Result, provider::Model, run::RunContext};
     /// # async fn example(cx: &RunContext, model: &Model) -> Result<String> {
     /// let reply = cx.call_model(model, model.request("How many legs has a spider?")).await?;
-    /// # Ok(
-    /// reply.message.text()
-    /// # )
+    /// # Ok(reply.message.text())
     /// # }
     /// ```
     ///

@@ -13,7 +13,7 @@ use super::{Limits, Outcome, RunContext, Subtree, Task};
 use crate::{
     Digest, Result, RunId, SessionId, Timestamp,
     agent::{Agent, IntoAgent},
-    base::Todo,
+    base::{Todo, setters},
     context::{Compaction, CompactionCause},
     event::{EffectKey, Event, ModelFinished, Recorded, ToolFinished},
     message::Message,
@@ -206,13 +206,14 @@ impl Delegate {
         self
     }
 
-    /// Makes it the run `run` of several that share the session's conversation. Performed again before the next one, it
-    /// returns that run's outcome or continues it. The id must be recorded before the first time. [`RunContext::ask`]
-    /// does that, and is answered by its own run's journal, not by the session.
-    #[must_use]
-    pub fn run(mut self, run: RunId) -> Self {
-        self.run = Some(run);
-        self
+    setters! {
+        /// Makes it the run `run` of several that share the session's conversation. Performed again before the next
+        /// one, it returns that run's outcome or continues it. The id must be recorded before the first time.
+        /// [`RunContext::ask`] does that, and is answered by its own run's journal, not by the session.
+        run(run: RunId) => Some(run);
+        /// Cancels the child by a token, which must be a child of this run's own token. The wait then ends with the
+        /// child's outcome.
+        cancelled_by(cancel: CancellationToken) => Some(cancel);
     }
 
     /// Adds `messages` before the prompt, when the run begins. If the first of them is the model's, it stands for an
@@ -220,14 +221,6 @@ impl Delegate {
     #[must_use]
     pub fn opening(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
         self.opening = messages.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Cancels the child by `token`, which must be a child of this run's own token. The wait then ends with the child's
-    /// outcome.
-    #[must_use]
-    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
-        self.cancel = Some(token);
         self
     }
 }

@@ -96,19 +96,12 @@ impl Task {
         Self { prompt: Arc::new(prompt.into()), budget: None, deadline: None }
     }
 
-    /// Bounds what the run, and all that it starts, may use. Reservations of calls in flight count as used until these
-    /// end: see [`BudgetLimits`].
-    #[must_use]
-    pub fn with_budget(mut self, budget: BudgetLimits) -> Self {
-        self.budget = Some(budget);
-        self
-    }
-
-    /// Stops the run when `deadline` has passed; a resumed run keeps its deadline.
-    #[must_use]
-    pub fn with_deadline(mut self, deadline: Timestamp) -> Self {
-        self.deadline = Some(deadline);
-        self
+    setters! {
+        /// Bounds what the run, and all that it starts, may use. Reservations of calls in flight count as used until
+        /// these end: see [`BudgetLimits`].
+        with_budget(budget: BudgetLimits) => Some(budget);
+        /// Stops the run when `deadline` has passed; a resumed run keeps its deadline.
+        with_deadline(deadline: Timestamp) => Some(deadline);
     }
 }
 

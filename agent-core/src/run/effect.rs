@@ -3,7 +3,7 @@
 //! Every effect passes through [`Effects`], whose local implementation performs it here and records it in the session's
 //! journal.
 
-use std::{any::Any, borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -350,7 +350,7 @@ pub enum Observation {
 /// - Dropping the future stops the effect.
 /// - Once the run is over nothing is performed, recorded or shown.
 /// - Deltas of a model's reply go to the run's readers directly, and not through these methods.
-pub trait Effects: Any + Send + Sync + fmt::Debug {
+pub trait Effects: Send + Sync + fmt::Debug {
     /// Performs one effect. Hand-written agents pass a key, see [`RunContext::perform`].
     ///
     /// # Errors
@@ -402,6 +402,13 @@ pub trait Effects: Any + Send + Sync + fmt::Debug {
 
     /// Returns the events that this run recorded before it was interrupted; empty for a new one.
     fn recorded(&self) -> Arc<[Event]>;
+
+    /// Returns the values that come next in the record of a replay; none in a run that does its own work. An agent
+    /// that goes on where its record ends asks for them before it goes on.
+    ///
+    /// # Errors
+    /// The one that stopped the replayed run where no value comes next.
+    fn replayed<'a>(&'a self, cx: &'a RunContext) -> Performing<'a, Vec<Recorded>>;
 
     /// Returns the todo list that the run works on: its session's own, or the one of the run above.
     fn todos(&self) -> Vec<Todo>;

@@ -66,7 +66,7 @@ pub(crate) use execute::{Admission, CLEAN_UP, Within, execute};
 pub(crate) use journal::Journal;
 pub(crate) use nest::Nest;
 pub(crate) use queue::{Active, Desk, InQueue, Line, Running, Ticket};
-pub(crate) use replay::{RecordedTime, Recording, ReplayEffects, replay};
+pub(crate) use replay::{RecordedTime, Recording, replay};
 pub(crate) use subtree::{Spent, Subtree};
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};

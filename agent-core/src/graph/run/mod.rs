@@ -26,7 +26,7 @@ use super::{
 use crate::{
     Error, Result,
     agent::Agent,
-    run::{Effects, Outcome, ReplayEffects, RunContext, RunHandle, Status, Task},
+    run::{Outcome, RunContext, RunHandle, Status, Task},
     runtime::Session,
 };
 
@@ -164,13 +164,25 @@ impl Agent for Kept {
 }
 
 /// Runs the graph from its start, or from the end of its record. The outer error is of a run that did not begin.
+///
+/// The records of a replay must be those that the scheduler allows, else the graph is another one. A replayed run is
+/// over with its record, so neither steps nor agents are called.
 async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result<Outcome>, Machine)> {
-    cx.effects().check()?;
-    let mut machine = Machine::new(graph, task, cx.effects().sub_agents())?;
-    if let Some(effects) = ReplayEffects::of(cx) {
-        return Ok((replay(&mut machine, cx, effects).await, machine));
+    let effects = cx.effects();
+    effects.check()?;
+    let mut machine = Machine::new(graph, task, effects.sub_agents())?;
+    let mut recorded = machine.recall(&cx.records(NAMESPACE), effects.time())?;
+    while !machine.schedule.is_over() {
+        let replayed = effects.replayed(cx).await?;
+        if replayed.is_empty() {
+            break;
+        }
+        recorded.extend(machine.recall(&replayed, effects.time())?);
     }
-    let begun = machine.recall(&cx.records(NAMESPACE), cx.effects().time())?;
+    let begun = machine.go_on(&recorded, effects.time());
+    if machine.schedule.is_over() && machine.told.is_empty() {
+        return Ok((Ok(machine.outcome()), machine));
+    }
     let (commands, entry) = graph.live.enter(cx.session(), cx.run());
     let mut drive = Drive::new(cx, machine, commands);
     if !begun {
@@ -180,18 +192,6 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
     drop(entry);
     let machine = drive.machine;
     Ok((ended.map(|()| machine.outcome()), machine))
-}
-
-/// Replays a recorded run: the scheduler must produce the record again, else the graph is another one. Neither steps
-/// nor agents are called.
-async fn replay(machine: &mut Machine, cx: &RunContext, effects: &ReplayEffects) -> Result<Outcome> {
-    let mut records = cx.records(NAMESPACE);
-    records.extend(effects.records()?);
-    machine.recall(&records, effects.time())?;
-    if machine.schedule.is_over() {
-        return Ok(machine.outcome());
-    }
-    Err(effects.beyond("its next task").await)
 }
 
 /// Returns the error of a graph that cannot be scheduled, with its ids.

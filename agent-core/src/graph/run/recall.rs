@@ -13,25 +13,29 @@ use super::{
 use crate::{Error, ErrorKind, Result, Timestamp, event::Recorded, graph::SkipAs, run::Spent};
 
 impl Machine {
-    /// Applies the records of the run. Returns true when the graph had begun.
+    /// Applies records of the run, and returns them in their types.
     ///
     /// # Errors
     /// [`ErrorKind::Diverged`] when another graph was recorded; those of a record that cannot be read.
-    pub(super) fn recall(&mut self, records: &[Recorded], now: Timestamp) -> Result<bool> {
+    pub(super) fn recall(&mut self, records: &[Recorded], now: Timestamp) -> Result<Vec<GraphRecord>> {
         let read = |record| GraphRecord::of(record).transpose();
         let recorded = records.iter().filter_map(read).collect::<Result<Vec<_>>>()?;
-        if !recorded.iter().any(|record| matches!(record, GraphRecord::Started(_))) {
-            return Ok(false);
-        }
         self.recalling = true;
         let told = recorded.iter().try_for_each(|record| self.recall_one(record, now));
         self.recalling = false;
         // The consequences of that time are recorded as well.
         self.told.clear();
-        told?;
-        self.tell_missing(&recorded);
-        self.go_on(now);
-        Ok(true)
+        told.map(|()| recorded)
+    }
+
+    /// Goes on behind all that is recorded. Returns true when the graph had begun.
+    pub(super) fn go_on(&mut self, recorded: &[GraphRecord], now: Timestamp) -> bool {
+        let begun = recorded.iter().any(|record| matches!(record, GraphRecord::Started(_)));
+        if begun {
+            self.tell_missing(recorded);
+            self.continue_attempts(now);
+        }
+        begun
     }
 
     /// Records consequences of records that are not recorded themselves: another writer's commit came in
@@ -168,7 +172,7 @@ impl Machine {
 
     /// Continues the attempts that were in flight, each as soon as it has a slot again, and the waits for retries, each
     /// for its remaining time.
-    fn go_on(&mut self, now: Timestamp) {
+    fn continue_attempts(&mut self, now: Timestamp) {
         for place in 0..self.tracks.len() {
             match self.schedule.state(place) {
                 Some(State::Running) => {

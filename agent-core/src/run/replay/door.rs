@@ -1,10 +1,10 @@
 //! The effects of a replay, as its agent's code sees them.
 
-use std::{any::Any, future::pending, sync::Arc};
+use std::{future::pending, sync::Arc};
 
 use super::{
     super::{Effect, Effects, Observation, RunContext, effect::Performing, site::Site},
-    ReplayEffects, Script, Stop,
+    ReplayEffects, Stop,
 };
 use crate::{
     Error, Result, Timestamp,
@@ -15,24 +15,21 @@ use crate::{
 };
 
 impl ReplayEffects {
-    /// Returns the effects of `cx`, if it replays a record.
-    pub(crate) fn of(cx: &RunContext) -> Option<&Self> {
-        let effects: &dyn Any = &**cx.effects();
-        effects.downcast_ref()
-    }
-
-    /// Returns the records that come next, and goes on behind them.
-    pub(crate) fn records(&self) -> Result<Vec<Recorded>> {
-        self.follow(Script::records)
-    }
-
-    /// Returns the error for an agent that continues with `asked` where its record ends: cancelled, or paused. Waits
-    /// for ever if its process died there, and if the record continues otherwise, which ends the replay.
-    pub(crate) async fn beyond(&self, asked: &str) -> Error {
-        let stop = self.follow(|script, state| script.beyond(state, asked));
-        match stop.and_then(|stop| self.halt(stop)) {
-            Ok(Some(error)) | Err(error) => error,
-            Ok(None) => pending().await,
+    /// Returns the values that come next, and goes on behind them. Where none comes next, returns the error with which
+    /// the run ended or paused there. Waits for ever if its process died there, and if the record continues otherwise,
+    /// which ends the replay.
+    async fn values(&self) -> Result<Vec<Recorded>> {
+        self.site.life.check()?;
+        let stop = self.follow(|script, state| {
+            let values = script.records(state);
+            if values.is_empty() { Err(script.beyond(state, "more work of its own")) } else { Ok(values) }
+        })?;
+        match stop {
+            Ok(values) => Ok(values),
+            Err(stop) => match self.halt(stop)? {
+                Some(error) => Err(error),
+                None => pending().await,
+            },
         }
     }
 
@@ -116,6 +113,10 @@ impl Effects for ReplayEffects {
 
     fn recorded(&self) -> Arc<[Event]> {
         Arc::clone(&self.recorded)
+    }
+
+    fn replayed<'a>(&'a self, _: &'a RunContext) -> Performing<'a, Vec<Recorded>> {
+        Box::pin(self.values())
     }
 
     fn todos(&self) -> Vec<Todo> {

@@ -225,7 +225,7 @@ impl Script {
     }
 
     /// Returns the records that come next in this life, and applies them to the state.
-    pub(crate) fn records(&mut self, state: &mut SessionState) -> Vec<Recorded> {
+    pub(super) fn records(&mut self, state: &mut SessionState) -> Vec<Recorded> {
         let mut records = Vec::new();
         while let Some((place, Event::Recorded(record))) = self.peek() {
             records.push(record.clone());

@@ -16,6 +16,7 @@ use super::{
     local::{LocalEffects, child_end, observed},
     pool::{Number, Pool, Seat, refusal, too_many},
     site::Site,
+    subtree::Subtree,
 };
 use crate::{
     Error, ErrorKind, Result, SessionId,
@@ -24,7 +25,7 @@ use crate::{
 
 impl LocalEffects {
     /// Runs a child and waits for its end. Dropping the future cancels the child, and the run's end waits for it.
-    pub(super) async fn delegate(&self, cx: &RunContext, mut delegate: Box<Delegate>) -> Result<Observation> {
+    pub(super) async fn delegate(&self, cx: &RunContext, delegate: Box<Delegate>) -> Result<Observation> {
         if self.children().contains_key(&delegate.child) {
             return Err(Error::new(ErrorKind::InvalidInput, "an agent runs in this child session already")
                 .with("child", delegate.child.as_str()));
@@ -34,21 +35,19 @@ impl LocalEffects {
             false => Some(self.seat(delegate.spawn.at_once).map_err(|refused| too_many(&refused))?),
         };
         self.site.commit().await?;
-        let (child, subtree) = (delegate.child.clone(), delegate.subtree.clone());
-        let cancel = match &delegate.cancel {
-            Some(given) => given.clone(),
-            None => delegate.own_cancel.insert(cx.cancellation().child_token()).clone(),
-        };
+        let child = delegate.child.clone();
+        let held = Held::new(cx, &delegate);
+        let Held { cancel, subtree } = held.clone();
         let end = match seat {
             Some(seat) => {
                 let until_dropped = cancel.drop_guard();
-                self.start_child(cx, delegate, Some(seat));
+                self.start_held(cx, delegate, Some(seat), held);
                 let (_, end) = self.first_ended(vec![child.clone()]).await?;
                 until_dropped.disarm();
                 end
             }
             None => {
-                let work = Some(Box::pin(self.work(cx, delegate, None)) as _);
+                let work = Some(Box::pin(self.work(cx, delegate, None, held)) as _);
                 let end = Part { local: self, child: &child, cancel, work }.await;
                 match end.outcome.status {
                     Status::Paused(ref reason) => return Err(Error::paused(reason.clone())),
@@ -56,11 +55,13 @@ impl LocalEffects {
                 }
             }
         };
+        let mut total = None;
         if let Some(subtree) = subtree {
             // Figures that cannot be read are unknown, and no reason to fail.
             drop(Box::pin(subtree.complete(&self.site.env, &child)).await);
+            total = subtree.total().map(Box::new);
         }
-        Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work })
+        Ok(Observation::Child { child: Some(child), outcome: Some(end.outcome), work: end.work, total })
     }
 
     /// Runs a child of a hand-written agent and waits for its end, which is recorded: the child is not begun again.
@@ -88,7 +89,7 @@ impl LocalEffects {
             Ok(Observation::Child { child, outcome, .. }) => {
                 let end = ChildFinished { child: child.clone(), outcome: outcome.as_deref().cloned(), key };
                 self.stage(Event::ChildFinished(Arc::new(end)));
-                Ok(Observation::Child { child, outcome, work: Vec::new() })
+                Ok(Observation::Child { child, outcome, work: Vec::new(), total: None })
             }
             Err(error) if at_once && error.kind() == ErrorKind::TooMany => {
                 self.observe(Some(key), refusal(self.site.env.sub_agents));
@@ -100,9 +101,14 @@ impl LocalEffects {
 
     /// Starts the child beside this run.
     pub(super) fn start_child(&self, cx: &RunContext, delegate: Box<Delegate>, seat: Option<Seat>) {
+        let held = Held::new(cx, &delegate);
+        self.start_held(cx, delegate, seat, held);
+    }
+
+    fn start_held(&self, cx: &RunContext, delegate: Box<Delegate>, seat: Option<Seat>, held: Held) {
         let (child, number) = (delegate.child.clone(), seat.as_ref().and_then(Seat::number));
         // A large future is moved several times on its way into a task; a box is moved cheaply.
-        let work = Box::pin(self.work(cx, delegate, seat));
+        let work = Box::pin(self.work(cx, delegate, seat, held));
         if self.site.life.is_over() {
             return;
         }
@@ -129,17 +135,16 @@ impl LocalEffects {
     fn work(
         &self,
         cx: &RunContext,
-        mut delegate: Box<Delegate>,
+        delegate: Box<Delegate>,
         seat: Option<Seat>,
+        held: Held,
     ) -> impl Future<Output = ChildEnd> + Send + use<> {
         let pool = seat.as_ref().map_or_else(|| self.pool(), Seat::pool).clone();
         let kept = delegate.run.map(|_| Arc::clone(self.kept.get_or_init(Kept::default)));
-        let made = delegate.cancel.clone().or_else(|| delegate.own_cancel.take());
-        let cancel = made.unwrap_or_else(|| cx.cancellation().child_token());
         let (cx, site, left_open) = (cx.clone(), Arc::clone(&self.site), self.mark_of_rest());
         async move {
             let (seat, seats) = match seat {
-                Some(seat) => (seated(seat, &cancel).await, true),
+                Some(seat) => (seated(seat, &held.cancel).await, true),
                 None => (None, false),
             };
             let unseated = seats && seat.is_none();
@@ -150,7 +155,7 @@ impl LocalEffects {
                     let turn = delegate.run.map_or(Turn::Only, Turn::Of);
                     match known_end(&journal, turn).await {
                         Ok(Some(end)) => Ok(end),
-                        Ok(None) => begin(&cx, &site, &journal, *delegate, cancel, pool, unseated).await,
+                        Ok(None) => begin(&cx, &site, &journal, *delegate, held, pool, unseated).await,
                         Err(error) => Err(error),
                     }
                 }
@@ -170,17 +175,34 @@ impl LocalEffects {
     }
 }
 
+/// Parts of a child's run that the run above holds too.
+#[derive(Clone)]
+struct Held {
+    /// The token that cancels the child: a given one, or one of its own.
+    cancel: CancellationToken,
+    /// Counter of the model calls of the child and all below it.
+    subtree: Option<Arc<Subtree>>,
+}
+
+impl Held {
+    fn new(cx: &RunContext, delegate: &Delegate) -> Self {
+        let cancel = delegate.cancel.clone().unwrap_or_else(|| cx.cancellation().child_token());
+        Self { cancel, subtree: delegate.counted.then(Arc::default) }
+    }
+}
+
 /// Begins the child's run in its session.
 fn begin(
     cx: &RunContext,
     site: &Site,
     journal: &Arc<Journal>,
     delegate: Delegate,
-    cancel: CancellationToken,
+    held: Held,
     pool: Pool,
     unseated: bool,
 ) -> impl Future<Output = Result<ChildEnd>> + Send + use<> {
-    let Delegate { spawn, run, opening, subtree, cancel: given, .. } = delegate;
+    let Delegate { spawn, run, opening, cancel: given, .. } = delegate;
+    let Held { cancel, subtree } = held;
     if let (Some(subtree), Some(above)) = (&subtree, &site.subtree) {
         subtree.put_below(above);
     }

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, Outcome, RunContext, Subtree, Task};
+use super::{Limits, Outcome, RunContext, Task};
 use crate::{
-    Digest, Result, RunId, SessionId, Timestamp,
+    Digest, Result, RunId, SessionId, Timestamp, Usage,
     agent::{Agent, IntoAgent},
     base::{Todo, setters},
     context::{Compaction, CompactionCause},
@@ -178,12 +178,10 @@ pub struct Delegate {
     /// Cancels the child and nothing else. `None`: the child is cancelled with this run, and when the wait for it is
     /// dropped.
     pub cancel: Option<CancellationToken>,
-    /// A token made for the child alone, in place of a given one.
-    pub(crate) own_cancel: Option<CancellationToken>,
     /// True if it is a part of this run and no agent beside it: it takes no slot.
     pub(crate) part_of_run: bool,
-    /// Counter of the model calls of the child and all below it.
-    pub(crate) subtree: Option<Arc<Subtree>>,
+    /// True if the model calls of the child and all below it are counted together.
+    pub(crate) counted: bool,
     /// True if nothing of the child can exist yet, by what the run recorded.
     pub(crate) anew: bool,
     /// True if an earlier run of this session may have begun it.
@@ -194,15 +192,22 @@ impl Delegate {
     /// Creates a delegate that runs `spawn` in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
-        let (run, opening, cancel, own_cancel, subtree) = (None, Vec::new(), None, None, None);
-        let (part_of_run, anew, lasting) = (false, false, false);
-        Self { child, spawn, run, opening, cancel, own_cancel, part_of_run, subtree, anew, lasting }
+        let (run, opening, cancel) = (None, Vec::new(), None);
+        let (part_of_run, counted, anew, lasting) = (false, false, false, false);
+        Self { child, spawn, run, opening, cancel, part_of_run, counted, anew, lasting }
     }
 
     /// Makes it a part of this run: it starts at once, whatever else runs.
     #[must_use]
     pub fn part_of_run(mut self) -> Self {
         self.part_of_run = true;
+        self
+    }
+
+    /// Asks for the total use of the child and of all agents below it.
+    #[must_use]
+    pub fn counted(mut self) -> Self {
+        self.counted = true;
         self
     }
 
@@ -328,6 +333,10 @@ pub enum Observation {
         /// [`Effect::Delegate`] without a key: with a key, only the outcome is recorded.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         work: Vec<Arc<Message>>,
+        /// Total of the model calls of the child and of all agents below it, if it was [counted](Delegate::counted)
+        /// and is known. Only without a key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        total: Option<Box<Usage>>,
     },
     /// A signal came.
     Signal(Value),

@@ -10,7 +10,7 @@ use futures_util::{FutureExt, future::Either};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Emitter, Env, Journal, Outcome, RunContext, Status, Subtree, Task,
+    Emitter, Env, Journal, Outcome, RunContext, Status, Task,
     admit::{admit, opening, recorded},
     budget,
     context::Given,
@@ -20,6 +20,7 @@ use super::{
     pool::Pool,
     queue::InQueue,
     site::{Asking, Site, TodoList},
+    subtree::Subtree,
     watch::{Cut, run_agent},
     weight::check_message,
 };

@@ -67,7 +67,6 @@ pub(crate) use journal::Journal;
 pub(crate) use nest::Nest;
 pub(crate) use queue::{Active, Desk, InQueue, Line, Running, Ticket};
 pub(crate) use replay::{RecordedTime, Recording, replay};
-pub(crate) use subtree::{Spent, Subtree};
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 

@@ -11,8 +11,8 @@ use futures_util::future::Either;
 use tokio::{sync::Mutex as AsyncMutex, task::coop};
 
 use super::{
-    Effects, Emitter, Env, Journal, RunContext, Subtree, context::Given, effect::Performing,
-    flight::send_off, life::Life, weight::check_message,
+    Effects, Emitter, Env, Journal, RunContext, context::Given, effect::Performing, flight::send_off,
+    life::Life, subtree::Subtree, weight::check_message,
 };
 use crate::{
     Error, ErrorKind, Result, Timestamp,

@@ -6,26 +6,6 @@ use crate::{Money, Result, SessionId, Usage, event::ModelFinished, session::Sess
 
 use super::Env;
 
-/// Tokens and money. The sum with something unknown is unknown.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Spent {
-    pub(crate) usage: Usage,
-    pub(crate) cost: Option<Money>,
-}
-
-impl Default for Spent {
-    fn default() -> Self {
-        Self { usage: Usage::default(), cost: Some(Money::default()) }
-    }
-}
-
-impl Spent {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.usage += other.usage;
-        self.cost = self.cost.zip(other.cost).map(|(sum, cost)| sum + cost);
-    }
-}
-
 /// The figures of one subtree. Each model call below it is added, here and in the subtrees above.
 #[derive(Debug, Default)]
 pub(crate) struct Subtree {
@@ -35,11 +15,29 @@ pub(crate) struct Subtree {
 
 #[derive(Debug, Default)]
 struct Inner {
-    spent: Spent,
+    figures: Figures,
     /// Number of model calls that have begun and not ended.
     open: u64,
     /// True when nothing is missing: its run began in this process, or the store told the rest.
     whole: bool,
+}
+
+/// Tokens and money. The sum with something unknown is unknown.
+#[derive(Debug, Default)]
+struct Figures {
+    tokens: Usage,
+    /// Sum of the known costs.
+    cost: Money,
+    /// True once a cost was unknown.
+    is_unpriced: bool,
+}
+
+impl Figures {
+    fn add(&mut self, usage: Usage, cost: Option<Money>) {
+        self.tokens += usage.tokens();
+        self.cost += cost.unwrap_or_default();
+        self.is_unpriced |= cost.is_none();
+    }
 }
 
 impl Subtree {
@@ -69,20 +67,20 @@ impl Subtree {
 
     /// Adds a model call that ended.
     pub(super) fn count(&self, reply: &ModelFinished) {
-        let spent = Spent { usage: (reply.usage + reply.wasted).tokens(), cost: reply.cost };
+        let usage = reply.usage + reply.wasted;
         for subtree in self.upwards() {
             let mut inner = subtree.lock();
             inner.open = inner.open.saturating_sub(1);
-            inner.spent.add(&spent);
+            inner.figures.add(usage, reply.cost);
         }
     }
 
     /// Returns the figures, once its run has ended; `None` if a part of it ran in an earlier process and the store
     /// could not be read.
-    pub(crate) fn total(&self) -> Option<Spent> {
-        let inner = self.lock();
-        let cost = inner.spent.cost.filter(|_| inner.open == 0);
-        inner.whole.then_some(Spent { cost, ..inner.spent })
+    pub(super) fn total(&self) -> Option<Usage> {
+        let Inner { figures, open, whole } = &*self.lock();
+        let is_priced = *open == 0 && !figures.is_unpriced;
+        whole.then_some(Usage { cost: is_priced.then_some(figures.cost), ..figures.tokens })
     }
 
     /// Reads the figures of the subtree of session `root`, whose run has ended, if a part of it ran in an earlier
@@ -95,13 +93,13 @@ impl Subtree {
             return Ok(());
         }
         if let Some(store) = &env.store {
-            let mut spent = Spent::default();
+            let mut figures = Figures::default();
             for info in store.query(&SessionFilter::tree(root.clone())).await? {
-                spent.add(&Spent { usage: info.head.usage, cost: info.head.cost });
+                figures.add(info.head.usage, info.head.cost);
             }
             let mut inner = self.lock();
             // The store knows of calls without an end.
-            (inner.spent, inner.open) = (spent, 0);
+            (inner.figures, inner.open) = (figures, 0);
         }
         self.lock().whole = true;
         Ok(())

@@ -17,15 +17,14 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{AgentWork, Inputs, NodeValue, StepFn, work::with_text},
     machine::{guarded, panicked},
-    track::{Attempt, Ended},
+    track::{Attempt, Ended, Spent},
 };
 use crate::{
-    Error, ErrorKind, ErrorRecord, Result, SessionId,
+    Error, ErrorKind, ErrorRecord, Result, SessionId, Usage,
     agent::Agent,
     base::Caught,
     run::{
-        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Spent, Status, StopReason, Subtree, Task,
-        check_prompt,
+        Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task, check_prompt,
     },
 };
 
@@ -113,9 +112,7 @@ impl Worker {
             Some(_) => Arc::new(Timed { agent: Arc::clone(&self.agent), began: Arc::clone(&began) }),
         };
         let spawn = Spawn::new(agent, task).with_scope(self.work.scope.clone()).with_role(ROLE);
-        let subtree = Arc::<Subtree>::default();
-        let mut delegate = Delegate::new(self.child.clone(), spawn).cancelled_by(self.stop.clone());
-        delegate.subtree = Some(Arc::clone(&subtree));
+        let delegate = Delegate::new(self.child.clone(), spawn).cancelled_by(self.stop.clone()).counted();
         let effect = Effect::Delegate(Box::new(delegate));
         let mut working = pin!(cx.effects().perform(cx, None, effect));
         let mut late = false;
@@ -132,10 +129,10 @@ impl Worker {
             },
         };
         match observed {
-            Ok(Observation::Child { outcome: Some(outcome), .. }) => {
+            Ok(Observation::Child { outcome: Some(outcome), total, .. }) => {
                 // Unreadable figures are unknown, and no reason to fail a completed attempt.
-                let unknown = Spent { usage: outcome.usage, cost: None };
-                let spent = subtree.total().unwrap_or(unknown);
+                let known = |total: Box<Usage>| Spent { usage: total.tokens(), cost: total.cost };
+                let spent = total.map_or(Spent { usage: outcome.usage, cost: None }, known);
                 Ended { result: self.result(&outcome, late), spent }
             }
             Ok(_) => {

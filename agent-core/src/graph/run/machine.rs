@@ -13,14 +13,14 @@ use super::{
     },
     refused,
     topology::{Names, Topology},
-    track::{Attempt, Ended, Extra, Told, Track},
+    track::{Attempt, Ended, Extra, Spent, Told, Track},
 };
 use crate::{
     Error, ErrorKind, Result, Timestamp,
     agent::Agent,
     base::caught,
     event::Recorded,
-    run::{Spent, StopReason, Task},
+    run::{StopReason, Task},
 };
 
 /// One run of a graph.

@@ -9,8 +9,9 @@ use super::{
         schedule::{Cause, How, State},
     },
     machine::Machine,
+    track::Spent,
 };
-use crate::{Error, ErrorKind, Result, Timestamp, event::Recorded, graph::SkipAs, run::Spent};
+use crate::{Error, ErrorKind, Result, Timestamp, event::Recorded, graph::SkipAs};
 
 impl Machine {
     /// Applies records of the run, and returns them in their types.

@@ -4,10 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use super::super::{EdgeSignature, Node, NodeValue};
 use crate::{
-    Error, ErrorRecord, SessionId, Timestamp,
-    agent::Agent,
-    event::Recorded,
-    run::{Pause, Spent},
+    Error, ErrorRecord, Money, SessionId, Timestamp, Usage, agent::Agent, event::Recorded, run::Pause,
 };
 
 /// State of a node beyond what the scheduler knows. Small: a graph may have many thousands of nodes.
@@ -66,6 +63,26 @@ pub(super) struct Extra {
     pub(super) from: Arc<[usize]>,
     /// The same by id, for an added node.
     pub(super) after: Vec<EdgeSignature>,
+}
+
+/// Tokens and money. The sum with something unknown is unknown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Spent {
+    pub(super) usage: Usage,
+    pub(super) cost: Option<Money>,
+}
+
+impl Default for Spent {
+    fn default() -> Self {
+        Self { usage: Usage::default(), cost: Some(Money::default()) }
+    }
+}
+
+impl Spent {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.usage += other.usage;
+        self.cost = self.cost.zip(other.cost).map(|(sum, cost)| sum + cost);
+    }
 }
 
 /// End of an attempt.

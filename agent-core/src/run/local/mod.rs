@@ -462,6 +462,7 @@ pub(super) fn child_end(recorded: &[Event]) -> Option<Observation> {
             child: end.child.clone(),
             outcome: end.outcome.clone().map(Box::new),
             work: Vec::new(),
+            total: None,
         }),
         _ => None,
     })

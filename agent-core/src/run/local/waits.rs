@@ -42,7 +42,7 @@ impl LocalEffects {
             let end = ChildFinished { child: child.clone(), outcome: outcome.as_deref().cloned(), key };
             self.stage(Event::ChildFinished(Arc::new(end)));
         }
-        Ok(Observation::Child { child, outcome, work: Vec::new() })
+        Ok(Observation::Child { child, outcome, work: Vec::new(), total: None })
     }
 
     /// Waits for the first child to end; ties go to the order given. Paused children are passed over, and when only

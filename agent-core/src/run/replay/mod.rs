@@ -110,6 +110,7 @@ impl ReplayEffects {
                     child: end.child.clone(),
                     outcome: end.outcome.clone().map(Box::new),
                     work: Vec::new(),
+                    total: None,
                 }
             }
             Event::Observed(observed) => return read(effect, observed.value.clone()).map_err(Stop::Told),
@@ -245,7 +246,7 @@ impl ReplayEffects {
                 (_, None) => return Err(script.beyond(state, "a child")),
             };
             let child = Some(delegate.child.clone());
-            Ok(Observation::Child { child, outcome: Some(end.outcome), work: end.work })
+            Ok(Observation::Child { child, outcome: Some(end.outcome), work: end.work, total: None })
         })
         .unwrap_or_else(|error| Err(Stop::Told(error)))
     }

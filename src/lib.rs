@@ -19,8 +19,10 @@ pub use entourage_core::{
 /// Agents that take a task.
 pub mod agent {
     pub use entourage_core::agent::{
-        Agent, AgentTool, Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, IntoAgent, Mode,
-        Phase, Prepare, Prepared, ReactAgent, ReactBuilder, Step, Verdict,
+        Agent, AgentTool, IntoAgent, Mode, Prepare, Prepared, ReactAgent, ReactBuilder, Step,
+    };
+    pub use entourage_runners::{
+        Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, Phase, Verdict,
     };
 }
 
@@ -36,17 +38,17 @@ pub mod context {
 
 /// The one event type, and the contents of the events that programs read most.
 pub mod event {
-    pub use entourage_core::checked::PhaseFinished;
     pub use entourage_core::event::{
         Envelope, Event, FORMAT, ModelFinished, ModelStarted, Origin, Record, RunFinished, RunStarted,
         ToolFinished, ToolStarted,
     };
-    pub use entourage_core::graph::{NodeFinished, NodeStarted};
+    pub use entourage_runners::checked::PhaseFinished;
+    pub use entourage_runners::graph::{NodeFinished, NodeStarted};
 }
 
 /// Tasks that depend on each other.
 pub mod graph {
-    pub use entourage_core::graph::{
+    pub use entourage_runners::graph::{
         GraphControl, GraphError, GraphReport, Handle, NodeEnd, NodeState, OnFailure, Output, Plan, PlanTask,
         SkipAs, TaskGraph, TaskGraphBuilder,
     };
@@ -206,9 +208,8 @@ pub mod store {
 pub mod prelude {
     pub use entourage_core::{
         Error, ErrorKind, Money, Result, Runtime, Session, SessionId, Usage,
-        agent::{Agent, AgentTool, Autonomy, AutonomyLevel, DualAgent, ReactAgent},
+        agent::{Agent, AgentTool, ReactAgent},
         event::{Envelope, Event, Record},
-        graph::TaskGraph,
         layers::Retry,
         message::Message,
         permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
@@ -217,6 +218,7 @@ pub mod prelude {
         session::{MemoryStore, SessionFilter, SessionStore},
         tool::{Access, Json, Tool, ToolContext, ToolError, ToolOutput, Tools},
     };
+    pub use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, graph::TaskGraph};
 
     #[cfg(feature = "macros")]
     pub use entourage_macros::tool;

@@ -67,17 +67,18 @@ const VENDOR_WORDS: &str = "cohere, azure, grok, xai, gpt, together ai";
 /// `(package, what it may depend on in this workspace, and in its tests besides)`.
 const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("counting-alloc", &[], &[]),
-    ("entourage-benches", &[], &["counting-alloc", "entourage", "entourage-core"]),
+    ("entourage-benches", &[], &["counting-alloc", "entourage", "entourage-core", "entourage-runners"]),
     ("entourage-examples", &[], &["entourage", "entourage-core"]),
     ("entourage-outside", &["entourage-core"], &["entourage-testkit"]),
     // Itself with all features for tests.
-    ("entourage-core", &[], &["entourage-core", "entourage-testkit"]),
+    ("entourage-core", &[], &["entourage-core", "entourage-runners", "entourage-testkit"]),
     ("entourage-macros", &[], &["entourage-core", "entourage-testkit"]),
     ("entourage-otel", &["entourage-core"], &["entourage-testkit"]),
     ("entourage-providers", &["entourage-core"], &["entourage-testkit"]),
+    ("entourage-runners", &["entourage-core"], &["entourage-testkit"]),
     // Itself with all stores for tests.
-    ("entourage-store", &["entourage-core"], &["entourage-store", "entourage-testkit"]),
-    ("entourage-testkit", &["entourage-core"], &[]),
+    ("entourage-store", &["entourage-core"], &["entourage-runners", "entourage-store", "entourage-testkit"]),
+    ("entourage-testkit", &["entourage-core", "entourage-runners"], &[]),
     ("entourage-tools", &["entourage-core"], &["entourage-macros", "entourage-testkit"]),
     (
         "entourage",
@@ -86,6 +87,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "entourage-macros",
             "entourage-otel",
             "entourage-providers",
+            "entourage-runners",
             "entourage-store",
             "entourage-testkit",
             "entourage-tools",
@@ -112,14 +114,14 @@ const CLAUSES: usize = 2;
 
 /// Most lines without tests of what a package holds by `tests/architecture/rooms.txt`; for the core never above 13,000.
 /// Lower it with what moves away.
-const LINES: &[(&str, usize)] = &[("core", 12_942)];
+const LINES: &[(&str, usize)] = &[("core", 12_988)];
 
 /// Lines by which a limit of `LINES` may be too high.
 const SLACK: usize = 500;
 
 /// Types that users of a crate can name, all features turned on and doubles for tests left out. Lower it, never raise
 /// it.
-const TYPES: &[(&str, usize)] = &[("entourage-core", 289), ("entourage", 200)];
+const TYPES: &[(&str, usize)] = &[("entourage-core", 247), ("entourage", 200)];
 
 const FILE_LIMIT: usize = 500;
 

@@ -1,4 +1,4 @@
-//! The nouns, traits, pure machines and runners of Entourage.
+//! The nouns, traits and pure machines of Entourage, and the agent loop.
 //!
 //! A program that only uses agents wants the `entourage` crate, which re-exports this one. A provider, a tool or a
 //! store depends on this crate alone: it knows no HTTP, files, processes, databases or vendors.
@@ -15,18 +15,14 @@
 //! | [`context`] | the context that a model sees |
 //! | [`run`] | one prompt to one outcome: the pure turn, effects, the journal |
 //! | [`agent`] | agents that take a task |
-//! | [`checked`] | the records of tasks that are checked |
-//! | [`graph`] | tasks that depend on each other |
 //! | [`team`] | the todo list that agents share |
 //! | [`telemetry`] | queries over stored sessions, and spans |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod agent;
-pub mod checked;
 pub mod context;
 pub mod event;
-pub mod graph;
 pub mod layers;
 pub mod message;
 pub mod permission;

@@ -10,10 +10,10 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, Usage,
-    agent::CheckedTask,
     message::{History, Role},
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
 };
+use entourage_runners::CheckedTask;
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
 

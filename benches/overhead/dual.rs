@@ -5,10 +5,11 @@ use std::{collections::HashMap, hint::black_box, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Result,
-    agent::{DualAgent, ReactAgent},
+    agent::ReactAgent,
     message::Role,
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
 };
+use entourage_runners::DualAgent;
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},

@@ -15,10 +15,10 @@ use entourage::store::{Durability, SqliteStore};
 use entourage_core::{
     Result, Runtime,
     agent::Agent,
-    graph::{Handle, TaskGraph},
     run::{Outcome, RunContext, RunHandle, Status, Task},
     session::SharedStore,
 };
+use entourage_runners::graph::{Handle, TaskGraph};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime as Tokio;

@@ -1,17 +1,11 @@
 //! Agents: the trait of everything that turns a task into an outcome, and the agents built on it.
 
 mod agent_tool;
-mod autonomy;
-mod dual;
 mod into;
 mod react;
 
+pub use crate::session::mode::{CurrentModeUpdate, Mode};
 pub use agent_tool::AgentTool;
-pub use autonomy::{
-    Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, ConfigChoice, ConfigKind, ConfigOption,
-    CurrentModeUpdate, Evidence, Mode, ModeState, Phase, StopKind, Verdict,
-};
-pub use dual::{DualAgent, DualBuilder};
 pub use into::IntoAgent;
 pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
 
@@ -64,7 +58,10 @@ pub trait Agent: Send + Sync {
 }
 
 /// Checks an agent's name. Names are joined by `/` to paths, and stores and logs show them.
-pub(crate) fn check_agent_name(name: &str) -> Result<()> {
+///
+/// # Errors
+/// [`ErrorKind::Config`] for a name that is not 1 to 64 letters, digits, `_` and `-`.
+pub fn check_agent_name(name: &str) -> Result<()> {
     let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.len() <= 64 && name.chars().all(safe) {
         return Ok(());
@@ -76,8 +73,11 @@ pub(crate) fn check_agent_name(name: &str) -> Result<()> {
     ))
 }
 
-/// Returns the text of a completed run; any other outcome is an error.
-pub(crate) async fn answer(run: RunHandle) -> Result<String> {
+/// Returns the text of a completed run.
+///
+/// # Errors
+/// Those of the run; [`Status::unanswered`](crate::run::Status::unanswered) for any other outcome.
+pub async fn answer(run: RunHandle) -> Result<String> {
     let outcome = run.outcome().await?;
     if outcome.is_completed() { Ok(outcome.text) } else { Err(outcome.status.unanswered()) }
 }

@@ -113,6 +113,14 @@ pub(crate) fn is_readable(text: &str) -> bool {
     scan.feed(text.as_bytes())
 }
 
+/// Checks that `value`, which `what` names, can be stored and read again: see [`parse_value`] for the bounds.
+///
+/// # Errors
+/// [`ErrorKind::InvalidInput`], [`ErrorKind::TooLarge`].
+pub fn check_value(value: &impl Serialize, what: &str) -> Result<()> {
+    check(value, VALUE).map(drop).map_err(|flaw| flaw.refused(what))
+}
+
 /// Parses JSON text from a model, a tool or a service, within the bounds of what can be stored and read again: at most
 /// 96 levels deep, about 32 MiB of memory, numbers of at most 400 digits.
 ///
@@ -125,7 +133,8 @@ pub fn parse_value(text: &str) -> Result<Value> {
 }
 
 /// Bytes of `value` as JSON; some number above `most` if it takes more.
-pub(crate) fn json_bytes(value: &impl Serialize, most: usize) -> usize {
+#[must_use]
+pub fn json_bytes(value: &impl Serialize, most: usize) -> usize {
     struct Count(usize, usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -12,11 +12,11 @@ use std::{
 
 use futures_util::future::BoxFuture;
 
-/// Calls `run`.
+/// Calls code of the program, `run`.
 ///
 /// # Errors
 /// The text of its panic.
-pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(panic_text)
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn panic_text(payload: Box<dyn Any + Send>) -> String {
 }
 
 /// A future of the program whose panics are its output: in its making, in its polls, and none in its drop.
-pub(crate) struct Caught<'a, T>(State<'a, T>);
+pub struct Caught<'a, T>(State<'a, T>);
 
 enum State<'a, T> {
     Running(BoxFuture<'a, T>),
@@ -48,7 +48,8 @@ enum State<'a, T> {
 }
 
 impl<'a, T> Caught<'a, T> {
-    pub(crate) fn new(make: impl FnOnce() -> BoxFuture<'a, T>) -> Self {
+    /// Calls `make`, and keeps its future.
+    pub fn new(make: impl FnOnce() -> BoxFuture<'a, T>) -> Self {
         Self(caught(make).map_or_else(State::Unmade, State::Running))
     }
 }

@@ -259,7 +259,8 @@ impl Error {
     }
 
     /// Sets the reason for which a run was stopped.
-    pub(crate) fn with_stop_reason(mut self, reason: StopReason) -> Self {
+    #[must_use]
+    pub fn with_stop_reason(mut self, reason: StopReason) -> Self {
         self.0.stopped = Some(Box::new(reason));
         self
     }

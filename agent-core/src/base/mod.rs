@@ -19,7 +19,8 @@ mod todo;
 mod usage;
 
 pub use approval::ApprovalId;
-pub(crate) use caught::{Caught, caught, panic_text};
+pub(crate) use caught::panic_text;
+pub use caught::{Caught, caught};
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
 pub(crate) use failure::{Failure, is_free};

@@ -3,21 +3,23 @@
 
 use std::fmt::{self, Write};
 
-/// Writer that removes or escapes characters that control a terminal or hide text.
-pub(crate) struct Shown<'a, 'b> {
+/// A writer for text from models, tools and services, which removes or escapes characters that control a terminal or
+/// hide text.
+#[allow(missing_debug_implementations, reason = "a formatter has none")]
+pub struct Shown<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     /// True to keep line breaks and tabs and drop harmful characters; false for one line with escapes.
     keep_layout: bool,
 }
 
 impl<'a, 'b> Shown<'a, 'b> {
-    /// A writer of one line.
-    pub(crate) fn line(out: &'a mut fmt::Formatter<'b>) -> Self {
+    /// Creates a writer of one line.
+    pub fn line(out: &'a mut fmt::Formatter<'b>) -> Self {
         Self { out, keep_layout: false }
     }
 
-    /// A writer that keeps the layout. Each line after the first is indented.
-    pub(crate) fn layout(out: &'a mut fmt::Formatter<'b>) -> Self {
+    /// Creates a writer that keeps the layout. Each line after the first is indented.
+    pub fn layout(out: &'a mut fmt::Formatter<'b>) -> Self {
         Self { out, keep_layout: true }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod observer;
 mod payload;
 mod record;
 
+pub use crate::base::shown::Shown;
 pub(crate) use payload::RunAbove;
 pub use payload::{
     ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Compacted, CompactionFailed, CompactionStarted,
@@ -17,7 +18,7 @@ pub use payload::{
     Progress, PromptDropped, PromptQueued, RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled,
     TodosChanged, ToolFinished, ToolStarted, WaitStarted, WarningRaised,
 };
-pub use record::{Kept, Record, Recorded};
+pub use record::{Kept, Record, Recorded, weigh_plain};
 
 use std::{borrow::Cow, sync::Arc};
 

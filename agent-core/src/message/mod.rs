@@ -8,7 +8,10 @@ mod history;
 mod part;
 pub(crate) mod raw_call;
 
-pub use crate::base::{bound::parse_value, json::value as deserialize_value};
+pub use crate::base::{
+    bound::{check_value, json_bytes, parse_value},
+    json::value as deserialize_value,
+};
 pub(crate) use content::has_content;
 pub(crate) use estimate::estimate_tokens;
 pub use history::History;

@@ -89,7 +89,8 @@ pub enum Status {
 
 impl Status {
     /// The status of a run that ended with `error`.
-    pub(crate) fn of(error: &Error) -> Self {
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
         match (error.kind(), error.pause(), error.exhausted()) {
             (_, Some(pause), _) => Self::Paused(pause.clone()),
             (_, _, Some(exhausted)) => Self::Stopped(exhausted.clone().into()),
@@ -99,7 +100,8 @@ impl Status {
     }
 
     /// The error of a run that ended so, and had to complete.
-    pub(crate) fn unanswered(self) -> Error {
+    #[must_use]
+    pub fn unanswered(self) -> Error {
         match self {
             Self::Completed => Error::new(ErrorKind::Internal, "a run that completed gave no output"),
             Self::Stopped(reason) => Error::stopped(reason),

@@ -21,8 +21,9 @@ pub use assemble::{Assembled, Assembler};
 pub use delta::{
     CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning, WarningKind,
 };
-pub use generate::{Generate, Generated, Generation, ModelExt, NoValue, NoValueReason, Strategy};
-pub(crate) use generate::{answer_as, answer_rule};
+pub use generate::{
+    Generate, Generated, Generation, ModelExt, NoValue, NoValueReason, Strategy, answer_as, answer_rule,
+};
 pub use model::{Model, ModelSlot, ModelSource};
 pub use params::Params;
 pub use profile::Profile;

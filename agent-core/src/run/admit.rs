@@ -122,6 +122,17 @@ pub(crate) fn check_lease(journal: &Journal, now: Timestamp) -> Result<()> {
     .with("session", journal.session().as_str()))
 }
 
+impl Task {
+    /// Checks the prompt. Every run does so before it stores anything.
+    ///
+    /// # Errors
+    /// [`ErrorKind::EmptyPrompt`]; [`ErrorKind::InvalidInput`] for a message that is no user's, or that could not be
+    /// stored or read again.
+    pub fn check(&self) -> Result<()> {
+        check_prompt(self)
+    }
+}
+
 /// Refuses a prompt that is empty, or that could not be stored or read again, before anything is stored.
 pub(crate) fn check_prompt(task: &Task) -> Result<()> {
     let says = |part: &Part| match part {

@@ -221,15 +221,7 @@ impl RunContext {
         request: Request,
         tools: Tools,
     ) -> Result<Arc<ModelFinished>> {
-        let call = ModelCall {
-            model: model.clone(),
-            request: request.with_tools(Arc::clone(tools.specs())),
-            offered: tools,
-            repair: None,
-            step: 0,
-            silence: Limits::default().model_silence,
-            template: None,
-        };
+        let call = ModelCall::new(model.clone(), request, tools);
         match self.perform(Effect::Model(Box::new(call))).await? {
             Observation::Model(reply) => Ok(reply),
             other => Err(unexpected(&other)),

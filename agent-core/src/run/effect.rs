@@ -133,6 +133,16 @@ pub struct ModelCall {
     pub template: Option<Arc<str>>,
 }
 
+impl ModelCall {
+    /// Creates a call that is no step of a turn. The model is offered `tools`, which replace the request's own.
+    #[must_use]
+    pub fn new(model: Model, request: Request, tools: Tools) -> Self {
+        let request = request.with_tools(Arc::clone(tools.specs()));
+        let silence = Limits::default().model_silence;
+        Self { model, request, offered: tools, repair: None, step: 0, silence, template: None }
+    }
+}
+
 /// Tool calls of one message.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

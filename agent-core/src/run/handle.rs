@@ -99,8 +99,8 @@ impl RunHandle {
 
     /// Asks the run to stop. Its stream continues until it has unwound.
     ///
-    /// The outcome is then [`Status::Cancelled`](super::Status::Cancelled). A [`DualAgent`](crate::agent::DualAgent) or
-    /// [`Autonomy`](crate::agent::Autonomy) at the root ends as [`Status::Paused`](super::Status::Paused) instead, with
+    /// The outcome is then [`Status::Cancelled`](super::Status::Cancelled). A `DualAgent` or
+    /// `Autonomy` at the root ends as [`Status::Paused`](super::Status::Paused) instead, with
     /// [`Pause::Asked`](super::Pause::Asked), unless its builder's `cancel_ends` says otherwise. A run that ended
     /// before the request keeps its outcome.
     pub fn cancel(&self) {
@@ -124,8 +124,9 @@ impl RunHandle {
         self.cancel.0.clone().unwrap_or_default()
     }
 
-    /// Returns the current id of the run, and a token that is cancelled when the run is over.
-    pub(crate) fn watched(&self) -> (impl Fn() -> RunId + Send + Sync + 'static, CancellationToken) {
+    /// Returns a reader of the run's current id, and a token that is cancelled when the run is over. A resumed run
+    /// takes the id of the run that it continues once that is known.
+    pub fn watched(&self) -> (impl Fn() -> RunId + Send + Sync + 'static, CancellationToken) {
         let sink = Arc::clone(&self.sink);
         let over = sink.over();
         (move || sink.run(), over)

@@ -45,6 +45,7 @@ mod waited;
 mod watch;
 mod weight;
 
+pub use crate::base::{Caught, caught};
 pub use crate::{
     base::{FailedTask, Pause, StopReason},
     event::observer::Observer,

@@ -304,7 +304,7 @@ impl RuntimeBuilder {
     ///
     /// Further ones wait for a slot, in the order in which they were started. An agent that waits for others below it
     /// lends its slot, so nesting cannot deadlock. The parts of a run take no slot: titles, summaries, and the phases
-    /// of a [`DualAgent`](crate::agent::DualAgent).
+    /// of a `DualAgent`.
     pub fn sub_agents(mut self, at_once: usize) -> Self {
         self.sub_agents = at_once;
         self

@@ -37,7 +37,8 @@ pub struct Session(pub(super) Arc<Shared>);
 
 impl Session {
     /// Creates a session for one question: known to nobody else, and kept only while it runs.
-    pub(crate) fn ephemeral() -> Self {
+    #[must_use]
+    pub fn ephemeral() -> Self {
         let env = Arc::new(RuntimeBuilder::default().env());
         Self(Arc::new(Shared::new(env, Weak::new(), SessionId::generate(), true)))
     }

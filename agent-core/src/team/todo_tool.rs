@@ -46,7 +46,8 @@ pub struct TodoTool {
 }
 
 impl TodoTool {
-    pub(crate) const NAME: &'static str = "todos";
+    /// Name of the tool.
+    pub const NAME: &'static str = "todos";
 
     /// The tool, called `todos`.
     #[must_use]

@@ -7,14 +7,14 @@ use std::{
 
 use entourage_core::{
     Error, ErrorKind, Result, Runtime, Session,
-    agent::{Agent, DualAgent, ReactAgent},
-    graph::TaskGraph,
+    agent::{Agent, ReactAgent},
     message::Message,
     permission::{ApprovalRequest, Approver, Decision, Scope},
     run::{Child, Effect, Pause, RunContext, Status, Task, Waited},
     session::{SessionFilter, SharedStore},
     tool::{Access, Repeat, Tools},
 };
+use entourage_runners::{DualAgent, graph::TaskGraph};
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, Runtime, SessionId, Usage,
     event::Event,
-    graph::{NodeFinished, TaskGraph},
     message::{Media, MediaSource, Message, Opaque, Part, Role},
     permission::Policy,
     provider::{Delta, FinishReason, Warning, WarningKind},
@@ -14,6 +13,7 @@ use entourage_core::{
     session::{Batch, ReadRange, Row, SessionFilter, SharedStore},
     tool::ToolOutput,
 };
+use entourage_runners::graph::{NodeFinished, TaskGraph};
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 

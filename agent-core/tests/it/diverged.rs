@@ -6,13 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, Session, SessionId,
-    agent::{Agent, AgentTool, DualAgent, ReactAgent},
+    agent::{Agent, AgentTool, ReactAgent},
     event::Event,
     permission::Scope,
     run::{Pause, Status, Waited},
     session::{ReadRange, Row, SessionFilter, SharedStore},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_runners::DualAgent;
 use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::json;
 

@@ -6,11 +6,11 @@ use std::{sync::Arc, time::Duration};
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::Agent,
-    graph::TaskGraph,
     layers::{Budget, BudgetLimits, Layer, RateLimit, ResponseCache, Retry, Timeout},
     provider::{CallContext, Delta, FinishReason, Provider, ProviderExt, RateLimits, ResponseInfo},
     run::{Limits, Status},
 };
+use entourage_runners::graph::TaskGraph;
 use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 

@@ -2,11 +2,11 @@
 
 use entourage_core::{
     Error, ErrorKind, ErrorRecord,
-    agent::{DualAgent, ReactAgent},
-    graph::TaskGraph,
+    agent::ReactAgent,
     provider::FinishReason,
     run::{FailedTask, Limits, StopReason},
 };
+use entourage_runners::{DualAgent, graph::TaskGraph};
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 

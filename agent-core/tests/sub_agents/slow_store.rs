@@ -7,13 +7,13 @@ use entourage_core::{
     Result, SessionId,
     agent::{AgentTool, ReactAgent},
     event::Event,
-    graph::TaskGraph,
     session::{
         Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore,
     },
     team::TodoTool,
     tool::Access,
 };
+use entourage_runners::graph::TaskGraph;
 use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 

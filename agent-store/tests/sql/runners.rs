@@ -3,17 +3,20 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use entourage_core::agent::CheckedTask;
 use entourage_core::{
     ErrorKind, Runtime, SessionId,
-    agent::{Agent, AgentTool, DualAgent, Phase, ReactAgent, ReactBuilder},
+    agent::{Agent, AgentTool, ReactAgent, ReactBuilder},
     event::{Envelope, Event},
-    graph::{GraphReport, NodeState, SkipAs, TaskGraph},
     permission::{Decision, Policy},
     provider::FinishReason,
     run::{Outcome, Pause, Status},
     session::{MemoryStore, SharedStore},
     tool::Access,
+};
+use entourage_runners::CheckedTask;
+use entourage_runners::{
+    DualAgent, Phase,
+    graph::{GraphReport, NodeState, SkipAs, TaskGraph},
 };
 use entourage_store::SqliteStore;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};

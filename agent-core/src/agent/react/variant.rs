@@ -20,23 +20,27 @@ impl ReactAgent {
     }
 
     /// Returns the agent's model.
-    pub(crate) fn model(&self) -> &ModelSlot {
+    #[must_use]
+    pub fn model(&self) -> &ModelSlot {
         &self.0.model
     }
 
     /// Returns the instructions with their template.
-    pub(crate) fn told(&self) -> Instructions {
+    #[must_use]
+    pub fn instructions(&self) -> Instructions {
         let template = self.0.more.as_ref().and_then(|more| more.template.clone());
         Instructions::new(Arc::clone(&self.0.instructions), template)
     }
 
     /// Returns the current tools.
-    pub(crate) fn tool_set(&self) -> Tools {
+    #[must_use]
+    pub fn tool_set(&self) -> Tools {
         self.tools()
     }
 
     /// Returns the tools, unless they come from a set that may change.
-    pub(crate) fn fixed_tools(&self) -> Option<&Tools> {
+    #[must_use]
+    pub fn fixed_tools(&self) -> Option<&Tools> {
         match &self.0.tools {
             ToolSource::Fixed(tools) => Some(tools),
             ToolSource::Dynamic(_) => None,
@@ -45,7 +49,8 @@ impl ReactAgent {
 
     /// Returns the same agent for a run of one step in which it calls no tool. Its requests still carry the tools, so
     /// that the service's prompt cache stays valid.
-    pub(crate) fn speaking(&self) -> Self {
+    #[must_use]
+    pub fn speaking(&self) -> Self {
         self.changed(|more| {
             more.limits.steps = 1;
             more.stop_when = Arc::default();
@@ -58,7 +63,7 @@ impl ReactAgent {
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when one of its fixed tools has that name. In a set that may
     /// change, `tool` shadows any other of its name.
-    pub(crate) fn with_tool(&self, tool: Arc<dyn Tool>) -> Result<Self> {
+    pub fn with_tool(&self, tool: Arc<dyn Tool>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         inner.tools = match inner.tools {
             ToolSource::Fixed(tools) => ToolSource::Fixed(Tools::new(tools.iter().cloned().chain([tool]))?),
@@ -71,7 +76,8 @@ impl ReactAgent {
     }
 
     /// Returns the same agent with `first` before its own instructions. Records name both templates.
-    pub(crate) fn instructed(&self, first: &Instructions) -> Self {
+    #[must_use]
+    pub fn instructed(&self, first: &Instructions) -> Self {
         let mut inner = (*self.0).clone();
         let own = inner.more.as_ref().and_then(|more| more.template.clone());
         let ids = [first.template(), own.as_deref()];

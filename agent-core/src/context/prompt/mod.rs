@@ -74,8 +74,9 @@ impl Instructions {
         self.template.as_deref()
     }
 
-    /// A text of this library, under a version that changes with its words.
-    pub(crate) fn built_in(name: &str, version: u32, text: &'static str) -> Self {
+    /// Creates instructions of a program's own text, under a version that changes with its words.
+    #[must_use]
+    pub fn built_in(name: &str, version: u32, text: &'static str) -> Self {
         let hash: String = Digest::of([text.as_bytes()]).to_string().chars().take(12).collect();
         Self::from_template(text, format!("{name}@{version}#{hash}"))
     }
@@ -84,7 +85,9 @@ impl Instructions {
         Self { text, template }
     }
 
-    pub(crate) fn into_parts(self) -> (Arc<str>, Option<Arc<str>>) {
+    /// Returns the text and the id of its template.
+    #[must_use]
+    pub fn into_parts(self) -> (Arc<str>, Option<Arc<str>>) {
         (self.text, self.template)
     }
 }

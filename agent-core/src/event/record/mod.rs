@@ -95,10 +95,18 @@ pub trait Record: Serialize + DeserializeOwned + fmt::Debug + PartialEq + Send +
     /// [`ErrorKind::InvalidInput`] or [`ErrorKind::TooLarge`] for a value that cannot be stored, or that is another one
     /// when it is read: a number that is not finite, for example.
     fn weigh(&self) -> Result<usize> {
-        let bytes = check(self, EVENT).map_err(|flaw| flaw.refused("the record"))?;
+        let bytes = weigh_plain(self)?;
         form::check_read_back(self)?;
         Ok(bytes)
     }
+}
+
+/// [`Record::weigh`] of a value that equals what is read back, whatever it holds: words and counts alone, for example.
+///
+/// # Errors
+/// Those of [`Record::weigh`].
+pub fn weigh_plain(record: &impl Record) -> Result<usize> {
+    check(record, EVENT).map_err(|flaw| flaw.refused("the record"))
 }
 
 /// A recorded value of any type. Cloning shares it. It becomes JSON when a store or another reader asks.

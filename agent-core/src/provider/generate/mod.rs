@@ -10,7 +10,7 @@ mod run;
 mod shape;
 mod text;
 
-pub(crate) use answer::{answer_as, answer_rule};
+pub use answer::{answer_as, answer_rule};
 pub use failure::{NoValue, NoValueReason};
 pub use machine::Generation;
 

@@ -21,7 +21,7 @@ use crate::{
     Digest, Money, RunId, Usage,
     base::{ApprovalId, Pause, Spend, Todo, json},
     event::{Envelope, Event, Kept, ModelFinished, RunAbove, RunStarted, ToolFinished, legacy},
-    message::{History, Message, estimate_tokens},
+    message::{History, Message, ToolResult, estimate_tokens},
     outcome::{Outcome, Status},
     permission::Decision,
 };
@@ -196,6 +196,17 @@ impl SessionState {
     /// Spend of the session's calls in all its runs. A call that was cut off counts as it was reserved.
     pub(crate) fn charged(&self) -> Spend {
         self.account.spent()
+    }
+
+    /// Returns the messages of the open run, its prompt not among them, as far as a compaction left them.
+    #[must_use]
+    pub fn work(&self) -> Vec<Arc<Message>> {
+        self.run().map_or_else(Vec::new, |run| self.messages_after(run.messages_before))
+    }
+
+    /// Yields the results of the open step's tool calls that have ended.
+    pub fn open_results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.step.iter().flat_map(|step| step.results.iter().flatten()).map(|result| &**result)
     }
 
     pub(crate) fn step(&self) -> Option<&OpenStep> {

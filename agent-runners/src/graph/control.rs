@@ -1,0 +1,253 @@
+//! Control of a running graph, from any task of the process that runs it.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use entourage_core::{Error, ErrorKind, Result, RunId, SessionId, message::check_value, team::Todo};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::{Change, GraphReport, Inner, PlanTask, SkipAs, TaskGraph};
+
+/// Commands that may queue for a run's loop; further callers wait.
+const WAITING: usize = 16;
+
+/// A command from outside to a run.
+#[derive(Debug)]
+pub(super) enum Command {
+    Change(Change, oneshot::Sender<Result<()>>),
+    Report(oneshot::Sender<GraphReport>),
+}
+
+/// The runs of a graph in this process, by session.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    runs: Mutex<HashMap<SessionId, (RunId, mpsc::Sender<Command>)>>,
+    began: Notify,
+}
+
+impl Live {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, (RunId, mpsc::Sender<Command>)>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a run in `session`: it can be changed until the returned entry is dropped.
+    pub(super) fn enter<'a>(
+        &'a self,
+        session: &'a SessionId,
+        run: RunId,
+    ) -> (mpsc::Receiver<Command>, Entry<'a>) {
+        let (sender, commands) = mpsc::channel(WAITING);
+        self.lock().insert(session.clone(), (run, sender.clone()));
+        self.began.notify_waiters();
+        (commands, Entry { live: self, session, sender })
+    }
+}
+
+/// The registration of a run that can be changed.
+#[derive(Debug)]
+pub(super) struct Entry<'a> {
+    live: &'a Live,
+    session: &'a SessionId,
+    sender: mpsc::Sender<Command>,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        let mut runs = self.live.lock();
+        if runs.get(self.session).is_some_and(|(_, sender)| sender.same_channel(&self.sender)) {
+            runs.remove(self.session);
+        }
+    }
+}
+
+impl<O> TaskGraph<O> {
+    /// Returns a control of whichever run of this graph runs in `session` when a method is called. As for
+    /// [`TaskGraph::control`], the running graph must be this one or a clone of it.
+    #[must_use]
+    pub fn control_in(&self, session: &SessionId) -> GraphControl {
+        GraphControl { graph: Arc::clone(&self.inner), session: session.clone(), of: None }
+    }
+}
+
+/// Changes a graph while it runs. Cloning gives another control of the same run.
+///
+/// A change is applied between two steps of the scheduler, whole or not at all, and is stored when its method returns:
+/// a resumed run knows of it. Dropping a method's future does not revoke a change that was already sent.
+///
+/// The methods of a control that [`TaskGraph::control`] returned wait until the run begins, also while it is queued.
+///
+/// All methods fail with [`ErrorKind::NotFound`] when the run ended, or the session has no run of the graph in this
+/// process, and with [`ErrorKind::Cancelled`] when the run is being cancelled. A change that the store fails to take
+/// returns the store's error, and the run ends with it. The change may be stored later; it takes effect then when the
+/// run is resumed.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use entourage_runners::graph::{SkipAs, TaskGraph};
+///
+/// let graph = TaskGraph::builder("chores");
+/// let wash = graph.step("wash", (), |()| async { std::future::pending().await });
+/// # let _: entourage_runners::graph::Handle<String> = wash.clone();
+/// graph.step("rest", (), |()| async { Ok("rested".to_owned()) }).after(&wash);
+/// let graph = graph.build().unwrap();
+///
+/// let run = graph.start("Do it");
+/// graph.control(&run).skip("wash", SkipAs::Satisfied).await.unwrap();
+/// assert_eq!(run.outcome().await.unwrap().text, "rested");
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct GraphControl {
+    graph: Arc<Inner>,
+    session: SessionId,
+    /// The one run that it controls.
+    of: Option<Arc<Controlled>>,
+}
+
+/// A run that may not have begun.
+struct Controlled {
+    /// Returns its id, which a resumed run gets when it begins.
+    id: Box<dyn Fn() -> RunId + Send + Sync>,
+    over: CancellationToken,
+}
+
+impl GraphControl {
+    pub(super) fn new(
+        graph: &Arc<Inner>,
+        session: &SessionId,
+        id: impl Fn() -> RunId + Send + Sync + 'static,
+        over: CancellationToken,
+    ) -> Self {
+        let of = Some(Arc::new(Controlled { id: Box::new(id), over }));
+        Self { graph: Arc::clone(graph), session: session.clone(), of }
+    }
+
+    /// The session of the run.
+    #[must_use]
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// Skips the node; `dependents` says how that affects the nodes that need it. A running attempt is stopped, and
+    /// holds its slot until it has unwound.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when the node is over or being stopped, or when `dependents` is
+    /// [`SkipAs::Satisfied`] and a step requires its value.
+    pub async fn skip(&self, node: &str, dependents: SkipAs) -> Result<()> {
+        self.change(Change::Skip { node: node.into(), dependents }).await
+    }
+
+    /// Gives the node to another agent of the graph: one that a node names, or one that the builder was given for this.
+    /// A running attempt is stopped, and the other agent starts over.
+    ///
+    /// The agent may do what the node's scope admits, narrowed by the scopes of all nodes that the graph was built with
+    /// for that agent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when the graph does not know the agent, [`ErrorKind::InvalidInput`] when the node is
+    /// completed, being stopped, or no agent's.
+    pub async fn reassign(&self, node: &str, agent: &str) -> Result<()> {
+        self.change(Change::Reassign { node: node.into(), agent: agent.into() }).await
+    }
+
+    /// Adds a task for an agent of the graph. Its dependencies may be over already.
+    ///
+    /// The agent's permissions are those that the scopes of all nodes built for it admit, narrowed by the task's own
+    /// ([`PlanTask::with_scope`]): an agent that is narrowed at a node is no wider here. An agent without a node has
+    /// the permissions of the graph's own run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when the id is taken or invalid, when the task is empty, or when it depends on a
+    /// node or names an agent that the graph does not have; [`GraphError::of`](super::GraphError::of) lists the
+    /// problems.
+    pub async fn add(&self, task: PlanTask) -> Result<()> {
+        self.change(task.change()).await
+    }
+
+    /// Retries a node that failed, was skipped or was cancelled, with all its attempts. Nodes that were skipped because
+    /// of it are pending again. Of a map, only the items without a value are retried.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] in any other state, and when a node that it needs gave no value: retry that one
+    /// first.
+    pub async fn retry(&self, node: &str) -> Result<()> {
+        self.change(Change::Retry { node: node.into() }).await
+    }
+
+    /// Stops the node, or never starts it; it counts as cancelled, and nodes that need it are skipped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when it is over or being stopped.
+    pub async fn cancel(&self, node: &str) -> Result<()> {
+        self.change(Change::Cancel { node: node.into() }).await
+    }
+
+    /// Returns the current state of the run, node by node.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn report(&self) -> Result<GraphReport> {
+        let (tell, told) = oneshot::channel();
+        self.send(Command::Report(tell)).await?;
+        told.await.map_err(|_| self.ended())
+    }
+
+    /// Returns the run as a todo list: a view of the graph, which can be changed only through this control.
+    ///
+    /// # Errors
+    /// Those of every method.
+    pub async fn todos(&self) -> Result<Vec<Todo>> {
+        Ok(self.report().await?.todos())
+    }
+
+    async fn change(&self, change: Change) -> Result<()> {
+        check_value(&change, "the change")?;
+        let (tell, told) = oneshot::channel();
+        self.send(Command::Change(change, tell)).await?;
+        told.await.map_err(|_| self.ended())?
+    }
+
+    async fn send(&self, command: Command) -> Result<()> {
+        let sender = loop {
+            let began = self.graph.live.began.notified();
+            if let Some(sender) = self.running() {
+                break sender;
+            }
+            let of = self.of.as_ref().ok_or_else(|| self.ended())?;
+            tokio::select! {
+                biased;
+                () = of.over.cancelled() => return Err(self.ended()),
+                () = began => {}
+            }
+        };
+        sender.send(command).await.map_err(|_| self.ended())
+    }
+
+    fn running(&self) -> Option<mpsc::Sender<Command>> {
+        let runs = self.graph.live.lock();
+        let (run, sender) = runs.get(&self.session)?;
+        self.of.as_ref().is_none_or(|of| (of.id)() == *run).then(|| sender.clone())
+    }
+
+    fn ended(&self) -> Error {
+        Error::new(
+            ErrorKind::NotFound,
+            "the graph is not running in this session; start or resume it here, or read its stored events",
+        )
+        .with("session", self.session.as_str())
+    }
+}
+
+impl fmt::Debug for GraphControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GraphControl")
+            .field("graph", &self.graph.name)
+            .field("session", &self.session)
+            .finish()
+    }
+}

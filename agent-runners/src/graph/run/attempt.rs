@@ -1,0 +1,185 @@
+//! One attempt at a node: a step of the program, or an agent in a session of its own. It always ends, whatever happens
+//! in it.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, ErrorRecord, Result, SessionId, Usage,
+    agent::Agent,
+    run::{Caught, Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task},
+};
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{AgentWork, Inputs, NodeValue, StepFn, work::with_text},
+    machine::{guarded, panicked},
+    track::{Attempt, Ended, Spent},
+};
+
+/// Role of the sessions of nodes.
+const ROLE: &str = "node";
+
+/// A step that has begun.
+pub(super) struct Step {
+    future: Caught<'static, Result<NodeValue>>,
+}
+
+impl Step {
+    /// Begins the step. Most steps never wait: they end here, and need no entry among the futures that are waited for.
+    ///
+    /// # Errors
+    /// The begun step, when it has to wait.
+    pub(super) async fn begin(step: &StepFn, inputs: &Inputs) -> Result<Attempt, Self> {
+        let mut begun = Self { future: Caught::new(|| step(inputs)) };
+        let first = poll_fn(|task| Poll::Ready(Pin::new(&mut begun.future).poll(task))).await;
+        match first {
+            Poll::Ready(ended) => Ok(outcome_of(ended)),
+            Poll::Pending => Err(begun),
+        }
+    }
+
+    /// Waits for the step's end. At its time limit, or when it is stopped, the step is dropped.
+    pub(super) async fn end(self, limit: Option<Duration>, stop: CancellationToken) -> Ended {
+        let late = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        Ended::new(tokio::select! {
+            biased;
+            () = stop.cancelled() => Attempt::Cancelled,
+            ended = self.future => outcome_of(ended),
+            () = late => Attempt::Failed(timed_out(limit)),
+        })
+    }
+}
+
+fn outcome_of(ended: Result<Result<NodeValue>, String>) -> Attempt {
+    match ended {
+        Ok(Ok(value)) => Attempt::Done(value),
+        Ok(Err(error)) => Attempt::Failed(error),
+        Err(panic) => Attempt::Failed(panicked("the step", &panic)),
+    }
+}
+
+fn timed_out(limit: Option<Duration>) -> Error {
+    let limit = limit.unwrap_or_default();
+    Error::new(ErrorKind::Timeout, format!("the attempt took longer than {limit:?} and was stopped"))
+}
+
+/// An attempt by an agent.
+pub(super) struct Worker {
+    pub(super) work: AgentWork,
+    pub(super) agent: Arc<dyn Agent>,
+    pub(super) child: SessionId,
+    pub(super) inputs: Inputs,
+    pub(super) limit: Option<Duration>,
+    /// Reason why the previous attempt failed, when the node escalates to a larger agent.
+    pub(super) reason: Option<ErrorRecord>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Worker {
+    /// Runs the agent to its end. At its time limit, or when it is stopped, waits until the agent has unwound.
+    pub(super) async fn run(self, cx: &RunContext) -> Ended {
+        let made = guarded("making the task", || (self.work.task)(&self.inputs));
+        let task = match made.and_then(|task| task.check().map(|()| task)) {
+            Ok(task) => task,
+            Err(error) => return Ended::new(Attempt::Failed(error)),
+        };
+        let task = match &self.reason {
+            Some(reason) => {
+                with_text(task, &format!("An attempt before this one failed: {}", reason.message))
+            }
+            None => task,
+        };
+        let began = Arc::new(Notify::new());
+        let agent = match self.limit {
+            None => Arc::clone(&self.agent),
+            Some(_) => Arc::new(Timed { agent: Arc::clone(&self.agent), began: Arc::clone(&began) }),
+        };
+        let spawn = Spawn::new(agent, task).with_scope(self.work.scope.clone()).with_role(ROLE);
+        let delegate = Delegate::new(self.child.clone(), spawn).cancelled_by(self.stop.clone()).counted();
+        let effect = Effect::Delegate(Box::new(delegate));
+        let mut working = pin!(cx.effects().perform(cx, None, effect));
+        let mut late = false;
+        let observed = match self.limit {
+            None => working.await,
+            Some(limit) => tokio::select! {
+                biased;
+                observed = &mut working => observed,
+                () = began.notified().then(|()| tokio::time::sleep(limit)) => {
+                    late = true;
+                    self.stop.cancel();
+                    working.await
+                }
+            },
+        };
+        match observed {
+            Ok(Observation::Child { outcome: Some(outcome), total, .. }) => {
+                // Unreadable figures are unknown, and no reason to fail a completed attempt.
+                let known = |total: Box<Usage>| Spent { usage: total.tokens(), cost: total.cost };
+                let spent = total.map_or(Spent { usage: outcome.usage, cost: None }, known);
+                Ended { result: self.result(&outcome, late), spent }
+            }
+            Ok(_) => {
+                Ended::new(Attempt::Broken(Error::new(ErrorKind::Internal, "unexpected kind of observation")))
+            }
+            Err(error) => Ended::new(match error.pause() {
+                Some(pause) => Attempt::Paused(pause.clone()),
+                None => Attempt::Broken(error),
+            }),
+        }
+    }
+
+    fn result(&self, outcome: &Outcome, late: bool) -> Attempt {
+        match &outcome.status {
+            Status::Completed => match guarded("reading the answer", || (self.work.read)(outcome)) {
+                Ok(value) => Attempt::Done(value),
+                Err(error) => Attempt::Failed(error),
+            },
+            Status::Cancelled if late => Attempt::Failed(timed_out(self.limit)),
+            Status::Cancelled => Attempt::Cancelled,
+            Status::Paused(pause) => Attempt::Paused(pause.clone()),
+            // Its own code or settings changed: its run stays open, and so does this one.
+            Status::Failed(error) if error.kind == ErrorKind::Diverged => Attempt::Broken(error.to_error()),
+            Status::Failed(error) => Attempt::Failed(error.to_error()),
+            Status::Stopped(reason) => Attempt::Failed(stopped(reason)),
+            _ => Attempt::Failed(Error::new(ErrorKind::Internal, "the agent's run ended in an unknown way")),
+        }
+    }
+}
+
+/// An agent whose time limit starts with its run: before that it may wait for a slot in the agent pool.
+struct Timed {
+    agent: Arc<dyn Agent>,
+    began: Arc<Notify>,
+}
+
+#[async_trait]
+impl Agent for Timed {
+    fn name(&self) -> &str {
+        self.agent.name()
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        self.began.notify_one();
+        self.agent.run(task, cx).await
+    }
+}
+
+/// Returns the error for a run that was stopped. The next attempt's agent is told it: advice for people has no place in
+/// it.
+fn stopped(reason: &StopReason) -> Error {
+    Error::new(ErrorKind::Stopped, format!("stopped: {reason}")).with_stop_reason(reason.clone())
+}

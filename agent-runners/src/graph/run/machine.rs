@@ -1,0 +1,409 @@
+//! The state of a graph's run: the scheduler, the outputs of the nodes, and the results of their attempts. It never
+//! waits.
+//!
+//! Its decisions follow from its inputs alone, so that applying a run's events again, in their order, restores the same
+//! machine.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use entourage_core::{
+    Error, ErrorKind, Result, Timestamp,
+    agent::Agent,
+    event::Recorded,
+    run::{StopReason, Task, caught},
+};
+
+use super::{
+    super::{
+        Inner, Inputs, Node, NodeEnd, NodeFinished, NodeValue, SkipCause, Slots, Work,
+        schedule::{Cause, Consequence, How, Limits, Refused, Schedule, State},
+    },
+    refused,
+    topology::{Names, Topology},
+    track::{Attempt, Ended, Extra, Spent, Told, Track},
+};
+
+/// One run of a graph.
+pub(super) struct Machine {
+    pub(super) graph: Arc<Inner>,
+    pub(super) topology: Arc<Topology>,
+    pub(super) schedule: Schedule,
+    pub(super) slots: Arc<Slots>,
+    pub(super) tracks: Vec<Track>,
+    /// Nodes that are not in the graph itself.
+    pub(super) extra: Vec<Extra>,
+    /// Indices of those nodes.
+    pub(super) extra_by_id: HashMap<Arc<str>, usize>,
+    /// Numbers of agents and providers, including agents added later; `None` while those of the topology suffice.
+    names: Option<Names>,
+    /// Actions to carry out, oldest first.
+    pub(super) told: Vec<Told>,
+    /// Nodes that are pending again since the newest change.
+    pub(super) again: Vec<usize>,
+    /// True when somebody reads or stores records.
+    pub(super) heard: bool,
+    /// True while the run's events are applied again: their consequences are among them.
+    pub(super) recalling: bool,
+}
+
+impl Machine {
+    /// Creates a run that has not begun. At most `agents` of its agents work in parallel: so the most urgent ones get
+    /// the pool's slots, not those that came first.
+    pub(super) fn new(graph: &Arc<Inner>, task: &Task, agents: usize) -> Result<Self> {
+        let topology = graph.shape.of(graph)?;
+        let limits = Limits { all_agents: Some(agents), ..topology.limits.clone() };
+        let schedule = Schedule::new(Arc::clone(&topology.plan), limits, topology.policy)
+            .map_err(|refusal| refused(graph, &refusal))?;
+        let count = graph.nodes.len();
+        Ok(Self {
+            graph: Arc::clone(graph),
+            topology,
+            schedule,
+            slots: Arc::new(Slots::new(count, Arc::clone(&task.prompt))),
+            tracks: vec![Track::default(); count],
+            extra: Vec::new(),
+            extra_by_id: HashMap::new(),
+            names: None,
+            told: Vec::new(),
+            again: Vec::new(),
+            heard: true,
+            recalling: false,
+        })
+    }
+
+    pub(super) fn node(&self, place: usize) -> Option<&Node> {
+        match self.graph.nodes.get(place) {
+            Some(node) => Some(node),
+            None => self.extra(place).map(|extra| &extra.node),
+        }
+    }
+
+    pub(super) fn extra(&self, place: usize) -> Option<&Extra> {
+        self.extra.get(place.checked_sub(self.graph.nodes.len())?)
+    }
+
+    pub(super) fn id(&self, place: usize) -> Arc<str> {
+        self.node(place).map_or_else(|| Arc::from(""), |node| Arc::clone(&node.id))
+    }
+
+    /// Returns the index of a node, including added ones and items.
+    pub(super) fn place(&self, id: &str) -> Option<usize> {
+        self.graph.place(id).or_else(|| self.extra_by_id.get(id).copied())
+    }
+
+    pub(super) fn track(&mut self, place: usize) -> Option<&mut Track> {
+        self.tracks.get_mut(place)
+    }
+
+    /// Returns the inputs of the node.
+    pub(super) fn inputs(&self, place: usize) -> Inputs {
+        let from = match self.topology.from.get(place) {
+            Some(from) => Arc::clone(from),
+            None => self.extra(place).map(|extra| Arc::clone(&extra.from)).unwrap_or_default(),
+        };
+        Inputs::new(Arc::clone(&self.slots), from)
+    }
+
+    pub(super) fn names(&mut self) -> &mut Names {
+        self.names.get_or_insert_with(|| self.topology.names.clone())
+    }
+
+    pub(super) fn refused(&self, refusal: &Refused) -> Error {
+        let id = |place: usize| self.id(place);
+        super::refusal(refusal, id)
+    }
+
+    /// Returns the node's current agent.
+    pub(super) fn agent(&self, place: usize) -> Option<Arc<dyn Agent>> {
+        let track = self.tracks.get(place)?;
+        if let Some(agent) = track.more.as_ref().and_then(|more| more.agent.as_ref()) {
+            return Some(Arc::clone(agent));
+        }
+        let Work::Agent(work) = &self.node(place)?.work else { return None };
+        let size =
+            usize::try_from(track.failures).unwrap_or(usize::MAX).min(work.agents.len().saturating_sub(1));
+        work.agents.get(size).map(|(_, agent)| Arc::clone(agent))
+    }
+
+    /// Begins or continues an attempt. Returns the number of a new one.
+    pub(super) fn begin(&mut self, place: usize, now: Timestamp) -> Option<u32> {
+        let track = self.tracks.get_mut(place)?;
+        track.started = now;
+        if let Some(more) = &mut track.more {
+            more.retry_at = None;
+            more.went_on = std::mem::take(&mut more.goes_on);
+            if more.went_on {
+                return None;
+            }
+        }
+        track.attempt = track.attempt.saturating_add(1);
+        Some(track.attempt)
+    }
+
+    /// Applies the end of an attempt.
+    pub(super) fn settle(&mut self, place: usize, ended: Ended, now: Timestamp) {
+        let Ended { result, spent } = ended;
+        let stopping = self.schedule.state(place) == Some(State::Stopping);
+        match result {
+            _ if stopping => self.finish(place, Ok(None), &spent, now),
+            Attempt::Done(value) => match self.conditions(place, &value) {
+                Ok(held) => self.complete(place, value, &held, &spent, now),
+                Err(error) => self.fail(place, error, &spent, now),
+            },
+            Attempt::Failed(error) => self.fail(place, error, &spent, now),
+            Attempt::Cancelled if self.went_on(place) => self.again(place, &spent, now),
+            Attempt::Cancelled => self.finish(place, Ok(None), &spent, now),
+            // It releases its slot; a resumed run continues it.
+            Attempt::Paused(pause) => {
+                drop(self.schedule.retry_later(place));
+                if let Some(track) = self.track(place) {
+                    track.more().pause = Some(pause);
+                }
+            }
+            Attempt::Broken(_) => {}
+        }
+        self.follow(now);
+    }
+
+    /// True when this process continued the attempt. A child that then ends as cancelled was cancelled by an earlier
+    /// process, which died before it could record why: it is retried.
+    fn went_on(&self, place: usize) -> bool {
+        self.tracks.get(place).and_then(|track| track.more.as_ref()).is_some_and(|more| more.went_on)
+    }
+
+    fn again(&mut self, place: usize, spent: &Spent, now: Timestamp) {
+        if self.schedule.retry_later(place).is_ok() {
+            self.tell_end(place, NodeEnd::Cancelled, spent, now, Some(now));
+            self.schedule.ready_again(place);
+        }
+    }
+
+    fn complete(
+        &mut self,
+        place: usize,
+        value: NodeValue,
+        held: &[((usize, usize), bool)],
+        spent: &Spent,
+        now: Timestamp,
+    ) {
+        // Set before its dependents can start.
+        self.slots.set(place, value.clone());
+        let holds = |dependent, edge| {
+            held.iter().find(|(of, _)| *of == (dependent, edge)).is_some_and(|(_, held)| *held)
+        };
+        if self.schedule.finish(place, How::Completed, holds).is_ok() {
+            let micros = self.count(place, spent, now);
+            if self.heard {
+                self.tell(place, NodeEnd::Completed(value), spent, micros, None);
+            }
+        }
+    }
+
+    fn fail(&mut self, place: usize, error: Error, spent: &Spent, now: Timestamp) {
+        let failures = self.tracks.get(place).map_or(u32::MAX, |track| track.failures.saturating_add(1));
+        if let Some(track) = self.track(place) {
+            track.failures = failures;
+        }
+        let retries = self.node(place).map(|node| node.retry).unwrap_or_default();
+        if may_repeat(&error) && failures < retries.attempts && self.schedule.retry_later(place).is_ok() {
+            let delay = doubled(retries.delay, failures.saturating_sub(1));
+            let at = now.after(delay);
+            self.tell_end(place, NodeEnd::Failed(error.record()), spent, now, Some(at));
+            self.escalated(place);
+            self.wait(place, at, now);
+            return;
+        }
+        self.finish(place, Err(error), spent, now);
+    }
+
+    /// Passes the next attempt to the next larger agent, and to that agent's limit.
+    pub(super) fn escalated(&mut self, place: usize) {
+        let Some(agent) = self.agent(place) else { return };
+        let number = self.names().agent(agent.name());
+        if self.schedule.agent(place) != Some(number) {
+            drop(self.schedule.reassign(place, number));
+        }
+    }
+
+    /// Schedules the next attempt at `at`.
+    pub(super) fn wait(&mut self, place: usize, at: Timestamp, now: Timestamp) {
+        if let Some(track) = self.track(place) {
+            track.more().retry_at = Some(at);
+        }
+        if at <= now {
+            self.schedule.ready_again(place);
+        } else {
+            self.told.push(Told::Wait(place, at));
+        }
+    }
+
+    /// Ends the wait for the attempt that follows attempt `after`.
+    pub(super) fn due(&mut self, place: usize, after: u32) {
+        let waits = |track: &Track| {
+            track.attempt == after && track.more.as_ref().is_some_and(|more| more.retry_at.is_some())
+        };
+        if self.tracks.get(place).is_some_and(waits) {
+            self.schedule.ready_again(place);
+        }
+    }
+
+    /// Finishes a node after its last attempt: without a value, or with an error.
+    fn finish(&mut self, place: usize, failed: Result<Option<()>, Error>, spent: &Spent, now: Timestamp) {
+        let how = if failed.is_err() { How::Failed } else { How::Cancelled };
+        let Ok(state) = self.schedule.finish(place, how, |_, _| false) else { return };
+        match (state, failed) {
+            (State::Failed, Err(error)) => {
+                self.tell_end(place, NodeEnd::Failed(error.record()), spent, now, None);
+            }
+            // It was reassigned; a node that it needs may have failed meanwhile.
+            (State::Pending | State::Skipped(Cause::Blocked(_) | Cause::Condition(_)), _) => {
+                self.tell_end(place, NodeEnd::Cancelled, spent, now, Some(now));
+            }
+            (state, _) => {
+                let end = self.end_of(state);
+                self.tell_end(place, end, spent, now, None);
+            }
+        }
+    }
+
+    pub(super) fn end_of(&self, state: State) -> NodeEnd {
+        match state {
+            State::Skipped(Cause::Blocked(by)) => NodeEnd::Skipped(SkipCause::Blocked(self.id(by))),
+            State::Skipped(Cause::Condition(of)) => NodeEnd::Skipped(SkipCause::Condition(self.id(of))),
+            State::Skipped(Cause::Asked(_)) => NodeEnd::Skipped(SkipCause::Asked),
+            _ => NodeEnd::Cancelled,
+        }
+    }
+
+    fn count(&mut self, place: usize, spent: &Spent, now: Timestamp) -> u64 {
+        let Some(track) = self.tracks.get_mut(place) else { return 0 };
+        let micros = u64::try_from(now.since(track.started).as_micros()).unwrap_or(u64::MAX);
+        track.micros = track.micros.saturating_add(micros);
+        if let Some(more) = &mut track.more {
+            more.spent.add(spent);
+            (more.pause, more.went_on) = (None, false);
+        }
+        micros
+    }
+
+    /// Records the end of an attempt.
+    pub(super) fn tell_end(
+        &mut self,
+        place: usize,
+        end: NodeEnd,
+        spent: &Spent,
+        now: Timestamp,
+        retry_at: Option<Timestamp>,
+    ) {
+        let micros = self.count(place, spent, now);
+        if let NodeEnd::Failed(error) = &end
+            && let Some(track) = self.track(place)
+        {
+            track.more().error = Some(error.clone());
+        }
+        self.tell(place, end, spent, micros, retry_at);
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        place: usize,
+        end: NodeEnd,
+        spent: &Spent,
+        micros: u64,
+        retry_at: Option<Timestamp>,
+    ) {
+        if !self.heard || self.recalling {
+            return;
+        }
+        let attempt = self.tracks.get(place).map_or(0, |track| track.attempt);
+        let node = self.id(place);
+        let (usage, cost) = (spent.usage, spent.cost);
+        let finished = NodeFinished { node, attempt, end, usage, cost, micros, retry_at };
+        self.told.push(Told::Record(Recorded::new(finished)));
+    }
+
+    /// Applies the consequences for other nodes.
+    pub(super) fn follow(&mut self, now: Timestamp) {
+        while let Some(consequence) = self.schedule.consequence() {
+            match consequence {
+                Consequence::Ended { node, state } => {
+                    // A later retry is a new attempt.
+                    if let Some(more) = self.track(node).and_then(|track| track.more.as_mut()) {
+                        more.goes_on = false;
+                    }
+                    let end = self.end_of(state);
+                    self.tell(node, end, &Spent::default(), 0, None);
+                }
+                Consequence::Stop { node } => self.told.push(Told::Stop(node)),
+                Consequence::Pending { node } => {
+                    self.again.push(node);
+                    if let Some(track) = self.track(node) {
+                        track.failures = 0;
+                    }
+                }
+                // The map's own end is among the events that are applied again.
+                Consequence::Gather { .. } if self.recalling => {}
+                Consequence::Gather { node } => {
+                    let ended = self.gather(node);
+                    self.settle_map(node, ended, now);
+                }
+            }
+        }
+    }
+
+    /// Ends a map whose items are all over. Apart from `settle`, which applies the consequences afterwards.
+    pub(super) fn settle_map(&mut self, place: usize, gathered: Result<NodeValue>, now: Timestamp) {
+        let spent = Spent::default();
+        let checked = gathered.and_then(|value| {
+            if self.heard {
+                value.check()?;
+            }
+            Ok((self.conditions(place, &value)?, value))
+        });
+        match checked {
+            Ok((held, value)) => {
+                let (before, state) = (self.slots.get(place), self.schedule.state(place));
+                if before.is_none() && state == Some(State::Suspended) {
+                    self.complete(place, value, &held, &spent, now);
+                }
+            }
+            Err(error) => self.finish(place, Err(error), &spent, now),
+        }
+    }
+
+    /// Evaluates the conditions on the edges out of a node for its output.
+    pub(super) fn conditions(&self, place: usize, value: &NodeValue) -> Result<Vec<((usize, usize), bool)>> {
+        let asked = self.schedule.conditions(place).map(|(dependent, edge)| {
+            let node = self.node(dependent);
+            let when = node.and_then(|node| node.edges.get(edge)).and_then(|edge| edge.when.as_ref());
+            let held = match when {
+                Some(when) => guarded("a condition", || when(value))?,
+                None => true,
+            };
+            Ok(((dependent, edge), held))
+        });
+        asked.collect()
+    }
+}
+
+/// True when a retry makes sense after this failure.
+fn may_repeat(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Cancelled)
+        && !matches!(error.stop_reason(), Some(StopReason::Denied(_)))
+}
+
+/// Returns `delay` doubled `times` times, at most a day.
+fn doubled(delay: Duration, times: u32) -> Duration {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    delay.checked_mul(2_u32.saturating_pow(times)).map_or(DAY, |delay| delay.min(DAY))
+}
+
+/// Runs code of the program; a panic becomes an error.
+pub(super) fn guarded<T>(what: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    caught(run).unwrap_or_else(|panic| Err(panicked(what, &panic)))
+}
+
+/// Returns the error for a panic of the program's code.
+pub(super) fn panicked(what: &str, panic: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("{what} panicked: {panic}"))
+}

@@ -1,0 +1,38 @@
+//! Agents that drive other agents: in rounds of work and check, and in graphs of tasks.
+//!
+//! | type | runs |
+//! |---|---|
+//! | [`DualAgent`] | an executor, and a checker that alone may complete the task |
+//! | [`Autonomy`] | one agent at the level of checking that its session's mode names |
+//! | [`TaskGraph`](graph::TaskGraph) | tasks that depend on each other, side by side where they may |
+//!
+//! Each is an [`Agent`](entourage_core::agent::Agent): it runs in a session, resumes after a crash, and can be a node,
+//! a tool or a member of any other.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! use entourage_core::agent::ReactAgent;
+//! use entourage_runners::graph::TaskGraph;
+//! use entourage_testkit::ScriptedProvider;
+//!
+//! let provider = ScriptedProvider::by_history().text("Core 2 is out.");
+//! let writer = ReactAgent::builder("writer", provider.model()).build()?;
+//! let graph = TaskGraph::builder("release");
+//! let notes = graph.agent("notes", &writer, "What is new?");
+//! assert_eq!(*graph.returning(&notes).build()?.ask("Release notes").await?, "Core 2 is out.");
+//! # Ok::<_, entourage_core::Error>(())
+//! # }).unwrap();
+//! ```
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod autonomy;
+pub mod checked;
+mod dual;
+pub mod graph;
+
+pub use autonomy::{
+    Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, ConfigChoice, ConfigKind, ConfigOption, Evidence,
+    ModeState, Phase, StopKind, Verdict,
+};
+pub use dual::{DualAgent, DualBuilder};

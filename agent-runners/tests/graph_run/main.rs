@@ -1,0 +1,32 @@
+//! Running task graphs: order, attempts, changes, pauses and restarts.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used,
+    reason = "a test may panic, in its helpers too"
+)]
+
+#[path = "../../../agent-core/tests/it/common.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod common;
+
+mod attempts;
+mod changes;
+mod cost;
+mod crash;
+mod crew;
+mod faults;
+mod figures;
+mod given;
+mod lives;
+mod order;
+mod places;
+mod planned;
+mod prefix;
+mod random;
+mod restart;
+mod scopes;
+mod shapes;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
+use entourage::layers::BudgetLayer;
 use std::time::Duration;
 
 use entourage::{
@@ -24,7 +25,8 @@ async fn main() -> Result<()> {
     let cache = ResponseCache::new();
     // On this machine every call costs 0, which is not the same as unknown.
     let (far, here, seconds) = (far(), here(), Duration::from_secs);
-    let local = here.model().with_profile(priced(Prices::flat_rate())).layer(budget.layer("here"));
+    let local =
+        here.model().with_profile(priced(Prices::flat_rate())).layer(BudgetLayer::new(&budget, "here"));
     let fallback = Fallback::to([ModelChoice::new(local, Tier::Local)]);
     let stats = fallback.stats();
 
@@ -33,7 +35,7 @@ async fn main() -> Result<()> {
         .model()
         .with_profile(priced(Prices::per_million_micros(3_000_000, 15_000_000)))
         .layer(Check::new())
-        .layer(budget.layer("far"))
+        .layer(BudgetLayer::new(&budget, "far"))
         .layer(Timeout::new().with_first_delta(seconds(60)).with_idle(seconds(30)))
         .layer(RateLimit::builder().requests_per_minute(50).build()?)
         .layer(Retry::new().with_retries(1))

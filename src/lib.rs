@@ -12,28 +12,31 @@
 #[doc(hidden)]
 pub use entourage_core::__private;
 pub use entourage_core::{
-    Agents, Error, ErrorKind, Moment, Money, Prices, Recovery, Result, RetryStatus, RunId, Runtime,
-    RuntimeBuilder, Session, SessionId, SkipReason, Skipped, Timestamp, Titles, Usage,
+    Error, ErrorKind, Money, Prices, Result, RetryStatus, RunId, SessionId, Timestamp, Usage,
+};
+pub use entourage_runtime::{
+    Agents, Moment, Recovery, Runtime, RuntimeBuilder, Session, SkipReason, Skipped, Titles,
 };
 
 /// Agents that take a task.
 pub mod agent {
-    pub use entourage_core::agent::{
-        Agent, AgentTool, IntoAgent, Mode, Prepare, Prepared, ReactAgent, ReactBuilder, Step,
-    };
+    pub use entourage_core::agent::{Agent, IntoAgent};
+    pub use entourage_runners::{AgentTool, Prepare, Prepared, ReactAgent, ReactBuilder, Step};
     pub use entourage_runners::{
         Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, Phase, Verdict,
     };
+    pub use entourage_runtime::Mode;
 }
 
 /// The context that a model sees.
 pub mod context {
     pub use entourage_core::context::{
-        Compaction, ContextFile, GitFacts, Instructions, PromptFacts, estimate_tokens, has_content, repair,
-        shown_to, without_media,
+        Compaction, ContextFile, GitFacts, Instructions, PromptFacts, estimate_tokens,
     };
+    pub use entourage_runtime::context::repair;
     #[cfg(feature = "templates")]
-    pub use entourage_core::context::{PromptTemplate, Templates};
+    pub use entourage_runtime::context::{PromptTemplate, Templates};
+    pub use entourage_runtime::context::{shown_to, without_media};
 }
 
 /// The one event type, and the contents of the events that programs read most.
@@ -56,9 +59,13 @@ pub mod graph {
 
 /// Layers around every model call.
 pub mod layers {
-    pub use entourage_core::layers::{
-        Budget, BudgetLayer, BudgetLimits, Check, CredentialRefresh, Exhausted, Fallback, Layer, ModelChoice,
-        RateLimit, Recorder, Refresh, Replay, ResponseCache, Retry, Tier, Timeout,
+    pub use entourage_core::{
+        budget::{Budget, BudgetLimits, Exhausted},
+        provider::Layer,
+    };
+    pub use entourage_runtime::layers::{
+        BudgetLayer, Check, CredentialRefresh, Fallback, ModelChoice, RateLimit, Recorder, Refresh, Replay,
+        ResponseCache, Retry, Tier, Timeout,
     };
 }
 
@@ -72,54 +79,59 @@ pub mod message {
 /// Scopes, policies and approvers.
 pub mod permission {
     pub use entourage_core::permission::{
-        AllowAll, ApprovalId, ApprovalRequest, Approver, Decision, DenyAll, Policy, Rule, RuleEffect, Scope,
-        judge,
+        ApprovalId, ApprovalRequest, Approver, Decision, Policy, Rule, RuleEffect, Scope, judge,
     };
+    pub use entourage_runtime::{AllowAll, DenyAll};
 }
 
 /// Model services: requests, deltas, models.
 pub mod provider {
     pub use entourage_core::provider::{
-        CallContext, Delta, DeltaStream, Effort, Egress, Finish, FinishReason, Generate, Generated, Model,
-        ModelExt, NoValue, NoValueReason, OutputFormat, OutputSchema, Params, Profile, PromptCache, Provider,
-        ReasoningParams, Request, Restart, Size, ToolChoice, Warning,
+        CallContext, Delta, DeltaStream, Effort, Egress, Finish, FinishReason, Model, OutputFormat,
+        OutputSchema, Params, Profile, PromptCache, Provider, ReasoningParams, Request, Restart, Size,
+        ToolChoice, Warning,
     };
+    pub use entourage_runners::typed::{Generate, Generated, ModelExt, NoValue, NoValueReason};
 }
 
 /// One prompt to one outcome.
 pub mod run {
     pub use entourage_core::run::{
-        Child, Limits, LoopDetection, Observer, Outcome, Pause, RunContext, RunHandle, Spawn, Status,
-        StopReason, StopWhen, Task, Waited,
+        Child, Limits, LoopDetection, Observer, Outcome, Pause, RunContext, Spawn, Status, StopReason, Task,
+        Waited,
     };
+    pub use entourage_runners::{StopWhen, typed::RunExt};
+    pub use entourage_runtime::RunHandle;
 }
 
 /// Sessions and the contract of stores.
 pub mod session {
     pub use entourage_core::session::{
-        MemoryStore, SessionFilter, SessionHead, SessionInfo, SessionRecord, SessionStatus, SessionStore,
-        SharedStore,
+        SessionFilter, SessionHead, SessionInfo, SessionStatus, SessionStore, SharedStore,
     };
+    pub use entourage_runtime::MemoryStore;
 }
 
 /// The todo list that agents share.
 pub mod team {
-    pub use entourage_core::team::{Todo, TodoStatus, TodoTool};
+    pub use entourage_core::team::{Todo, TodoStatus};
+    pub use entourage_runners::TodoTool;
 }
 
 /// Queries over stored sessions, and spans.
 pub mod telemetry {
     #[cfg(feature = "tracing")]
-    pub use entourage_core::telemetry::Spans;
-    pub use entourage_core::telemetry::{Telemetry, Totals};
+    pub use entourage_runtime::telemetry::Spans;
+    pub use entourage_runtime::telemetry::{Telemetry, Totals};
 }
 
 /// Tools and what they declare.
 pub mod tool {
     pub use entourage_core::tool::{
-        Access, Combined, Footprint, IntoToolOutput, Json, Repeat, Tool, ToolContext, ToolError, ToolInput,
-        ToolOutput, ToolSpec, Tools, Toolset, ToolsetExt, from_fn, repair_json, schema_of, typed,
+        Access, Footprint, IntoToolOutput, Json, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput,
+        ToolSpec, Tools, Toolset, from_fn, repair_json, schema_of, typed,
     };
+    pub use entourage_runners::{Combined, ToolsetExt};
 }
 
 #[cfg(doc)]
@@ -142,7 +154,9 @@ pub use entourage_macros::tool;
     feature = "ollama"
 ))]
 pub mod providers {
-    pub use entourage_providers::{catalog, env, vendor};
+    pub mod env;
+
+    pub use entourage_providers::{catalog, vendor};
 
     /// The messages API of Anthropic.
     #[cfg(feature = "anthropic-messages")]
@@ -207,18 +221,22 @@ pub mod store {
 /// The items that most programs use, for `use entourage::prelude::*`.
 pub mod prelude {
     pub use entourage_core::{
-        Error, ErrorKind, Money, Result, Runtime, Session, SessionId, Usage,
-        agent::{Agent, AgentTool, ReactAgent},
+        Error, ErrorKind, Money, Result, SessionId, Usage,
+        agent::Agent,
         event::{Envelope, Event, Record},
-        layers::Retry,
         message::Message,
         permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
-        provider::{CallContext, Delta, Model, ModelExt, Params, Provider},
-        run::{Limits, Outcome, RunContext, RunHandle, Status, StopWhen, Task},
-        session::{MemoryStore, SessionFilter, SessionStore},
+        provider::{CallContext, Delta, Model, Params, Provider},
+        run::{Limits, Outcome, RunContext, Status, Task},
+        session::{SessionFilter, SessionStore},
         tool::{Access, Json, Tool, ToolContext, ToolError, ToolOutput, Tools},
     };
+    pub use entourage_runners::{
+        AgentTool, ReactAgent, StopWhen,
+        typed::{ModelExt, RunExt},
+    };
     pub use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, graph::TaskGraph};
+    pub use entourage_runtime::{MemoryStore, RunHandle, Runtime, Session, layers::Retry};
 
     #[cfg(feature = "macros")]
     pub use entourage_macros::tool;
@@ -230,7 +248,7 @@ pub mod prelude {
         feature = "gemini",
         feature = "ollama"
     ))]
-    pub use entourage_providers::env::ModelFromEnv;
+    pub use crate::providers::env::ModelFromEnv;
 
     #[cfg(feature = "anthropic-messages")]
     pub use entourage_providers::anthropic_messages::AnthropicMessages;

@@ -1,50 +1,51 @@
-//! The nouns, traits and pure machines of Entourage, and the agent loop.
+//! The vocabulary of Entourage: nouns, traits, and the pure folds that these need.
 //!
-//! A program that only uses agents wants the `entourage` crate, which re-exports this one. A provider, a tool or a
-//! store depends on this crate alone: it knows no HTTP, files, processes, databases or vendors.
+//! A program that only uses agents wants the `entourage` crate, which re-exports this one. A provider, a tool, a store
+//! or a runner depends on this crate alone: it knows no HTTP, files, processes, databases or vendors. What performs and
+//! records is in `entourage-runtime`, agents are in `entourage-runners`.
 //!
 //! | room | owns |
 //! |---|---|
 //! | [`message`] | messages, their parts, and the shared history |
-//! | [`event`] | the one event type |
-//! | [`provider`] | model services: requests, deltas, models |
-//! | [`layers`] | layers around every model call |
+//! | [`event`] | the one event type, and records of an agent's own |
+//! | [`provider`] | model services: requests, deltas, models, layers |
 //! | [`tool`] | tools and what they declare |
 //! | [`permission`] | scopes, policies and approvers |
+//! | [`budget`] | bounds on what a tree of agents may use |
 //! | [`session`] | the fold over events, and the contract of stores |
-//! | [`context`] | the context that a model sees |
-//! | [`run`] | one prompt to one outcome: the pure turn, effects, the journal |
+//! | [`context`] | instructions, facts for them, and settings of compaction |
+//! | [`run`] | the context of a run, its effects and its outcome |
 //! | [`agent`] | agents that take a task |
 //! | [`team`] | the todo list that agents share |
-//! | [`telemetry`] | queries over stored sessions, and spans |
+//! | [`bound`] | bounds on values that come from outside |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod agent;
+pub mod budget;
 pub mod context;
 pub mod event;
-pub mod layers;
 pub mod message;
 pub mod permission;
 pub mod provider;
 pub mod run;
 pub mod session;
 pub mod team;
-pub mod telemetry;
 pub mod tool;
 
 mod base;
-mod budget;
 mod outcome;
-mod runtime;
-mod schema;
 mod spec;
 
 pub use base::{
     Clock, Digest, Error, ErrorKind, ErrorRecord, Money, PriceTier, Prices, RequestId, Result, RetryStatus,
     RunId, SessionId, SystemClock, Timestamp, Usage,
 };
-pub use runtime::{Agents, Moment, Recovery, Runtime, RuntimeBuilder, Session, SkipReason, Skipped, Titles};
+
+/// Bounds on values that come from outside: an event that is accepted can be stored and read again.
+pub mod bound {
+    pub use crate::base::bound::{EVENT, Flaw, VALUE, check, check_signal_name, shortened, value};
+}
 
 /// Used by `#[tool]`; not part of the public interface.
 #[doc(hidden)]

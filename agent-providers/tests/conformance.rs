@@ -23,13 +23,15 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Error, Result,
-    layers::{
-        Budget, BudgetLimits, Check, CredentialRefresh, Fallback, Layer, RateLimit, Recorder, Refresh,
-        ResponseCache, Retry, Timeout,
-    },
-    provider::Provider,
+    budget::{Budget, BudgetLimits},
+    provider::{Layer, Provider},
+};
+use entourage_runtime::layers::{
+    BudgetLayer, Check, CredentialRefresh, Fallback, RateLimit, Recorder, Refresh, ResponseCache, Retry,
+    Timeout,
 };
 use entourage_testkit::stream::{Layered, Subject, conformance, scenarios};
+
 use spelling::{Spelling, Wire};
 
 /// Checks that the suite passes, with exactly these cases excused by the manifest.
@@ -133,7 +135,8 @@ impl Refresh for NoOther {
 #[tokio::test]
 async fn messages_behind_every_layer() {
     let every = |inner: Arc<dyn Provider>| {
-        let inner = Budget::new(BudgetLimits::none()).layer("suite").layer(Check::new().layer(inner));
+        let inner =
+            BudgetLayer::new(&Budget::new(BudgetLimits::none()), "suite").layer(Check::new().layer(inner));
         let inner = RateLimit::new().layer(timeout().layer(inner));
         let inner = CredentialRefresh::new(NoOther).layer(Retry::new().with_retries(0).layer(inner));
         let inner = ResponseCache::new().layer(Fallback::to([]).layer(inner));

@@ -8,11 +8,9 @@ use std::{
     thread::JoinHandle,
 };
 
-use entourage_core::{
-    layers::{Recorder, Replay},
-    provider::{CallContext, Model, ProviderExt},
-};
+use entourage_core::provider::{CallContext, Model, ProviderExt};
 use entourage_providers::openai_chat::{Dialect, OpenAiChat, OpenAiChatDecoder};
+use entourage_runtime::layers::{Recorder, Replay};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-live-0123456789abcdef";

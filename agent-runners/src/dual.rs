@@ -4,11 +4,12 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, Session,
-    agent::{Agent, IntoAgent, check_agent_name},
+    Error, ErrorKind, Result,
+    agent::{Agent, IntoAgent},
     provider::ModelSlot,
-    run::{Outcome, RunContext, RunHandle, Task},
+    run::{Outcome, RunContext, Task},
 };
+use entourage_runtime::{RunHandle, Session, check_agent_name};
 
 use crate::autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check::Check};
 
@@ -18,7 +19,7 @@ use crate::autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check
 /// [`DualBuilder::iterations`] rounds. Cloning shares the agent.
 ///
 /// # Any agent
-/// Both are [`ReactAgent`](entourage_core::agent::ReactAgent)s as a rule; a graph, another pair or an agent of your own
+/// Both are [`ReactAgent`](crate::ReactAgent)s as a rule; a graph, another pair or an agent of your own
 /// does as well:
 /// - An executor that is no `ReactAgent` is not asked for a summary: the answer of its run is what is checked.
 /// - A checker that is no `ReactAgent` is not given the tool. Its prompt holds the user's words and the report, and its
@@ -48,7 +49,7 @@ use crate::autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use entourage_core::agent::ReactAgent;
+/// use entourage_runners::ReactAgent;
 /// use entourage_runners::DualAgent;
 /// use entourage_testkit::ScriptedProvider;
 /// use serde_json::json;
@@ -98,10 +99,10 @@ impl DualAgent {
 
     /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     /// # Errors
-    /// As [`ReactAgent::ask`](entourage_core::agent::ReactAgent::ask); a task that the discriminator never accepted is
+    /// As [`ReactAgent::ask`](crate::ReactAgent::ask); a task that the discriminator never accepted is
     /// [`ErrorKind::Stopped`].
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
-        entourage_core::agent::answer(self.start(prompt)).await
+        entourage_runtime::answer(self.start(prompt)).await
     }
 
     /// Runs one prompt in an ephemeral session and returns the run: a stream of both agents' events and one outcome.
@@ -114,7 +115,7 @@ impl DualAgent {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for an unknown role, whose message lists the roles, and for an agent that is no
-    /// [`ReactAgent`](entourage_core::agent::ReactAgent).
+    /// [`ReactAgent`](crate::ReactAgent).
     pub fn with_model(&self, role: &str, model: impl Into<ModelSlot>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         let checker = inner.discriminator.role();

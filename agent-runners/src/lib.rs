@@ -11,7 +11,7 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! use entourage_core::agent::ReactAgent;
+//! use entourage_runners::ReactAgent;
 //! use entourage_runners::graph::TaskGraph;
 //! use entourage_testkit::ScriptedProvider;
 //!
@@ -26,13 +26,25 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod agent_tool;
 mod autonomy;
 pub mod checked;
+mod combined;
 mod dual;
 pub mod graph;
+mod loops;
+mod react;
+mod todo_tool;
+mod turn;
+pub mod typed;
 
+pub use agent_tool::AgentTool;
 pub use autonomy::{
     Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, ConfigChoice, ConfigKind, ConfigOption, Evidence,
     ModeState, Phase, StopKind, Verdict,
 };
+pub use combined::{Combined, ToolsetExt};
 pub use dual::{DualAgent, DualBuilder};
+pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
+pub use todo_tool::TodoTool;
+pub use turn::{Action, StopWhen, Turn};

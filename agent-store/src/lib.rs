@@ -10,7 +10,7 @@
 //! | `PostgresStore` | `postgres` | many processes on many machines, readable with plain SQL |
 //! | `SqliteStore` | `sqlite` | one file, several processes, readable with plain SQL |
 //!
-//! The in-memory store, `MemoryStore`, is part of the core.
+//! The in-memory store, `MemoryStore`, is part of `entourage-runtime`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

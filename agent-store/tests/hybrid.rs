@@ -24,8 +24,8 @@ use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result, RunId, SessionId, Timestamp,
     session::{
-        Batch, Columns, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionHead, SessionInfo,
-        SessionRecord, SessionStatus, SessionStore,
+        Batch, Columns, Lease, ReadRange, Row, SessionFilter, SessionHead, SessionInfo, SessionRecord,
+        SessionStatus, SessionStore,
     },
 };
 use entourage_store::{ActiveStore, Durability, FileProblemKind, HybridStore, JsonStore, SqliteStore};
@@ -338,7 +338,7 @@ async fn lo10_files_are_kept_while_the_archive_lacks_what_was_moved() {
     let found = active.query(&SessionFilter::id(session.clone())).await.unwrap();
     active.seal(&found[0]).await.unwrap();
     // The archive was lost, or this is another one.
-    let store = HybridStore::new(active.clone(), MemoryStore::new());
+    let store = HybridStore::new(active.clone(), SqliteStore::in_memory().await.unwrap());
     assert_eq!(store.archive(&session).await.unwrap_err().kind(), ErrorKind::Store);
     assert_eq!(store.recover().await.unwrap_err().kind(), ErrorKind::Store);
     assert_eq!(place.files(), 1);

@@ -15,12 +15,17 @@ pub mod stream;
 mod tools;
 
 pub use clock::PausedClock;
+#[doc(no_inline)]
+pub use entourage_runners::ReactAgent;
 pub use live::{LiveCall, LiveProvider};
 pub use provider::{Script, ScriptedProvider};
 pub use report::ConformanceReport;
 pub use tools::{FakeTool, Gate, assert_plain_text, assert_plain_words, run_tool};
 
-use entourage_core::{Runtime, RuntimeBuilder, provider::Egress};
+use entourage_core::provider::Egress;
+use entourage_runtime::RuntimeBuilder;
+#[doc(no_inline)]
+pub use entourage_runtime::{MemoryStore, Runtime};
 
 /// A runtime builder that forbids models every network call: an attempt fails with
 /// [`entourage_core::ErrorKind::PermissionDenied`]. Sessions are in memory and time is tokio's.

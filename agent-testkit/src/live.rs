@@ -3,19 +3,19 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use futures_util::stream;
-use tokio::sync::{Mutex, mpsc};
-
 use entourage_core::{
     Error, ErrorKind, Result,
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
 };
+use futures_util::stream;
+use tokio::sync::{Mutex, mpsc};
 
 /// A provider whose replies the test writes step by step: it reads the request, sends deltas, and ends the stream.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use entourage_core::{agent::ReactAgent, provider::FinishReason};
+/// use entourage_core::provider::FinishReason;
+/// use entourage_runners::ReactAgent;
 /// use entourage_testkit::LiveProvider;
 ///
 /// let provider = LiveProvider::new();

@@ -149,7 +149,7 @@ impl Script {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use entourage_core::agent::ReactAgent;
+/// use entourage_runners::ReactAgent;
 /// use entourage_testkit::{FakeTool, ScriptedProvider};
 /// use serde_json::json;
 ///

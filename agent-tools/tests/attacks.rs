@@ -16,7 +16,8 @@ use std::{
     },
 };
 
-use entourage_core::{Runtime, message::ToolResult, permission::Policy};
+use entourage_core::{message::ToolResult, permission::Policy};
+use entourage_runtime::Runtime;
 use entourage_tools::fs::Workspace;
 use serde_json::{Value, json};
 use tempfile::TempDir;

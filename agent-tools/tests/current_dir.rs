@@ -8,7 +8,7 @@ mod common;
 
 use std::env;
 
-use entourage_core::Runtime;
+use entourage_runtime::Runtime;
 use entourage_tools::fs;
 use serde_json::json;
 

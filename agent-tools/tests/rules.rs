@@ -19,11 +19,12 @@ use std::{
 };
 
 use entourage_core::{
-    Runtime,
     message::ToolResult,
-    permission::{AllowAll, Policy, Ruling},
+    permission::{Policy, Ruling},
     tool::{Access, Footprint, Tool},
 };
+use entourage_runtime::AllowAll;
+use entourage_runtime::Runtime;
 use entourage_tools::fs::Workspace;
 use proptest::prelude::*;
 use serde_json::{Value, json};

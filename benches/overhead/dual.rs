@@ -5,11 +5,10 @@ use std::{collections::HashMap, hint::black_box, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Result,
-    agent::ReactAgent,
     message::Role,
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
 };
-use entourage_runners::DualAgent;
+use entourage_runners::{DualAgent, ReactAgent};
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},

@@ -13,12 +13,13 @@ use std::{
 use async_trait::async_trait;
 use entourage::store::{Durability, SqliteStore};
 use entourage_core::{
-    Result, Runtime,
+    Result,
     agent::Agent,
-    run::{Outcome, RunContext, RunHandle, Status, Task},
+    run::{Outcome, RunContext, Status, Task},
     session::SharedStore,
 };
 use entourage_runners::graph::{Handle, TaskGraph};
+use entourage_runtime::{RunHandle, Runtime};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime as Tokio;

@@ -5,12 +5,13 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Result,
-    agent::ReactAgent,
     event::Event,
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
-    run::{Limits, RunHandle},
+    run::Limits,
     tool::{Access, Tool, typed},
 };
+use entourage_runners::ReactAgent;
+use entourage_runtime::RunHandle;
 use futures_util::{StreamExt, stream};
 
 /// The model that matches the floor's.

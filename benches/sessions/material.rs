@@ -11,8 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result, Runtime, SessionId, Timestamp, Usage,
-    agent::ReactAgent,
+    Result, SessionId, Timestamp, Usage,
     context::estimate_tokens,
     event::{Envelope, Event, Origin},
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Profile, Provider, Request},
@@ -23,6 +22,8 @@ use entourage_core::{
     },
     tool::{Access, typed},
 };
+use entourage_runners::ReactAgent;
+use entourage_runtime::Runtime;
 use futures_util::{StreamExt, stream};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 

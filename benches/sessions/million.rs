@@ -4,9 +4,10 @@ use std::{path::Path, process::Command, sync::Arc, time::Instant};
 
 use entourage::store::{Durability, JsonStore};
 use entourage_core::{
-    Runtime, SessionId,
+    SessionId,
     session::{SessionFilter, SharedStore},
 };
+use entourage_runtime::Runtime;
 use futures_util::StreamExt;
 
 use crate::{

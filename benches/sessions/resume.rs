@@ -4,9 +4,10 @@ use std::{path::Path, sync::Arc, time::Instant};
 
 use entourage::store::Durability;
 use entourage_core::{
-    Runtime, Session, SessionId,
+    SessionId,
     session::{SessionState, SharedStore},
 };
+use entourage_runtime::{Runtime, Session};
 
 use crate::{
     Results, id,

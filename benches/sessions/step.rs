@@ -3,11 +3,9 @@
 use std::{path::Path, sync::Arc, time::Instant};
 
 use entourage::store::Durability;
-use entourage_core::{
-    Runtime,
-    agent::ReactAgent,
-    session::{MemoryStore, SharedStore},
-};
+use entourage_core::session::SharedStore;
+use entourage_runners::ReactAgent;
+use entourage_runtime::{MemoryStore, Runtime};
 
 use crate::{
     Results,

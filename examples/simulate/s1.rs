@@ -17,7 +17,7 @@ use entourage::{
     agent::{Agent, ReactAgent},
     graph::{Plan, PlanTask},
     provider::{Model, Request},
-    run::{Outcome, RunContext, Task, Waited},
+    run::{Outcome, RunContext, RunExt, Task, Waited},
     tool::{self, Access, ToolError, Tools},
 };
 use schemars::JsonSchema;

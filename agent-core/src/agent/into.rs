@@ -10,7 +10,8 @@ use super::Agent;
 /// agent on is generic over it.
 ///
 /// ```
-/// use entourage_core::{Runtime, agent::{Agent, IntoAgent}, run::RunHandle};
+/// use entourage_core::agent::{Agent, IntoAgent};
+/// use entourage_runtime::{RunHandle, Runtime};
 ///
 /// fn greet<Form>(runtime: &Runtime, agent: impl IntoAgent<Form>) -> RunHandle {
 ///     runtime.session().start(agent, "Hello")

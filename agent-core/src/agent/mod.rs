@@ -1,21 +1,16 @@
 //! Agents: the trait of everything that turns a task into an outcome, and the agents built on it.
 
-mod agent_tool;
 mod into;
-mod react;
 
-pub use crate::session::mode::{CurrentModeUpdate, Mode};
-pub use agent_tool::AgentTool;
 pub use into::IntoAgent;
-pub use react::{Prepare, Prepared, ReactAgent, ReactBuilder, Step};
 
 use std::{any::Any, sync::Arc};
 
 use async_trait::async_trait;
 
 use crate::{
-    Error, ErrorKind, Result,
-    run::{Outcome, RunContext, RunHandle, Task},
+    Result,
+    run::{Outcome, RunContext, Task},
 };
 
 /// An agent: takes a task and returns an outcome. Stateless: the session is the state.
@@ -55,31 +50,6 @@ pub trait Agent: Send + Sync {
     fn begins_with_an_effect(&self) -> bool {
         false
     }
-}
-
-/// Checks an agent's name. Names are joined by `/` to paths, and stores and logs show them.
-///
-/// # Errors
-/// [`ErrorKind::Config`] for a name that is not 1 to 64 letters, digits, `_` and `-`.
-pub fn check_agent_name(name: &str) -> Result<()> {
-    let safe = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !name.is_empty() && name.len() <= 64 && name.chars().all(safe) {
-        return Ok(());
-    }
-    let shown: String = name.chars().take(80).collect();
-    Err(Error::new(
-        ErrorKind::Config,
-        format!("`{shown}` cannot name an agent; use 1 to 64 letters, digits, _ and -"),
-    ))
-}
-
-/// Returns the text of a completed run.
-///
-/// # Errors
-/// Those of the run; [`Status::unanswered`](crate::run::Status::unanswered) for any other outcome.
-pub async fn answer(run: RunHandle) -> Result<String> {
-    let outcome = run.outcome().await?;
-    if outcome.is_completed() { Ok(outcome.text) } else { Err(outcome.status.unanswered()) }
 }
 
 /// A shared agent is itself an agent.

@@ -15,13 +15,7 @@ pub struct ApprovalId(String);
 impl ApprovalId {
     /// Id of the question `asked`, a digest, about one call. With `run`, a later session of the same id has other
     /// questions; `None` for a run of an older version.
-    pub(crate) fn new(
-        session: &SessionId,
-        run: Option<RunId>,
-        seq: u64,
-        index: usize,
-        asked: Digest,
-    ) -> Self {
+    pub fn new(session: &SessionId, run: Option<RunId>, seq: u64, index: usize, asked: Digest) -> Self {
         let Some(run) = run else { return Self(format!("{session}.{seq}$${index}")) };
         let asked = asked.to_string();
         // So many digits that two questions share them only by chance.

@@ -15,9 +15,9 @@ pub(crate) const DEPTH: usize = 96;
 /// Deepest nesting that a stored event is read back from.
 const STORED_DEPTH: usize = 127;
 /// Memory of one value, estimated in bytes.
-pub(crate) const VALUE: usize = 32 << 20;
+pub const VALUE: usize = 32 << 20;
 /// Bytes of the stored form of one event.
-pub(crate) const EVENT: usize = 192 << 20;
+pub const EVENT: usize = 192 << 20;
 /// Bytes of an id that a service assigned. Some gateways put a signature into theirs.
 pub(crate) const ID: usize = 4 << 10;
 /// Bytes of a short text beside a reply: a model's name, a finish word, a header.
@@ -38,7 +38,7 @@ const ENTRY: usize = 64;
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`] for more than 512 bytes.
-pub(crate) fn check_signal_name(name: &str) -> Result<()> {
+pub fn check_signal_name(name: &str) -> Result<()> {
     if name.len() > WORD {
         return Err(Flaw::Large(WORD).refused("the signal's name"));
     }
@@ -47,9 +47,12 @@ pub(crate) fn check_signal_name(name: &str) -> Result<()> {
 
 /// Reason to refuse a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub enum Flaw {
+    /// It nests too deep.
     Deep,
+    /// It holds a number that no store can keep.
     Number,
+    /// It has more than this many bytes.
     Large(usize),
     /// The value does not serialize.
     Broken,
@@ -71,7 +74,7 @@ impl fmt::Display for Flaw {
 
 impl Flaw {
     /// The error for a value that the program passed in; nothing has happened yet.
-    pub(crate) fn refused(self, what: &str) -> Error {
+    pub fn refused(self, what: &str) -> Error {
         let kind = if matches!(self, Self::Large(_)) { ErrorKind::TooLarge } else { ErrorKind::InvalidInput };
         let mend = match self {
             Self::Broken => "use text as map keys",
@@ -82,7 +85,7 @@ impl Flaw {
     }
 
     /// The error for a value that a service sent.
-    pub(crate) fn sent(self, what: &str) -> Error {
+    pub fn sent(self, what: &str) -> Error {
         let kind = if matches!(self, Self::Large(_)) { ErrorKind::TooLarge } else { ErrorKind::Protocol };
         let text = format!("the model's service sent {what} that cannot be kept: {self}");
         Error::new(kind, text).during("model.stream")
@@ -90,7 +93,7 @@ impl Flaw {
 }
 
 /// Checks the JSON that `value` serializes to. Returns its estimated memory as a [`Value`], in bytes.
-pub(crate) fn check(value: &impl Serialize, most: usize) -> Result<usize, Flaw> {
+pub fn check(value: &impl Serialize, most: usize) -> Result<usize, Flaw> {
     let mut scan = Scan::new(DEPTH, most);
     let written = serde_json::to_writer(&mut scan, value);
     scan.ended(written.is_ok())
@@ -152,12 +155,12 @@ pub fn json_bytes(value: &impl Serialize, most: usize) -> usize {
 }
 
 /// Estimated bytes of a value that passed a bound.
-pub(crate) fn value(value: &Value) -> usize {
+pub fn value(value: &Value) -> usize {
     json_bytes(value, usize::MAX)
 }
 
 /// The first characters of a text, at most `most` bytes, with a mark where it was cut.
-pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.get(..text.floor_char_boundary(most.saturating_sub('…'.len_utf8()))) {
         Some(kept) if text.len() > most => Cow::Owned([kept, "…"].concat()),
         _ => Cow::Borrowed(text),

@@ -37,7 +37,7 @@ pub enum ErrorKind {
     /// The record of a run has no end: its process died, or the run is still active.
     Unfinished,
     /// A prompt that had to wait is stored in its session's queue, and its run did not begin here. It is not lost:
-    /// [`Runtime::recover`](crate::Runtime::recover) runs it. Given again it would run twice.
+    /// `Runtime::recover` runs it. Given again it would run twice.
     Queued,
     /// A key is missing or was refused.
     Authentication,
@@ -351,7 +351,7 @@ impl Error {
     }
 
     /// True if the error or a cause of it shows that the call never left.
-    pub(crate) fn is_unsent(&self) -> bool {
+    pub fn is_unsent(&self) -> bool {
         let mut next = Some(self as &(dyn StdError + 'static));
         while let Some(cause) = next {
             let marked = cause.downcast_ref::<Self>().is_some_and(|error| error.0.unsent);

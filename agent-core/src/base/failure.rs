@@ -4,15 +4,18 @@ use super::{ErrorKind, ErrorRecord};
 
 /// Progress of a call that failed without any output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
+    /// It never left: it cost nothing.
     NotSent,
+    /// The service refused it before any token: it cost nothing.
     Refused,
+    /// It may have been worked on, and may cost anything.
     Unknown,
 }
 
 impl Failure {
     /// Progress that the kind of an error alone implies.
-    pub(crate) fn of_kind(kind: ErrorKind) -> Self {
+    pub fn of_kind(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::EmptyPrompt
             | ErrorKind::Unsupported
@@ -35,7 +38,7 @@ impl Failure {
     }
 
     /// Progress that a recorded error implies.
-    pub(crate) fn of_record(error: &ErrorRecord) -> Self {
+    pub fn of_record(error: &ErrorRecord) -> Self {
         match &error.exhausted {
             // Time may run out before a call or during it.
             Some(exhausted) if &*exhausted.bound == "time" => Self::Unknown,

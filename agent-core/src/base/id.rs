@@ -193,7 +193,7 @@ impl RunId {
     }
 
     /// True if the id was derived by [`RunId::started_at`].
-    pub(crate) fn is_derived(self) -> bool {
+    pub fn is_derived(self) -> bool {
         self.0.get_version_num() == 8
     }
 
@@ -253,7 +253,7 @@ impl RequestId {
     }
 
     /// The id of call `number` of a run: the same again if the run is resumed before the call has its reply.
-    pub(crate) fn of(run: RunId, number: u64) -> Self {
+    pub fn of(run: RunId, number: u64) -> Self {
         // The low bits of a run's id are random, so ids of two runs collide only by chance.
         Self(Uuid::from_u128(run.as_u128().wrapping_add(u128::from(number))))
     }

@@ -25,7 +25,7 @@ use super::Money;
 /// * the difference between the estimate of a prompt, (bytes + 3) / 4 tokens and 1,500 for each file, and what the
 ///   service counts;
 /// * replies of a service that ignores the `max_output` that it was given;
-/// * the attempts of one call after its first, in a run's budget: a [`BudgetLayer`](crate::layers::BudgetLayer) below
+/// * the attempts of one call after its first, in a run's budget: a `BudgetLayer` below
 ///   the retries reserves each attempt.
 ///
 /// The excess counts as spent, and every later call is refused. A call whose end is unknown, because its process died
@@ -40,7 +40,7 @@ pub struct BudgetLimits {
     /// Bound on input and output tokens together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Bound on model calls. A [`BudgetLayer`](crate::layers::BudgetLayer) counts each attempt, a run each call with
+    /// Bound on model calls. A `BudgetLayer` counts each attempt, a run each call with
     /// all its attempts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_calls: Option<u64>,
@@ -228,6 +228,12 @@ impl Charge {
         Self { money, tokens, model_calls: 1, ..Self::default() }
     }
 
+    /// One model call that its service refused: it cost nothing.
+    #[must_use]
+    pub fn refused_call() -> Self {
+        Self { model_calls: 1, ..Self::nothing() }
+    }
+
     /// One tool call without other cost.
     #[must_use]
     pub fn tool_call() -> Self {
@@ -278,7 +284,9 @@ impl Spend {
         self.each(other, u64::saturating_add)
     }
 
-    pub(crate) fn minus(&self, other: &Self) -> Self {
+    /// Returns the sum without `other`, never below 0.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
         self.each(other, u64::saturating_sub)
     }
 

@@ -4,7 +4,6 @@
 
 mod approval;
 pub(crate) mod bound;
-mod caught;
 mod digest;
 mod error;
 mod failure;
@@ -19,13 +18,11 @@ mod todo;
 mod usage;
 
 pub use approval::ApprovalId;
-pub(crate) use caught::panic_text;
-pub use caught::{Caught, caught};
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
-pub(crate) use failure::{Failure, is_free};
+pub use failure::Failure;
+pub(crate) use failure::is_free;
 pub use id::{Clock, RequestId, RunId, SessionId, SystemClock, Timestamp};
-pub(crate) use id::{new_uuid, random};
 pub use limits::{BudgetLimits, Charge, Exhausted, Spend};
 pub use pause::Pause;
 pub(crate) use setters::setters;

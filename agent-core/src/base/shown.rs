@@ -41,7 +41,7 @@ impl Write for Shown<'_, '_> {
 }
 
 /// The text on one line, without characters that control a terminal or hide text.
-pub(crate) fn plain_line(text: &str) -> String {
+pub fn plain_line(text: &str) -> String {
     let blank = |c: char| if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') { ' ' } else { c };
     let visible: String = text.chars().map(blank).filter(|c| !is_harmful(*c)).collect();
     visible.split_whitespace().collect::<Vec<_>>().join(" ")

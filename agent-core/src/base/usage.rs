@@ -38,6 +38,15 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Returns these figures, or no tokens if a service reported zeros for want of figures.
+    #[must_use]
+    pub fn reported(self) -> Self {
+        match (self.input.unwrap_or(0), self.output.unwrap_or(0)) {
+            (0, 0) => Self { cost: self.cost, ..Self::default() },
+            _ => self,
+        }
+    }
+
     /// Usage with the two figures that every provider reports.
     #[must_use]
     pub fn new(input: u64, output: u64) -> Self {
@@ -331,7 +340,7 @@ impl Prices {
     }
 
     /// True if a longer reply costs more.
-    pub(crate) fn charges_output(&self) -> bool {
+    pub fn charges_output(&self) -> bool {
         self.output > 0 || self.tiers.iter().any(|tier| tier.output > 0)
     }
 
@@ -345,5 +354,18 @@ impl Prices {
             cache_write: self.cache_write,
         };
         exceeded.max_by_key(|tier| tier.above).copied().unwrap_or(base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cc03_zeros_are_no_report() {
+        let mut zeros = Usage::new(0, 0);
+        zeros.cost = Some(Money::from_pico(3));
+        assert_eq!(zeros.reported(), Usage { cost: zeros.cost, ..Usage::default() });
+        assert_eq!(Usage::new(7, 0).reported(), Usage::new(7, 0));
     }
 }

@@ -3,15 +3,13 @@
 //! A reservation is made before a call and settled after it. An unknown figure counts at its worst, so a budget fails
 //! closed. It never waits for another call to end, and never cuts a reply for its tokens or money.
 
-mod forecast;
 mod ledger;
 mod shortage;
 mod state;
-pub(crate) mod tally;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use forecast::Forecast;
+pub use crate::base::{BudgetLimits, Charge, Exhausted, Failure, Spend};
 pub use state::BudgetState;
 
 use std::{
@@ -23,10 +21,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{
-    Result,
-    base::{BudgetLimits, Charge, Spend},
-};
+use crate::Result;
 use ledger::{Ledger, NodeId};
 
 /// Budget of a tree of agents. Cloning shares it.
@@ -36,7 +31,7 @@ use ledger::{Ledger, NodeId};
 /// themselves may exceed it; the excess is then missing for later calls.
 ///
 /// ```
-/// use entourage_core::{Money, layers::{Budget, BudgetLimits, Charge}};
+/// use entourage_core::{Money, budget::{Budget, BudgetLimits, Charge}};
 ///
 /// let budget = Budget::new(BudgetLimits::none().with_tokens(1_000));
 /// let scout = budget.child(BudgetLimits::none().with_model_calls(2));
@@ -158,7 +153,9 @@ impl Budget {
         self.node.lock().state(self.node.id, Instant::now())
     }
 
-    pub(crate) fn time_left(&self) -> Option<Duration> {
+    /// Returns the time that is left, here and above; `None` when it has no bound.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
         self.remaining().time
     }
 }
@@ -195,7 +192,9 @@ impl Reservation {
         self.reserved.unwrap_or_default()
     }
 
-    pub(crate) fn budget(&self) -> &Budget {
+    /// Returns the budget that it was made on.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
         &self.budget
     }
 

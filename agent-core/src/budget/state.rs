@@ -26,7 +26,7 @@ pub struct BudgetState {
 
 impl BudgetState {
     /// Adds `spent` under `label`.
-    pub(crate) fn add(&mut self, label: Arc<str>, spent: &Spend) {
+    pub fn add(&mut self, label: Arc<str>, spent: &Spend) {
         self.spent = self.spent.plus(spent);
         if *spent != Spend::default() {
             let account = self.labels.entry(label).or_default();

@@ -3,24 +3,24 @@
 //! A session's state is a fold over its stored events. Deltas and progress are only streamed; finished replies and
 //! results are stored.
 
-pub(crate) mod cause;
+pub(crate) mod compaction;
 mod display;
 pub(crate) mod legacy;
-pub(crate) mod observer;
 mod payload;
 mod record;
 
-pub use crate::base::shown::Shown;
-pub(crate) use payload::RunAbove;
+pub use crate::base::shown::{Shown, plain_line};
+pub use compaction::{Compacted, CompactionFailed, CompactionStarted, OutputsCleared};
+pub use payload::RunAbove;
 pub use payload::{
-    ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Compacted, CompactionFailed, CompactionStarted,
-    Forked, MessageAdded, ModeChanged, ModelFinished, ModelRestarted, ModelStarted, Observed, OutputsCleared,
-    Progress, PromptDropped, PromptQueued, RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled,
-    TodosChanged, ToolFinished, ToolStarted, WaitStarted, WarningRaised,
+    ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Forked, MessageAdded, ModeChanged,
+    ModelFinished, ModelRestarted, ModelStarted, Observed, Progress, PromptDropped, PromptQueued,
+    RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled, TodosChanged, ToolFinished, ToolStarted,
+    WaitStarted, WarningRaised,
 };
 pub use record::{Kept, Record, Recorded, weigh_plain};
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser, ser::SerializeStruct};
 
@@ -77,6 +77,18 @@ impl Envelope {
     pub fn new(origin: Arc<Origin>, seq: u64, at: Timestamp, event: Event) -> Self {
         Self { origin, seq, at, event }
     }
+}
+
+/// Sees every event of every run of a runtime, streamed ones included.
+///
+/// # Contract
+/// Quick, and never blocks: it is called from within the run.
+///
+/// An observer that panics is not called again, and the panic hook of the process reports it, once. The run, the stored
+/// events and the other observers are not affected.
+pub trait Observer: Send + Sync + fmt::Debug {
+    /// An event happened.
+    fn on_event(&self, event: &Envelope);
 }
 
 impl Serialize for Envelope {
@@ -297,7 +309,7 @@ impl Event {
     }
 
     /// Key of the hand-written agent's effect that the event belongs to.
-    pub(crate) fn effect_key(&self) -> Option<EffectKey> {
+    pub fn effect_key(&self) -> Option<EffectKey> {
         match self {
             Self::ModelStarted(it) => it.key,
             Self::ModelRestarted(it) => it.key,

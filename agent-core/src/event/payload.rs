@@ -9,7 +9,6 @@ use super::{EffectKey, FORMAT};
 use crate::{
     Digest, ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
     base::{ApprovalId, BudgetLimits, Charge, Pause, Todo, json},
-    event::cause::CompactionCause,
     message::{Message, ToolResult},
     outcome::Outcome,
     permission::Decision,
@@ -24,8 +23,18 @@ macro_rules! payload {
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[non_exhaustive]
         pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
+
+        impl $name {
+            /// Creates it from its fields, in their order.
+            #[must_use]
+            pub fn new($($field: $type),*) -> Self {
+                Self { $($field),* }
+            }
+        }
     };
 }
+
+pub(super) use payload;
 
 /// A prompt was accepted and a run began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,17 +64,18 @@ pub struct RunStarted {
     pub named_by_run: bool,
     /// The run that asked for this one, in a session below another one. Runs of older versions lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) above: Option<Arc<RunAbove>>,
+    pub above: Option<Arc<RunAbove>>,
 }
 
 /// A run that asked for one in a session below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RunAbove {
-    pub(crate) run: RunId,
+pub struct RunAbove {
+    /// The run that asked.
+    pub run: RunId,
     /// Run of its session's first event, which no other session of the same id has.
-    pub(crate) first: RunId,
+    pub first: RunId,
     /// Time at which its session was created.
-    pub(crate) created: Timestamp,
+    pub created: Timestamp,
 }
 
 payload! {
@@ -115,46 +125,72 @@ payload! {
     }
 }
 
-payload! {
-    /// A model's reply ended.
-    ModelFinished {
-        /// The step of the run, from 1.
-        step: u32,
-        /// The reply, as far as it came.
-        message: Arc<Message>,
-        /// Reason for the end of the reply.
-        finish: Finish,
-        /// Tokens of the attempt that gave the reply.
-        usage: Usage,
-        /// Tokens of the failed attempts before it, as far as their services reported them.
-        #[serde(default, skip_serializing_if = "Usage::is_unknown")]
-        wasted: Usage,
-        /// Cost of all attempts; `None` means unknown.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cost: Option<Money>,
-        /// The model that really answered, if the service reports it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        model: Option<Box<str>>,
-        /// The service's id of the response.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        response: Option<Box<str>>,
-        /// The service's id of the request.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        service_request: Option<Box<str>>,
-        /// Id of the call.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        request: Option<RequestId>,
-        /// Number of the attempt that gave the reply, from 1.
-        #[serde(default = "first", skip_serializing_if = "is_first")]
-        attempt: u32,
-        /// Time from the call to the end of the reply, in microseconds.
-        micros: u64,
-        /// Error of the call, if it failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        error: Option<ErrorRecord>,
-        /// As in [`ModelStarted`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        key: Option<EffectKey>,
+/// A model's reply ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ModelFinished {
+    /// The step of the run, from 1.
+    pub step: u32,
+    /// The reply, as far as it came.
+    pub message: Arc<Message>,
+    /// Reason for the end of the reply.
+    pub finish: Finish,
+    /// Tokens of the attempt that gave the reply.
+    pub usage: Usage,
+    /// Tokens of the failed attempts before it, as far as their services reported them.
+    #[serde(default, skip_serializing_if = "Usage::is_unknown")]
+    pub wasted: Usage,
+    /// Cost of all attempts; `None` means unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
+    /// The model that really answered, if the service reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Box<str>>,
+    /// The service's id of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Box<str>>,
+    /// The service's id of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_request: Option<Box<str>>,
+    /// Id of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+    /// Number of the attempt that gave the reply, from 1.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    pub attempt: u32,
+    /// Time from the call to the end of the reply, in microseconds.
+    pub micros: u64,
+    /// Error of the call, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorRecord>,
+    /// As in [`ModelStarted`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<EffectKey>,
+}
+
+impl ModelFinished {
+    /// Creates the end of a first attempt, without what its service told beside the reply.
+    #[must_use]
+    pub fn new(step: u32, message: Arc<Message>, finish: Finish, usage: Usage) -> Self {
+        let (cost, model, response, service_request) = (None, None, None, None);
+        let (wasted, attempt, micros) = (Usage::default(), first(), 0);
+        let (request, error, key) = (None, None, None);
+        Self {
+            step,
+            message,
+            finish,
+            usage,
+            wasted,
+            cost,
+            model,
+            response,
+            service_request,
+            request,
+            attempt,
+            micros,
+            error,
+            key,
+        }
     }
 }
 
@@ -177,30 +213,39 @@ payload! {
     }
 }
 
-payload! {
-    /// A tool call has its result.
-    ToolFinished {
-        /// Position of the call in its message, from 0.
-        index: usize,
-        /// Result as the model is shown it.
-        result: Arc<ToolResult>,
-        /// True if the turn ends with this result.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        stop_turn: bool,
-        /// True if permission to run the call was refused.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        denied: bool,
-        /// Data for programs, not shown to the model.
-        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "json::option")]
-        metadata: Option<Value>,
-        /// Running time in microseconds; 0 if the call was not run.
-        micros: u64,
-        /// A failure that ends the run.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        fatal: Option<ErrorRecord>,
-        /// Set for an effect of a hand-written agent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        key: Option<EffectKey>,
+/// A tool call has its result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolFinished {
+    /// Position of the call in its message, from 0.
+    pub index: usize,
+    /// Result as the model is shown it.
+    pub result: Arc<ToolResult>,
+    /// True if the turn ends with this result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_turn: bool,
+    /// True if permission to run the call was refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub denied: bool,
+    /// Data for programs, not shown to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "json::option")]
+    pub metadata: Option<Value>,
+    /// Running time in microseconds; 0 if the call was not run.
+    pub micros: u64,
+    /// A failure that ends the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fatal: Option<ErrorRecord>,
+    /// Set for an effect of a hand-written agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<EffectKey>,
+}
+
+impl ToolFinished {
+    /// Creates the end of the call at `index` of its message, with its result alone.
+    #[must_use]
+    pub fn new(index: usize, result: Arc<ToolResult>) -> Self {
+        let (stop_turn, denied, metadata, micros, fatal, key) = (false, false, None, 0, None, None);
+        Self { index, result, stop_turn, denied, metadata, micros, fatal, key }
     }
 }
 
@@ -324,54 +369,6 @@ payload! {
 }
 
 payload! {
-    /// A compaction of the context began.
-    CompactionStarted {
-        /// Cause of the compaction.
-        cause: CompactionCause,
-        /// The session in which the summary is written; its model calls are there.
-        child: SessionId,
-        /// Estimated tokens of the conversation.
-        tokens: u64,
-    }
-}
-
-payload! {
-    /// A summary took the place of the older messages, which the store keeps.
-    Compacted {
-        /// The summary, a user message that the model sees first from now on.
-        summary: Arc<Message>,
-        /// Number of newest messages that are kept word for word after the summary.
-        kept: u64,
-        /// Estimated tokens of the conversation before.
-        before: u64,
-        /// Estimated tokens of the conversation now.
-        after: u64,
-        /// Tokens of the summary, as the service counted them or as estimated.
-        output: u64,
-    }
-}
-
-payload! {
-    /// A compaction failed; the conversation stays as it is.
-    CompactionFailed {
-        /// Reason that no summary was made.
-        error: ErrorRecord,
-    }
-}
-
-payload! {
-    /// Old tool results were cleared: the model is shown a note in place of each.
-    OutputsCleared {
-        /// Number of messages, from the oldest on, whose results are cleared.
-        before: u64,
-        /// Smallest result that is cleared, in bytes.
-        least: u64,
-        /// Estimated tokens of the conversation now.
-        after: u64,
-    }
-}
-
-payload! {
     /// The session has a title.
     Titled {
         /// Title: one line of at most 50 characters.
@@ -473,7 +470,9 @@ fn is_first(attempt: &u32) -> bool {
 }
 
 impl RunStarted {
-    pub(crate) fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
+    /// Creates the start of a run of the agent of this name, without bounds.
+    #[must_use]
+    pub fn new(agent: Arc<str>, prompt: Arc<Message>) -> Self {
         let (queued, budget, deadline, title, above) = (None, None, None, None, None);
         Self { format: FORMAT, agent, prompt, queued, budget, deadline, title, named_by_run: true, above }
     }

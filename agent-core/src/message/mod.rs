@@ -2,7 +2,6 @@
 //!
 //! Nothing here knows a wire format; a wire may keep its encoding of a message in the message's [`Slot`].
 
-pub(crate) mod content;
 pub(crate) mod estimate;
 mod history;
 mod part;
@@ -12,13 +11,12 @@ pub use crate::base::{
     bound::{check_value, json_bytes, parse_value},
     json::value as deserialize_value,
 };
-pub(crate) use content::has_content;
 pub(crate) use estimate::estimate_tokens;
 pub use history::History;
 pub use part::{
     Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, Signature, ToolCall, ToolResult,
 };
-pub(crate) use raw_call::{RawCall, make_ids_unique, parsed_call, repair_json};
+pub(crate) use raw_call::{RawCall, make_ids_unique, parsed_call};
 
 use std::{
     borrow::Cow,
@@ -60,6 +58,13 @@ pub struct Message {
 }
 
 impl Message {
+    /// Returns true if it has content that a service would accept: text, reasoning, media, calls or results.
+    #[must_use]
+    pub fn has_content(&self) -> bool {
+        let says = |part: &Part| !matches!(part, Part::Text(text) | Part::Refusal(text) if text.is_empty());
+        self.parts().iter().any(says)
+    }
+
     /// A message of `role` made of `parts`.
     #[must_use]
     pub fn new(role: Role, parts: Vec<Part>) -> Self {

@@ -44,7 +44,7 @@ pub fn make_ids_unique(parts: &mut [Part]) {
 /// Arguments that are not a JSON object are repaired by [`repair_json`]. If that fails, the call keeps `{}` and
 /// `malformed` holds an excerpt of the text. A name that services would refuse on replay is made acceptable. A call
 /// with a name longer than a tool's may be is malformed, since the first characters of its name may be another tool's.
-pub(crate) fn parsed_call(raw: RawCall) -> ToolCall {
+pub fn parsed_call(raw: RawCall) -> ToolCall {
     let long = raw.name.len() > LONGEST_NAME;
     let name = acceptable_name(raw.name);
     if long {

@@ -117,7 +117,7 @@ impl Status {
     }
 
     /// The status of a run whose recorded error is `error`.
-    pub(crate) fn of_record(error: &ErrorRecord) -> Self {
+    pub fn of_record(error: &ErrorRecord) -> Self {
         match &error.exhausted {
             Some(exhausted) => Self::Stopped((**exhausted).clone().into()),
             None => Self::Failed(error.clone()),

@@ -5,7 +5,12 @@ use std::fmt;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{Digest, Result, RunId, SessionId, base::ApprovalId, message::Arguments, spec::Footprint};
+use crate::{
+    Digest, Result, RunId, SessionId,
+    base::ApprovalId,
+    message::{Arguments, ToolCall},
+    spec::Footprint,
+};
 
 /// A question to an approver.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +36,31 @@ pub struct ApprovalRequest {
     pub digest: Digest,
 }
 
+impl ApprovalRequest {
+    /// Creates the question whether `call` may run. `digest` binds the answer to what was asked.
+    #[must_use]
+    pub fn new(
+        id: ApprovalId,
+        (session, run, agent): (&SessionId, RunId, &str),
+        call: &ToolCall,
+        footprint: Footprint,
+        rule: &str,
+        digest: Digest,
+    ) -> Self {
+        Self {
+            id,
+            session: session.clone(),
+            run,
+            agent: agent.to_owned(),
+            tool: call.name.to_string(),
+            arguments: call.arguments.clone(),
+            footprint,
+            rule: rule.to_owned(),
+            digest,
+        }
+    }
+}
+
 /// An approver's answer. It holds no name: the person who decided is not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -51,26 +81,4 @@ pub enum Decision {
 pub trait Approver: Send + Sync + fmt::Debug {
     /// Decides about one call.
     async fn decide(&self, request: &ApprovalRequest) -> Result<Decision>;
-}
-
-/// Approver that allows every call it is asked about.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AllowAll;
-
-#[async_trait]
-impl Approver for AllowAll {
-    async fn decide(&self, _: &ApprovalRequest) -> Result<Decision> {
-        Ok(Decision::Allow)
-    }
-}
-
-/// Approver that refuses every call it is asked about.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct DenyAll;
-
-#[async_trait]
-impl Approver for DenyAll {
-    async fn decide(&self, _: &ApprovalRequest) -> Result<Decision> {
-        Ok(Decision::Deny)
-    }
 }

@@ -103,7 +103,7 @@ impl Scope {
     }
 
     /// True if nothing is excluded.
-    pub(crate) fn is_all(&self) -> bool {
+    pub fn is_all(&self) -> bool {
         self.access == Access::ALL && self.tools.is_none() && self.without.is_none()
     }
 

@@ -4,9 +4,6 @@
 
 mod assemble;
 mod delta;
-mod generate;
-pub(crate) mod layer;
-pub(crate) mod media;
 mod model;
 mod params;
 mod profile;
@@ -20,9 +17,6 @@ pub use crate::{base::FinishReason, message::raw_call::RawCall};
 pub use assemble::{Assembled, Assembler};
 pub use delta::{
     CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning, WarningKind,
-};
-pub use generate::{
-    Generate, Generated, Generation, ModelExt, NoValue, NoValueReason, Strategy, answer_as, answer_rule,
 };
 pub use model::{Model, ModelSlot, ModelSource};
 pub use params::Params;
@@ -62,6 +56,18 @@ pub trait Provider: Send + Sync + fmt::Debug {
 
     /// Starts one model call.
     async fn stream(&self, request: Request, cx: &CallContext) -> Result<DeltaStream>;
+}
+
+/// Wrapper that adds behaviour to a provider. A closure from provider to provider is a layer.
+pub trait Layer {
+    /// Wraps `inner` in this behaviour.
+    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider>;
+}
+
+impl<F: FnOnce(Arc<dyn Provider>) -> Arc<dyn Provider>> Layer for F {
+    fn layer(self, inner: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        self(inner)
+    }
 }
 
 /// Conveniences over [`Provider`], implemented for every provider. Not meant to be implemented elsewhere.
@@ -112,7 +118,9 @@ impl CallContext {
         Self::within(CancellationToken::new(), RequestId::generate())
     }
 
-    pub(crate) fn within(cancel: CancellationToken, request: RequestId) -> Self {
+    /// Creates the context of one call with this id, which ends with `cancel`.
+    #[must_use]
+    pub fn within(cancel: CancellationToken, request: RequestId) -> Self {
         Self {
             cancel,
             session: None,

@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
-use super::{DeltaStream, Params, Profile, Provider, Request, layer::Layer};
+use super::{DeltaStream, Layer, Params, Profile, Provider, Request};
 use crate::{Money, Result, Usage, message::History, provider::CallContext};
 
 /// A handle on a model. Cloning shares it.
@@ -56,7 +56,7 @@ impl Model {
     }
 
     /// The same model behind a layer: a provider that wraps this one's. The layer added last is asked first; the
-    /// order matters, see [`crate::layers`].
+    /// order matters, see `layers`.
     #[must_use]
     pub fn layer(mut self, layer: impl Layer) -> Self {
         let inner = Arc::make_mut(&mut self.0);

@@ -14,18 +14,19 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Effect, Effects, Limits, ModelCall, Observation, PendingCall, Spawn, Task, ToolCalls,
+    Delegate, Effect, Effects, Limits, ModelCall, Observation, Outcome, PendingCall, Spawn, Task, ToolCalls,
     waited::{Child, Waited},
 };
 use crate::{
     Digest, Error, ErrorKind, Result, RunId, SessionId, Timestamp,
     agent::IntoAgent,
     base::bound,
+    budget::Budget,
     event::{EffectKey, ModelFinished, Origin},
-    layers::Budget,
     message::{Arguments, History, Message, Part, Role, ToolCall, ToolResult},
     permission::Scope,
     provider::{Model, Request},
+    team::Todo,
     tool::Tools,
 };
 
@@ -43,7 +44,7 @@ use crate::{
 ///
 /// | what it wants | how |
 /// |---|---|
-/// | a model's reply, or a value of a type | [`call_model`](Self::call_model), [`generate`](Self::generate) |
+/// | a model's reply | [`call_model`](Self::call_model) |
 /// | a tool's result | [`call_tool`](Self::call_tool) |
 /// | agents side by side | [`spawn`](Self::spawn), and [`wait_any`](Self::wait_any) for one of them |
 /// | a conversation with another agent | [`ask`](Self::ask) |
@@ -59,11 +60,11 @@ pub struct RunContext {
 
 /// The bounds that a run is given from above.
 #[derive(Debug, Clone)]
-pub(crate) struct Given {
-    pub(crate) scope: Scope,
-    pub(crate) cancel: CancellationToken,
+struct Given {
+    scope: Scope,
+    cancel: CancellationToken,
     /// `None` when nothing is bounded.
-    pub(crate) budget: Option<Budget>,
+    budget: Option<Budget>,
 }
 
 struct Inner {
@@ -77,13 +78,18 @@ struct Inner {
 }
 
 impl RunContext {
-    pub(crate) fn new(
+    /// Creates the context of a run, for whoever performs its effects. `parent` is the session above it; without a
+    /// `budget` nothing is bounded.
+    #[must_use]
+    pub fn new(
         origin: Arc<Origin>,
         parent: Option<SessionId>,
-        given: Given,
+        scope: Scope,
+        budget: Option<Budget>,
+        cancel: CancellationToken,
         effects: Arc<dyn Effects>,
     ) -> Self {
-        let ordinal = AtomicU64::new(0);
+        let (ordinal, given) = (AtomicU64::new(0), Given { scope, cancel, budget });
         let inner = Inner { origin, parent, given, effects, ordinal, wider: None };
         Self { inner: Arc::new(inner), of_call: false }
     }
@@ -110,6 +116,13 @@ impl RunContext {
     #[must_use]
     pub fn agent(&self) -> &str {
         &self.inner.origin.agent
+    }
+
+    /// Returns the id of this run's mode, which is fixed: the one that was picked for its session when the run began.
+    /// `None` when none was.
+    #[must_use]
+    pub fn mode(&self) -> Option<Arc<str>> {
+        self.read(|state| state.run().and_then(|run| run.mode.clone()))
     }
 
     /// Returns the scope of this run: the most that may be done here.
@@ -143,6 +156,73 @@ impl RunContext {
     #[must_use]
     pub fn history(&self) -> History {
         self.read(|state| state.history().clone())
+    }
+
+    /// Gives another agent a task in the child session of this role, and waits for its outcome. Each call is one more
+    /// run of that session, so under the same role the agent knows what was said before. The session outlives this run.
+    /// Other roles are other conversations.
+    ///
+    /// The agent has at most this context's scope: `cx.narrowed(&scope).ask(..)` gives it less. A failure is an outcome
+    /// with that status. If this run is cancelled, the agent's run ends as cancelled.
+    ///
+    /// A resumed run is answered from its journal for each call that had returned, and continues the one that was in
+    /// flight. Make one call after another, also for different roles; for agents side by side use
+    /// [`RunContext::spawn`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for an invalid role (see
+    /// [`SessionId::in_role`]); [`ErrorKind::Paused`], to be
+    /// passed on with `?`, when the other agent is paused; [`ErrorKind::Diverged`] when
+    /// something else is recorded at this place; a store's error.
+    pub async fn ask<Form>(
+        &self,
+        role: &str,
+        agent: impl IntoAgent<Form>,
+        task: impl Into<Task>,
+    ) -> Result<Outcome> {
+        let child = self.session().in_role(role)?;
+        // The id of the run must be known before it begins, and again after a restart.
+        let run = RunId::parse(&self.new_id().await?)?;
+        let spawn = Spawn::new(agent, task).with_role(role.to_owned());
+        match self.perform(Effect::Delegate(Box::new(Delegate::new(child, spawn).run(run)))).await? {
+            Observation::Child { outcome: Some(outcome), .. } => Ok(*outcome),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Adds a message of the program's own to the conversation, between two steps: the model reads it, and nobody sent
+    /// it. A resumed run does not add a message again that it has recorded.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a message that is no user's, while a tool call waits for its result, and in a
+    /// run that is over; [`ErrorKind::TooLarge`] for one that cannot be stored.
+    pub fn remind(&self, message: impl Into<Message>) -> Result<()> {
+        self.check_effects()?;
+        self.effects().remind(self, Arc::new(message.into()))
+    }
+
+    /// Lets prompts that came while the agent worked join the conversation. An agent calls it between two steps, when
+    /// no tool call of its last message waits for a result. Prompts that nobody lets in get a run of their own.
+    ///
+    /// # Errors
+    /// Those of the effects; a run that is over lets nothing in, and that is no error.
+    pub async fn steer(&self) -> Result<()> {
+        self.check_effects()?;
+        self.effects().steer(self).await
+    }
+
+    /// Returns the todo list as it was last set, by any run that shares it.
+    #[must_use]
+    pub fn todos(&self) -> Vec<Todo> {
+        self.effects().todos()
+    }
+
+    /// Replaces the whole list. When this returns, it is stored, and every run that shares the list sees it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] when this run is over, the store's.
+    pub async fn set_todos(&self, todos: Vec<Todo>) -> Result<()> {
+        self.effects().set_todos(self, todos).await
     }
 
     /// Returns a context of the same run with at most what `scope` admits. A context can only narrow.
@@ -275,7 +355,7 @@ impl RunContext {
     ///
     /// # Errors
     /// [`ErrorKind::TooMany`] when as many agents run below the root as may
-    /// ([`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents)); a resumed run gets the same error again.
+    /// (`RuntimeBuilder::sub_agents`); a resumed run gets the same error again.
     /// Otherwise as [`RunContext::spawn`].
     pub async fn try_spawn<Form>(&self, agent: impl IntoAgent<Form>, task: impl Into<Task>) -> Result<Child> {
         self.start(Spawn::new(agent, task).at_once()).await
@@ -316,7 +396,7 @@ impl RunContext {
     ///
     /// # Errors
     /// [`ErrorKind::Paused`], to be passed on with `?`; [`ErrorKind::TooLarge`] for a name of more than 512 bytes, as
-    /// in [`Session::signal`](crate::Session::signal).
+    /// in `Session::signal`.
     pub async fn signal(&self, name: impl Into<String>) -> Result<Value> {
         match self.perform(Effect::Signal { name: name.into() }).await? {
             Observation::Signal(value) => Ok(value),
@@ -364,7 +444,7 @@ impl fmt::Debug for RunContext {
     }
 }
 
-pub(super) fn unexpected(observation: &Observation) -> Error {
+fn unexpected(observation: &Observation) -> Error {
     Error::new(ErrorKind::Internal, "the effects answered with an observation of another kind")
         .with("observation", format!("{observation:?}"))
 }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The future of a method of [`Effects`].
-pub(super) type Performing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+pub type Performing<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// One action of a run.
 #[derive(Debug, Clone)]
@@ -143,6 +143,14 @@ impl ModelCall {
     }
 }
 
+impl ToolCalls {
+    /// Creates the calls of one message, of which these have no result.
+    #[must_use]
+    pub fn new(message: Arc<Message>, calls: Vec<PendingCall>, offered: Tools, limits: Limits) -> Self {
+        Self { message, calls, offered, limits }
+    }
+}
+
 /// Tool calls of one message.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -155,6 +163,14 @@ pub struct ToolCalls {
     pub offered: Tools,
     /// Bounds on how they run.
     pub limits: Limits,
+}
+
+impl PendingCall {
+    /// Creates a call that nothing began to run.
+    #[must_use]
+    pub fn new(index: usize) -> Self {
+        Self { index, started: false, repeated: false, late: false }
+    }
 }
 
 /// A call that has no result yet.
@@ -189,13 +205,13 @@ pub struct Delegate {
     /// dropped.
     pub cancel: Option<CancellationToken>,
     /// True if it is a part of this run and no agent beside it: it takes no slot.
-    pub(crate) part_of_run: bool,
+    pub part_of_run: bool,
     /// True if the model calls of the child and all below it are counted together.
-    pub(crate) counted: bool,
+    pub counted: bool,
     /// True if nothing of the child can exist yet, by what the run recorded.
-    pub(crate) anew: bool,
+    pub anew: bool,
     /// True if an earlier run of this session may have begun it.
-    pub(crate) lasting: bool,
+    pub lasting: bool,
 }
 
 impl Delegate {
@@ -296,7 +312,7 @@ impl Spawn {
     }
 
     /// Refuses it with [`ErrorKind::TooMany`](crate::ErrorKind::TooMany) when as many agents run below the root as may:
-    /// see [`RuntimeBuilder::sub_agents`](crate::RuntimeBuilder::sub_agents). For an [`Effect::Spawn`] the refusal is
+    /// see `RuntimeBuilder::sub_agents`. For an [`Effect::Spawn`] the refusal is
     /// recorded; for an [`Effect::Delegate`] only when it has a key.
     #[must_use]
     pub fn at_once(mut self) -> Self {

@@ -1,73 +1,22 @@
-//! A run, from one prompt to one outcome: the pure [`Turn`], the effects that it asks for, and the code that performs
-//! and records them.
+//! A run, from one prompt to one outcome: its context, and the effects that its agent asks for.
 
-mod admit;
-pub(crate) mod apart;
-mod ask;
-mod budget;
-pub(crate) mod bus;
-mod child;
-pub(crate) mod compaction;
 mod context;
-mod delegate;
 mod effect;
-pub(crate) mod emit;
-pub(crate) mod end;
-mod env;
-mod execute;
-mod flight;
-pub(crate) mod fold;
-mod handle;
-mod join;
-mod journal;
-mod life;
-mod local;
 mod loop_detection;
-mod model_call;
-mod nest;
-mod parts;
-mod pool;
-mod queue;
 mod record;
-mod replay;
-mod since;
-pub(crate) mod site;
-mod subtree;
-mod tool_bound;
-mod tool_call;
-mod tool_check;
-mod tool_judge;
-mod tool_run;
-mod tool_schedule;
-mod turn;
-mod unstored;
 mod waited;
-mod watch;
-mod weight;
 
-pub use crate::base::{Caught, caught};
 pub use crate::{
     base::{FailedTask, Pause, StopReason},
-    event::observer::Observer,
+    event::Observer,
     outcome::{Outcome, Status},
 };
-pub use bus::Subscription;
 pub use context::RunContext;
-pub use effect::{Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Spawn, ToolCalls};
-pub use handle::RunHandle;
+pub use effect::{
+    Delegate, Effect, Effects, ModelCall, Observation, PendingCall, Performing, Spawn, ToolCalls,
+};
 pub use loop_detection::LoopDetection;
-pub use turn::{Action, StopWhen, Turn};
 pub use waited::{Child, Waited};
-
-pub(crate) use admit::{check_lease, check_prompt};
-pub(crate) use child::{Turn as ChildTurn, known_end, open_child, run_child};
-pub(crate) use emit::{Emitter, Sink};
-pub(crate) use env::Env;
-pub(crate) use execute::{Admission, CLEAN_UP, Within, execute};
-pub(crate) use journal::Journal;
-pub(crate) use nest::Nest;
-pub(crate) use queue::{Active, Desk, InQueue, Line, Running, Ticket};
-pub(crate) use replay::{RecordedTime, Recording, replay};
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -94,6 +43,12 @@ impl Task {
     #[must_use]
     pub fn new(prompt: impl Into<Message>) -> Self {
         Self { prompt: Arc::new(prompt.into()), budget: None, deadline: None }
+    }
+
+    /// Creates a task of a prompt that others share, with its bounds.
+    #[must_use]
+    pub fn of(prompt: Arc<Message>, budget: Option<BudgetLimits>, deadline: Option<Timestamp>) -> Self {
+        Self { prompt, budget, deadline }
     }
 
     setters! {

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     RequestId,
     base::{Charge, Failure, Spend},
-    budget::tally,
     event::{Event, ModelFinished},
     message::estimate_tokens,
 };
@@ -15,7 +14,7 @@ use crate::{
 /// Charges of a session, a fold over its events. A call that was cut off counts as reserved.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Account {
+pub struct Account {
     spent: Spend,
     /// Model calls in flight, with their reservations. A call that is made again keeps its id.
     open: Vec<(RequestId, Charge)>,
@@ -23,12 +22,12 @@ pub(crate) struct Account {
 
 impl Account {
     /// Spend of the session, with the reservations of calls whose end is unknown.
-    pub(crate) fn spent(&self) -> Spend {
+    pub fn spent(&self) -> Spend {
         self.open.iter().fold(self.spent, |sum, (_, reserved)| sum.plus(&Spend::of(reserved)))
     }
 
     /// Folds in one stored event. Model calls without a budget are skipped.
-    pub(crate) fn apply(&mut self, event: &Event) {
+    pub fn apply(&mut self, event: &Event) {
         match event {
             Event::ModelStarted(call) => {
                 let Some((request, reserved)) = call.request.zip(call.reserved) else { return };
@@ -64,11 +63,11 @@ impl Account {
 
 /// Charge for a model call that ended, all its attempts together, given its reservation.
 ///
-/// Like [`BudgetLayer`](crate::layers::BudgetLayer), as far as an event tells: reported figures; for a reply that broke
+/// Like `BudgetLayer`, as far as an event tells: reported figures; for a reply that broke
 /// off at least what arrived; a missing figure as reserved; one call for a refusal; nothing for a call that was never
 /// sent.
-pub(crate) fn reply_charge(reserved: &Charge, reply: &ModelFinished) -> Charge {
-    let usage = tally::reported(reply.usage + reply.wasted);
+pub fn reply_charge(reserved: &Charge, reply: &ModelFinished) -> Charge {
+    let usage = (reply.usage + reply.wasted).reported();
     let came = estimate_tokens(&reply.message);
     if let Some(error) = reply.error.as_ref().filter(|_| usage.is_unknown() && came == 0) {
         return match Failure::of_record(error) {

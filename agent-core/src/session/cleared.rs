@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::message::{Content, Message, Part, ToolResult};
 
 /// The message with each tool result of at least `least` bytes of text replaced by a note of its size.
-pub(crate) fn cleared(message: &Arc<Message>, least: u64) -> Arc<Message> {
+pub fn cleared(message: &Arc<Message>, least: u64) -> Arc<Message> {
     let size = |result: &ToolResult| result.content.iter().map(size_of).fold(0, u64::saturating_add);
     if message.tool_results().all(|result| size(result) < least) {
         return Arc::clone(message);

@@ -17,7 +17,7 @@ const OVERFLOWS: u32 = 2;
 /// Size and compaction state of a conversation. Part of the session's state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Gauge {
+pub struct Gauge {
     /// A compaction that has begun and not ended.
     open: Option<Arc<CompactionStarted>>,
     /// Tokens of the context after the last attempt; 0 for none. The next attempt waits until the context is a tenth
@@ -89,23 +89,23 @@ impl Gauge {
     }
 
     /// The compaction to continue. One that began in another session came here with a fork and does not count.
-    pub(crate) fn open(&self, session: &SessionId) -> Option<&Arc<CompactionStarted>> {
+    pub fn open(&self, session: &SessionId) -> Option<&Arc<CompactionStarted>> {
         let own = |child: &SessionId| child.origin().is_some_and(|(parent, ..)| parent == session.as_str());
         self.open.as_ref().filter(|started| own(&started.child))
     }
 
     /// True if the first message is a summary.
-    pub(crate) fn is_summarised(&self) -> bool {
+    pub fn is_summarised(&self) -> bool {
         self.summarised
     }
 
     /// Estimated tokens of the conversation when `context` was measured.
-    pub(crate) fn counted(&self) -> u64 {
+    pub fn counted(&self) -> u64 {
         self.counted
     }
 
     /// Tokens of the newest step plus an estimate for messages added since.
-    pub(crate) fn projected(&self, context: ContextUsage, tokens: u64) -> u64 {
+    pub fn projected(&self, context: ContextUsage, tokens: u64) -> u64 {
         context.total().saturating_add(tokens.saturating_sub(self.counted))
     }
 
@@ -133,7 +133,7 @@ fn grew(floor: u64, now: u64) -> bool {
 }
 
 /// Tokens of a window that must remain free.
-pub(crate) fn reserve(window: u64) -> u64 {
+pub fn reserve(window: u64) -> u64 {
     if window > 200_000 { 20_000 } else { window / 5 }
 }
 

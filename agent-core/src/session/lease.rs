@@ -8,7 +8,7 @@ use crate::Timestamp;
 /// A session's lease.
 ///
 /// A runtime that runs an agent holds one. It comes with each append, which renews it. It keeps programs that look for
-/// dead runs ([`Runtime::recover`](crate::Runtime::recover)) away from live ones. Two writers' events never mix even
+/// dead runs (`Runtime::recover`) away from live ones. Two writers' events never mix even
 /// without it, and whatever the clocks say: see [`SessionStore::append`](super::SessionStore::append).
 ///
 /// # Clocks
@@ -16,8 +16,8 @@ use crate::Timestamp;
 /// third of the lease's time, so clocks may differ by half of that time (15 seconds of the default 30) without effect.
 /// Where they differ more, or one jumps:
 /// - If a holder with a clock ahead of others dies, they stay away for longer by that difference.
-///   [`Session::resume`](crate::Session::resume) ignores clocks and goes on at once.
-/// - A live holder with a clock behind loses its session to [`Runtime::recover`](crate::Runtime::recover). Its next
+///   `Session::resume` ignores clocks and goes on at once.
+/// - A live holder with a clock behind loses its session to `Runtime::recover`. Its next
 ///   append or renewal is an [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and it stores nothing more; a tool in
 ///   flight may have run.
 /// - A released lease is over by any clock.

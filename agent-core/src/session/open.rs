@@ -24,28 +24,36 @@ pub struct QueuedPrompt {
 
 /// A run that has not ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OpenRun {
-    pub(crate) id: RunId,
-    pub(crate) agent: Arc<str>,
-    pub(crate) prompt: Arc<Message>,
+#[non_exhaustive]
+pub struct OpenRun {
+    /// Its id.
+    pub id: RunId,
+    /// Name of its agent.
+    pub agent: Arc<str>,
+    /// Its prompt.
+    pub prompt: Arc<Message>,
     /// Number of the event that started the run.
-    pub(crate) seq: u64,
-    pub(crate) resumed: u32,
+    pub seq: u64,
+    /// Number of times that it was resumed.
+    pub resumed: u32,
     /// Budget of the run.
-    pub(crate) budget: Option<BudgetLimits>,
+    pub budget: Option<BudgetLimits>,
     /// Time at which the run is stopped.
-    pub(crate) deadline: Option<Timestamp>,
+    pub deadline: Option<Timestamp>,
     /// True once effects of a hand-written agent are recorded: a resume needs all of them.
-    pub(crate) keyed: bool,
+    pub keyed: bool,
     /// True once the run's own model calls make up the conversation.
     pub(super) converses: bool,
-    pub(crate) usage: Usage,
-    pub(crate) cost: Option<Money>,
-    pub(crate) steps: u32,
+    /// Tokens of its model calls that have ended.
+    pub usage: Usage,
+    /// Cost of its model calls; `None` when that of one is unknown.
+    pub cost: Option<Money>,
+    /// Number of its model calls that have ended.
+    pub steps: u32,
     /// Number of claimed tool calls.
-    pub(crate) tool_calls: u32,
+    pub tool_calls: u32,
     /// True while a model call has begun and none has ended since.
-    pub(crate) calling: bool,
+    pub calling: bool,
     /// Model calls that have begun and not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) calls: Vec<RequestId>,
@@ -54,61 +62,71 @@ pub(crate) struct OpenRun {
     pub(super) ended_cost: Option<Money>,
     /// Mode of the run, to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) mode: Option<Arc<str>>,
+    pub mode: Option<Arc<str>>,
     /// Number of messages in the conversation right after its prompt joined.
     #[serde(default)]
-    pub(crate) messages_before: u64,
+    pub messages_before: u64,
     /// Spend of the session's calls when the run began.
     #[serde(default)]
-    pub(crate) spent_before: Spend,
+    pub spent_before: Spend,
     /// Running time in microseconds before it was last resumed.
-    pub(crate) ran: u64,
+    pub ran: u64,
     /// Time at which it was last started or resumed.
-    pub(crate) since: Timestamp,
+    pub since: Timestamp,
     /// The newest message with text.
-    pub(crate) text: Option<Arc<Message>>,
+    pub text: Option<Arc<Message>>,
     /// As in [`RunStarted`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) named_by_run: bool,
+    pub named_by_run: bool,
     /// Input that it waits for, while it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) pause: Option<Pause>,
+    pub pause: Option<Pause>,
     /// True once an answer that fits the pause came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) answered: bool,
+    pub answered: bool,
 }
 
 /// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct EndedRun {
-    pub(crate) id: RunId,
+#[non_exhaustive]
+pub struct EndedRun {
+    /// Its id.
+    pub id: RunId,
     /// Number of messages in the conversation right after its prompt joined.
-    pub(crate) messages_before: u64,
-    pub(crate) end: Arc<RunFinished>,
+    pub messages_before: u64,
+    /// Its end.
+    pub end: Arc<RunFinished>,
 }
 
 /// An assistant message whose calls wait for results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OpenStep {
-    pub(crate) message: Arc<Message>,
+#[non_exhaustive]
+pub struct OpenStep {
+    /// The message.
+    pub message: Arc<Message>,
     /// Number of the event that holds the message.
-    pub(crate) seq: u64,
-    pub(crate) results: Vec<Option<Arc<ToolResult>>>,
+    pub seq: u64,
+    /// Results of its calls, in their order; `None` for a call that has not ended.
+    pub results: Vec<Option<Arc<ToolResult>>>,
     pub(super) started: Vec<bool>,
 }
 
 /// Reason that open calls get an error result now.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Closing<'a> {
+pub enum Closing<'a> {
+    /// The run was cancelled.
     Cancelled,
+    /// The run failed, with this error.
     Failed(&'a str),
+    /// The run ended for this reason.
     Ended(&'a str),
+    /// A run above ended without this one.
     Abandoned,
 }
 
 impl OpenRun {
     /// Adds the totals of the run's own calls to an outcome without any: a hand-written agent need not count.
-    pub(crate) fn count(&self, outcome: &mut Outcome) {
+    pub fn count(&self, outcome: &mut Outcome) {
         if outcome.steps == 0 && self.steps > 0 {
             let cost = self.cost.filter(|_| !self.is_calling());
             (outcome.usage, outcome.cost, outcome.steps) = (self.usage, cost, self.steps);
@@ -177,7 +195,7 @@ impl OpenStep {
     }
 
     /// Error results for all calls without a result, each with the call's index and the reason in words for the model.
-    pub(crate) fn close(&self, why: Closing<'_>) -> Vec<(usize, ToolResult)> {
+    pub fn close(&self, why: Closing<'_>) -> Vec<(usize, ToolResult)> {
         let calls = self.message.tool_calls().enumerate();
         let open = calls.filter(|(index, _)| self.results.get(*index).is_some_and(Option::is_none));
         open.map(|(index, call)| (index, ToolResult::error(call, self.why(index, why)))).collect()

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use super::open::OpenStep;
-use crate::message::{History, Message, Part, Role, has_content};
+use crate::message::{History, Message, Part, Role};
 
 /// A message that is not the model's, without calls and results. `None` if nothing is left.
 pub(super) fn said(message: &Arc<Message>) -> Option<Cow<'_, Arc<Message>>> {
@@ -23,7 +23,7 @@ fn without(message: &Arc<Message>, role: Role, stray: fn(&Part) -> bool) -> Opti
         let parts = message.parts().iter().filter(|part| !stray(part)).cloned().collect();
         Cow::Owned(Arc::new(Message::new(role, parts)))
     };
-    has_content(&message).then_some(message)
+    message.has_content().then_some(message)
 }
 
 /// Number of newest messages to keep when `kept` are asked for. One more if the cut would part results from their

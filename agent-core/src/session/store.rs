@@ -177,7 +177,7 @@ impl Error {
     }
 
     /// An error for a session that is gone although it was stored.
-    pub(crate) fn deleted(session: &SessionId) -> Self {
+    pub fn deleted(session: &SessionId) -> Self {
         let text = "the session was deleted, and what was under way or waited in it with it; begin a new one";
         Self::new(ErrorKind::NotFound, text).with("session", session.as_str())
     }

@@ -388,7 +388,7 @@ impl Footprint {
     }
 
     /// Digest of the access and the subjects, in whatever order they were named.
-    pub(crate) fn digest(&self) -> Digest {
+    pub fn digest(&self) -> Digest {
         let access = self.access.to_string();
         let mut named: Vec<(&str, &str)> = Vec::new();
         named.extend(self.command.iter().map(|it| ("command", it.as_str())));

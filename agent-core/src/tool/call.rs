@@ -117,16 +117,42 @@ pub fn idempotency_key(session: &SessionId, run: Option<RunId>, seq: u64, index:
 /// Context of the call that a tool answers.
 #[derive(Debug)]
 pub struct ToolContext<'a> {
-    pub(crate) run: RunContext,
-    pub(crate) policy: &'a Policy,
-    pub(crate) call_id: Cow<'a, str>,
-    pub(crate) spec: ToolSpec,
-    pub(crate) footprint: Footprint,
-    pub(crate) seq: u64,
-    pub(crate) index: usize,
-    pub(crate) cancel: Cow<'a, CancellationToken>,
+    run: RunContext,
+    policy: &'a Policy,
+    call_id: Cow<'a, str>,
+    spec: ToolSpec,
+    footprint: Footprint,
+    seq: u64,
+    index: usize,
+    cancel: Cow<'a, CancellationToken>,
     /// True once an agent was run below this call. A re-entered call has a new context.
-    pub(crate) delegated: AtomicBool,
+    delegated: AtomicBool,
+}
+
+impl<'a> ToolContext<'a> {
+    /// Creates the context of a call of `run`, for whoever performs its effects. Its `place` is the number of the event
+    /// that asked for it, and its index among the calls of that event; ids and keys are derived from it.
+    #[must_use]
+    pub fn new(
+        run: &'a RunContext,
+        policy: &'a Policy,
+        call_id: &'a str,
+        spec: &ToolSpec,
+        footprint: Footprint,
+        (seq, index): (u64, usize),
+    ) -> Self {
+        Self {
+            run: run.of_call(),
+            policy,
+            call_id: Cow::Borrowed(call_id),
+            spec: spec.clone(),
+            footprint,
+            seq,
+            index,
+            cancel: Cow::Borrowed(run.cancellation()),
+            delegated: AtomicBool::new(false),
+        }
+    }
 }
 
 impl ToolContext<'_> {
@@ -166,7 +192,7 @@ impl ToolContext<'_> {
     }
 
     /// Id of the child session, for a call that runs an agent.
-    pub(crate) fn child_session(&self) -> Result<SessionId> {
+    pub fn child_session(&self) -> Result<SessionId> {
         self.session().child(self.seq, u64::try_from(self.index).unwrap_or(u64::MAX))
     }
 

@@ -102,9 +102,3 @@ where
         (self.call)(input).await?.into_output()
     }
 }
-
-/// Checks that the schema of `T` holds only words for a model.
-#[cfg(test)]
-pub(crate) fn assert_schema_is_plain<T: JsonSchema>() {
-    entourage_testkit::assert_plain_text(&schema_of::<T>().to_string());
-}

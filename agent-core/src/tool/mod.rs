@@ -3,18 +3,14 @@
 //! Nothing here runs a tool or decides if it may run: see `run` and `permission`.
 
 mod call;
-mod combined;
 mod from_fn;
 mod output;
 mod repair;
 mod toolset;
 
-pub use crate::message::raw_call::{make_ids_unique, repair_json};
+pub use crate::message::raw_call::{make_ids_unique, parsed_call, repair_json};
 pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
 pub use call::{Tool, ToolContext, ToolInput, idempotency_key};
-pub use combined::{Combined, ToolsetExt};
-#[cfg(test)]
-pub(crate) use from_fn::assert_schema_is_plain;
 pub use from_fn::{from_fn, schema_of, typed};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use repair::Repair;

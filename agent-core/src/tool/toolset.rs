@@ -14,7 +14,8 @@ pub trait Toolset: Send + Sync + fmt::Debug {
 /// A fixed set of tools, sorted by name, each name once. Cloning shares it.
 ///
 /// ```
-/// use entourage_core::tool::{self, Access, Tools, ToolsetExt};
+/// use entourage_core::tool::{self, Access, Tools};
+/// use entourage_runners::ToolsetExt;
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Nothing {}
@@ -59,7 +60,8 @@ impl Tools {
         Ok(Self::from_sorted(sorted.into_values()))
     }
 
-    pub(super) fn from_sorted(tools: impl Iterator<Item = Arc<dyn Tool>>) -> Self {
+    /// Creates a set of tools that come sorted by their names, each name once.
+    pub fn from_sorted(tools: impl Iterator<Item = Arc<dyn Tool>>) -> Self {
         let tools: Arc<[_]> = tools.collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self { tools, specs }

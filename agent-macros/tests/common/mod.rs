@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result, Runtime,
+    Result,
     agent::Agent,
     permission::Policy,
     run::{Outcome, RunContext, Task},
     tool::{Tool, ToolSpec, Tools},
 };
+use entourage_runtime::Runtime;
 use serde_json::Value;
 
 /// The declaration of the tool.

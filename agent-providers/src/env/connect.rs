@@ -16,7 +16,7 @@ macro_rules! if_compiled {
                 None => builder,
             };
             let provider = builder.build().map_err(|error| error.with("from", $origin))?;
-            let model = provider.model($name).layer(entourage_core::layers::Retry::new());
+            let model = provider.model($name);
             Ok(Found { address: provider.base_url(), model, origin: $origin.to_owned() })
         }
         #[cfg(not(feature = $feature))]

@@ -23,8 +23,7 @@ use crate::{
     vendor::{self, Speaks, VENDORS, Vendor},
 };
 
-/// A model, and where it was found. A failed call is retried as [`Retry`](entourage_core::layers::Retry) does by
-/// default; a model made from its provider is not.
+/// A model without layers, and where it was found.
 ///
 /// `Display` is a line for people: `gpt-5-mini at https://api.openai.com/v1 (OPENAI_API_KEY)`.
 #[derive(Debug, Clone)]
@@ -41,21 +40,6 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {} ({})", self.model.name(), self.address, self.origin)
-    }
-}
-
-/// Adds a constructor to [`Model`] that searches the environment.
-pub trait ModelFromEnv: Sized {
-    /// Returns the model that [`from_env`] finds.
-    ///
-    /// # Errors
-    /// Those of [`from_env`].
-    fn from_env() -> Result<Self>;
-}
-
-impl ModelFromEnv for Model {
-    fn from_env() -> Result<Self> {
-        from_env().map(|found| found.model)
     }
 }
 

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorRecord, Result, Usage,
-    layers::{Check, Layer},
     message::{Arguments, Message, Part, ToolCall},
     provider::{
-        Assembler, CallContext, Delta, DeltaStream, Finish, FinishReason, Provider, RawCall, Request,
+        Assembler, CallContext, Delta, DeltaStream, Finish, FinishReason, Layer, Provider, RawCall, Request,
         ResponseInfo, Warning,
     },
 };
 use entourage_providers::{anthropic_messages, gemini, ollama, openai_chat, openai_responses, vendor};
+use entourage_runtime::layers::Check;
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::Value;
 

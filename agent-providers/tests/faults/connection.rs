@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use entourage_core::{
     ErrorKind, RetryStatus,
-    layers::Timeout,
     provider::{CallContext, FinishReason, ProviderExt},
 };
+use entourage_runtime::layers::Timeout;
 use tokio::net::TcpSocket;
 
 use crate::{

@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use entourage_core::{
     Error, ErrorKind, RetryStatus,
-    layers::{self, Layer},
-    provider::{CallContext, ProviderExt},
+    provider::{CallContext, Layer, ProviderExt},
 };
+use entourage_runtime::layers;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{

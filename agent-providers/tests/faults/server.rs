@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use entourage_core::{
     Error, Result,
-    layers::{Layer, Timeout},
     message::Message,
-    provider::{Assembled, Assembler, CallContext, Delta, FinishReason, Provider, ProviderExt, Request},
+    provider::{
+        Assembled, Assembler, CallContext, Delta, FinishReason, Layer, Provider, ProviderExt, Request,
+    },
 };
+use entourage_runtime::layers::Timeout;
 use futures_util::StreamExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

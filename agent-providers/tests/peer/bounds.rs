@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use entourage_core::{
     ErrorKind, RetryStatus,
-    agent::ReactAgent,
     message::Message,
     provider::{CallContext, Delta, ProviderExt, Request, ToolChoice},
     run::Status,
     tool::{self, Access, ToolSpec},
 };
+use entourage_runners::ReactAgent;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::{

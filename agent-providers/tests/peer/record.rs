@@ -1,11 +1,11 @@
 //! Real calls, recorded and played again.
 
 use entourage_core::{
-    layers::{Layer, Recorder, Replay},
     message::Message,
-    provider::{CallContext, ProviderExt, Request},
+    provider::{CallContext, Layer, ProviderExt, Request},
     tool::ToolSpec,
 };
+use entourage_runtime::layers::{Recorder, Replay};
 use serde_json::{Value, json};
 
 use crate::{KEY, SERVER, params, peers, request};

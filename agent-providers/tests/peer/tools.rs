@@ -6,11 +6,11 @@ use std::sync::{
 };
 
 use entourage_core::{
-    agent::ReactAgent,
     message::{History, Message, ToolResult},
     provider::{CallContext, FinishReason, ProviderExt, Request},
     tool::{self, Access, ToolSpec},
 };
+use entourage_runners::ReactAgent;
 use serde_json::json;
 
 use crate::{SERVER, params, peers};

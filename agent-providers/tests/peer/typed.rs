@@ -1,6 +1,7 @@
 //! Typed output, in each way in which the server can force it by a grammar.
 
-use entourage_core::provider::{CallContext, Generate, ModelExt, Strategy};
+use entourage_core::provider::CallContext;
+use entourage_runners::typed::{Generate, ModelExt, Strategy};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

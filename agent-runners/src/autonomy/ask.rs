@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-
 use entourage_core::{
     Error, ErrorKind, Result,
     context::Instructions,
     message::{History, Message},
-    provider::{Generate, Generated, Generation, Model},
+    provider::Model,
     run::{Effect, ModelCall, Observation, RunContext},
 };
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::typed::{Generate, Generated, Generation};
 
 /// A model's typed answer to whether something is done.
 pub(super) trait Ruling: DeserializeOwned + JsonSchema {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::Deserialize;
-use serde_json::json;
-
 use entourage_core::{
     message::{Message, Role, ToolCall, ToolResult},
     run::Outcome,
     session::SessionState,
-    team::TodoTool,
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::TodoTool;
 
 /// The tool's name.
 pub(crate) const TASK_COMPLETE: &str = "task_complete";

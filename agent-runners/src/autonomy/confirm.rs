@@ -8,7 +8,7 @@ use entourage_core::{
     agent::Agent,
     context::Instructions,
     message::Message,
-    provider::{Generate, ModelSlot, NoValue, Profile, Strategy},
+    provider::{ModelSlot, Profile},
     run::{Outcome, RunContext, Task},
 };
 use schemars::JsonSchema;
@@ -19,6 +19,7 @@ use super::{
     ask::{self, Question, Ruling, said},
     check::{Asked, Check},
 };
+use crate::typed::{Generate, NoValue, Strategy};
 
 /// The question; the same each time.
 const QUESTION: &str = "Is all of it done, as it was asked? Look back at the request and at what you did, and do no \

@@ -3,12 +3,10 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use entourage_core::message::{Message, Role, ToolCall, ToolResult};
 use serde_json::Value;
 
-use entourage_core::{
-    message::{Message, Role, ToolCall, ToolResult},
-    team::TodoTool,
-};
+use crate::TodoTool;
 
 /// Maximum characters of an agent's text in one message.
 const SAID: usize = 500;

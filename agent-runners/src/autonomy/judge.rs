@@ -9,7 +9,7 @@ use entourage_core::{
     context::Instructions,
     message::{Message, Part, Role},
     permission::Scope,
-    provider::{ModelSlot, NoValue},
+    provider::ModelSlot,
     run::{Outcome, RunContext, Task},
 };
 use schemars::JsonSchema;
@@ -21,6 +21,7 @@ use super::{
     check::{Asked, Check},
     criteria::{Drafter, unmet},
 };
+use crate::typed::NoValue;
 
 /// The judge's role and name.
 const ROLE: &str = "judge";

@@ -4,12 +4,13 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, Session,
-    agent::{Agent, CurrentModeUpdate, IntoAgent, Mode, answer, check_agent_name},
+    Error, ErrorKind, Result,
+    agent::{Agent, IntoAgent},
     context::Instructions,
     provider::ModelSlot,
-    run::{Outcome, RunContext, RunHandle, Task},
+    run::{Outcome, RunContext, Task},
 };
+use entourage_runtime::{CurrentModeUpdate, Mode, RunHandle, Session, answer, check_agent_name};
 
 use super::{
     AutonomyLevel, Discriminator, EXECUTOR, ITERATIONS, ModeState, Player, Rounds, TASK_COMPLETE,
@@ -46,7 +47,8 @@ use super::{
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use entourage_core::{Runtime, agent::ReactAgent};
+/// use entourage_runners::ReactAgent;
+/// use entourage_runtime::Runtime;
 /// use entourage_runners::{Autonomy, AutonomyLevel};
 /// use entourage_testkit::ScriptedProvider;
 ///
@@ -241,7 +243,7 @@ impl Autonomy {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a role that is not filled, or filled with an agent that is no
-    /// [`ReactAgent`](entourage_core::agent::ReactAgent); the message lists those that are filled.
+    /// [`ReactAgent`](crate::ReactAgent); the message lists those that are filled.
     pub fn with_model(&self, role: &str, model: impl Into<ModelSlot>) -> Result<Self> {
         let mut inner = (*self.0).clone();
         inner.crew.set_model(role, model.into())?;
@@ -275,7 +277,7 @@ impl Autonomy {
     /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
     ///
     /// # Errors
-    /// As [`ReactAgent::ask`](entourage_core::agent::ReactAgent::ask); a task that was never accepted is
+    /// As [`ReactAgent::ask`](crate::ReactAgent::ask); a task that was never accepted is
     /// [`ErrorKind::Stopped`].
     pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
         answer(self.start(prompt)).await
@@ -372,7 +374,7 @@ impl AutonomyBuilder {
         self
     }
 
-    /// Lets the executor itself, a [`ReactAgent`](entourage_core::agent::ReactAgent), complete the task at level
+    /// Lets the executor itself, a [`ReactAgent`](crate::ReactAgent), complete the task at level
     /// `prompted`: it is given the tool `task_complete` instead of being asked. A phase that ends without a call of it
     /// is followed by another, up to the limit of rounds. A round then makes no model call beside the executor's own;
     /// the answer is the summary in the call. Default: it is asked.

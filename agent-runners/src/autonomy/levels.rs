@@ -2,10 +2,9 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
-
-use entourage_core::agent::Mode;
 use entourage_core::{Error, ErrorKind, Result};
+use entourage_runtime::Mode;
+use serde::{Deserialize, Serialize};
 
 /// Level of autonomy: who decides that a task is complete. Each level checks more than the one before, and they are
 /// ordered so.

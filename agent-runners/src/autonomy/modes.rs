@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
+use entourage_runtime::Mode;
 use serde::{Deserialize, Serialize};
-
-use entourage_core::agent::Mode;
 
 /// The modes of a session, and the one of its next run.
 ///
 /// ```
-/// use entourage_core::agent::Mode;
+/// use entourage_runtime::Mode;
 /// use entourage_runners::ModeState;
 ///
 /// let state = ModeState::new("ask", [Mode::new("ask", "Ask"), Mode::new("code", "Code")]);

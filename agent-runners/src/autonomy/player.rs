@@ -3,13 +3,10 @@
 
 use std::{fmt, sync::Arc};
 
-use entourage_core::{
-    Error, ErrorKind, Result,
-    agent::{Agent, ReactAgent},
-    provider::ModelSlot,
-};
+use entourage_core::{Error, ErrorKind, Result, agent::Agent, provider::ModelSlot};
 
 use super::TASK_COMPLETE;
+use crate::ReactAgent;
 
 #[derive(Clone)]
 pub(crate) enum Player {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     message::Message,
     permission::Scope,
     run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
@@ -19,7 +19,10 @@ use super::{
     machine::{Fate, Next, Plan, fate},
     progress::is_summary,
 };
-use crate::checked::{PhaseFinished, PhaseStarted};
+use crate::{
+    ReactAgent,
+    checked::{PhaseFinished, PhaseStarted},
+};
 
 /// Role of the session in which the work is done.
 pub(crate) const EXECUTOR: &str = "executor";

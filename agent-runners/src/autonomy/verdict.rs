@@ -2,9 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use serde::{Deserialize, Serialize};
-
 use entourage_core::{event::Shown, run::Outcome};
+use serde::{Deserialize, Serialize};
 
 /// A phase of a checked task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -33,7 +32,7 @@ impl fmt::Display for Phase {
 }
 
 /// The result of a check. As JSON it is the answer of a checker that is no
-/// [`ReactAgent`](entourage_core::agent::ReactAgent): see [`DualAgent`](crate::DualAgent).
+/// [`ReactAgent`](crate::ReactAgent): see [`DualAgent`](crate::DualAgent).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Verdict {

@@ -10,10 +10,11 @@ use std::{
 
 use entourage_core::{
     ErrorKind, Result,
-    agent::{Agent, IntoAgent, check_agent_name},
+    agent::{Agent, IntoAgent},
     permission::Scope,
     run::Task,
 };
+use entourage_runtime::check_agent_name;
 
 use super::{
     Durations, Edge, GraphInput, GraphLimits, GraphMessage, Handle, Inner, Live, Needs, Node, OnFailure,

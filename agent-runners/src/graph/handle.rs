@@ -6,7 +6,7 @@ use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc, time::Duration};
 use entourage_core::{
     agent::{Agent, IntoAgent},
     permission::Scope,
-    provider::{Size, answer_rule},
+    provider::Size,
     tool::schema_of,
 };
 use schemars::JsonSchema;
@@ -17,6 +17,7 @@ use super::{
     needs::Wiring,
     schema, work,
 };
+use crate::typed::answer_rule;
 
 /// A node that returns `T`. Other nodes take from it, and its settings are made here. Cloning gives another handle on
 /// the same node.
@@ -197,7 +198,7 @@ impl Handle<Vec<String>> {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// use entourage_core::agent::ReactAgent;
+    /// use entourage_runners::ReactAgent;
     /// use entourage_runners::graph::TaskGraph;
     /// use entourage_testkit::ScriptedProvider;
     ///

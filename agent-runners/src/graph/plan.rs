@@ -29,7 +29,8 @@ use super::{
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use std::sync::Arc;
 ///
-/// use entourage_core::agent::{Agent, ReactAgent};
+/// use entourage_core::agent::Agent;
+/// use entourage_runners::ReactAgent;
 /// use entourage_runners::graph::Plan;
 /// use entourage_testkit::ScriptedProvider;
 ///
@@ -61,12 +62,11 @@ use super::{
 ///
 /// use async_trait::async_trait;
 /// use entourage_core::{
-///     Error, ErrorKind, Result, Runtime,
-///     agent::{Agent, ReactAgent},
-///     provider::Model,
+///     Error, ErrorKind, Result, agent::Agent, provider::Model,
 ///     run::{Outcome, RunContext, Task, Waited},
 /// };
-/// use entourage_runners::graph::Plan;
+/// use entourage_runners::{ReactAgent, graph::Plan, typed::RunExt};
+/// use entourage_runtime::Runtime;
 /// use entourage_testkit::ScriptedProvider;
 ///
 /// #[derive(Clone)]
@@ -224,7 +224,8 @@ impl Plan {
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
-    /// # use entourage_core::{Result, agent::{Agent, ReactAgent}, provider::Size};
+    /// # use entourage_core::{Result, agent::Agent, provider::Size};
+    /// # use entourage_runners::ReactAgent;
     /// # use entourage_runners::graph::{Plan, TaskGraph};
     /// # type Agents = [Arc<dyn Agent>];
     /// # fn example(plan: &Plan, roster: &Agents, small: &ReactAgent, large: &ReactAgent) -> Result<TaskGraph> {

@@ -18,7 +18,7 @@ use super::{GraphSignature, Live, Node, Shape, TaskGraphBuilder, signature};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// # use entourage_core::agent::ReactAgent;
+/// # use entourage_runners::ReactAgent;
 /// # use entourage_testkit::ScriptedProvider;
 /// # let one = ScriptedProvider::new().text("One form, two fields.");
 /// # let two = ScriptedProvider::new().text("fn login() {}");

@@ -5,7 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use entourage_core::agent::{Agent, check_agent_name};
+use entourage_core::agent::Agent;
+use entourage_runtime::check_agent_name;
 
 use super::{
     GraphLimits, Problem,

@@ -5,7 +5,6 @@ use std::{any::Any, sync::Arc};
 use entourage_core::{
     Error, ErrorKind, Result,
     message::{Message, Part},
-    provider::answer_as,
     run::{Outcome, Task},
 };
 use schemars::JsonSchema;
@@ -17,6 +16,7 @@ use super::{
     needs::sealed::Read,
     prompt::Prompt,
 };
+use crate::typed::answer_as;
 
 /// Creates a step of the program.
 pub(super) fn step<R, T, F, Fut>(reader: R, run: F) -> StepFn

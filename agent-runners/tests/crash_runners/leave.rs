@@ -3,13 +3,13 @@
 
 use entourage_core::{
     Result,
-    agent::{Agent, AgentTool, ReactAgent},
+    agent::Agent,
     event::Event,
     permission::Decision,
     session::{SessionFilter, SessionStatus},
     tool::Access,
 };
-use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, graph::TaskGraph};
+use entourage_runners::{AgentTool, Autonomy, AutonomyLevel, DualAgent, ReactAgent, graph::TaskGraph};
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
     crash::{DriveContext, DriveStep, Life, Scenario},

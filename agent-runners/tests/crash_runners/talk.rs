@@ -5,11 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use entourage_core::{
     Error, Result,
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     permission::Policy,
     run::{Outcome, RunContext, Task},
     tool::Access,
 };
+use entourage_runners::ReactAgent;
 use entourage_testkit::{FakeTool, ScriptedProvider, crash::Scenario};
 use serde_json::json;
 

@@ -4,27 +4,26 @@ use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
+use std::time::Duration;
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result, Runtime, Session, SessionId,
-    agent::ReactAgent,
+    Result, SessionId,
+    budget::BudgetLimits,
     event::Event,
-    layers::BudgetLimits,
     permission::Policy,
     provider::{CallContext, DeltaStream, Model, Provider, Request},
-    run::{Pause, RunHandle, Status, Task},
+    run::{Pause, Status, Task},
     session::{
-        Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStatus, SessionStore,
-        SharedStore,
+        Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStatus, SessionStore, SharedStore,
     },
     tool::Access,
 };
-use entourage_runners::DualAgent;
+use entourage_runners::{DualAgent, ReactAgent};
+use entourage_runtime::{MemoryStore, RunHandle, Runtime, Session};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::json;
-use std::time::Duration;
 
 use crate::{
     common::{count, stored},

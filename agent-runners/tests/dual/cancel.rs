@@ -1,13 +1,12 @@
 //! A cancel is a pause in which the user can say something; a stop is the end.
 
 use entourage_core::{
-    Session,
     provider::FinishReason,
     run::{Pause, Status},
     session::{SessionFilter, SessionStatus, SharedStore},
 };
-use entourage_runners::CheckedTask;
-use entourage_runners::{DualAgent, Phase};
+use entourage_runners::{CheckedTask, DualAgent, Phase};
+use entourage_runtime::Session;
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
@@ -223,7 +222,7 @@ async fn cw15_a_cancel_unwinds_what_runs_below() {
     let hanging = FakeTool::new("write").hanging();
     let gate = Gate::new();
     let works = ScriptedProvider::new().call("write", json!({}));
-    let executor = entourage_core::agent::ReactAgent::builder("coder", works.model())
+    let executor = entourage_runners::ReactAgent::builder("coder", works.model())
         .tool(hanging.clone().behind(&gate))
         .build()
         .unwrap();

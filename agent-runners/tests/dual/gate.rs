@@ -2,13 +2,11 @@
 
 use entourage_core::{
     ErrorKind,
-    agent::ReactAgent,
     provider::FinishReason,
     run::Status,
     tool::{Access, Repeat, ToolOutput},
 };
-use entourage_runners::DualAgent;
-use entourage_runners::checked::PhaseFinished;
+use entourage_runners::{DualAgent, ReactAgent, checked::PhaseFinished};
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

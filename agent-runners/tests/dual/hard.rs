@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex};
 
 use entourage_core::{
     ErrorKind,
-    agent::{AgentTool, ReactAgent},
+    budget::BudgetLimits,
     event::Envelope,
-    layers::BudgetLimits,
     permission::{Decision, Policy},
     provider::{Delta, FinishReason},
     run::{Observer, Pause, Status, StopReason, Task},
     session::{SessionFilter, SharedStore},
     tool::Access,
 };
-use entourage_runners::checked::{PhaseFinished, PhaseStarted};
-use entourage_runners::{DualAgent, Phase};
+use entourage_runners::{
+    AgentTool, DualAgent, Phase, ReactAgent,
+    checked::{PhaseFinished, PhaseStarted},
+};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -329,7 +330,7 @@ fn cw16_leave_that_is_asked_for_by_a_sub_agent_of_the_executor_is_given_in_anoth
 /// A program whose own stop condition ends the checker's run after the claim still accepts the task.
 #[tokio::test(start_paused = true)]
 async fn cw04_a_claim_in_a_turn_that_a_condition_ends_too_is_one() {
-    use entourage_core::run::StopWhen;
+    use entourage_runners::StopWhen;
     let works = ScriptedProvider::new().text("a").text("Summary.");
     let checks = ScriptedProvider::new().call("task_complete", done("I saw it."));
     let condition = StopWhen::tool_called("task_complete");

@@ -13,7 +13,7 @@ mod anywhere;
 mod budget;
 mod cancel;
 #[allow(dead_code)]
-#[path = "../../../agent-core/tests/it/common.rs"]
+#[path = "../../../agent-runtime/tests/it/common.rs"]
 mod common;
 mod flip;
 mod gate;

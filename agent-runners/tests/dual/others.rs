@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use entourage_core::{
-    ErrorKind, Result, Runtime,
-    agent::{Agent, ReactAgent},
+    ErrorKind, Result,
+    agent::Agent,
     run::{Outcome, RunContext, StopReason, Task},
 };
-use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, Verdict, graph::TaskGraph};
+use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, ReactAgent, Verdict, graph::TaskGraph};
+use entourage_runtime::Runtime;
 use entourage_testkit::ScriptedProvider;
 
 /// Answers with each of its texts in turn, and keeps what it was asked.

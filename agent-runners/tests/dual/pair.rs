@@ -1,15 +1,17 @@
 //! A pair of scripted agents, and queries about its sessions.
 
 use entourage_core::{
-    Runtime, Session, SessionId,
-    agent::ReactAgent,
+    SessionId,
     event::Envelope,
     message::{History, Message, Role},
     session::SharedStore,
     tool::Access,
 };
-use entourage_runners::checked::{PhaseFinished, PhaseStarted};
-use entourage_runners::{DualAgent, DualBuilder};
+use entourage_runners::{
+    DualAgent, DualBuilder, ReactAgent,
+    checked::{PhaseFinished, PhaseStarted},
+};
+use entourage_runtime::{Runtime, Session};
 use entourage_testkit::{FakeTool, ScriptedProvider};
 use serde_json::{Value, json};
 

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use entourage_core::{
     ErrorKind, Timestamp,
-    agent::ReactAgent,
-    layers::BudgetLimits,
+    budget::BudgetLimits,
     permission::Policy,
     provider::{FinishReason, ToolChoice},
     run::{Limits, LoopDetection, Status, StopReason, Task},
     tool::Access,
 };
-use entourage_runners::CheckedTask;
-use entourage_runners::DualAgent;
+use entourage_runners::{CheckedTask, DualAgent, ReactAgent};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

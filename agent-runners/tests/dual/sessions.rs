@@ -1,14 +1,12 @@
 //! The todo list that both agents share, their sessions side by side, and the content of each session.
 
 use entourage_core::{
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     event::Event,
     run::{RunContext, Task},
     session::SessionFilter,
-    team::TodoTool,
 };
-use entourage_runners::DualAgent;
-use entourage_runners::checked::PhaseStarted;
+use entourage_runners::{DualAgent, ReactAgent, TodoTool, checked::PhaseStarted};
 use entourage_testkit::ScriptedProvider;
 use serde_json::json;
 

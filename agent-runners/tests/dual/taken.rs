@@ -11,12 +11,11 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result,
-    agent::ReactAgent,
     permission::Policy,
     session::{SessionFilter, SessionInfo, SharedStore},
     tool::{Access, Repeat},
 };
-use entourage_runners::DualAgent;
+use entourage_runners::{DualAgent, ReactAgent};
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use entourage_core::{ErrorKind, agent::ReactAgent, tool::schema_of};
-use entourage_runners::graph::{GraphError, Plan, PlanTask, Problem, TaskGraph};
+use entourage_core::{ErrorKind, tool::schema_of};
+use entourage_runners::{
+    ReactAgent,
+    graph::{GraphError, Plan, PlanTask, Problem, TaskGraph},
+};
 use entourage_testkit::ScriptedProvider;
 
 use crate::common::{ids, problems, roster};

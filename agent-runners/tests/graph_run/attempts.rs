@@ -7,12 +7,14 @@ use std::sync::{
 
 use entourage_core::{
     Error, ErrorKind, Money, Usage,
-    agent::ReactAgent,
     provider::{FinishReason, Size},
     run::{Outcome, Status, StopReason},
     session::SessionFilter,
 };
-use entourage_runners::graph::{NodeEnd, NodeFinished, NodeState, TaskGraph};
+use entourage_runners::{
+    ReactAgent,
+    graph::{NodeEnd, NodeFinished, NodeState, TaskGraph},
+};
 use entourage_testkit::{Gate, Script, ScriptedProvider};
 use tokio::time::Instant;
 

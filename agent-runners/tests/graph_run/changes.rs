@@ -32,7 +32,7 @@ impl Scene {
         Self { log, gate, hand, other, graph, store: memory() }
     }
 
-    fn start(&self) -> (entourage_core::run::RunHandle, GraphControl) {
+    fn start(&self) -> (entourage_runtime::RunHandle, GraphControl) {
         let run = runtime_on(&self.store).session_with_id(root()).start(&self.graph, "Go");
         let control = self.graph.control(&run);
         (run, control)

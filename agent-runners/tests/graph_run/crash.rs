@@ -1,11 +1,10 @@
 //! The public crash suite over graphs: two nodes in flight, and an approval pending inside a child inside a node.
 
 use entourage_core::{
-    agent::ReactAgent,
     permission::{Decision, Policy},
     tool::{Access, Repeat},
 };
-use entourage_runners::graph::TaskGraph;
+use entourage_runners::{ReactAgent, graph::TaskGraph};
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
     crash::{self, Life, Medium, Scenario},
@@ -48,7 +47,7 @@ fn design_3_the_login_graph() {
         graph.build()
     });
     let policy =
-        |builder: entourage_core::RuntimeBuilder| builder.policy(Policy::allow_all()).checkpoint_every(5);
+        |builder: entourage_runtime::RuntimeBuilder| builder.policy(Policy::allow_all()).checkpoint_every(5);
     survives(&scenario.prompt("Build a login form.").runtime(policy));
 }
 

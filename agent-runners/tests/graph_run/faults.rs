@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use entourage_core::{
+    budget::{BudgetLimits, Exhausted},
     event::Envelope,
-    layers::{BudgetLimits, Exhausted},
     run::{Outcome, Status, StopReason},
     session::SharedStore,
 };

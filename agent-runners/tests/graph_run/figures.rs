@@ -5,12 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use entourage_core::{
     Money, Prices, Result, Usage,
-    agent::{AgentTool, ReactAgent},
     provider::{CallContext, DeltaStream, Model, Profile, Provider, Request},
     session::{SessionFilter, SharedStore},
 };
 use entourage_runners::{
-    DualAgent,
+    AgentTool, DualAgent, ReactAgent,
     graph::{GraphReport, TaskGraph},
 };
 use entourage_testkit::ScriptedProvider;

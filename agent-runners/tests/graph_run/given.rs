@@ -5,11 +5,14 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result,
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     message::{Media, MediaSource, Message, Part},
     run::{Outcome, RunContext, Task},
 };
-use entourage_runners::graph::{Plan, PlanTask, TaskGraph};
+use entourage_runners::{
+    ReactAgent,
+    graph::{Plan, PlanTask, TaskGraph},
+};
 use entourage_testkit::ScriptedProvider;
 
 use crate::crew::{Act, Hand};

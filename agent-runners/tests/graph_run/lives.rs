@@ -40,7 +40,7 @@ fn overtaken(log: &Log, start: &Gate, gate: &Gate) -> TaskGraph {
     graph.build().unwrap()
 }
 
-async fn overtake(store: &SharedStore, log: &Log, gate: &Gate) -> entourage_core::run::RunHandle {
+async fn overtake(store: &SharedStore, log: &Log, gate: &Gate) -> entourage_runtime::RunHandle {
     let start = Gate::new();
     let graph = overtaken(log, &start, gate);
     let session = runtime_on(store).session_with_id(root());

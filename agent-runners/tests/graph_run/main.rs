@@ -9,7 +9,7 @@
     reason = "a test may panic, in its helpers too"
 )]
 
-#[path = "../../../agent-core/tests/it/common.rs"]
+#[path = "../../../agent-runtime/tests/it/common.rs"]
 #[allow(dead_code, reason = "shared with the other tests")]
 mod common;
 

@@ -7,12 +7,16 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result, Runtime,
-    agent::{Agent, AgentTool, ReactAgent},
+    Result,
+    agent::Agent,
     permission::Policy,
     run::{Outcome, RunContext, Status, Task},
 };
-use entourage_runners::graph::{NodeState, TaskGraph};
+use entourage_runners::{
+    AgentTool, ReactAgent,
+    graph::{NodeState, TaskGraph},
+};
+use entourage_runtime::Runtime;
 use entourage_testkit::{self as testkit, ScriptedProvider};
 use serde_json::json;
 use tokio::time::Instant;

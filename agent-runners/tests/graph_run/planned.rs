@@ -6,13 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     event::Event,
     provider::Model,
     run::{Outcome, RunContext, Task, Waited},
     session::SharedStore,
 };
-use entourage_runners::graph::Plan;
+use entourage_runners::{ReactAgent, graph::Plan, typed::RunExt};
 use entourage_testkit::ScriptedProvider;
 
 use crate::{

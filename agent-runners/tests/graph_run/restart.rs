@@ -9,8 +9,7 @@ use std::{
 };
 
 use entourage_core::{
-    Error, ErrorKind, Runtime,
-    agent::ReactAgent,
+    Error, ErrorKind,
     event::Event,
     permission::{Decision, Policy},
     provider::Size,
@@ -18,9 +17,11 @@ use entourage_core::{
     session::{SessionFilter, SharedStore},
     tool::Access,
 };
-use entourage_runners::graph::{
-    GraphReport, NodeFinished, NodeStarted, NodeState, PlanTask, SkipAs, TaskGraph,
+use entourage_runners::{
+    ReactAgent,
+    graph::{GraphReport, NodeFinished, NodeStarted, NodeState, PlanTask, SkipAs, TaskGraph},
 };
+use entourage_runtime::Runtime;
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 

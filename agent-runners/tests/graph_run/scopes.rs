@@ -11,11 +11,12 @@ use entourage_core::{
     agent::Agent,
     permission::Scope,
     provider::Size,
-    run::{Outcome, RunContext, RunHandle, Task},
+    run::{Outcome, RunContext, Task},
     session::SharedStore,
     tool::Access,
 };
 use entourage_runners::graph::{GraphControl, PlanTask, TaskGraph};
+use entourage_runtime::RunHandle;
 use entourage_testkit::Gate;
 
 use crate::{

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    layers::{BudgetLimits, Exhausted},
+    budget::{BudgetLimits, Exhausted},
     permission::{ApprovalRequest, Approver, Decision},
     provider::FinishReason,
     run::{Outcome, Pause, Status, StopReason},

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    ErrorKind, Session,
-    agent::ReactAgent,
+    ErrorKind,
     event::{Envelope, Event},
     message::{History, Role},
     provider::{FinishReason, Model, Profile, Request, ToolChoice},
@@ -12,8 +11,10 @@ use entourage_core::{
     session::SharedStore,
     tool::Access,
 };
-use entourage_runners::checked::PhaseFinished;
-use entourage_runners::{Autonomy, AutonomyBuilder, AutonomyLevel, Phase, StopKind, Verdict};
+use entourage_runners::{
+    Autonomy, AutonomyBuilder, AutonomyLevel, Phase, ReactAgent, StopKind, Verdict, checked::PhaseFinished,
+};
+use entourage_runtime::Session;
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 

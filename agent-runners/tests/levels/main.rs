@@ -9,7 +9,7 @@
     clippy::needless_pass_by_value
 )]
 
-#[path = "../../../agent-core/tests/it/common.rs"]
+#[path = "../../../agent-runtime/tests/it/common.rs"]
 #[allow(dead_code, reason = "shared with the other tests, which use all of it")]
 mod common;
 mod endings;

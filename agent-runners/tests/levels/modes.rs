@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use entourage_core::{
     ErrorKind, SessionId,
-    agent::{CurrentModeUpdate, Mode, ReactAgent},
     event::{Envelope, Event},
     provider::FinishReason,
     run::{Observer, Pause, Status},
     session::SharedStore,
     team::{Todo, TodoStatus},
 };
-use entourage_runners::{Autonomy, AutonomyLevel, ModeState};
+use entourage_runners::{Autonomy, AutonomyLevel, ModeState, ReactAgent};
+use entourage_runtime::{CurrentModeUpdate, Mode};
 use entourage_testkit::{self as testkit, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 

@@ -2,7 +2,6 @@
 
 use entourage_core::{
     ErrorKind,
-    agent::ReactAgent,
     permission::Scope,
     provider::{FinishReason, Request},
     run::{Limits, LoopDetection, Outcome, Pause, Status, StopReason},
@@ -10,7 +9,7 @@ use entourage_core::{
     tool::Access,
 };
 use entourage_runners::{
-    Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, Phase,
+    Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, Phase, ReactAgent,
     checked::{PhaseFinished, PhaseStarted},
 };
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};

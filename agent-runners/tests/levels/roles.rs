@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use entourage_core::{
-    ErrorKind, Session,
-    agent::{Agent, ReactAgent},
+    ErrorKind,
+    agent::Agent,
     event::Event,
     provider::{Model, Params},
     session::{SessionFilter, SharedStore},
 };
-use entourage_runners::{Autonomy, AutonomyLevel};
+use entourage_runners::{Autonomy, AutonomyLevel, ReactAgent};
+use entourage_runtime::Session;
 use entourage_testkit::ScriptedProvider;
 use serde_json::json;
 

@@ -1,8 +1,7 @@
 //! A session that changes its level, also during a run and after a crash, and a cancel at each level.
 
 use entourage_core::{
-    ErrorKind, Session, SessionId,
-    agent::Mode,
+    ErrorKind, SessionId,
     event::Event,
     message::Role,
     provider::{FinishReason, Request},
@@ -11,6 +10,7 @@ use entourage_core::{
     team::TodoStatus,
 };
 use entourage_runners::{Autonomy, AutonomyLevel, StopKind};
+use entourage_runtime::{Mode, Session};
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
@@ -154,7 +154,7 @@ async fn cw15_a_cancel_while_it_is_judged_is_a_pause_and_the_next_prompt_reaches
 async fn cw15_a_cancel_can_be_the_end() {
     let gate = Gate::new();
     let works = ScriptedProvider::new().call("wait", json!({}));
-    let executor = entourage_core::agent::ReactAgent::builder("worker", works.model())
+    let executor = entourage_runners::ReactAgent::builder("worker", works.model())
         .tool(FakeTool::new("wait").behind(&gate))
         .build()
         .unwrap();
@@ -180,7 +180,7 @@ fn resumable(level: AutonomyLevel) -> Autonomy {
     };
     let judges = ScriptedProvider::by_history().text(approve());
     let checks = ScriptedProvider::by_history().call("task_complete", json!({"summary": "Seen."}));
-    let checker = entourage_core::agent::ReactAgent::builder("checker", checks.model()).build().unwrap();
+    let checker = entourage_runners::ReactAgent::builder("checker", checks.model()).build().unwrap();
     Autonomy::builder("gardener", worker(works.model().with_profile(profile)))
         .judge(judges.model())
         .discriminator(checker)

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
-    session::{MemoryStore, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
+    session::{ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 
 use super::{HybridStore, Known, is_missing};
@@ -37,13 +37,6 @@ impl ArchiveStore for SqliteStore {
             .with("path", path.display().to_string()));
         }
         Ok(Some(Arc::new(Self::builder(path).open_to_look().await?)))
-    }
-}
-
-#[async_trait]
-impl ArchiveStore for MemoryStore {
-    async fn afresh(&self) -> Result<Option<SharedStore>> {
-        Ok(None)
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::{any::Any, future::Future, pin::Pin, sync::Arc};
 
-use entourage_core::{
-    Result,
-    session::{MemoryStore, SharedStore},
-};
+use entourage_core::{Result, session::SharedStore};
+use entourage_runtime::MemoryStore;
 use entourage_testkit::store::Fixture;
 
 type Opening = Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>>;

@@ -3,11 +3,12 @@
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use entourage_core::{
-    ErrorKind, Result, Runtime, SessionId,
-    agent::ReactAgent,
+    ErrorKind, Result, SessionId,
     session::{SessionFilter, SessionStore},
     tool::Access,
 };
+use entourage_runners::ReactAgent;
+use entourage_runtime::Runtime;
 use entourage_store::{HybridStore, JsonStore, SqliteStore};
 use entourage_testkit::{FakeTool, Gate, ScriptedProvider};
 use serde_json::json;

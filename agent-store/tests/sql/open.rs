@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result, RunId, Runtime,
-    agent::ReactAgent,
+    Result, RunId,
     event::{Envelope, Event, Origin},
     permission::{ApprovalRequest, Approver, Decision, Policy},
     run::{Pause, Status},
-    session::{Batch, MemoryStore, ReadRange, Row, SessionFilter, SessionState, SessionStore, SharedStore},
+    session::{Batch, ReadRange, Row, SessionFilter, SessionState, SessionStore, SharedStore},
     tool::Access,
 };
+use entourage_runners::ReactAgent;
+use entourage_runtime::{MemoryStore, Runtime};
 use entourage_store::SqliteStore;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};

@@ -4,20 +4,20 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use entourage_core::{
-    ErrorKind, Runtime, SessionId,
-    agent::{Agent, AgentTool, ReactAgent, ReactBuilder},
+    ErrorKind, SessionId,
+    agent::Agent,
     event::{Envelope, Event},
     permission::{Decision, Policy},
     provider::FinishReason,
     run::{Outcome, Pause, Status},
-    session::{MemoryStore, SharedStore},
+    session::SharedStore,
     tool::Access,
 };
-use entourage_runners::CheckedTask;
 use entourage_runners::{
-    DualAgent, Phase,
+    AgentTool, CheckedTask, DualAgent, Phase, ReactAgent, ReactBuilder,
     graph::{GraphReport, NodeState, SkipAs, TaskGraph},
 };
+use entourage_runtime::{MemoryStore, Runtime};
 use entourage_store::SqliteStore;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;

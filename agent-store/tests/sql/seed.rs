@@ -5,16 +5,17 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
-    ErrorKind, Prices, Result, Runtime, SessionId,
-    agent::{Agent, ReactAgent, ReactBuilder},
+    ErrorKind, Prices, Result, SessionId,
+    agent::Agent,
     event::Event,
-    layers::Retry,
     permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
     provider::{FinishReason, Model, Profile},
     run::{Outcome, RunContext, Task},
-    session::{Batch, MemoryStore, ReadRange, SessionFilter, SessionStore, SharedStore},
+    session::{Batch, ReadRange, SessionFilter, SessionStore, SharedStore},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_runners::{ReactAgent, ReactBuilder};
+use entourage_runtime::{MemoryStore, Runtime, layers::Retry};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

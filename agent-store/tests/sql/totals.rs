@@ -4,13 +4,13 @@
 use std::{num::NonZero, path::Path, sync::Arc};
 
 use entourage_core::{
-    Runtime,
-    agent::ReactAgent,
     permission::Policy,
     run::{Limits, Outcome},
-    session::{MemoryStore, SessionStore, SharedStore},
+    session::{SessionStore, SharedStore},
     tool::Repeat,
 };
+use entourage_runners::ReactAgent;
+use entourage_runtime::{MemoryStore, Runtime};
 use entourage_store::SqliteStore;
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::{Value, json};

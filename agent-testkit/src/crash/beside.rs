@@ -7,20 +7,21 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Agents, Result, Titles,
-    agent::ReactAgent,
+    Result,
     event::Event,
     permission::Policy,
     session::SessionStatus,
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_runners::ReactAgent;
+use entourage_runtime::{Agents, Titles};
 use serde_json::json;
 use tokio::sync::Notify;
 
 use super::{DriveContext, DriveStep, Scenario, tree::Log};
 use crate::ScriptedProvider;
 
-/// Time for which the lease of a dead process keeps [`Runtime::recover`](entourage_core::Runtime::recover) from its
+/// Time for which the lease of a dead process keeps [`Runtime::recover`](entourage_runtime::Runtime::recover) from its
 /// session.
 const LEASE: Duration = Duration::from_millis(250);
 
@@ -69,7 +70,7 @@ async fn give_title(cx: &DriveContext, sign: Arc<Notify>) -> Result<DriveStep> {
 }
 
 /// While a tool runs, one prompt joins the run and another is queued behind it. Work of a dead process is found and
-/// continued by [`Runtime::recover`](entourage_core::Runtime::recover).
+/// continued by [`Runtime::recover`](entourage_runtime::Runtime::recover).
 #[must_use]
 pub fn queue() -> Scenario {
     let signs = Signs::default();

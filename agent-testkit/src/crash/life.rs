@@ -13,13 +13,14 @@ use std::{
 };
 
 use entourage_core::{
-    Clock, Digest, RequestId, RuntimeBuilder, SessionId, SystemClock, Timestamp,
+    Clock, Digest, RequestId, SessionId, SystemClock, Timestamp,
     event::Envelope,
     provider::Model,
     run::Observer,
     session::SharedStore,
     tool::{Repeat, Tool},
 };
+use entourage_runtime::RuntimeBuilder;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -2,12 +2,12 @@
 
 use std::{any::Any, fmt, future::Future, io, sync::Arc};
 
-use futures_util::future::BoxFuture;
-
 use entourage_core::{
     Error, ErrorKind, Result,
-    session::{MemoryStore, SessionStore, SharedStore},
+    session::{SessionStore, SharedStore},
 };
+use entourage_runtime::MemoryStore;
+use futures_util::future::BoxFuture;
 
 /// A kind of store, and a factory of empty ones.
 pub struct Medium {

@@ -5,7 +5,7 @@
 //! continue; a [`Medium`] is where its sessions live; [`run`] kills it once at each point:
 //!
 //! ```
-//! use entourage_core::agent::ReactAgent;
+//! use entourage_runners::ReactAgent;
 //! use entourage_testkit::{FakeTool, ScriptedProvider, crash::{self, Medium, Scenario}};
 //! use serde_json::json;
 //!

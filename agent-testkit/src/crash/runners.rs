@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use entourage_core::{
     Result,
-    agent::{AgentTool, ReactAgent, ReactBuilder},
     permission::{Decision, Policy},
     provider::Size,
     tool::{Access, Repeat},
 };
-use entourage_runners::{DualAgent, graph::TaskGraph};
+use entourage_runners::{AgentTool, DualAgent, ReactAgent, ReactBuilder, graph::TaskGraph};
 use serde_json::json;
 
 use super::{Life, Scenario, scenarios::Deed};

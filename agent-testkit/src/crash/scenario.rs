@@ -6,13 +6,14 @@ use std::{
 };
 
 use entourage_core::{
-    Error, ErrorKind, Result, Runtime, RuntimeBuilder, Session, SessionId, Titles,
+    Error, ErrorKind, Result, SessionId,
     agent::Agent,
     event::Event,
     permission::{ApprovalId, Decision},
     run::{Pause, Task},
     session::{SessionStatus, SharedStore},
 };
+use entourage_runtime::{Runtime, RuntimeBuilder, Session, Titles};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 

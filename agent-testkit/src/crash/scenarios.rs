@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Result, Usage,
-    agent::{Agent, ReactAgent},
+    agent::Agent,
     context::Compaction,
     message::{History, Message},
     permission::{Decision, Policy, Scope},
@@ -13,6 +13,7 @@ use entourage_core::{
     run::{Outcome, RunContext, Task, Waited},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
+use entourage_runners::ReactAgent;
 use serde_json::json;
 
 use super::{Scenario, dual, graph_approval, login_graph, queue, sub_agents, title};

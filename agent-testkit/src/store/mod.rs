@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use entourage_core::session::MemoryStore;
+//! use entourage_runtime::MemoryStore;
 //! use entourage_testkit::store::{Capabilities, conformance};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

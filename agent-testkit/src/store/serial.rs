@@ -22,7 +22,8 @@ use super::{
 ///
 /// ```
 /// use std::sync::Arc;
-/// use entourage_core::session::{MemoryStore, SharedStore};
+/// use entourage_core::session::SharedStore;
+/// use entourage_runtime::MemoryStore;
 /// use entourage_testkit::store::{StoreStep, interleaved, raced};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

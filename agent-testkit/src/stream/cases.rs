@@ -3,12 +3,13 @@
 use std::{pin::Pin, time::Duration};
 
 use entourage_core::{
-    ErrorKind, Money, Runtime, Usage,
-    agent::ReactAgent,
+    ErrorKind, Money, Usage,
     event::Event,
     provider::{Delta, DeltaStream, Egress, FinishReason, Model, ProviderExt},
     run::Status,
 };
+use entourage_runners::ReactAgent;
+use entourage_runtime::Runtime;
 use futures_util::{FutureExt, StreamExt};
 
 use super::{

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Result, Runtime,
+    Result,
     agent::Agent,
     message::ToolResult,
     run::{Outcome, RunContext, Task},
     tool::{Tool, Tools},
 };
+use entourage_runtime::Runtime;
 use serde_json::Value;
 
 #[derive(Clone)]

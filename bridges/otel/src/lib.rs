@@ -1,7 +1,7 @@
 //! The shortest way from Entourage's runs to an OpenTelemetry collector.
 //!
 //! [`Otlp`] takes spans to a collector as OTLP over HTTP with protobuf, in batches, from threads of its own. It sets
-//! nothing global: give [`Otlp::subscriber`] to [`Spans`](entourage_core::telemetry::Spans), or put [`Otlp::layer`]
+//! nothing global: give [`Otlp::subscriber`] to [`Spans`](entourage_runtime::telemetry::Spans), or put [`Otlp::layer`]
 //! into a subscriber of yours.
 
 mod client;
@@ -39,7 +39,7 @@ const BATCH: usize = 512;
 /// wait for it.
 ///
 /// ```
-/// use entourage_core::{Runtime, telemetry::Spans};
+/// use entourage_runtime::{Runtime, telemetry::Spans};
 /// use entourage_otel::Otlp;
 ///
 /// # fn main() -> entourage_core::Result<()> {
@@ -71,7 +71,7 @@ impl Otlp {
         }
     }
 
-    /// A subscriber that only exports, for [`Spans::to`](entourage_core::telemetry::Spans::to).
+    /// A subscriber that only exports, for [`Spans::to`](entourage_runtime::telemetry::Spans::to).
     #[must_use]
     pub fn subscriber(&self) -> Dispatch {
         Dispatch::new(Registry::default().with(self.layer()))

@@ -9,14 +9,15 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    ErrorKind, Runtime, SessionId,
-    agent::{Agent, ReactAgent},
+    ErrorKind, SessionId,
+    agent::Agent,
     permission::{Policy, Scope},
     provider::FinishReason,
-    telemetry::Spans,
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_otel::Otlp;
+use entourage_runners::ReactAgent;
+use entourage_runtime::{Runtime, telemetry::Spans};
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 use tokio::{

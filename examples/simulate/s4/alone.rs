@@ -9,7 +9,7 @@ use entourage::{
     layers::BudgetLimits,
     permission::{Policy, Scope},
     provider::{Model, Request},
-    run::{Outcome, RunContext, Task},
+    run::{Outcome, RunContext, RunExt, Task},
     session::{MemoryStore, SharedStore},
     testkit::FakeTool,
     tool::{Access, Repeat},

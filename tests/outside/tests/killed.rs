@@ -5,16 +5,12 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    Error, ErrorKind, Result, Runtime, SessionId,
-    agent::ReactAgent,
-    permission::Policy,
-    provider::Model,
-    session::{MemoryStore, SharedStore},
+    Error, ErrorKind, Result, SessionId, permission::Policy, provider::Model, session::SharedStore,
     tool::Access,
 };
 use entourage_outside::{Argument, Ballot, Debate};
 use entourage_testkit::{
-    FakeTool, ScriptedProvider,
+    FakeTool, MemoryStore, ReactAgent, Runtime, ScriptedProvider,
     crash::{self, Medium, Scenario},
 };
 use serde_json::json;

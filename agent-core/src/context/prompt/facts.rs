@@ -144,22 +144,10 @@ impl PromptFacts {
         self
     }
 
-    /// The first added variable whose name is reserved for a fact of the table.
-    #[cfg(feature = "templates")]
-    pub(super) fn taken_name(&self) -> Option<&str> {
-        const OWN: [&str; 10] = [
-            "provider",
-            "model",
-            "working_dir",
-            "git",
-            "platform",
-            "date",
-            "context_files",
-            "global_context_files",
-            "skills",
-            "config",
-        ];
-        self.variables.keys().map(String::as_str).find(|name| OWN.contains(name))
+    /// Returns the added variables.
+    #[must_use]
+    pub fn variables(&self) -> &BTreeMap<String, Value> {
+        &self.variables
     }
 }
 

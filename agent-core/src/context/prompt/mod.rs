@@ -4,22 +4,12 @@
 //! a change of words. Facts are data: text in them is never read as a template.
 
 mod facts;
-#[cfg(feature = "templates")]
-mod registry;
-#[cfg(feature = "templates")]
-mod template;
-#[cfg(all(test, feature = "templates"))]
-mod tests;
 
 use std::sync::Arc;
 
 use crate::Digest;
 
 pub use facts::{ContextFile, GitFacts, PromptFacts};
-#[cfg(feature = "templates")]
-pub use registry::Templates;
-#[cfg(feature = "templates")]
-pub use template::PromptTemplate;
 
 /// System instructions, and the id of their template.
 ///
@@ -81,7 +71,9 @@ impl Instructions {
         Self::from_template(text, format!("{name}@{version}#{hash}"))
     }
 
-    pub(crate) fn new(text: Arc<str>, template: Option<Arc<str>>) -> Self {
+    /// Creates instructions of this text, and of the template with this id if it was made from one.
+    #[must_use]
+    pub fn new(text: Arc<str>, template: Option<Arc<str>>) -> Self {
         Self { text, template }
     }
 

@@ -214,7 +214,7 @@ impl Recorded {
     }
 
     /// Checks the value and returns about how many bytes it takes, see [`Record::weigh`].
-    pub(crate) fn weigh(&self) -> Result<usize> {
+    pub fn weigh(&self) -> Result<usize> {
         match (self.0.stored(), self.0.live()) {
             (None, Some(live)) => live.weight(),
             (stored, _) => Ok(stored.map_or(0, |stored| stored.value.get().len())),

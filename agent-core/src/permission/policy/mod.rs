@@ -216,7 +216,7 @@ impl Policy {
     }
 
     /// True if some rule has a subject.
-    pub(crate) fn has_subjects(&self) -> bool {
+    pub fn has_subjects(&self) -> bool {
         self.rules().iter().any(|rule| rule.subject.is_some())
     }
 

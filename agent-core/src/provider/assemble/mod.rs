@@ -117,7 +117,7 @@ impl Assembler {
 
     /// Adds text, like [`Delta::Text`].
     #[inline]
-    pub(crate) fn push_text(&mut self, text: &str) -> Result<()> {
+    pub fn push_text(&mut self, text: &str) -> Result<()> {
         match self.parts.last_mut() {
             // Nearly every delta comes this way. An empty one does not: it wraps to the largest length.
             Some(Piece::Done(Part::Text(last)))
@@ -388,7 +388,7 @@ impl Assembled {
     }
 
     /// The cost of a call whose last attempt failed with `error`, if it did.
-    pub(crate) fn cost_after(&self, model: &Model, error: Option<&ErrorRecord>) -> Option<Money> {
+    pub fn cost_after(&self, model: &Model, error: Option<&ErrorRecord>) -> Option<Money> {
         let moved = self.restarts.iter().any(|restart| restart.model.is_some());
         let price = |usage: &Usage| if moved { usage.cost } else { model.cost(usage) };
         let nothing = self.parts.is_empty() && self.usage.is_unknown() && error.is_some_and(is_free);

@@ -13,23 +13,25 @@ use crate::{
 };
 
 impl SessionState {
-    pub(crate) fn approval(&self, id: &ApprovalId, digest: Digest) -> Option<Decision> {
+    /// Returns the decision on this question, if it is bound to `digest`.
+    #[must_use]
+    pub fn approval(&self, id: &ApprovalId, digest: Digest) -> Option<Decision> {
         self.approvals.get(id).filter(|(_, bound)| *bound == digest).and_then(|(decision, _)| *decision)
     }
 
     /// The decision on this question, if there is one, and the digest that it is bound to. `None` if it was never
     /// asked.
-    pub(crate) fn asked(&self, id: &ApprovalId) -> Option<(Option<Decision>, Digest)> {
+    pub fn asked(&self, id: &ApprovalId) -> Option<(Option<Decision>, Digest)> {
         self.approvals.get(id).copied()
     }
 
     /// True if the session's paused run has its input since, so that it can be resumed.
-    pub(crate) fn is_answered(&self) -> bool {
+    pub fn is_answered(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.answered)
     }
 
     /// True if the run is paused and its pause is unknown, as after a checkpoint of version 0.1.
-    pub(crate) fn lacks_its_pause(&self) -> bool {
+    pub fn lacks_its_pause(&self) -> bool {
         let paused = self.head.status == SessionStatus::Paused;
         paused && self.run.as_ref().is_some_and(|run| run.pause.is_none())
     }
@@ -47,17 +49,17 @@ impl SessionState {
     }
 
     /// True if a wait set aside a signal of this name.
-    pub(crate) fn has_taken(&self, name: &str) -> bool {
+    pub fn has_taken(&self, name: &str) -> bool {
         self.taken.as_ref().is_some_and(|(it, _)| it == name)
     }
 
     /// True if a signal of this name is queued.
-    pub(crate) fn has_signal(&self, name: &str) -> bool {
+    pub fn has_signal(&self, name: &str) -> bool {
         self.signals.iter().any(|(it, _)| it == name)
     }
 
     /// Takes the signal of this name that the newest wait set aside.
-    pub(crate) fn take_signal(&mut self, name: &str) -> Option<Value> {
+    pub fn take_signal(&mut self, name: &str) -> Option<Value> {
         self.taken.take_if(|(it, _)| it == name).map(|(_, value)| value)
     }
 

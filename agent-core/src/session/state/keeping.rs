@@ -4,11 +4,30 @@ use std::sync::Arc;
 
 use super::SessionState;
 use crate::{
-    event::{Kept, Recorded, RunStarted},
+    RunId,
+    event::{Kept, Recorded, RunAbove, RunStarted},
     message::Message,
 };
 
 impl SessionState {
+    /// Returns the run of its first event, which no other session of its id has. `None` before that event, and after
+    /// a checkpoint of an older version.
+    #[must_use]
+    pub fn first_run(&self) -> Option<RunId> {
+        self.first
+    }
+
+    /// Sets the run of the session's first event, which checkpoints of older versions lack.
+    pub fn set_first_run(&mut self, run: Option<RunId>) {
+        self.first = run;
+    }
+
+    /// Returns the run above that asked for its newest run. `None` for a root, and for runs of older versions.
+    #[must_use]
+    pub fn above(&self) -> Option<RunAbove> {
+        self.above.as_deref().copied()
+    }
+
     /// Prompts and values that the agent of the open or abandoned task keeps.
     #[must_use]
     pub fn kept(&self) -> &[Kept] {

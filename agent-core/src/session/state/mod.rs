@@ -69,10 +69,10 @@ pub struct SessionState {
     account: Account,
     /// Run of its first event, which no other session of its id has. `None` after a checkpoint of an older version.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) first: Option<RunId>,
+    first: Option<RunId>,
     /// The run above that asked for its newest run. `None` for a root, and for runs of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) above: Option<Arc<RunAbove>>,
+    above: Option<Arc<RunAbove>>,
 }
 
 impl Serialize for SessionState {
@@ -151,12 +151,14 @@ impl SessionState {
         self.tokens
     }
 
-    pub(crate) fn run(&self) -> Option<&OpenRun> {
+    /// Returns the run that has no end yet.
+    #[must_use]
+    pub fn run(&self) -> Option<&OpenRun> {
         self.run.as_deref()
     }
 
     /// Number of the first event that a resume of the open run needs; 0 if no run is open.
-    pub(crate) fn run_window(&self) -> u64 {
+    pub fn run_window(&self) -> u64 {
         match &self.run {
             Some(run) if run.keyed => run.seq,
             Some(run) => run.seq.max(self.head.checkpoint),
@@ -165,18 +167,18 @@ impl SessionState {
     }
 
     /// The newest run that has ended.
-    pub(crate) fn ended(&self) -> Option<&EndedRun> {
+    pub fn ended(&self) -> Option<&EndedRun> {
         self.ended.as_ref()
     }
 
     /// Messages that joined the conversation after its first `before` ones, as far as a compaction left them.
-    pub(crate) fn messages_after(&self, before: u64) -> Vec<Arc<Message>> {
+    pub fn messages_after(&self, before: u64) -> Vec<Arc<Message>> {
         let count = usize::try_from(self.head.messages.saturating_sub(before)).unwrap_or(usize::MAX);
         self.history.iter().skip(self.history.len().saturating_sub(count)).cloned().collect()
     }
 
     /// Outcome of the open run so far: its newest text and its totals.
-    pub(crate) fn spent(&self) -> Outcome {
+    pub fn spent(&self) -> Outcome {
         let mut outcome = Outcome::new(Status::Completed);
         if let Some(run) = &self.run {
             if let Some(text) = run.text.as_ref().and_then(|message| message.first_text()) {
@@ -189,12 +191,14 @@ impl SessionState {
         outcome
     }
 
-    pub(crate) fn gauge(&self) -> &Gauge {
+    /// Returns the gauge of how near the conversation is to a compaction.
+    #[must_use]
+    pub fn gauge(&self) -> &Gauge {
         &self.gauge
     }
 
     /// Spend of the session's calls in all its runs. A call that was cut off counts as it was reserved.
-    pub(crate) fn charged(&self) -> Spend {
+    pub fn charged(&self) -> Spend {
         self.account.spent()
     }
 
@@ -209,12 +213,14 @@ impl SessionState {
         self.step.iter().flat_map(|step| step.results.iter().flatten()).map(|result| &**result)
     }
 
-    pub(crate) fn step(&self) -> Option<&OpenStep> {
+    /// Returns the newest reply whose tool calls have not all ended.
+    #[must_use]
+    pub fn step(&self) -> Option<&OpenStep> {
         self.step.as_ref()
     }
 
     /// State of a fork at its start: nothing is open or queued, and the totals are zero.
-    pub(crate) fn forked(mut self) -> Self {
+    pub fn forked(mut self) -> Self {
         self.queue.clear();
         self.end();
         self.kept.clear();

@@ -17,6 +17,21 @@ use crate::{
 };
 
 impl SessionState {
+    /// True when the conversation of `session` must be made smaller before the next call of a model with this window,
+    /// or a compaction was begun and has no end.
+    #[must_use]
+    pub fn compaction_due(&self, session: &crate::SessionId, window: Option<u64>) -> bool {
+        let gauge = self.gauge();
+        let open = gauge.open(session).is_some();
+        open || gauge.is_due(self.context_usage(), self.estimated_tokens(), window)
+    }
+
+    /// True when a call that was refused for its length may be tried again with a smaller conversation.
+    #[must_use]
+    pub fn may_retry(&self) -> bool {
+        self.gauge().may_retry()
+    }
+
     /// Replaces the older messages by the summary.
     pub(super) fn compact(&mut self, compacted: &Compacted) {
         self.close(Closing::Abandoned);

@@ -13,8 +13,9 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Usage,
     agent::Agent,
-    run::{Caught, Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task},
+    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task},
 };
+use entourage_runtime::{Caught, check_prompt};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +94,7 @@ impl Worker {
     /// Runs the agent to its end. At its time limit, or when it is stopped, waits until the agent has unwound.
     pub(super) async fn run(self, cx: &RunContext) -> Ended {
         let made = guarded("making the task", || (self.work.task)(&self.inputs));
-        let task = match made.and_then(|task| task.check().map(|()| task)) {
+        let task = match made.and_then(|task| check_prompt(&task).map(|()| task)) {
             Ok(task) => task,
             Err(error) => return Ended::new(Attempt::Failed(error)),
         };

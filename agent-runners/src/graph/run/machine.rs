@@ -10,8 +10,9 @@ use entourage_core::{
     Error, ErrorKind, Result, Timestamp,
     agent::Agent,
     event::Recorded,
-    run::{StopReason, Task, caught},
+    run::{StopReason, Task},
 };
+use entourage_runtime::caught;
 
 use super::{
     super::{

@@ -18,10 +18,11 @@ use std::{
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, Result, Session,
+    Error, Result,
     agent::Agent,
-    run::{Outcome, RunContext, RunHandle, Status, Task},
+    run::{Outcome, RunContext, Status, Task},
 };
+use entourage_runtime::{RunHandle, Session};
 
 use self::{change::refusal, drive::Drive, machine::Machine};
 use super::{
@@ -31,8 +32,8 @@ use super::{
 
 pub(crate) use topology::Shape;
 
-/// Runs the graph as an [`Agent`]: in a session of a [`Runtime`](entourage_core::Runtime), which stores the run, or as
-/// a node of another graph. [`TaskGraph::ask`], [`TaskGraph::run`] and [`TaskGraph::start`] run it in memory alone.
+/// Runs the graph as an [`Agent`]: in a session of a [`Runtime`](entourage_runtime::Runtime), which stores the run, or
+/// as a node of another graph. [`TaskGraph::ask`], [`TaskGraph::run`] and [`TaskGraph::start`] run it in memory alone.
 ///
 /// - A node starts as soon as its dependencies and the limits allow. When slots are scarce, the node with the longest
 ///   expected path to the end of the graph goes first, then the one added first.

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, SessionId,
-    session::{Batch, Lease, MemoryStore, ReadRange, Row, SessionFilter, SessionInfo},
+    session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo},
 };
+use entourage_runtime::MemoryStore;
 
 use self::{
     careless::{Careless, LAPSES, Lapse},

@@ -1,0 +1,471 @@
+//! Effects on this machine: performed here, recorded in the session's journal.
+
+mod waits;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    future::{poll_fn, ready},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
+
+use entourage_core::{
+    Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
+    event::{self, ChildStarted, EffectKey, Event, Observed, WarningRaised},
+    message::Message,
+    provider::WarningKind,
+    run::{Delegate, Effect, Effects, Observation, Pause, Performing, RunContext, Spawn},
+    session::SessionState,
+    team::Todo,
+    tool::ToolSpec,
+};
+use serde_json::Value;
+
+use super::{
+    child::{Below, ChildEnd, Kept, ended},
+    compaction::answer,
+    model_call,
+    pool::{Pool, Seat, refusal, too_many},
+    site::Site,
+    tool_call,
+};
+
+/// Effects of one run.
+pub(crate) struct LocalEffects {
+    pub(crate) site: Arc<Site>,
+    recorded: Arc<[Event]>,
+    replay: Mutex<HashMap<u64, Recorded>>,
+    children: Mutex<HashMap<SessionId, Below>>,
+    /// Child sessions with several runs, once there are any.
+    pub(super) kept: OnceLock<Kept>,
+    /// Names of tools that a warning was given about.
+    warned: Mutex<HashSet<Box<str>>>,
+    /// Slots of the children: the tree's pool, or this run's own when it is the root and has any.
+    pool: OnceLock<Pool>,
+    diverged: OnceLock<ErrorRecord>,
+    lost: OnceLock<ErrorRecord>,
+    /// True once a child of this life came to rest without an end.
+    left_open: Arc<AtomicBool>,
+    /// Number of the run's first event, which names its children.
+    run_seq: u64,
+}
+
+/// The recorded events of one keyed effect.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    key: EffectKey,
+    pub(crate) events: Vec<Event>,
+}
+
+impl LocalEffects {
+    pub(crate) fn new(site: Arc<Site>, recorded: Vec<Event>) -> Self {
+        let run_seq = site.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
+        let mut replay: HashMap<u64, Recorded> = HashMap::new();
+        for event in &recorded {
+            if let Some(key) = event.effect_key() {
+                let entry = replay.entry(key.ordinal).or_insert_with(|| Recorded { key, events: Vec::new() });
+                entry.events.push(event.clone());
+            }
+        }
+        Self {
+            site,
+            // An empty slice of its own would be an allocation.
+            recorded: if recorded.is_empty() { Arc::default() } else { recorded.into() },
+            replay: Mutex::new(replay),
+            children: Mutex::default(),
+            kept: OnceLock::new(),
+            warned: Mutex::default(),
+            pool: OnceLock::new(),
+            diverged: OnceLock::new(),
+            lost: OnceLock::new(),
+            left_open: Arc::default(),
+            run_seq,
+        }
+    }
+
+    /// Sets the pool of a run below another one.
+    pub(crate) fn seated(mut self, pool: Option<Pool>) -> Self {
+        self.pool = pool.map(OnceLock::from).unwrap_or_default();
+        self
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        self.pool.get_or_init(|| Pool::new(self.site.env.sub_agents))
+    }
+
+    pub(crate) fn stage(&self, event: Event) -> u64 {
+        self.stage_at(self.site.now(), event)
+    }
+
+    /// Stages an event; does nothing in a run that is over. The caller learns of that by its commit, or by the result
+    /// of its effect.
+    pub(crate) fn stage_at(&self, at: Timestamp, event: Event) -> u64 {
+        self.site.stage(at, event).unwrap_or_default()
+    }
+
+    /// Returns the number of the run's first event.
+    pub(super) fn run_seq(&self) -> u64 {
+        self.run_seq
+    }
+
+    /// Warns, once for each tool in a life of the run, of rules that cannot be matched against its calls.
+    pub(crate) fn warn_of_rules(&self, tools: &[ToolSpec]) {
+        let policy = &self.site.env.policy;
+        if !policy.has_subjects() {
+            return;
+        }
+        for spec in tools.iter().filter(|spec| lock(&self.warned).insert(spec.name().into())) {
+            let rules: Vec<_> = policy.unmatchable(spec).map(|rule| format!("`{rule}`")).collect();
+            if rules.is_empty() {
+                continue;
+            }
+            let text = format!(
+                "the tool `{}` does not declare that it names what its calls touch, so these rules cannot be matched \
+                 against them: {}. What they deny or ask holds for each of them that names nothing, what they allow for none; write \
+                 rules for the whole tool, or declare `ToolSpec::naming_subjects` where its footprints name all",
+                spec.name(),
+                rules.join(", "),
+            );
+            let warning = WarningRaised::new(WarningKind::Rule, spec.name().into(), text.into(), None);
+            self.stage(Event::WarningRaised(Arc::new(warning)));
+        }
+    }
+
+    pub(super) fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Below>> {
+        lock(&self.children)
+    }
+
+    /// True while this run has children whose end was not observed.
+    pub(crate) fn has_children(&self) -> bool {
+        !self.children().is_empty()
+    }
+
+    /// True once a child of this life came to rest without an end: it paused, or its end could not be stored.
+    pub(crate) fn left_open(&self) -> bool {
+        self.left_open.load(Ordering::Relaxed)
+    }
+
+    /// Returns the mark of a child that came to rest without an end.
+    pub(super) fn mark_of_rest(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.left_open)
+    }
+
+    /// Waits until no child runs.
+    pub(crate) async fn join_children(&self) {
+        let left: Vec<_> = self.children().drain().collect();
+        // The children may wait for this run's slot.
+        self.pool.get().into_iter().for_each(Pool::rest);
+        for (child, below) in left {
+            let _ = ended(child, below.outcome).await;
+        }
+    }
+
+    /// Takes the recorded events of the effect; a second call gets none.
+    fn take_recorded(&self, key: Option<EffectKey>) -> Result<Vec<Event>> {
+        let Some(key) = key else { return Ok(Vec::new()) };
+        let found = self.replay.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.ordinal);
+        match found {
+            None => Ok(Vec::new()),
+            Some(recorded) if recorded.key.digest == key.digest => Ok(recorded.events),
+            Some(recorded) => Err(self.diverge(key, recorded.events.first().map_or("nothing", Event::kind))),
+        }
+    }
+
+    /// Returns the error of an agent that asks for something else where `recorded` is, and gets nothing more.
+    fn diverge(&self, key: EffectKey, recorded: &str) -> Error {
+        let error = Error::new(
+            ErrorKind::Diverged,
+            "the agent asks for something other than what its journal recorded at this place; run it with the code and the settings that started it, or start a new run",
+        )
+        .with("effect", key.ordinal.to_string())
+        .with("recorded", recorded.to_owned())
+        .with("session", self.site.journal.session().as_str());
+        self.diverged.get_or_init(|| error.record()).to_error()
+    }
+
+    /// Returns the error of an agent that asked for something other than what is recorded. It gets nothing more: it is
+    /// not the agent of this record.
+    pub(crate) fn diverged(&self) -> Option<Error> {
+        self.diverged.get().map(ErrorRecord::to_error)
+    }
+
+    /// Returns the error of a child whose end cannot be known: its code differs, or its session cannot be read or
+    /// written. Nothing is recorded of it, so the run gets nothing more, and ends with this error.
+    pub(crate) fn lost(&self) -> Option<Error> {
+        self.lost.get().map(ErrorRecord::to_error)
+    }
+
+    /// Returns the error after which the run gets nothing more.
+    pub(crate) fn stopped(&self) -> Option<Error> {
+        self.diverged().or_else(|| self.lost())
+    }
+
+    /// Returns the end of a child.
+    ///
+    /// # Errors
+    /// The error of a child whose end cannot be known.
+    pub(super) fn unless_lost(&self, end: ChildEnd) -> Result<ChildEnd> {
+        match end.lost {
+            Some(error) => Err(self.lost.get_or_init(|| *error).to_error()),
+            None => Ok(end),
+        }
+    }
+
+    pub(super) fn observe(&self, key: Option<EffectKey>, value: Value) {
+        if let Some(key) = key {
+            self.stage(Event::Observed(Arc::new(Observed::new(value, key))));
+        }
+    }
+
+    async fn spawn(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        spawn: Spawn,
+    ) -> Result<Observation> {
+        let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a child needs a keyed effect"))?;
+        let child = self.site.journal.session().child(self.run_seq, key.ordinal)?;
+        if let Some(refused) = observed(recorded) {
+            return Err(too_many(&refused));
+        }
+        let seat = match self.is_observed(&child) {
+            true => None,
+            // A child that had a slot before a restart waits for another one.
+            false => match self.seat(spawn.at_once && recorded.is_empty()) {
+                Err(refused) => {
+                    self.observe(Some(key), refused.clone());
+                    return Err(too_many(&refused));
+                }
+                Ok(seat) => Some(seat),
+            },
+        };
+        if recorded.is_empty() {
+            let agent = spawn.agent.name().to_owned();
+            let started = ChildStarted::new(child.clone(), agent, None, key);
+            self.stage(Event::ChildStarted(Arc::new(started)));
+            // The parent's row comes first: no child exists that its parent does not know of.
+            self.site.commit().await?;
+        }
+        if seat.is_some() {
+            let mut delegate = Delegate::new(child.clone(), spawn);
+            delegate.anew = recorded.is_empty();
+            self.start_child(cx, Box::new(delegate), seat);
+        }
+        Ok(Observation::Spawned(child))
+    }
+
+    /// Returns a seat for a child. The error is the refusal to record, when there is no slot and the child may not
+    /// wait.
+    pub(super) fn seat(&self, at_once: bool) -> Result<Seat, Value> {
+        let pool = self.pool();
+        if at_once {
+            return pool.try_enter().ok_or_else(|| refusal(self.site.env.sub_agents));
+        }
+        Ok(pool.enter())
+    }
+
+    /// True when this run recorded the child's outcome before it was interrupted.
+    fn is_observed(&self, child: &SessionId) -> bool {
+        self.recorded.iter().any(|event| match event {
+            Event::ChildFinished(end) => end.child.as_ref() == Some(child),
+            _ => false,
+        })
+    }
+
+    fn note<T: serde::Serialize + serde::de::DeserializeOwned>(
+        &self,
+        key: Option<EffectKey>,
+        recorded: &[Event],
+        make: impl FnOnce() -> T,
+    ) -> Result<T> {
+        let broken =
+            |error| Error::new(ErrorKind::Corrupt, "a recorded observation cannot be read").caused_by(error);
+        if let Some(value) = observed(recorded) {
+            return serde_json::from_value(value).map_err(broken);
+        }
+        let made = make();
+        self.observe(key, serde_json::to_value(&made).map_err(broken)?);
+        Ok(made)
+    }
+}
+
+impl LocalEffects {
+    async fn perform_other(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        recorded: Vec<Event>,
+        effect: Effect,
+    ) -> Result<Observation> {
+        match effect {
+            Effect::Spawn(spawn) => self.spawn(cx, key, &recorded, *spawn).await,
+            Effect::WaitAny { children, timeout } => {
+                self.wait_any(cx, key, &recorded, children, timeout).await
+            }
+            Effect::Signal { name } => self.signal(key, &recorded, &name),
+            Effect::Sleep(time) => self.sleep(cx, key, &recorded, time).await,
+            Effect::Now => self.note(key, &recorded, || self.site.now()).map(Observation::Now),
+            Effect::NewId => self
+                .note(key, &recorded, || entourage_core::RunId::generate().to_string())
+                .map(Observation::Id),
+            // The others have futures of their own.
+            _ => Err(Error::new(ErrorKind::Internal, "this runtime does not perform this effect")),
+        }
+    }
+}
+
+impl Effects for LocalEffects {
+    // Each effect's future is a box of its own size: the model call's is by far the largest.
+    fn perform<'a>(
+        &'a self,
+        cx: &'a RunContext,
+        key: Option<EffectKey>,
+        effect: Effect,
+    ) -> Performing<'a, Observation> {
+        if let Err(over) = self.site.life.check().and_then(|()| cx.effects().check()) {
+            return Box::pin(ready(Err(over)));
+        }
+        if matches!(effect, Effect::Model(_) | Effect::Tools(_)) && self.site.emitter.is_pausing() {
+            return Box::pin(ready(Err(Error::paused(Pause::Asked))));
+        }
+        if let Some(error) = self.stopped() {
+            return Box::pin(ready(Err(error)));
+        }
+        let recorded = match self.take_recorded(key) {
+            Ok(recorded) => recorded,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        let life = &self.site.life;
+        match effect {
+            Effect::Model(call) => match model_call::recalled(recorded) {
+                Some(answer) => Box::pin(ready(answer)),
+                None => Box::pin(life.outlasts(model_call::perform(self, cx, key, call))),
+            },
+            Effect::Tools(calls) => {
+                Box::pin(life.outlasts(tool_call::perform(self, cx, key, recorded, calls)))
+            }
+            Effect::Delegate(delegate) => match key {
+                Some(key) => Box::pin(life.outlasts(self.delegate_once(cx, key, recorded, delegate))),
+                None => Box::pin(life.outlasts(self.delegate(cx, delegate))),
+            },
+            Effect::Compact { compaction, model, cause, silence } => {
+                let compacted = answer((&self.site, cx), key, compaction, model, cause, silence);
+                Box::pin(life.outlasts(compacted))
+            }
+            other => Box::pin(life.outlasts(self.perform_other(cx, key, recorded, other))),
+        }
+    }
+
+    fn append(
+        &self,
+        cx: &RunContext,
+        key: Option<EffectKey>,
+        make: &mut dyn FnMut(&SessionState, u64) -> Result<event::Recorded>,
+    ) -> Result<()> {
+        let Site { journal, life, origin, .. } = &*self.site;
+        life.check().and_then(|()| cx.effects().check())?;
+        self.stopped().map_or(Ok(()), Err)?;
+        let known = self.take_recorded(key)?;
+        let (Some(key), Some(Event::Recorded(known))) = (key, known.first()) else {
+            return journal.append(life, origin, self.site.now(), make);
+        };
+        let made = journal.read(|state| make(state, state.head().seq))?;
+        if made == *known { Ok(()) } else { Err(self.diverge(key, known.kind())) }
+    }
+
+    fn commit<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
+        self.site.commit_boxed()
+    }
+
+    fn steer<'a>(&'a self, _: &'a RunContext) -> Performing<'a, ()> {
+        self.site.fold_prompts()
+    }
+
+    fn remind(&self, _: &RunContext, message: Arc<Message>) -> Result<()> {
+        self.site.remind(&self.recorded, message)
+    }
+
+    fn read(&self, read: &mut dyn FnMut(&SessionState)) {
+        self.site.read(read);
+    }
+
+    fn recorded(&self) -> Arc<[Event]> {
+        Arc::clone(&self.recorded)
+    }
+
+    fn replayed<'a>(&'a self, _: &'a RunContext) -> Performing<'a, Vec<event::Recorded>> {
+        // A future without a size, and so without an allocation.
+        Box::pin(poll_fn(|_| Poll::Ready(Ok(Vec::new()))))
+    }
+
+    fn todos(&self) -> Vec<Todo> {
+        self.site.todos()
+    }
+
+    fn set_todos<'a>(&'a self, _: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()> {
+        Box::pin(self.site.set_todos(todos))
+    }
+
+    fn time(&self) -> Timestamp {
+        self.site.now()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.site.life.check()
+    }
+
+    fn is_pausing(&self) -> bool {
+        self.site.emitter.is_pausing()
+    }
+
+    fn has_readers(&self) -> bool {
+        self.site.env.store.is_some() || self.site.emitter.is_heard()
+    }
+
+    fn is_stored(&self) -> bool {
+        self.site.env.store.is_some()
+    }
+
+    fn sub_agents(&self) -> usize {
+        self.site.env.sub_agents
+    }
+
+    fn show(&self, _: &RunContext, shown: Event) {
+        self.site.show(shown);
+    }
+}
+
+impl fmt::Debug for LocalEffects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalEffects").field("session", self.site.journal.session()).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the recorded end of a child.
+pub(super) fn child_end(recorded: &[Event]) -> Option<Observation> {
+    recorded.iter().find_map(|event| match event {
+        Event::ChildFinished(end) => Some(Observation::Child {
+            child: end.child.clone(),
+            outcome: end.outcome.clone().map(Box::new),
+            work: Vec::new(),
+            total: None,
+        }),
+        _ => None,
+    })
+}
+
+pub(super) fn observed(recorded: &[Event]) -> Option<Value> {
+    recorded.iter().find_map(|event| match event {
+        Event::Observed(observed) => Some(observed.value.clone()),
+        _ => None,
+    })
+}

@@ -1,0 +1,70 @@
+//! Checks of a model's tool calls against the tools that were offered. Pure; never runs anything.
+
+use std::sync::Arc;
+
+use entourage_core::{
+    message::{Arguments, ToolCall},
+    permission::Scope,
+    provider::RawCall,
+    tool::{Repair, Tool, ToolSpec, Tools, parsed_call},
+};
+use serde_json::Value;
+
+use crate::schema;
+
+/// Turns a raw call into one that can be stored and replayed.
+///
+/// Arguments that are not a JSON object are repaired by the hook, else by
+/// [`repair_json`](entourage_core::tool::repair_json). If that fails, the call keeps `{}` and `malformed` holds an
+/// excerpt of the text. A name that services would refuse on replay is made acceptable. A call with a name longer than
+/// a tool's may be is malformed, since the first characters of its name may be another tool's.
+pub(super) fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> ToolCall {
+    let raw = match hook {
+        Some((hook, tools)) => mend(raw, hook, tools),
+        None => raw,
+    };
+    parsed_call(raw)
+}
+
+fn mend(raw: RawCall, hook: &dyn Repair, tools: &Tools) -> RawCall {
+    let problem = match Arguments::parse(raw.arguments.clone()) {
+        Ok(arguments) => {
+            let tool = offered(tools, &raw.name, &Scope::all());
+            tool.and_then(|tool| check_arguments(tool.spec(), &arguments.to_value())).err()
+        }
+        Err(error) => Some(error.message().to_owned()),
+    };
+    match problem {
+        Some(problem) => hook.repair(&raw, &problem, tools).unwrap_or(raw),
+        None => raw,
+    }
+}
+
+/// The offered tool of this name.
+///
+/// # Errors
+/// The text for the model, which lists the offered tools that `scope` does not hide.
+pub(super) fn offered<'a>(tools: &'a Tools, name: &str, scope: &Scope) -> Result<&'a Arc<dyn Tool>, String> {
+    tools.get(name).ok_or_else(|| {
+        let shown = tools.specs().iter().filter(|spec| scope.offers(spec));
+        let names: Vec<_> = shown.map(ToolSpec::name).collect();
+        if names.is_empty() {
+            format!("there is no tool `{name}`, and no other tool is offered here")
+        } else {
+            format!("there is no tool `{name}`; the tools are: {}", names.join(", "))
+        }
+    })
+}
+
+/// Checks that the arguments of a call follow its tool's schema.
+///
+/// # Errors
+/// The text for the model, with the problems and their places.
+pub(super) fn check_arguments(spec: &ToolSpec, arguments: &Value) -> Result<(), String> {
+    match schema::problems(spec.schema(), arguments) {
+        None => Ok(()),
+        Some(problems) => {
+            Err(format!("the arguments of `{}` do not fit its schema: {problems}", spec.name()))
+        }
+    }
+}

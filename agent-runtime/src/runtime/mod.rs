@@ -1,0 +1,355 @@
+//! The runtime: a store, a policy, an approver and observers. Opens sessions, and starts runs in them.
+
+mod below;
+mod desk;
+mod mode;
+mod modes;
+mod opening;
+mod past;
+mod questions;
+mod recover;
+mod session;
+mod stop;
+mod titles;
+mod waiting;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+
+use entourage_core::{
+    Clock, Result, SessionId, SystemClock,
+    budget::BudgetLimits,
+    permission::{Approver, Policy},
+    provider::Egress,
+    run::Observer,
+    session::{SessionFilter, SessionInfo, SessionStore, SharedStore},
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    memory::MemoryStore,
+    run::{
+        bus::{Bus, Subscription},
+        emit::Watcher,
+        env::Env,
+    },
+};
+use desk::Shared;
+
+pub use mode::{CurrentModeUpdate, Mode};
+pub use past::Moment;
+pub use recover::{Agents, Recovery, SkipReason, Skipped};
+pub use session::Session;
+pub use titles::Titles;
+pub(crate) use titles::begin as begin_title;
+
+/// Time that [`Runtime::cancel_all`] waits for runs to unwind.
+const UNWIND: Duration = Duration::from_secs(5);
+
+/// The surroundings of runs: store, policy, approver, observers. Cloning shares them.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use entourage_runners::ReactAgent;
+/// use entourage_runtime::Runtime;
+/// use entourage_testkit::ScriptedProvider;
+///
+/// let provider = ScriptedProvider::new().text("Hello!").text("You said hi.");
+/// let agent = ReactAgent::builder("greeter", provider.model()).build().unwrap();
+///
+/// let runtime = Runtime::in_memory();
+/// let session = runtime.session();
+/// session.start(&agent, "Hi").outcome().await.unwrap();
+/// let outcome = session.start(&agent, "What did I say?").outcome().await.unwrap();
+/// assert_eq!(outcome.text, "You said hi.");
+/// assert_eq!(session.history().await.unwrap().len(), 4);
+/// # });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Runtime(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    env: Arc<Env>,
+    store: SharedStore,
+    live: Mutex<HashMap<SessionId, Weak<Shared>>>,
+}
+
+impl Runtime {
+    /// Starts building a runtime.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    /// Creates a runtime that keeps its sessions in memory, with the default policy and without an approver.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::builder().build()
+    }
+
+    /// Creates a session. Nothing is stored until its first run begins.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        self.create(SessionId::generate())
+    }
+
+    /// Returns the session of this id: the stored one if there is one, otherwise a new one. `$$` is for the ids of
+    /// child sessions: a new session whose id holds it is refused when something is to be stored in it.
+    #[must_use]
+    pub fn session_with_id(&self, id: SessionId) -> Session {
+        let mut live = self.live();
+        if let Some(session) = live.get(&id).and_then(Weak::upgrade) {
+            return Session(session);
+        }
+        let session =
+            Arc::new(Shared::new(Arc::clone(&self.0.env), Arc::downgrade(&self.0), id.clone(), false));
+        live.insert(id, Arc::downgrade(&session));
+        Session(session)
+    }
+
+    fn create(&self, id: SessionId) -> Session {
+        let session =
+            Arc::new(Shared::new(Arc::clone(&self.0.env), Arc::downgrade(&self.0), id.clone(), true));
+        self.live().insert(id, Arc::downgrade(&session));
+        Session(session)
+    }
+
+    /// Opens a stored session, to continue it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`](entourage_core::ErrorKind::NotFound) when there is none of this id; the store's own
+    /// errors, `Corrupt` and `NewerVersion` among them.
+    pub async fn open(&self, id: &SessionId) -> Result<Session> {
+        let session = self.session_with_id(id.clone());
+        session.0.journal(false).await?;
+        Ok(session)
+    }
+
+    /// Lists stored sessions, newest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        self.0.store.query(filter).await
+    }
+
+    /// Cancels the run of a session, if there is one, and drops the prompts queued there. Later prompts are not
+    /// affected.
+    pub fn cancel(&self, session: &SessionId) {
+        let found = self.live().get(session).and_then(Weak::upgrade);
+        if let Some(session) = found {
+            session.cancel();
+        }
+    }
+
+    /// Cancels every run, drops every queued prompt, and waits until all have unwound, at most 5 seconds. Returns true
+    /// if they have.
+    pub async fn cancel_all(&self) -> bool {
+        let sessions: Vec<_> = self.live().values().filter_map(Weak::upgrade).collect();
+        for session in &sessions {
+            session.cancel();
+        }
+        let unwound = async {
+            while !self.0.env.tasks.is_empty() {
+                let tasks = self.0.env.tasks.clone();
+                tasks.close();
+                tasks.wait().await;
+            }
+        };
+        let all = tokio::time::timeout(UNWIND, unwound).await.is_ok();
+        self.0.env.tasks.reopen();
+        all
+    }
+
+    /// Streams all events of all runs from now on, children's and streamed ones included, for a reader that may be
+    /// slow.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        Bus::subscribe(&self.0.env, self.0.env.event_buffer)
+    }
+
+    /// Returns the store.
+    #[must_use]
+    pub fn store(&self) -> &SharedStore {
+        &self.0.store
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
+        self.0.live()
+    }
+}
+
+impl Inner {
+    fn live(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Builds a [`Runtime`].
+#[must_use = "a builder does nothing until `build`"]
+#[derive(Debug)]
+pub struct RuntimeBuilder {
+    store: Option<SharedStore>,
+    clock: Arc<dyn Clock>,
+    policy: Policy,
+    approver: Option<Arc<dyn Approver>>,
+    observers: Vec<Arc<dyn Observer>>,
+    egress: Egress,
+    titles: Option<Titles>,
+    budget: Option<BudgetLimits>,
+    lease: Duration,
+    queue: usize,
+    event_buffer: usize,
+    checkpoint_every: u64,
+    sub_agents: usize,
+}
+
+impl Default for RuntimeBuilder {
+    fn default() -> Self {
+        Self {
+            store: None,
+            clock: Arc::new(SystemClock),
+            policy: Policy::new(),
+            approver: None,
+            observers: Vec::new(),
+            egress: Egress::Any,
+            titles: None,
+            budget: None,
+            lease: Duration::from_secs(30),
+            queue: 1_000,
+            event_buffer: 4_096,
+            checkpoint_every: 512,
+            sub_agents: 10,
+        }
+    }
+}
+
+impl RuntimeBuilder {
+    /// Sets the store of the sessions. Default: in memory.
+    pub fn store(mut self, store: impl SessionStore + 'static) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Sets a store that others use too.
+    pub fn shared_store(mut self, store: SharedStore) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Sets the rules about tool calls. Default: reading is allowed, anything else is asked for.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets the approver. Without one, a call that must be asked for pauses its run.
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Adds an observer, which sees every event.
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Bounds what each run of a root session may use, with all that it starts, unless its task says otherwise
+    /// ([`Task::with_budget`](entourage_core::run::Task::with_budget)). Default: no bounds.
+    pub fn budget(mut self, limits: BudgetLimits) -> Self {
+        self.budget = Some(limits);
+        self
+    }
+
+    /// Sets the clock. Default: the system's clock.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Sets the hosts that model calls may connect to. Default: all.
+    pub fn egress(mut self, egress: Egress) -> Self {
+        self.egress = egress;
+        self
+    }
+
+    /// Gives each root session a title, beside its first run. Default: the first words of its first prompt.
+    pub fn titles(mut self, titles: Titles) -> Self {
+        self.titles = Some(titles);
+        self
+    }
+
+    /// Sets the time after which a run's lease on its session expires unless it is renewed; a live run renews it well
+    /// before. Default 30 seconds: that long after a process died, others may recover its runs. Times are those of the
+    /// processes' clocks: a process that dies with its clock ahead leaves a lease until the others' clocks are there.
+    pub fn lease(mut self, time: Duration) -> Self {
+        self.lease = time;
+        self
+    }
+
+    /// Sets the number of prompts that may wait in one session; more are refused. Default 1,000.
+    pub fn queue(mut self, prompts: usize) -> Self {
+        self.queue = prompts;
+        self
+    }
+
+    /// Sets the number of events that a subscriber may lag behind before it misses some; at least 1. Default 4,096.
+    pub fn event_buffer(mut self, events: usize) -> Self {
+        self.event_buffer = events;
+        self
+    }
+
+    /// Sets the smallest number of events between two checkpoints of a session; a long conversation has more between
+    /// them. Default 512.
+    pub fn checkpoint_every(mut self, events: u64) -> Self {
+        self.checkpoint_every = events;
+        self
+    }
+
+    /// Sets the number of agents that may run at once below one run of a root session; at least 1. Default 10.
+    ///
+    /// Further ones wait for a slot, in the order in which they were started. An agent that waits for others below it
+    /// lends its slot, so nesting cannot deadlock. The parts of a run take no slot: titles, summaries, and the phases
+    /// of a `DualAgent`.
+    pub fn sub_agents(mut self, at_once: usize) -> Self {
+        self.sub_agents = at_once;
+        self
+    }
+
+    /// Builds the runtime.
+    #[must_use]
+    pub fn build(mut self) -> Runtime {
+        let store = self.store.get_or_insert_with(|| Arc::new(MemoryStore::new()));
+        let store = Arc::clone(store);
+        Runtime(Arc::new(Inner { env: Arc::new(self.env()), store, live: Mutex::default() }))
+    }
+
+    fn env(self) -> Env {
+        Env {
+            store: self.store,
+            clock: self.clock,
+            policy: self.policy,
+            approver: self.approver,
+            observers: match self.observers {
+                none if none.is_empty() => Arc::default(),
+                observers => observers.into_iter().map(Watcher::new).collect(),
+            },
+            egress: self.egress,
+            tasks: TaskTracker::new(),
+            bus: Bus::default(),
+            unstored: Default::default(),
+            queue: self.queue,
+            event_buffer: self.event_buffer,
+            titles: self.titles,
+            budget: self.budget,
+            owner: crate::random::random(),
+            lease: self.lease,
+            checkpoint_every: self.checkpoint_every.max(1),
+            sub_agents: self.sub_agents.max(1),
+        }
+    }
+}

@@ -25,6 +25,7 @@ pub mod agent {
     pub use entourage_runners::{
         Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, Phase, Verdict,
     };
+    pub use entourage_runtime::AgentExt;
     pub use entourage_runtime::Mode;
 }
 
@@ -88,8 +89,8 @@ pub mod permission {
 pub mod provider {
     pub use entourage_core::provider::{
         CallContext, Delta, DeltaStream, Effort, Egress, Finish, FinishReason, Model, OutputFormat,
-        OutputSchema, Params, Profile, PromptCache, Provider, ReasoningParams, Request, Restart, Size,
-        ToolChoice, Warning,
+        OutputSchema, Params, Profile, PromptCache, Provider, ReasoningParams, Request, Size, ToolChoice,
+        Warning,
     };
     pub use entourage_runners::typed::{Generate, Generated, ModelExt, NoValue, NoValueReason};
 }
@@ -236,7 +237,7 @@ pub mod prelude {
         typed::{ModelExt, RunExt},
     };
     pub use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, graph::TaskGraph};
-    pub use entourage_runtime::{MemoryStore, RunHandle, Runtime, Session, layers::Retry};
+    pub use entourage_runtime::{AgentExt, MemoryStore, RunHandle, Runtime, Session, layers::Retry};
 
     #[cfg(feature = "macros")]
     pub use entourage_macros::tool;

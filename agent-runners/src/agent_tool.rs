@@ -37,6 +37,7 @@ const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_runners::{AgentTool, ReactAgent};
+/// use entourage_runtime::AgentExt;
 /// use entourage_testkit::ScriptedProvider;
 /// use serde_json::json;
 ///

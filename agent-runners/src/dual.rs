@@ -9,7 +9,7 @@ use entourage_core::{
     provider::ModelSlot,
     run::{Outcome, RunContext, Task},
 };
-use entourage_runtime::{RunHandle, Session, check_agent_name};
+use entourage_runtime::check_agent_name;
 
 use crate::autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check::Check};
 
@@ -51,6 +51,7 @@ use crate::autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_runners::ReactAgent;
 /// use entourage_runners::DualAgent;
+/// use entourage_runtime::AgentExt;
 /// use entourage_testkit::ScriptedProvider;
 /// use serde_json::json;
 ///
@@ -95,19 +96,6 @@ impl DualAgent {
             requires_evidence: false,
             cancel_ends: false,
         }
-    }
-
-    /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
-    /// # Errors
-    /// As [`ReactAgent::ask`](crate::ReactAgent::ask); a task that the discriminator never accepted is
-    /// [`ErrorKind::Stopped`].
-    pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
-        entourage_runtime::answer(self.start(prompt)).await
-    }
-
-    /// Runs one prompt in an ephemeral session and returns the run: a stream of both agents' events and one outcome.
-    pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
-        Session::ephemeral().start(self, prompt)
     }
 
     /// Returns the same agent with another model for one role: `executor`, or `discriminator` (`verifier` when it is

@@ -9,7 +9,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod answer;
+mod agent_ext;
 mod approvers;
 mod caught;
 pub mod context;
@@ -24,7 +24,7 @@ mod runtime;
 pub mod schema;
 pub mod telemetry;
 
-pub use answer::answer;
+pub use agent_ext::AgentExt;
 pub use approvers::{AllowAll, DenyAll};
 pub use caught::{Caught, caught};
 pub use memory::MemoryStore;

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, mpsc};
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_core::provider::FinishReason;
 /// use entourage_runners::ReactAgent;
+/// use entourage_runtime::AgentExt;
 /// use entourage_testkit::LiveProvider;
 ///
 /// let provider = LiveProvider::new();

@@ -150,6 +150,7 @@ impl Script {
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_runners::ReactAgent;
+/// use entourage_runtime::AgentExt;
 /// use entourage_testkit::{FakeTool, ScriptedProvider};
 /// use serde_json::json;
 ///

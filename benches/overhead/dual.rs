@@ -9,6 +9,7 @@ use entourage_core::{
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
 };
 use entourage_runners::{DualAgent, ReactAgent};
+use entourage_runtime::AgentExt;
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},

@@ -19,7 +19,7 @@ use entourage_core::{
     session::SharedStore,
 };
 use entourage_runners::graph::{Handle, TaskGraph};
-use entourage_runtime::{RunHandle, Runtime};
+use entourage_runtime::{AgentExt, RunHandle, Runtime};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime as Tokio;

@@ -28,7 +28,7 @@ use std::{
 };
 
 use criterion::Criterion;
-use entourage_runtime::Runtime;
+use entourage_runtime::{AgentExt, Runtime};
 use futures_util::StreamExt;
 use serde_json::json;
 use tokio::runtime::Runtime as Tokio;

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use entourage::store::Durability;
 use entourage_core::session::SharedStore;
 use entourage_runners::ReactAgent;
-use entourage_runtime::{MemoryStore, Runtime};
+use entourage_runtime::{AgentExt, MemoryStore, Runtime};
 
 use crate::{
     Results,

@@ -10,6 +10,7 @@ use entourage_core::{
     tool::{self, Access, ToolSpec},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::AgentExt;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::{

@@ -11,6 +11,7 @@ use entourage_core::{
     tool::{self, Access, ToolSpec},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::AgentExt;
 use serde_json::json;
 
 use crate::{SERVER, params, peers};

@@ -10,7 +10,7 @@ use entourage_core::{
     provider::ModelSlot,
     run::{Outcome, RunContext, Task},
 };
-use entourage_runtime::{CurrentModeUpdate, Mode, RunHandle, Session, answer, check_agent_name};
+use entourage_runtime::{CurrentModeUpdate, Mode, Session, check_agent_name};
 
 use super::{
     AutonomyLevel, Discriminator, EXECUTOR, ITERATIONS, ModeState, Player, Rounds, TASK_COMPLETE,
@@ -272,21 +272,6 @@ impl Autonomy {
     /// Those of [`Session::set_mode`]: [`ErrorKind::InvalidInput`] for a mode that is none of [`Autonomy::modes`].
     pub async fn set_mode(&self, session: &Session, mode: &str) -> Result<CurrentModeUpdate> {
         session.set_mode(mode, &self.modes()).await
-    }
-
-    /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
-    ///
-    /// # Errors
-    /// As [`ReactAgent::ask`](crate::ReactAgent::ask); a task that was never accepted is
-    /// [`ErrorKind::Stopped`].
-    pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
-        answer(self.start(prompt)).await
-    }
-
-    /// Runs one prompt in an ephemeral session and returns the run: a stream of the events of all its agents, and one
-    /// outcome.
-    pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
-        Session::ephemeral().start(self, prompt)
     }
 }
 

@@ -20,7 +20,7 @@ use entourage_core::{
     session::SessionState,
     tool::{Repair, Tool, Tools, Toolset},
 };
-use entourage_runtime::{RunHandle, Session, check_agent_name, context::shown_to};
+use entourage_runtime::{check_agent_name, context::shown_to};
 
 use crate::{
     todo_tool::TodoTool,
@@ -34,6 +34,7 @@ pub use prepare::{Prepare, Prepared, Step};
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_runners::ReactAgent;
+/// use entourage_runtime::AgentExt;
 /// use entourage_testkit::ScriptedProvider;
 ///
 /// let provider = ScriptedProvider::new().text("Paris.");
@@ -101,23 +102,6 @@ impl ReactAgent {
             toolset: None,
             more: None,
         }
-    }
-
-    /// Runs one prompt in an ephemeral session and returns the text of the answer. Nothing is kept afterwards.
-    ///
-    /// A tool call that needs approval cannot be approved here: for that give the agent a session of a
-    /// [`Runtime`](entourage_runtime::Runtime) with an approver.
-    ///
-    /// # Errors
-    /// The error that the run failed with; [`ErrorKind::Paused`] or [`ErrorKind::Stopped`] when it ended without
-    /// an answer: [`Error::stop_reason`] tells why.
-    pub async fn ask(&self, prompt: impl Into<Task>) -> Result<String> {
-        entourage_runtime::answer(self.start(prompt)).await
-    }
-
-    /// Runs one prompt in an ephemeral session and returns the run: a stream of events and an outcome.
-    pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
-        Session::ephemeral().start(self, prompt)
     }
 
     /// Returns the upper bound of this agent's permissions.

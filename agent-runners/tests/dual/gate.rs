@@ -7,6 +7,7 @@ use entourage_core::{
     tool::{Access, Repeat, ToolOutput},
 };
 use entourage_runners::{DualAgent, ReactAgent, checked::PhaseFinished};
+use entourage_runtime::AgentExt;
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

@@ -9,7 +9,7 @@ use entourage_core::{
     run::{Outcome, RunContext, StopReason, Task},
 };
 use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, ReactAgent, Verdict, graph::TaskGraph};
-use entourage_runtime::Runtime;
+use entourage_runtime::{AgentExt, Runtime};
 use entourage_testkit::ScriptedProvider;
 
 /// Answers with each of its texts in turn, and keeps what it was asked.

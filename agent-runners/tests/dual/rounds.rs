@@ -11,6 +11,7 @@ use entourage_core::{
     tool::Access,
 };
 use entourage_runners::{CheckedTask, DualAgent, ReactAgent};
+use entourage_runtime::AgentExt;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

@@ -12,6 +12,7 @@ use entourage_runners::{
     Autonomy, AutonomyBuilder, AutonomyLevel, CheckedTask, Phase, ReactAgent,
     checked::{PhaseFinished, PhaseStarted},
 };
+use entourage_runtime::AgentExt;
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 

@@ -49,7 +49,7 @@
 //! use std::time::Duration;
 //! use entourage_core::{ErrorKind, provider::FinishReason};
 //! use entourage_runners::ReactAgent;
-//! use entourage_runtime::layers::{Check, Retry, Timeout};
+//! use entourage_runtime::{AgentExt, layers::{Check, Retry, Timeout}};
 //! use entourage_testkit::{Script, ScriptedProvider};
 //!
 //! let stalls = || Script::new().text("Hel").delay(Duration::from_secs(600)).finish(FinishReason::Stop);

@@ -62,7 +62,7 @@ pub trait Refresh: Send + Sync + fmt::Debug {
 /// use std::sync::Arc;
 /// use entourage_core::{Error, ErrorKind, Result, provider::{Layer, Provider}};
 /// use entourage_runners::ReactAgent;
-/// use entourage_runtime::layers::{CredentialRefresh, Refresh, Retry};
+/// use entourage_runtime::{AgentExt, layers::{CredentialRefresh, Refresh, Retry}};
 /// use entourage_testkit::ScriptedProvider;
 ///
 /// #[derive(Debug)]

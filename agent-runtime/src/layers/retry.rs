@@ -45,7 +45,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
 /// use entourage_core::ErrorKind;
 /// use entourage_runners::ReactAgent;
-/// use entourage_runtime::layers::Retry;
+/// use entourage_runtime::{AgentExt, layers::Retry};
 /// use entourage_testkit::ScriptedProvider;
 ///
 /// let service = ScriptedProvider::new().fail(ErrorKind::Overloaded, "no room; try again").text("Hello!");

@@ -32,7 +32,7 @@ use tokio::time::{Instant, Sleep};
 /// use std::time::Duration;
 /// use entourage_core::ErrorKind;
 /// use entourage_runners::ReactAgent;
-/// use entourage_runtime::layers::Timeout;
+/// use entourage_runtime::{AgentExt, layers::Timeout};
 /// use entourage_testkit::{Script, ScriptedProvider};
 ///
 /// let slow = Script::new().text("Well").delay(Duration::from_secs(31)).text(", yes.");

@@ -10,6 +10,7 @@ use entourage_core::{
     session::SessionFilter,
     tool::ToolOutput,
 };
+use entourage_runtime::AgentExt;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

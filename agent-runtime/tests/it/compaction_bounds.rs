@@ -13,6 +13,7 @@ use entourage_core::{
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
     session::{SessionFilter, SharedStore},
 };
+use entourage_runtime::AgentExt;
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use futures_util::stream;
 use serde_json::Value;

@@ -13,6 +13,7 @@ use entourage_core::{
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::AgentExt;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

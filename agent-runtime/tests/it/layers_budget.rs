@@ -8,7 +8,10 @@ use entourage_core::{
     provider::{CallContext, Delta, FinishReason, Layer, Profile, PromptCache, Provider, Request},
 };
 use entourage_runners::ReactAgent;
-use entourage_runtime::layers::{BudgetLayer, Retry};
+use entourage_runtime::{
+    AgentExt,
+    layers::{BudgetLayer, Retry},
+};
 use entourage_testkit::{Gate, Script, ScriptedProvider};
 use futures_util::StreamExt;
 use tokio::time::Instant;

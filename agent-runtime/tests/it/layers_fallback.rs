@@ -7,7 +7,10 @@ use entourage_core::{
     provider::{CallContext, Delta, Egress, FinishReason, Model, Params, Profile, ProviderExt},
 };
 use entourage_runners::ReactAgent;
-use entourage_runtime::layers::{self, Fallback, ModelChoice, Tier, UsageReport};
+use entourage_runtime::{
+    AgentExt,
+    layers::{self, Fallback, ModelChoice, Tier, UsageReport},
+};
 use entourage_testkit::{Script, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::json;

@@ -10,6 +10,7 @@ use entourage_core::{
     tool::{Tool, Tools, Toolset},
 };
 use entourage_runners::{Prepared, Step, StopWhen};
+use entourage_runtime::AgentExt;
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

@@ -6,6 +6,7 @@ use entourage_core::{
     run::{FailedTask, Limits, StopReason},
 };
 use entourage_runners::{DualAgent, ReactAgent, graph::TaskGraph};
+use entourage_runtime::AgentExt;
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 

@@ -12,6 +12,7 @@ use entourage_core::{
     session::{SessionHead, SessionState},
     tool::ToolOutput,
 };
+use entourage_runtime::AgentExt;
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

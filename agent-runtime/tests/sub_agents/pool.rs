@@ -12,7 +12,7 @@ use entourage_core::{
     session::SessionFilter,
 };
 use entourage_runners::{AgentTool, ReactAgent};
-use entourage_runtime::Runtime;
+use entourage_runtime::{AgentExt, Runtime};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 use tokio::time::Instant;

@@ -77,7 +77,7 @@ impl ModelChoice {
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_core::ErrorKind;
 /// use entourage_runners::ReactAgent;
-/// use entourage_runtime::layers::{Fallback, ModelChoice, Tier};
+/// use entourage_runtime::{AgentExt, layers::{Fallback, ModelChoice, Tier}};
 /// use entourage_testkit::ScriptedProvider;
 ///
 /// let (large, local) = (ScriptedProvider::named("far"), ScriptedProvider::named("here"));

@@ -55,7 +55,7 @@ const LIMIT: usize = 64 << 20;
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use entourage_core::provider::Model;
 /// use entourage_runners::ReactAgent;
-/// use entourage_runtime::layers::{Recorder, Replay};
+/// use entourage_runtime::{AgentExt, layers::{Recorder, Replay}};
 /// # use entourage_testkit::ScriptedProvider;
 /// # let scripted = ScriptedProvider::new().text("Hello!");
 /// # let model = scripted.model();

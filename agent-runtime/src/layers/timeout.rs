@@ -124,6 +124,7 @@ impl Provider for Timed {
             begun: false,
             moved: false,
             finished: false,
+            late: None,
         };
         Ok(Box::pin(timed))
     }
@@ -193,6 +194,8 @@ struct TimedStream {
     /// True if a delta came since `gap` was last set.
     moved: bool,
     finished: bool,
+    /// The bound that was reached when the newest delta came; its error comes next.
+    late: Option<Bound>,
 }
 
 impl Stream for TimedStream {
@@ -200,12 +203,18 @@ impl Stream for TimedStream {
 
     fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Delta>>> {
         let this = &mut *self;
-        let Some(stream) = &mut this.stream else { return Poll::Ready(None) };
+        let Some(stream) = &mut this.stream else {
+            return Poll::Ready(this.late.take().map(|bound| Err(bound.error())));
+        };
         match stream.as_mut().poll_next(task) {
             Poll::Ready(Some(Ok(delta))) => {
                 // A stream that always has more is never pending, so its total is checked here too.
                 if let Poll::Ready(bound) = elapsed([&mut this.total, &mut None], task) {
-                    return Poll::Ready(this.end(bound));
+                    match &delta {
+                        Delta::Finish(_) => {}
+                        Delta::Usage(_) => this.end_after(bound),
+                        _ => return Poll::Ready(this.end(bound)),
+                    }
                 }
                 this.note(&delta);
                 Poll::Ready(Some(Ok(delta)))
@@ -249,5 +258,11 @@ impl TimedStream {
     fn end(&mut self, bound: Bound) -> Option<Result<Delta>> {
         self.stream = None;
         (!self.finished).then(|| Err(bound.error()))
+    }
+
+    /// Ends the stream after the figures that came too late for its total: the service has charged them.
+    fn end_after(&mut self, bound: Bound) {
+        self.stream = None;
+        self.late = (!self.finished).then_some(bound);
     }
 }

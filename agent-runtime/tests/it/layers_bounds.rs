@@ -133,6 +133,33 @@ async fn a_stream_that_always_has_more_is_ended_by_the_total() {
     assert_eq!((error.kind(), pieces), (ErrorKind::Timeout, 300));
 }
 
+/// The end of a reply and its figures are there when the total has passed, since the reader was slow.
+#[tokio::test(start_paused = true)]
+async fn issue_11_a_reply_that_came_before_its_total_is_neither_failed_nor_free() {
+    for (script, expected) in [
+        (Script::new().text("a").finish(FinishReason::Stop).usage(3, 4), vec!["finish", "usage"]),
+        (Script::new().text("a").usage(3, 4).finish(FinishReason::Stop), vec!["usage", "timeout"]),
+        (Script::new().text("a").text("b").usage(3, 4).finish(FinishReason::Stop), vec!["timeout"]),
+    ] {
+        let service = ScriptedProvider::new().step(script);
+        let layer = Timeout::new().with_total(secs(10));
+        let mut stream =
+            layer.layer(service.provider()).stream(question(), &CallContext::new()).await.unwrap();
+        stream.next().await.unwrap().unwrap();
+        tokio::time::advance(secs(11)).await;
+        let mut lines = Vec::new();
+        while let Some(item) = stream.next().await {
+            lines.push(match item {
+                Ok(Delta::Finish(_)) => "finish",
+                Ok(Delta::Usage(_)) => "usage",
+                Ok(_) => "text",
+                Err(error) => error.kind().as_str(),
+            });
+        }
+        assert_eq!(lines, expected);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_finished_reply_is_not_failed_by_a_stall() {
     let script = Script::new().text("Hello").finish(FinishReason::Stop).delay(secs(3_600)).usage(1, 1);

@@ -20,6 +20,9 @@ use crate::{
 };
 
 const OPERATION: &str = "store.open";
+/// Most connections of one store: the pool reserves room for each.
+const MOST_CONNECTIONS: u32 = 1_024;
+
 /// Idle time after which a connection is pinged before use. After a shorter one it is used unchecked; if it broke
 /// meanwhile, the operation is retried.
 const RESTED: Duration = Duration::from_secs(10);
@@ -56,10 +59,10 @@ impl PostgresBuilder {
         self
     }
 
-    /// Sets the maximum number of open connections. Default 10; 0 counts as 1. Further operations wait for a free
-    /// connection, so few connections serve many sessions.
+    /// Sets the maximum number of open connections. Default 10; 0 counts as 1, and at most 1,024 are opened. Further
+    /// operations wait for a free connection, so few connections serve many sessions.
     pub fn connections(mut self, connections: u32) -> Self {
-        self.connections = connections.max(1);
+        self.connections = connections.clamp(1, MOST_CONNECTIONS);
         self
     }
 

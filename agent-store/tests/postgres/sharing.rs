@@ -247,3 +247,13 @@ async fn readers_do_not_wait_for_a_writer() {
     run(&mut other, "ROLLBACK").await;
     assert_eq!(store.append(&session, 2, batch(1, 2, 1)).await.unwrap(), 3);
 }
+
+/// The pool reserves room for each connection that it may open.
+#[tokio::test]
+async fn issue_11_more_connections_than_any_server_has_do_not_end_the_process() {
+    let place = place!("issue_11_more_connections_than_any_server_has_do_not_end_the_process");
+    let store = place.builder().connections(u32::MAX).build().await.unwrap();
+    let session = create(&store, "s", 2).await;
+    assert_eq!(count(&store, &session).await, 2);
+    store.close().await;
+}

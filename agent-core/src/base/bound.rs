@@ -34,13 +34,13 @@ const ITEM: usize = 64;
 const OBJECT: usize = 640;
 const ENTRY: usize = 64;
 
-/// Checks the name of a signal.
+/// Checks a name that is stored. `what` says whose it is, in words for the error.
 ///
 /// # Errors
 /// [`ErrorKind::TooLarge`] for more than 512 bytes.
-pub fn check_signal_name(name: &str) -> Result<()> {
+pub fn check_name(name: &str, what: &str) -> Result<()> {
     if name.len() > WORD {
-        return Err(Flaw::Large(WORD).refused("the signal's name"));
+        return Err(Flaw::Large(WORD).refused(what));
     }
     Ok(())
 }

@@ -268,7 +268,7 @@ impl RunContext {
         self.check_effects()?;
         if let Effect::Signal { name } = &effect {
             // Such a signal could not be sent.
-            bound::check_signal_name(name)?;
+            bound::check_name(name, "the signal's name")?;
         }
         let key = self.next_key(effect.digest());
         self.inner.effects.perform(self, Some(key), effect).await

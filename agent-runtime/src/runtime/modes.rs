@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    Result, RunId,
+    Result, RunId, bound,
     event::{Event, ModeChanged, Origin},
 };
 
@@ -25,9 +25,11 @@ impl Session {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](entourage_core::ErrorKind::InvalidInput) when `offered` has no mode of this id,
+    /// [`ErrorKind::TooLarge`](entourage_core::ErrorKind::TooLarge) for an id of more than 512 bytes,
     /// [`ErrorKind::Busy`](entourage_core::ErrorKind::Busy) while another process runs an agent in the session, and in
     /// a child session while an agent runs there; the store's.
     pub async fn set_mode(&self, id: &str, offered: &[Mode]) -> Result<CurrentModeUpdate> {
+        bound::check_name(id, "the mode's id")?;
         let mode = Arc::clone(&Mode::find(offered, id)?.id);
         let journal = self.0.journal(true).await?;
         let now = self.env().clock.now();

@@ -210,7 +210,7 @@ impl Session {
     /// [`ErrorKind::NotFound`] when the session is not stored, [`ErrorKind::Busy`] while a run is active, the store's.
     pub async fn signal(&self, name: impl Into<String>, value: Value) -> Result<()> {
         let signal = Arc::new(Signal::new(name.into(), value));
-        bound::check_signal_name(&signal.name)?;
+        bound::check_name(&signal.name, "the signal's name")?;
         bound::check(&signal.value, bound::VALUE).map_err(|flaw| flaw.refused("the signal's value"))?;
         self.append(move |_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
     }

@@ -14,7 +14,7 @@ use entourage_core::{
     tool::ToolOutput,
 };
 use entourage_runners::graph::{NodeFinished, TaskGraph};
-use entourage_runtime::Runtime;
+use entourage_runtime::{Mode, Runtime};
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
@@ -276,4 +276,17 @@ async fn what_an_agent_by_hand_says_at_its_end_is_stored_within_bounds() {
     assert_eq!(outcome.text.len(), 40 << 20, "who waits for it gets all of it");
     let rows = store.read(session.id(), ReadRange::all()).await.unwrap();
     assert!(rows.iter().all(|row| row.body().unwrap().len() < 33 << 20));
+}
+
+#[tokio::test]
+async fn issue_11_the_id_of_a_mode_is_bounded_before_it_is_stored() {
+    let store = memory();
+    let session = runtime(&store).session();
+    for (bytes, kind) in [(512, None), (513, Some(ErrorKind::TooLarge)), (1 << 20, Some(ErrorKind::TooLarge))]
+    {
+        let id = "m".repeat(bytes);
+        let picked = session.set_mode(&id, &[Mode::new(id.as_str(), "A mode")]).await;
+        assert_eq!(picked.err().map(|error| error.kind()), kind, "{bytes} bytes");
+    }
+    assert_eq!(session.mode().await.unwrap().map(|mode| mode.len()), Some(512));
 }

@@ -43,9 +43,10 @@ use crate::autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check
 ///
 /// # Cancel
 /// A cancelled run ends as paused, once everything below it has unwound. The next prompt of this agent in the session
-/// reaches the executor as the user's feedback, in the same round; [`Session::resume`] instead restarts the phase that
-/// was cut off. To end a run for good, see [`DualBuilder::cancel_ends`] and [`Session::stop`]. Below another agent a
-/// cancel always ends the run.
+/// reaches the executor as the user's feedback, in the same round;
+/// [`Session::resume`](entourage_runtime::Session::resume) instead restarts the phase that was cut off. To end a run
+/// for good, see [`DualBuilder::cancel_ends`] and [`Session::stop`](entourage_runtime::Session::stop). Below another
+/// agent a cancel always ends the run.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

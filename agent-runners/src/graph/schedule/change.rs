@@ -2,7 +2,7 @@
 
 use super::{
     Cause, Consequence, Planned, Refused, Schedule, State,
-    machine::{AddedNode, Node, Stop},
+    machine::{AddedNode, Node, Reassigned, Stop},
     plan::{In, NONE, Out, Wants, small},
 };
 use crate::graph::SkipAs;
@@ -75,10 +75,10 @@ impl Schedule {
         let parent = self.parent(node).and_then(|parent| small(parent).ok());
         let group = parent.and_then(|parent| self.groups.get(&parent)).map_or(NONE, |group| group.limit);
         let class = self.ready.class(Wants { agent, ..self.wants(node) }, group)?;
-        self.reassigned.insert(number, agent);
+        self.reassigned.insert(number, Reassigned { agent, class });
         match of.state {
-            State::Running => self.ask_to_stop(number, Stop::Restart(class)),
-            State::Stopping => drop(self.stops.insert(number, Stop::Restart(class))),
+            State::Running => self.ask_to_stop(number, Stop::Restart),
+            State::Stopping => {}
             _ => self.move_to(number, class),
         }
         if self.in_flight.remove(&number) {
@@ -286,7 +286,7 @@ impl Schedule {
     }
 
     pub(super) fn is_to_restart(&self, node: u32) -> bool {
-        matches!(self.stops.get(&node), Some(Stop::Restart(_)))
+        matches!(self.stops.get(&node), Some(Stop::Restart))
     }
 }
 
@@ -296,7 +296,7 @@ impl Stop {
         match self {
             Self::Skip(dependents) => State::Skipped(Cause::Asked(dependents)),
             Self::Cancel => State::Cancelled,
-            Self::Restart(_) => State::Pending,
+            Self::Restart => State::Pending,
         }
     }
 }

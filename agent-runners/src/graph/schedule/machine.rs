@@ -29,8 +29,8 @@ pub(crate) struct Schedule {
     pub(super) unheld: BTreeSet<u32>,
     /// Outcomes of nodes that are being stopped.
     pub(super) stops: BTreeMap<u32, Stop>,
-    /// Agents of nodes that were reassigned.
-    pub(super) reassigned: BTreeMap<u32, u32>,
+    /// Last reassignment of each node that has one.
+    pub(super) reassigned: BTreeMap<u32, Reassigned>,
     /// Pending nodes with an attempt in flight: that attempt continues, whatever became of the node's dependencies.
     pub(super) in_flight: BTreeSet<u32>,
     /// Items of the nodes that have some.
@@ -77,8 +77,16 @@ pub(super) struct AddedNode {
 pub(super) enum Stop {
     Skip(SkipAs),
     Cancel,
-    /// Pending again, in this class of limits.
-    Restart(u32),
+    /// Pending again, with the agent that it was given to.
+    Restart,
+}
+
+/// Agent that a node was given to, from the attempt after the running one on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reassigned {
+    pub(super) agent: u32,
+    /// Class of limits that this agent makes it count towards.
+    pub(super) class: u32,
 }
 
 impl Schedule {
@@ -154,7 +162,7 @@ impl Schedule {
         let state = match self.stops.remove(&number) {
             Some(Stop::Skip(dependents)) => State::Skipped(Cause::Asked(dependents)),
             Some(Stop::Cancel) => State::Cancelled,
-            Some(Stop::Restart(class)) => return Ok(self.restarted(number, class)),
+            Some(Stop::Restart) => return Ok(self.restarted(number)),
             None => how.into(),
         };
         let fails_fast =
@@ -167,13 +175,19 @@ impl Schedule {
         Ok(state)
     }
 
-    /// Releases the slots of an attempt that is over.
+    /// Releases the slots of an attempt that is over. The next one counts as the agent that the node was given to
+    /// meanwhile, whatever else became of the node.
     fn settle_slots(&mut self, node: usize) -> Result<u32, Refused> {
         let (number, of) = self.node(node)?;
         match (of.state, self.groups.get(&number)) {
             (State::Running | State::Stopping, None) => self.ready.release(of.class),
             (State::Suspended, Some(group)) if group.open == 0 => drop(self.groups.remove(&number)),
             (state, _) => return Err(Refused::State { node, state }),
+        }
+        if let Some(given) = self.reassigned.get(&number)
+            && let Some(of) = self.nodes.get_mut(node)
+        {
+            of.class = given.class;
         }
         Ok(number)
     }
@@ -220,10 +234,7 @@ impl Schedule {
         Ok(())
     }
 
-    fn restarted(&mut self, node: u32, class: u32) -> State {
-        if let Some(node) = self.nodes.get_mut(node as usize) {
-            node.class = class;
-        }
+    fn restarted(&mut self, node: u32) -> State {
         self.pend(node);
         self.spread(|_, _| false);
         self.nodes.get(node as usize).map_or(State::Pending, |node| node.state)

@@ -86,7 +86,7 @@ impl Schedule {
     }
 
     pub(super) fn instead_of_restart(&mut self, number: u32, stop: Stop) {
-        if let Some(given @ Stop::Restart(_)) = self.stops.get_mut(&number) {
+        if let Some(given @ Stop::Restart) = self.stops.get_mut(&number) {
             *given = stop;
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Counts, How, Refused, Schedule, State,
+    Cause, Counts, How, Refused, Schedule, State,
     machine::Node,
     plan::{In, NONE, Out, Wants, small},
 };
@@ -59,6 +59,10 @@ impl Schedule {
             }
             _ => return refused,
         }
+        // Of several causes, the one that was told.
+        if is_derived(state) && self.state(node).is_some_and(is_derived) {
+            self.set(small(node)?, state);
+        }
         Ok(())
     }
 
@@ -85,7 +89,8 @@ impl Schedule {
 
     /// Returns the agent of a node, from its next attempt on.
     pub(crate) fn agent(&self, node: usize) -> Option<usize> {
-        let reassigned = small(node).ok().and_then(|node| self.reassigned.get(&node)).copied();
+        let reassigned =
+            small(node).ok().and_then(|node| self.reassigned.get(&node)).map(|given| given.agent);
         let agent = reassigned.unwrap_or_else(|| self.wants(node).agent);
         (agent != NONE).then_some(agent as usize)
     }
@@ -155,4 +160,9 @@ impl Schedule {
         let none = Wants { agent: NONE, provider: NONE };
         self.plan.wants().get(node).copied().or_else(added).unwrap_or(none)
     }
+}
+
+/// True for a node that was skipped because of another one.
+fn is_derived(state: State) -> bool {
+    matches!(state, State::Skipped(Cause::Blocked(_) | Cause::Condition(_)))
 }

@@ -92,6 +92,21 @@ fn lo13_reassign_moves_waiting_nodes_and_restarts_running_ones() {
 }
 
 #[test]
+fn lo13_a_retry_counts_for_the_agent_that_it_was_given_to_while_it_was_stopped() {
+    for stopped in [Schedule::cancel, |s: &mut Schedule, node| s.skip(node, SkipAs::Satisfied)] {
+        let mut s = free(vec![by(0, &[]), by(1, &[])]);
+        assert_eq!(started(&mut s), [0, 1]);
+        s.reassign(0, 1).unwrap();
+        stopped(&mut s, 0).unwrap();
+        finish(&mut s, 0, How::Cancelled);
+        s.retry(0).unwrap();
+        assert_eq!((s.agent(0), started(&mut s)), (Some(1), NONE.to_vec()), "that agent is busy");
+        finish(&mut s, 1, How::Completed);
+        assert_eq!(started(&mut s), [0]);
+    }
+}
+
+#[test]
 fn lo13_a_node_is_added_while_the_graph_runs() {
     let mut s = free(login());
     started(&mut s);
@@ -232,6 +247,42 @@ fn a_waiting_node_whose_dependency_failed_is_restored_as_skipped() {
     assert_eq!(restore(&mut s, 1, State::Running), Err(Refused::State { node: 1, state: State::Waiting }));
     restore(&mut s, 1, State::Skipped(Cause::Blocked(0))).unwrap();
     assert!(s.is_over());
+}
+
+#[test]
+fn a_skipped_node_is_restored_with_the_cause_that_was_told() {
+    // Two nodes that it needs gave no value; the record names the second one, which was cancelled first.
+    let told_cause = State::Skipped(Cause::Blocked(1));
+    let started_before = |retried: bool| {
+        let mut s = free(vec![node(&[]), node(&[]), node(&[0, 1])]);
+        for needed in [0, 1] {
+            s.skip(needed, SkipAs::Satisfied).unwrap();
+        }
+        restore(&mut s, 2, State::Running).unwrap();
+        if retried {
+            restore(&mut s, 2, State::Waiting).unwrap();
+        } else {
+            s.reassign(2, 0).unwrap();
+        }
+        for needed in [0, 1] {
+            s.retry(needed).unwrap();
+        }
+        s
+    };
+    for retried in [true, false] {
+        let mut s = started_before(retried);
+        for needed in [1, 0] {
+            s.cancel(needed).unwrap();
+        }
+        restore(&mut s, 2, told_cause).unwrap();
+        assert_eq!(s.state(2), Some(told_cause), "after a wait: {retried}");
+    }
+    let mut s = free(vec![node(&[]), node(&[]), node(&[0, 1])]);
+    for needed in [0, 1] {
+        s.cancel(needed).unwrap();
+    }
+    restore(&mut s, 2, told_cause).unwrap();
+    assert_eq!(s.state(2), Some(told_cause), "a consequence of earlier records");
 }
 
 /// The process died while the second node was running and the first one was to be retried.

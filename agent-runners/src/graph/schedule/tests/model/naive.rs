@@ -160,11 +160,9 @@ impl Naive {
 
     pub(super) fn finish(&mut self, node: usize, how: How) -> State {
         let of = &mut self.nodes[node];
+        of.planned.agent = of.next_agent;
         match of.stop.take() {
-            Some(State::Pending) => {
-                of.planned.agent = of.next_agent;
-                of.state = State::Pending;
-            }
+            Some(State::Pending) => of.state = State::Pending,
             Some(state) => self.end(node, state),
             None => {
                 let state = how.into();

@@ -12,25 +12,30 @@
 mod agent_ext;
 mod approvers;
 mod caught;
+mod children;
 pub mod context;
+mod effects;
+mod env;
 pub mod layers;
 mod memory;
 mod names;
 #[cfg(feature = "templates")]
 mod prompt;
 mod random;
+mod replay;
 mod run;
 mod runtime;
 pub mod schema;
+mod session;
 pub mod telemetry;
+mod titles;
 
 pub use agent_ext::AgentExt;
 pub use approvers::{AllowAll, DenyAll};
 pub use caught::{Caught, caught};
 pub use memory::MemoryStore;
 pub use names::check_agent_name;
-pub use run::{RunHandle, Subscription, check_prompt};
-pub use runtime::{
-    Agents, CurrentModeUpdate, Mode, Moment, Recovery, Runtime, RuntimeBuilder, Session, SkipReason, Skipped,
-    Titles,
-};
+pub use run::{RunHandle, check_prompt};
+pub use runtime::{Agents, Recovery, Runtime, RuntimeBuilder, SkipReason, Skipped};
+pub use session::{CurrentModeUpdate, Mode, Moment, Session, delivery::bus::Subscription};
+pub use titles::Titles;

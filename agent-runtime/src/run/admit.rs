@@ -11,15 +11,11 @@ use entourage_core::{
     session::{ReadRange, SessionState},
 };
 
-use super::weight::check_message;
 use crate::{
     check_agent_name,
-    run::{
-        env::Env,
-        execute::{Admission, Within},
-        journal::Journal,
-        queue::InQueue,
-    },
+    env::Env,
+    run::execute::{Admission, Within},
+    session::journal::{Journal, queued::InQueue, weight::check_message},
 };
 
 /// Returns the messages that join the conversation before the prompt. An answer at their beginning is kept only if the

@@ -17,8 +17,14 @@ use entourage_core::{
     session::{SessionFilter, SessionInfo},
 };
 
-use super::since::{Began, since};
-use crate::run::{env::Env, execute::Admission, journal::Journal};
+use crate::{
+    env::Env,
+    run::execute::Admission,
+    session::journal::{
+        Journal,
+        since::{Began, since},
+    },
+};
 
 /// Returns the admission with the runtime's bounds, if it is a root's new task without bounds.
 pub(super) fn bounded(mut admission: Admission, env: &Env, is_root: bool) -> Admission {
@@ -33,7 +39,7 @@ pub(super) fn bounded(mut admission: Admission, env: &Env, is_root: bool) -> Adm
 /// Opens the budget of a run: its own within the one above, or the one above, or none at all.
 ///
 /// `spent` is the spend of the run's earlier lives, which the budget above already contains.
-pub(super) fn open(
+pub(crate) fn open(
     limits: Option<BudgetLimits>,
     mut spent: BudgetState,
     above: Option<Budget>,

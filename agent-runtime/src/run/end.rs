@@ -5,12 +5,17 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use entourage_core::{
     ErrorKind, Result, SessionId, bound,
     event::{Event, Origin, RunFinished, RunPaused, ToolFinished},
-    message::ToolResult,
     run::{Outcome, Status},
-    session::{Closing, ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
+    session::{ReadRange, SessionFilter, SessionInfo, SessionStatus},
 };
 
-use crate::run::{emit::Emitter, env::Env, journal::Journal};
+use crate::{
+    env::Env,
+    session::{
+        delivery::emit::Emitter,
+        journal::{Journal, closing::open_results},
+    },
+};
 
 /// Retries of an end after another process was faster.
 const TRIES: u32 = 8;
@@ -66,22 +71,6 @@ fn finish(journal: &Journal, origin: &Arc<Origin>, env: &Env, mut end: RunFinish
         end.outcome.text = cut;
     }
     journal.stage(origin, now, Event::RunFinished(Arc::new(end)));
-}
-
-/// Returns the results that this end of a run gives to the calls without one.
-pub(super) fn open_results(state: &SessionState, end: &RunFinished) -> Vec<(usize, ToolResult)> {
-    let text;
-    let why = match &end.outcome.status {
-        _ if end.abandoned => Closing::Abandoned,
-        Status::Cancelled => Closing::Cancelled,
-        Status::Failed(error) => Closing::Failed(&error.message),
-        Status::Completed => Closing::Ended("the model ended its reply without waiting for its calls"),
-        status => {
-            text = status.to_string();
-            Closing::Ended(&text)
-        }
-    };
-    state.step().map(|step| step.close(why)).unwrap_or_default()
 }
 
 /// Ends all runs that are open below a session whose own run ends next. Takes the session over first, for `lease`: a

@@ -18,23 +18,26 @@ use entourage_core::{
 use futures_util::{FutureExt, future::Either};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    admit::{admit, opening, recorded},
-    budget,
-    end::{abandon, close, end_below},
-    life::Life,
-    local::LocalEffects,
-    pool::Pool,
-    queue::InQueue,
-    site::{Asking, Site, TodoList},
-    subtree::Subtree,
-    watch::{Cut, run_agent},
-    weight::check_message,
-};
 use crate::{
     Caught,
-    run::{emit::Emitter, env::Env, journal::Journal, site::Given},
-    runtime::begin_title,
+    children::pool::Pool,
+    effects::{
+        site::{Asking, Given, Site, TodoList},
+        subtree::Subtree,
+    },
+    env::Env,
+    run::{
+        admit::{admit, opening, recorded},
+        budget,
+        end::{abandon, close, end_below},
+        entitle::begin as begin_title,
+        local::LocalEffects,
+        watch::{Cut, run_agent},
+    },
+    session::{
+        delivery::emit::Emitter,
+        journal::{Journal, queued::InQueue, weight::check_message},
+    },
 };
 
 /// Time for a cancelled run to unwind, and again for its last writes.
@@ -214,17 +217,12 @@ impl Admitted {
             cancel: if within.owns_cancel { within.cancel } else { within.cancel.child_token() },
             budget: budget::open(task.budget, spent, within.budget, &origin.agent),
         };
-        let site = Arc::new(Site {
-            todos: within.todos.unwrap_or_else(|| TodoList::new(&journal, &origin)),
-            env,
-            origin,
-            journal,
-            emitter: within.emitter,
-            asking: within.asking,
-            subtree: within.subtree,
-            life: Life::default(),
-        });
-        let effects = Arc::new(LocalEffects::new(site, recorded).seated(within.pool));
+        let mut site = Site::new(env, journal, origin, within.emitter, within.asking);
+        site.subtree = within.subtree;
+        if let Some(todos) = within.todos {
+            site.todos = todos;
+        }
+        let effects = Arc::new(LocalEffects::new(Arc::new(site), recorded).seated(within.pool));
         let cx = effects.site.context(given, Arc::clone(&effects) as _);
         Run { agent, task: Some(task), cx, effects, resumed, unseated: within.unseated }
     }
@@ -295,7 +293,7 @@ impl Run {
     /// Returns the agent's result. If its effects stopped the run, returns their error instead, whatever the agent made
     /// of it.
     fn unless_stopped(&self, result: Result<Box<Outcome>>) -> Result<Box<Outcome>> {
-        let lost = || self.effects.lost().filter(|_| !self.cx.cancellation().is_cancelled());
+        let lost = || self.effects.site.lost().filter(|_| !self.cx.cancellation().is_cancelled());
         self.effects.diverged().or_else(lost).map_or(result, Err)
     }
 
@@ -308,7 +306,7 @@ impl Run {
             journal.release_lease();
         }
         // If the store fails now, that work is done again, and the lease expires.
-        if self.effects.lost().is_some() && self.effects.diverged().is_none() {
+        if self.effects.site.lost().is_some() && self.effects.diverged().is_none() {
             drop(Box::pin(self.commit(self.cx.cancellation().is_cancelled())).await);
         }
         if below && journal.keeps_lease() {

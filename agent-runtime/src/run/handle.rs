@@ -14,8 +14,10 @@ use futures_util::Stream;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::emit::Sink;
-use crate::{caught::panic_text, run::nest::Nest};
+use crate::{
+    caught::panic_text,
+    session::delivery::{emit::Sink, nest::Nest},
+};
 
 /// A handle of an active or queued run: a stream of its events, and one outcome.
 ///

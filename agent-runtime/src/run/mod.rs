@@ -1,42 +1,14 @@
 //! A run, from one prompt to one outcome: the code that performs its effects and records them.
 
 pub(crate) mod admit;
-pub(crate) mod apart;
 pub(crate) mod budget;
-pub(crate) mod bus;
-pub(crate) mod child;
-pub(crate) mod compaction;
-pub(crate) mod delegate;
-pub(crate) mod emit;
+pub(crate) mod compact;
 pub(crate) mod end;
-pub(crate) mod env;
+pub(crate) mod entitle;
 pub(crate) mod execute;
-pub(crate) mod flight;
-pub(crate) mod fold;
 pub(crate) mod handle;
-pub(crate) mod journal;
-pub(crate) mod life;
 pub(crate) mod local;
-pub(crate) mod model_call;
-pub(crate) mod nest;
-pub(crate) mod parts;
-pub(crate) mod pool;
-pub(crate) mod queue;
-pub(crate) mod replay;
-pub(crate) mod since;
-pub(crate) mod site;
-pub(crate) mod subtree;
-pub(crate) mod tool_bound;
-pub(crate) mod tool_call;
-pub(crate) mod tool_check;
-pub(crate) mod tool_judge;
-pub(crate) mod tool_run;
-pub(crate) mod tool_schedule;
-pub(crate) mod unstored;
 pub(crate) mod watch;
-pub(crate) mod weight;
-pub(crate) mod windows;
 
 pub use admit::check_prompt;
-pub use bus::Subscription;
 pub use handle::RunHandle;

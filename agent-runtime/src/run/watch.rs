@@ -8,8 +8,11 @@ use entourage_core::{
 };
 use futures_util::{FutureExt, future::BoxFuture};
 
-use super::{budget, site::Site};
-use crate::{Caught, run::execute::CLEAN_UP};
+use crate::{
+    Caught,
+    effects::site::Site,
+    run::{budget, execute::CLEAN_UP},
+};
 
 /// The reason that a run was cut short from outside.
 pub(super) enum Cut {
@@ -62,13 +65,13 @@ pub(super) async fn run_agent(
     (ended, cut)
 }
 
-pub(super) fn panicked(panic: &str, agent: &str) -> Error {
+pub(crate) fn panicked(panic: &str, agent: &str) -> Error {
     let text = format!("the agent panicked: {panic}");
     Error::new(ErrorKind::Internal, text).with("agent", agent)
 }
 
 /// Completes when a cancelled run has used up its time to unwind.
-pub(super) async fn stuck(cx: &RunContext) {
+pub(crate) async fn stuck(cx: &RunContext) {
     cx.cancellation().cancelled().await;
     tokio::time::sleep(CLEAN_UP).await;
 }

@@ -1,17 +1,6 @@
 //! The runtime: a store, a policy, an approver and observers. Opens sessions, and starts runs in them.
 
-mod below;
-mod desk;
-mod mode;
-mod modes;
-mod opening;
-mod past;
-mod questions;
-mod recover;
-mod session;
-mod stop;
-mod titles;
-mod waiting;
+pub(crate) mod recover;
 
 use std::{
     collections::HashMap,
@@ -30,21 +19,20 @@ use entourage_core::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    env::Env,
     memory::MemoryStore,
-    run::{
-        bus::{Bus, Subscription},
-        emit::Watcher,
-        env::Env,
+    session::{
+        Session,
+        delivery::{
+            bus::{Bus, Subscription},
+            emit::Watcher,
+        },
+        desk::Shared,
     },
+    titles::Titles,
 };
-use desk::Shared;
 
-pub use mode::{CurrentModeUpdate, Mode};
-pub use past::Moment;
 pub use recover::{Agents, Recovery, SkipReason, Skipped};
-pub use session::Session;
-pub use titles::Titles;
-pub(crate) use titles::begin as begin_title;
 
 /// Time that [`Runtime::cancel_all`] waits for runs to unwind.
 const UNWIND: Duration = Duration::from_secs(5);
@@ -69,10 +57,10 @@ const UNWIND: Duration = Duration::from_secs(5);
 /// # });
 /// ```
 #[derive(Debug, Clone)]
-pub struct Runtime(Arc<Inner>);
+pub struct Runtime(pub(crate) Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     env: Arc<Env>,
     store: SharedStore,
     live: Mutex<HashMap<SessionId, Weak<Shared>>>,
@@ -183,7 +171,7 @@ impl Runtime {
 }
 
 impl Inner {
-    fn live(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
+    pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -328,7 +316,7 @@ impl RuntimeBuilder {
         Runtime(Arc::new(Inner { env: Arc::new(self.env()), store, live: Mutex::default() }))
     }
 
-    fn env(self) -> Env {
+    pub(crate) fn env(self) -> Env {
         Env {
             store: self.store,
             clock: self.clock,

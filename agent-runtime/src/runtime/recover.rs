@@ -14,18 +14,22 @@ use entourage_core::{
 };
 use futures_util::future::join_all;
 
-use super::{
-    Runtime,
-    desk::{Entry, Life, Shared, open_run},
-    questions::over_above,
-};
-use crate::run::{
-    end::{end_stored, is_title},
+use crate::{
     env::Env,
-    execute::Admission,
-    handle::RunHandle,
-    journal::Journal,
-    queue::{InQueue, queued_task},
+    run::{
+        end::{end_stored, is_title},
+        execute::Admission,
+        handle::RunHandle,
+    },
+    runtime::Runtime,
+    session::{
+        desk::{Entry, Life, Shared, open_run},
+        journal::{
+            Journal,
+            queued::{InQueue, queued_task},
+        },
+        questions::over_above,
+    },
 };
 
 /// Agents by name, which may continue the runs that a process left. Cloning shares them.
@@ -72,7 +76,7 @@ pub struct Recovery {
     pub skipped: Vec<Skipped>,
     /// The sessions with open work that hold a live lease, with the time at which it ends: another process works there,
     /// or died just now. A time far ahead comes from a process whose clock was wrong; no recovery touches that session
-    /// until then, and [`Session::resume`](super::Session::resume) takes it over.
+    /// until then, and [`Session::resume`](crate::Session::resume) takes it over.
     pub leased: BTreeMap<SessionId, Timestamp>,
 }
 
@@ -108,10 +112,10 @@ pub enum SkipReason {
 }
 
 /// The recovery in which a run continues.
-pub(super) struct Recovering {
-    pub(super) agents: Agents,
+pub(crate) struct Recovering {
+    pub(crate) agents: Agents,
     /// The session's open run when it was looked at: if that is another process' by now, it is left alone.
-    pub(super) seen: Life,
+    pub(crate) seen: Life,
 }
 
 /// The work that is left in a session.
@@ -134,7 +138,7 @@ impl Runtime {
     /// Runs below one that is over, or was abandoned, which older versions left open, end as cancelled.
     ///
     /// Several processes may recover one store: each run is admitted in one of them. This returns once that is settled
-    /// for each. A dead process holds its leases for a while ([`RuntimeBuilder::lease`](super::RuntimeBuilder::lease)):
+    /// for each. A dead process holds its leases for a while ([`RuntimeBuilder::lease`](crate::RuntimeBuilder::lease)):
     /// call this again after that time, or after the last one in [`Recovery::leased`].
     ///
     /// # Errors
@@ -204,11 +208,11 @@ impl Runtime {
     }
 
     /// Answers a question that paused a run, in any session, a child's too. To continue, resume the root of that
-    /// session with [`Session::resume`](super::Session::resume): it enters its children again. Another process may do
+    /// session with [`Session::resume`](crate::Session::resume): it enters its children again. Another process may do
     /// so, days later.
     ///
     /// # Errors
-    /// Those of [`Session::decide`](super::Session::decide); [`ErrorKind::NotFound`] also for an id that names no
+    /// Those of [`Session::decide`](crate::Session::decide); [`ErrorKind::NotFound`] also for an id that names no
     /// session.
     pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
         let session = id.session().ok_or_else(|| {

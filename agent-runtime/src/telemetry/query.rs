@@ -12,7 +12,7 @@ use super::{
     stats::{SessionStats, ToolStats},
     trace::{Exchange, Records, Trace},
 };
-use crate::run::windows::{WINDOW, Windows};
+use crate::session::journal::windows::{WINDOW, Windows};
 
 /// Most sessions that the error about an ambiguous prefix names.
 const NAMED: usize = 5;

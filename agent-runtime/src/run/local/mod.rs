@@ -3,7 +3,7 @@
 mod waits;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     fmt,
     future::{poll_fn, ready},
     sync::{
@@ -15,23 +15,20 @@ use std::{
 
 use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
-    event::{self, ChildStarted, EffectKey, Event, Observed, WarningRaised},
+    event::{self, ChildStarted, EffectKey, Event, Observed},
     message::Message,
-    provider::WarningKind,
     run::{Delegate, Effect, Effects, Observation, Pause, Performing, RunContext, Spawn},
     session::SessionState,
     team::Todo,
-    tool::ToolSpec,
 };
 use serde_json::Value;
 
-use super::{
-    child::{Below, ChildEnd, Kept, ended},
-    compaction::answer,
-    model_call,
-    pool::{Pool, Seat, refusal, too_many},
-    site::Site,
-    tool_call,
+use crate::{
+    children::{
+        child::{Below, ChildEnd, Kept, ended},
+        pool::{Pool, Seat, refusal, too_many},
+    },
+    effects::{compaction::answer, model_call, site::Site, tool_call},
 };
 
 /// Effects of one run.
@@ -41,17 +38,12 @@ pub(crate) struct LocalEffects {
     replay: Mutex<HashMap<u64, Recorded>>,
     children: Mutex<HashMap<SessionId, Below>>,
     /// Child sessions with several runs, once there are any.
-    pub(super) kept: OnceLock<Kept>,
-    /// Names of tools that a warning was given about.
-    warned: Mutex<HashSet<Box<str>>>,
+    pub(crate) kept: OnceLock<Kept>,
     /// Slots of the children: the tree's pool, or this run's own when it is the root and has any.
     pool: OnceLock<Pool>,
     diverged: OnceLock<ErrorRecord>,
-    lost: OnceLock<ErrorRecord>,
     /// True once a child of this life came to rest without an end.
     left_open: Arc<AtomicBool>,
-    /// Number of the run's first event, which names its children.
-    run_seq: u64,
 }
 
 /// The recorded events of one keyed effect.
@@ -63,7 +55,6 @@ pub(crate) struct Recorded {
 
 impl LocalEffects {
     pub(crate) fn new(site: Arc<Site>, recorded: Vec<Event>) -> Self {
-        let run_seq = site.read(|state| state.run().map(|run| run.seq)).unwrap_or_default();
         let mut replay: HashMap<u64, Recorded> = HashMap::new();
         for event in &recorded {
             if let Some(key) = event.effect_key() {
@@ -78,12 +69,9 @@ impl LocalEffects {
             replay: Mutex::new(replay),
             children: Mutex::default(),
             kept: OnceLock::new(),
-            warned: Mutex::default(),
             pool: OnceLock::new(),
             diverged: OnceLock::new(),
-            lost: OnceLock::new(),
             left_open: Arc::default(),
-            run_seq,
         }
     }
 
@@ -93,49 +81,11 @@ impl LocalEffects {
         self
     }
 
-    pub(super) fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &Pool {
         self.pool.get_or_init(|| Pool::new(self.site.env.sub_agents))
     }
 
-    pub(crate) fn stage(&self, event: Event) -> u64 {
-        self.stage_at(self.site.now(), event)
-    }
-
-    /// Stages an event; does nothing in a run that is over. The caller learns of that by its commit, or by the result
-    /// of its effect.
-    pub(crate) fn stage_at(&self, at: Timestamp, event: Event) -> u64 {
-        self.site.stage(at, event).unwrap_or_default()
-    }
-
-    /// Returns the number of the run's first event.
-    pub(super) fn run_seq(&self) -> u64 {
-        self.run_seq
-    }
-
-    /// Warns, once for each tool in a life of the run, of rules that cannot be matched against its calls.
-    pub(crate) fn warn_of_rules(&self, tools: &[ToolSpec]) {
-        let policy = &self.site.env.policy;
-        if !policy.has_subjects() {
-            return;
-        }
-        for spec in tools.iter().filter(|spec| lock(&self.warned).insert(spec.name().into())) {
-            let rules: Vec<_> = policy.unmatchable(spec).map(|rule| format!("`{rule}`")).collect();
-            if rules.is_empty() {
-                continue;
-            }
-            let text = format!(
-                "the tool `{}` does not declare that it names what its calls touch, so these rules cannot be matched \
-                 against them: {}. What they deny or ask holds for each of them that names nothing, what they allow for none; write \
-                 rules for the whole tool, or declare `ToolSpec::naming_subjects` where its footprints name all",
-                spec.name(),
-                rules.join(", "),
-            );
-            let warning = WarningRaised::new(WarningKind::Rule, spec.name().into(), text.into(), None);
-            self.stage(Event::WarningRaised(Arc::new(warning)));
-        }
-    }
-
-    pub(super) fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Below>> {
+    pub(crate) fn children(&self) -> MutexGuard<'_, HashMap<SessionId, Below>> {
         lock(&self.children)
     }
 
@@ -150,7 +100,7 @@ impl LocalEffects {
     }
 
     /// Returns the mark of a child that came to rest without an end.
-    pub(super) fn mark_of_rest(&self) -> Arc<AtomicBool> {
+    pub(crate) fn mark_of_rest(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.left_open)
     }
 
@@ -193,31 +143,25 @@ impl LocalEffects {
         self.diverged.get().map(ErrorRecord::to_error)
     }
 
-    /// Returns the error of a child whose end cannot be known: its code differs, or its session cannot be read or
-    /// written. Nothing is recorded of it, so the run gets nothing more, and ends with this error.
-    pub(crate) fn lost(&self) -> Option<Error> {
-        self.lost.get().map(ErrorRecord::to_error)
-    }
-
     /// Returns the error after which the run gets nothing more.
     pub(crate) fn stopped(&self) -> Option<Error> {
-        self.diverged().or_else(|| self.lost())
+        self.diverged().or_else(|| self.site.lost())
     }
 
     /// Returns the end of a child.
     ///
     /// # Errors
     /// The error of a child whose end cannot be known.
-    pub(super) fn unless_lost(&self, end: ChildEnd) -> Result<ChildEnd> {
+    pub(crate) fn unless_lost(&self, end: ChildEnd) -> Result<ChildEnd> {
         match end.lost {
-            Some(error) => Err(self.lost.get_or_init(|| *error).to_error()),
+            Some(error) => Err(self.site.lose(*error)),
             None => Ok(end),
         }
     }
 
-    pub(super) fn observe(&self, key: Option<EffectKey>, value: Value) {
+    pub(crate) fn observe(&self, key: Option<EffectKey>, value: Value) {
         if let Some(key) = key {
-            self.stage(Event::Observed(Arc::new(Observed::new(value, key))));
+            self.site.note(Event::Observed(Arc::new(Observed::new(value, key))));
         }
     }
 
@@ -229,7 +173,7 @@ impl LocalEffects {
         spawn: Spawn,
     ) -> Result<Observation> {
         let key = key.ok_or_else(|| Error::new(ErrorKind::Unsupported, "a child needs a keyed effect"))?;
-        let child = self.site.journal.session().child(self.run_seq, key.ordinal)?;
+        let child = self.site.journal.session().child(self.site.run_seq(), key.ordinal)?;
         if let Some(refused) = observed(recorded) {
             return Err(too_many(&refused));
         }
@@ -247,7 +191,7 @@ impl LocalEffects {
         if recorded.is_empty() {
             let agent = spawn.agent.name().to_owned();
             let started = ChildStarted::new(child.clone(), agent, None, key);
-            self.stage(Event::ChildStarted(Arc::new(started)));
+            self.site.note(Event::ChildStarted(Arc::new(started)));
             // The parent's row comes first: no child exists that its parent does not know of.
             self.site.commit().await?;
         }
@@ -261,7 +205,7 @@ impl LocalEffects {
 
     /// Returns a seat for a child. The error is the refusal to record, when there is no slot and the child may not
     /// wait.
-    pub(super) fn seat(&self, at_once: bool) -> Result<Seat, Value> {
+    pub(crate) fn seat(&self, at_once: bool) -> Result<Seat, Value> {
         let pool = self.pool();
         if at_once {
             return pool.try_enter().ok_or_else(|| refusal(self.site.env.sub_agents));
@@ -344,10 +288,10 @@ impl Effects for LocalEffects {
         match effect {
             Effect::Model(call) => match model_call::recalled(recorded) {
                 Some(answer) => Box::pin(ready(answer)),
-                None => Box::pin(life.outlasts(model_call::perform(self, cx, key, call))),
+                None => Box::pin(life.outlasts(model_call::perform(&self.site, cx, key, call))),
             },
             Effect::Tools(calls) => {
-                Box::pin(life.outlasts(tool_call::perform(self, cx, key, recorded, calls)))
+                Box::pin(life.outlasts(tool_call::perform(&self.site, cx, key, recorded, calls)))
             }
             Effect::Delegate(delegate) => match key {
                 Some(key) => Box::pin(life.outlasts(self.delegate_once(cx, key, recorded, delegate))),
@@ -446,12 +390,12 @@ impl fmt::Debug for LocalEffects {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the recorded end of a child.
-pub(super) fn child_end(recorded: &[Event]) -> Option<Observation> {
+pub(crate) fn child_end(recorded: &[Event]) -> Option<Observation> {
     recorded.iter().find_map(|event| match event {
         Event::ChildFinished(end) => Some(Observation::Child {
             child: end.child.clone(),
@@ -463,7 +407,7 @@ pub(super) fn child_end(recorded: &[Event]) -> Option<Observation> {
     })
 }
 
-pub(super) fn observed(recorded: &[Event]) -> Option<Value> {
+pub(crate) fn observed(recorded: &[Event]) -> Option<Value> {
     recorded.iter().find_map(|event| match event {
         Event::Observed(observed) => Some(observed.value.clone()),
         _ => None,

@@ -10,9 +10,9 @@ use entourage_core::{
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 
-use super::{
-    super::child::{ChildEnd, ended},
-    LocalEffects, child_end, observed,
+use crate::{
+    children::child::{ChildEnd, ended},
+    run::local::{LocalEffects, child_end, observed},
 };
 
 impl LocalEffects {
@@ -38,7 +38,7 @@ impl LocalEffects {
         let (child, outcome) = ended.map(|(child, end)| (child, end.outcome)).unzip();
         if let Some(key) = key {
             let end = ChildFinished::new(child.clone(), outcome.as_deref().cloned(), key);
-            self.stage(Event::ChildFinished(Arc::new(end)));
+            self.site.note(Event::ChildFinished(Arc::new(end)));
         }
         Ok(Observation::Child { child, outcome, work: Vec::new(), total: None })
     }
@@ -102,7 +102,7 @@ impl LocalEffects {
         }
         if let Some(key) = key {
             let until = timeout.map(|timeout| self.site.now().after(timeout));
-            self.stage(Event::WaitStarted(Arc::new(WaitStarted::new(until, None, key))));
+            self.site.note(Event::WaitStarted(Arc::new(WaitStarted::new(until, None, key))));
         }
         timeout
     }
@@ -143,7 +143,7 @@ impl LocalEffects {
         // The wait is recorded before its result, so that changed code cannot put another effect in its place.
         if !taken && (came || !begun) {
             let wait = WaitStarted::new(None, Some(name.to_owned()), key);
-            self.stage(Event::WaitStarted(Arc::new(wait)));
+            self.site.note(Event::WaitStarted(Arc::new(wait)));
         }
         match self.site.journal.take_signal(name) {
             Some(value) => {

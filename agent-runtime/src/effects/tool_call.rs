@@ -1,0 +1,379 @@
+//! The calls of one step: checked, judged, claimed, run and settled.
+//!
+//! Claims are committed before the tools are polled, so a tool that ran was claimed. All of a step's claims that can
+//! start at once share one transaction.
+
+use std::{sync::Arc, time::Duration};
+
+use entourage_core::{
+    Error, ErrorKind, Result, Timestamp,
+    budget::Charge,
+    event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted, WaitStarted},
+    message::{ToolCall, ToolResult},
+    permission::{ApprovalRequest, Decision},
+    run::{Observation, Pause, RunContext, ToolCalls},
+    tool::{Repeat, ToolContext, ToolError, ToolInput, ToolOutput},
+};
+use futures_util::FutureExt;
+
+use crate::effects::{
+    site::Site,
+    tool_bound::bounded,
+    tool_judge::{Checked, Judge, Plan},
+    tool_run::{Done, Ready, Running, RunningCalls, ask, run_tool},
+    tool_schedule::ToolSchedule,
+};
+
+/// Questions about one call in one life of its run, at most: after each its footprint may have changed.
+const MOST_QUESTIONS: u8 = 3;
+
+pub(crate) async fn perform(
+    site: &Site,
+    cx: &RunContext,
+    key: Option<EffectKey>,
+    recorded: Vec<Event>,
+    mut calls: Box<ToolCalls>,
+) -> Result<Observation> {
+    // A hand-written agent's call: its own journal entries say how far it came.
+    for event in recorded {
+        match &event {
+            Event::ToolFinished(call) => {
+                return match &call.fatal {
+                    Some(error) => Err(error.to_error()),
+                    None => Ok(Observation::Tools(vec![Arc::clone(call)])),
+                };
+            }
+            Event::ToolStarted(_) => calls.calls.iter_mut().for_each(|call| call.started = true),
+            _ => {}
+        }
+    }
+    site.warn_of_rules(calls.offered.specs());
+    let (seq, first) = place(site, key);
+    let mut step = Step {
+        site,
+        cx,
+        key,
+        seq,
+        first,
+        calls: &calls,
+        results: Vec::new(),
+        fatal: None,
+        exhausted: None,
+        pause: None,
+        denied: false,
+        ended: None,
+    };
+    step.run().await?;
+    let Step { mut results, fatal, exhausted, pause, .. } = step;
+    if let Some(error) = fatal.or(exhausted) {
+        return Err(error);
+    }
+    if let Some(pause) = pause {
+        return Err(Error::paused(pause));
+    }
+    results.sort_by_key(|call| call.index);
+    Ok(Observation::Tools(results))
+}
+
+/// Returns the lasting name of the calls: the number of the event of the message (or of the run), and the index of the
+/// first call.
+fn place(site: &Site, key: Option<EffectKey>) -> (u64, usize) {
+    match key {
+        None => (site.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),
+        Some(key) => (site.run_seq(), usize::try_from(key.ordinal).unwrap_or(usize::MAX)),
+    }
+}
+
+struct Step<'a> {
+    site: &'a Site,
+    cx: &'a RunContext,
+    key: Option<EffectKey>,
+    seq: u64,
+    first: usize,
+    calls: &'a ToolCalls,
+    results: Vec<Arc<ToolFinished>>,
+    fatal: Option<Error>,
+    /// The error of a budget that does not cover a further call.
+    exhausted: Option<Error>,
+    pause: Option<Pause>,
+    denied: bool,
+    /// The tool whose result ended the turn.
+    ended: Option<Arc<str>>,
+}
+
+impl<'a> Step<'a> {
+    async fn run(&mut self) -> Result<()> {
+        let message = Arc::clone(&self.calls.message);
+        let mut slots = Vec::with_capacity(self.calls.calls.len());
+        let mut calls = message.tool_calls().enumerate();
+        for pending in &self.calls.calls {
+            let is_it = |(index, _): &(usize, &ToolCall)| *index == pending.index;
+            // As a rule they are in the message's order, so that one pass finds them all.
+            let found = calls.find(is_it).or_else(|| {
+                calls = message.tool_calls().enumerate();
+                calls.find(is_it)
+            });
+            let Some((_, call)) = found else {
+                return Err(Error::new(ErrorKind::Internal, "a pending call is not in its message"));
+            };
+            slots.push(Some(Checked::new(self.calls, pending, call, self.cx.scope())));
+        }
+        self.drive(slots).await
+    }
+
+    async fn drive(&mut self, mut slots: Vec<Option<Checked<'_>>>) -> Result<()> {
+        let mut schedule = ToolSchedule::new(slots.len(), self.calls.limits.parallel_tools);
+        let mut running = RunningCalls::default();
+        // Claimed and not yet committed: polled only after the next commit.
+        let mut claimed: Vec<Running<'_>> = Vec::new();
+        let cx = self.cx;
+        loop {
+            if self.site.emitter.is_pausing() {
+                self.pause.get_or_insert(Pause::Asked);
+            }
+            if cx.cancellation().is_cancelled() {
+                if running.is_empty() {
+                    return Err(Error::cancelled());
+                }
+                schedule.stop();
+            }
+            if self.is_over() {
+                schedule.stop();
+            }
+            while let Some(place) = schedule.next() {
+                let Some(slot) = slots.get_mut(place) else { break };
+                // What ran before may have changed what the call touches, so it is judged now and not earlier.
+                let Some(plan) = slot.take().map(|checked| self.plan(place, checked)) else { break };
+                if plan.is_exclusive().is_some_and(|exclusive| !schedule.start(exclusive)) {
+                    *slot = Some(plan.put_off());
+                    continue;
+                }
+                match plan {
+                    Plan::Settled { call, text, denied } => {
+                        self.settle_unrun(place, call, text, denied);
+                        schedule.pass();
+                        if denied {
+                            schedule.stop();
+                        }
+                    }
+                    Plan::Run(ready) => match self.claim(place, ready) {
+                        Some(call) => running.push(call),
+                        None => schedule.stop(),
+                    },
+                    Plan::Ask(ready, request) => running.push(self.ask(place, ready, request)),
+                }
+            }
+            claimed.drain(..).for_each(|call| running.push(call));
+            if running.is_empty() {
+                self.settle_rest(&mut slots);
+                return Ok(());
+            }
+            self.site.commit().await?;
+            let done = tokio::select! {
+                biased;
+                done = running.next() => done,
+                () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
+            };
+            let mut next = done;
+            // What is ready together is settled together.
+            while let Some((place, done)) = next {
+                match done {
+                    Done::Ran { call, result, ended, time } => {
+                        self.settle(place, call, result, ended, time);
+                        schedule.finish();
+                    }
+                    Done::Decided { ready, request, decision } => {
+                        match self.decided(place, ready, &request, decision) {
+                            Some(Plan::Run(ready)) => claimed.extend(self.claim(place, ready)),
+                            Some(Plan::Ask(ready, request)) => claimed.push(self.ask(place, ready, request)),
+                            Some(Plan::Settled { call, text, denied }) => {
+                                self.settle_unrun(place, call, text, denied);
+                                schedule.finish();
+                            }
+                            None => schedule.finish(),
+                        }
+                    }
+                }
+                next = running.next().now_or_never().flatten();
+            }
+        }
+    }
+
+    /// True when no further call begins.
+    fn is_over(&self) -> bool {
+        self.denied
+            || self.ended.is_some()
+            || self.fatal.is_some()
+            || self.exhausted.is_some()
+            || self.pause.is_some()
+    }
+
+    /// Answers the calls that had not begun when a refusal, or a tool, ended the turn; they are not run.
+    fn settle_rest(&mut self, slots: &mut [Option<Checked<'_>>]) {
+        let why = match &self.ended {
+            _ if self.denied => "not run, since leave for another call was refused".to_owned(),
+            Some(tool) if self.fatal.is_none() => format!("not run, since `{tool}` ended the turn"),
+            _ => return,
+        };
+        for (place, slot) in slots.iter_mut().enumerate() {
+            match slot.take() {
+                Some(Checked::Settled { call, text }) => self.settle_unrun(place, call, text, false),
+                Some(Checked::Open { call, .. }) => self.settle_unrun(place, call, why.clone(), false),
+                None => {}
+            }
+        }
+    }
+
+    /// Records that a hand-written agent's call waits for an answer, and which effect it is.
+    fn waits(&self) {
+        if let Some(key) = self.key {
+            let wait = WaitStarted::new(None, None, key);
+            self.site.note(Event::WaitStarted(Arc::new(wait)));
+        }
+    }
+
+    fn index(&self, place: usize) -> usize {
+        self.calls.calls.get(place).map_or(place, |call| call.index)
+    }
+
+    fn plan<'c>(&self, place: usize, checked: Checked<'c>) -> Plan<'c> {
+        let judge = Judge { cx: self.cx, site: self.site, seq: self.seq, first: self.first };
+        judge.plan(self.index(place), checked)
+    }
+
+    /// Records the question. The returned future asks it.
+    fn ask<'c>(&self, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> Running<'c>
+    where
+        'a: 'c,
+    {
+        self.site.note(Event::ApprovalRequested(Arc::new((*request).clone())));
+        self.waits();
+        Box::pin(ask(self.site, place, ready, request))
+    }
+
+    /// Records that the call is about to run. The returned future is polled only after that is committed. `None` when
+    /// the budget does not cover the call.
+    fn claim<'c>(&mut self, place: usize, ready: Ready<'c>) -> Option<Running<'c>>
+    where
+        'a: 'c,
+    {
+        match self.cx.budget().map(|budget| budget.reserve(Charge::tool_call())).transpose() {
+            // A claim counts, however the call ends.
+            Ok(reserved) => drop(reserved),
+            Err(error) => {
+                self.exhausted.get_or_insert(error);
+                return None;
+            }
+        }
+        let index = self.index(place);
+        let spec = ready.tool.spec();
+        let started = ToolStarted::new(
+            index,
+            Arc::clone(&ready.call.id),
+            Arc::clone(&ready.call.name),
+            spec.repeat(),
+            ready.allowed_by,
+            self.key,
+        );
+        self.site.note(Event::ToolStarted(Arc::new(started)));
+        let limit = spec.timeout().unwrap_or(self.calls.limits.tool_timeout);
+        let place_of_call = (self.seq, self.first + index);
+        let policy = &self.site.env.policy;
+        let context = ToolContext::new(self.cx, policy, &ready.call.id, spec, ready.footprint, place_of_call);
+        let input = ToolInput::new(ready.arguments);
+        let site = self.site;
+        Some(Box::pin(run_tool(site, place, ready.call, ready.tool, input, context, limit)))
+    }
+
+    /// Returns the plan that follows from an answer; `None` when the call keeps waiting. An approval is for what was
+    /// shown: the call is judged again, and if its footprint changed meanwhile, the approval does not cover it.
+    fn decided<'c>(
+        &mut self,
+        place: usize,
+        ready: Ready<'c>,
+        request: &ApprovalRequest,
+        decision: Decision,
+    ) -> Option<Plan<'c>> {
+        if decision == Decision::Later {
+            self.pause.get_or_insert(Pause::Approval(request.id.clone()));
+            return None;
+        }
+        let answer = ApprovalDecided::new(request.id.clone(), decision, request.digest);
+        self.site.note(Event::ApprovalDecided(Arc::new(answer)));
+        if decision != Decision::Allow {
+            let text = "refused by the approver".to_owned();
+            return Some(Plan::Settled { call: ready.call, text, denied: true });
+        }
+        let (call, alone, asked) = (ready.call, ready.exclusive, ready.asked);
+        let plan = self.plan(place, ready.into());
+        let changed = match &plan {
+            // It must run alone now, and other calls run beside it.
+            Plan::Run(now) | Plan::Ask(now, _) if now.exclusive && !alone => true,
+            Plan::Ask(..) => asked >= MOST_QUESTIONS,
+            _ => false,
+        };
+        let text = "not run: what it touches changed while somebody was asked about it; call it again";
+        Some(if changed { Plan::Settled { call, text: text.to_owned(), denied: false } } else { plan })
+    }
+
+    fn settle_unrun(&mut self, place: usize, call: &ToolCall, text: String, denied: bool) {
+        self.denied |= denied;
+        let mut finished = ToolFinished::new(0, Arc::new(ToolResult::error(call, text)));
+        (finished.stop_turn, finished.denied, finished.key) = (denied, denied, self.key);
+        self.finish(place, self.site.now(), finished);
+    }
+
+    fn settle(
+        &mut self,
+        place: usize,
+        call: &ToolCall,
+        result: Result<ToolOutput, ToolError>,
+        at: Timestamp,
+        time: Duration,
+    ) {
+        // The call stays open, until its run is resumed.
+        if let Err(ToolError::Fatal(error)) = &result
+            && let Some(pause) = error.pause()
+        {
+            self.pause.get_or_insert_with(|| pause.clone());
+            return;
+        }
+        if let Some(error) = self.diverged_below(call) {
+            self.fatal.get_or_insert(error);
+            return;
+        }
+        let (output, fatal) = match result {
+            Ok(output) => (output, None),
+            Err(ToolError::Tell(text)) => (ToolOutput::error(text), None),
+            Err(ToolError::Fatal(error)) => {
+                (ToolOutput::error(format!("the tool failed: {}", error.message())), Some(error))
+            }
+        };
+        let output = bounded(output, &self.calls.limits);
+        let result = ToolResult::new(call, output.content, output.is_error);
+        if output.stop_turn {
+            self.ended.get_or_insert_with(|| Arc::clone(&call.name));
+        }
+        let mut finished = ToolFinished::new(0, Arc::new(result));
+        (finished.stop_turn, finished.metadata) = (output.stop_turn, output.metadata);
+        finished.micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        (finished.fatal, finished.key) = (fatal.as_ref().map(Error::record), self.key);
+        self.finish(place, at, finished);
+        self.fatal = self.fatal.take().or(fatal);
+    }
+
+    /// Returns the reason that a call of a `Repeat::Resume` tool stays open: an agent below the run diverged, maybe the
+    /// call's own. The tool's result then does not count.
+    fn diverged_below(&self, call: &ToolCall) -> Option<Error> {
+        let lost = self.site.lost().filter(|lost| lost.kind() == ErrorKind::Diverged)?;
+        let tool = self.calls.offered.get(&call.name)?;
+        (tool.spec().repeat() == Repeat::Resume).then_some(lost)
+    }
+
+    fn finish(&mut self, place: usize, at: Timestamp, mut finished: ToolFinished) {
+        finished.index = self.index(place);
+        let finished = Arc::new(finished);
+        self.site.note_at(at, Event::ToolFinished(Arc::clone(&finished)));
+        self.results.push(finished);
+    }
+}

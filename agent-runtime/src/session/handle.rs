@@ -1,0 +1,340 @@
+//! The public handle of a session: starts runs, one at a time, and answers what paused ones wait for.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use entourage_core::{
+    Error, ErrorKind, Result, RunId, SessionId,
+    agent::IntoAgent,
+    bound,
+    context::Compaction,
+    event::{ApprovalDecided, Event, Origin, Signal},
+    message::{History, Message},
+    permission::{ApprovalId, Decision},
+    provider::Model,
+    run::Task,
+    session::{SessionHead, SessionState},
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    env::Env,
+    run::{compact::compact_session, execute::Admission, handle::RunHandle},
+    runtime::{Runtime, RuntimeBuilder},
+    session::{
+        below::refuse_below,
+        delivery::emit::Emitter,
+        desk::{Entry, Shared},
+        journal::{Journal, apart::apart},
+        questions::{answered_otherwise, check_continued, closed, unknown},
+    },
+};
+
+/// Retries of a small write after another process was faster.
+const TRIES: u32 = 16;
+
+/// A session: runs happen in it one after another, and each sees what was said before. Cloning shares it.
+#[derive(Clone)]
+pub struct Session(pub(crate) Arc<Shared>);
+
+impl Session {
+    /// Creates a session for one question: known to nobody else, and kept only while it runs.
+    #[must_use]
+    pub fn ephemeral() -> Self {
+        let env = Arc::new(RuntimeBuilder::default().env());
+        Self(Arc::new(Shared::new(env, Weak::new(), SessionId::generate(), true)))
+    }
+
+    pub(super) fn env(&self) -> &Arc<Env> {
+        &self.0.env
+    }
+
+    /// Returns another session of the same runtime.
+    pub(super) fn sibling(&self, id: SessionId) -> Result<Self> {
+        let runtime = self.0.runtime.upgrade().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Config,
+                "the runtime of this session is gone; keep it while its sessions are used",
+            )
+        })?;
+        Ok(Runtime(runtime).session_with_id(id))
+    }
+
+    /// Returns its id.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.0.id
+    }
+
+    /// Starts a run, at once or after the runs before it in this session. The run continues by itself; the handle
+    /// streams its events and gives its outcome.
+    ///
+    /// Runs that wait begin in the order of these calls. They are stored: if the process dies, [`Runtime::recover`]
+    /// finds them. They also wait behind a run that paused. [`Session::resume`] continues that run; a further call of
+    /// `start` abandons it, and the queue goes on: with the oldest prompt, behind which this one waits in turn if that
+    /// pauses too. If the session holds an unfinished run when a new one begins, the unfinished one is abandoned as
+    /// well. A run that is abandoned ends as cancelled before the new one begins
+    /// ([`RunFinished::abandoned`](entourage_core::event::RunFinished::abandoned)), and so do the runs below it: their
+    /// calls are answered, and their questions are closed.
+    ///
+    /// The outcome of a queued prompt is [`ErrorKind::Queued`] when the prompt is stored and its run could neither
+    /// begin here nor be taken back, as while the store cannot be reached: [`Runtime::recover`] runs it, so do not send
+    /// it again. After any other error in the queue it does not run, except that [`ErrorKind::Timeout`] (the store does
+    /// not answer) leaves that open, and so does [`ErrorKind::Store`] where the store may have failed after it had
+    /// written: see [`SessionState::queue`] before you send it again.
+    ///
+    /// An empty prompt, a full queue and the like are errors of the outcome, and nothing is stored. So is a session
+    /// below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
+    /// budget. Must be called within a tokio runtime.
+    pub fn start<Form>(&self, agent: impl IntoAgent<Form>, prompt: impl Into<Task>) -> RunHandle {
+        self.0.begin(Entry::new(RunId::generate(), agent.into_agent()), prompt.into())
+    }
+
+    /// Adds a prompt to the active run: it joins the conversation before the next model call, together with all that
+    /// came meanwhile. If there is no further call, it begins a run of the same agent, which subscribers and observers
+    /// see. Only a `ReactAgent` takes prompts in; after any other agent they begin runs.
+    ///
+    /// Returns once the prompt is stored. Dropping the future takes nothing back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when the session has no open run: use [`Session::start`] then. [`ErrorKind::Paused`] for
+    /// one that is paused or was left by its process: [`Session::resume`] continues it, and `start` would abandon it.
+    /// [`ErrorKind::InvalidInput`] for a session below another one, whose agent takes prompts from its parent alone.
+    /// [`ErrorKind::EmptyPrompt`], [`ErrorKind::Busy`] for a full queue or a run of another process,
+    /// [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the store's.
+    pub async fn steer(&self, prompt: impl Into<Message>) -> Result<()> {
+        self.0.steer(Task::new(prompt)).await
+    }
+
+    /// Continues the run that a process left unfinished, or that is paused. No completed step runs again. What this
+    /// runtime's run had come to when its store failed is stored first, unless another process went on with the run.
+    ///
+    /// Do this when the process that ran it is gone: a dead process cannot be told from a slow one. A live one is
+    /// fenced off at its next append, with [`ErrorKind::Conflict`], and its calls in flight may have run by then.
+    ///
+    /// The outcome is [`ErrorKind::NotFound`] when there is no such run, [`ErrorKind::Conflict`] when another process
+    /// was faster, [`ErrorKind::Config`] when another agent started it, [`ErrorKind::InvalidInput`] for a session below
+    /// another one: resume its root, which enters its children again.
+    pub fn resume<Form>(&self, agent: impl IntoAgent<Form>) -> RunHandle {
+        self.0.go_on(Entry::new(RunId::generate(), agent.into_agent()), Admission::Resume, None)
+    }
+
+    /// Cancels the active run and drops the prompts that wait. Later prompts are not affected, and an idle session is
+    /// not changed. See [`RunHandle::cancel`] for the outcome of the run.
+    pub fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    /// Cancels as [`Session::cancel`] does, and waits until all of it has unwound, at most for `limit`. Returns true if
+    /// it has.
+    pub async fn cancel_within(&self, limit: Duration) -> bool {
+        let mark = self.0.cancel();
+        tokio::time::timeout(limit, self.0.unwound(mark)).await.is_ok()
+    }
+
+    /// Cancels, waits until all of it has unwound, and ends the run that is still open: one that is paused, or that a
+    /// process left, ends as cancelled, and so do the runs below it. The next prompt is a new task. Returns true if
+    /// there was such a run.
+    ///
+    /// Dropping the future takes nothing back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] when another process runs an agent here, or a run was started here meanwhile; the store's.
+    pub async fn stop(&self) -> Result<bool> {
+        let session = self.clone();
+        apart(&self.env().tasks, Box::pin(async move { crate::session::stop::stop(&session).await })).await
+    }
+
+    /// Asks the active run to pause, if there is one: see [`RunHandle::pause`]. That may be a run that began with a
+    /// prompt of [`Session::steer`]. Runs queued behind it wait until it is resumed or abandoned: see
+    /// [`Session::start`]. A run that ends before its next effect has ended, and the queue goes on.
+    pub fn pause(&self) {
+        self.0.pause();
+    }
+
+    /// Returns true while a run, or an operation such as a compaction, is active in this process.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.0.is_busy()
+    }
+
+    /// Returns the conversation as a model sees it now; empty for a session without runs. A compaction puts a summary
+    /// in the place of older messages: [`Telemetry::trace`](crate::telemetry::Telemetry::trace) has them all.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn history(&self) -> Result<History> {
+        self.read(|state| state.history().clone()).await
+    }
+
+    /// Returns the session's head, which lists show.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn head(&self) -> Result<SessionHead> {
+        self.read(|state| state.head().clone()).await
+    }
+
+    /// Returns the fold of the session's events.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn state(&self) -> Result<SessionState> {
+        self.read(SessionState::clone).await
+    }
+
+    /// Returns the id of the run that a process left unfinished or that is paused, if there is one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn unfinished(&self) -> Result<Option<RunId>> {
+        self.read(|state| state.run().map(|run| run.id)).await
+    }
+
+    pub(super) async fn read<T: Default>(&self, read: impl FnOnce(&SessionState) -> T) -> Result<T> {
+        match self.0.journal(false).await {
+            Ok(journal) => Ok(journal.read(read)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends the session a signal: a run that is paused for it continues with it when it is resumed. Dropping the
+    /// future takes nothing back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a value that is nested deeper than 96 levels, which no reader would take;
+    /// [`ErrorKind::TooLarge`] for one of more than about 32 MiB, or a name of more than 512 bytes;
+    /// [`ErrorKind::NotFound`] when the session is not stored, [`ErrorKind::Busy`] while a run is active, the store's.
+    pub async fn signal(&self, name: impl Into<String>, value: Value) -> Result<()> {
+        let signal = Arc::new(Signal::new(name.into(), value));
+        bound::check_name(&signal.name, "the signal's name")?;
+        bound::check(&signal.value, bound::VALUE).map_err(|flaw| flaw.refused("the signal's value"))?;
+        self.append(move |_| Ok(Some(Event::SignalReceived(Arc::clone(&signal))))).await
+    }
+
+    /// Answers the question that paused a run; [`Session::resume`] then continues it. In a session below another one,
+    /// resume its root: it enters its children again.
+    ///
+    /// The answer is bound to the exact call that was asked about and is used once. The first answer holds, also among
+    /// several processes. Until the run is resumed, the same answer again changes nothing and is no error; afterwards
+    /// the question is no longer open. The decision is stored, the person who decided is not. Dropping the future takes
+    /// nothing back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed, and when the run that
+    /// asked, or one above it, is over or was abandoned for a newer prompt: the error says which;
+    /// [`ErrorKind::InvalidInput`] for [`Decision::Later`], [`ErrorKind::Conflict`] when the question was answered
+    /// otherwise, [`ErrorKind::Busy`] while a run is active, the store's.
+    pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
+        if decision == Decision::Later {
+            return Err(Error::new(ErrorKind::InvalidInput, "an answer is allow or deny"));
+        }
+        let (session, id) = (self.clone(), id.clone());
+        apart(&self.env().tasks, Box::pin(async move { session.decided(&id, decision).await })).await
+    }
+
+    async fn decided(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
+        let journal = self.0.journal(false).await?;
+        if journal.read(|state| state.asked(id).is_some()) {
+            check_continued(self.env(), &journal, id).await?;
+        }
+        let written = self.written(|journal| {
+            let (answered, digest) = journal.read(|state| state.asked(id)).ok_or_else(|| unknown(id))?;
+            match answered {
+                Some(answered) if answered == decision => return Ok(None),
+                Some(answered) => return Err(answered_otherwise(id, answered)),
+                None => {}
+            }
+            Ok(Some(Event::ApprovalDecided(Arc::new(ApprovalDecided::new(id.clone(), decision, digest)))))
+        });
+        match written.await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(closed(self.env(), self.id(), id).await.unwrap_or(error))
+            }
+            written => written,
+        }
+    }
+
+    /// Makes the conversation smaller now: a summary takes the place of its older messages, which the store keeps.
+    /// `model` is the agent's own; it writes the summary unless `compaction` names another one. Returns false, without
+    /// a call, when nothing could be removed.
+    ///
+    /// Prompts that are queued meanwhile run afterwards. [`Session::cancel`], or dropping the future, leaves the
+    /// conversation as it was.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] while a run is active or left unfinished, [`ErrorKind::InvalidInput`] for a session below
+    /// another one, [`ErrorKind::Cancelled`], the reason that no summary was taken (the conversation is then
+    /// unchanged), the store's.
+    pub async fn compact(&self, compaction: &Compaction, model: &Model) -> Result<bool> {
+        let cancel = CancellationToken::new();
+        let _dropped = cancel.clone().drop_guard();
+        let (session, compaction, model) = (self.clone(), compaction.clone(), model.clone());
+        let work = async move { session.compacted(cancel, &compaction, &model).await };
+        apart(&self.env().tasks, Box::pin(work)).await
+    }
+
+    async fn compacted(
+        &self,
+        cancel: CancellationToken,
+        compaction: &Compaction,
+        model: &Model,
+    ) -> Result<bool> {
+        let run = RunId::generate();
+        let _active = self.0.claim(run, &cancel, false).await?;
+        let journal = match self.0.journal(false).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            journal => journal?,
+        };
+        refuse_below(&self.0.env, &journal).await?;
+        let env = Arc::clone(&self.0.env);
+        let emitter = Emitter::new(None, &env).at(Arc::clone(&self.0) as _, run);
+        Box::pin(compact_session(env, journal, (run, emitter, cancel), compaction, model)).await
+    }
+
+    /// Stores the event that `event` derives from the session as it is, if any. When another process was faster, it is
+    /// derived again.
+    async fn append(
+        &self,
+        event: impl Fn(&Journal) -> Result<Option<Event>> + Send + Sync + 'static,
+    ) -> Result<()> {
+        let session = self.clone();
+        // It blocks runs, so it comes to its end without its caller.
+        apart(&self.env().tasks, Box::pin(async move { session.written(event).await })).await
+    }
+
+    async fn written(&self, event: impl Fn(&Journal) -> Result<Option<Event>> + Send + Sync) -> Result<()> {
+        let run = RunId::generate();
+        let _active = self.0.claim(run, &CancellationToken::new(), true).await?;
+        let (mut tries, mut known) = (0, self.0.created());
+        loop {
+            let journal = self.0.journal(false).await?;
+            // Nothing was seen here of a session that was made anew under its id.
+            journal.check_created(Some(*known.get_or_insert(journal.record.created)))?;
+            let now = self.0.env.clock.now();
+            // Only the lease shows that a child runs below another session's run.
+            journal.check_unleased(now)?;
+            let Some(event) = event(&journal)? else { return Ok(()) };
+            let (open, agent) =
+                journal.read(|state| (state.run().map(|open| open.id), Arc::clone(&state.head().agent)));
+            let origin = Arc::new(Origin::new(self.0.id.clone(), open.unwrap_or(run), agent));
+            journal.stage(&origin, now, event);
+            let emitter = Emitter::new(None, &self.0.env).at(Arc::clone(&self.0) as _, run);
+            match journal.commit(&emitter).await {
+                Err(error) if error.kind() == ErrorKind::Conflict && tries < TRIES => tries += 1,
+                stored => return stored,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.0.id).finish_non_exhaustive()
+    }
+}

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use entourage_core::{
     Result,
     message::History,
-    provider::{CallContext, Delta, DeltaStream, Model, Profile, Request, Size, Warning},
+    provider::{CallContext, Delta, DeltaStream, Model, Profile, Request, Warning},
     tool::ToolSpec,
 };
 
@@ -115,7 +115,7 @@ impl<W: Wire> Service<W> {
     pub(crate) fn profile(&self, name: &str) -> Profile {
         let known = crate::catalog::Catalog::builtin().profile(self.vendor(), name).unwrap_or_default();
         let mut profile = known.or(&self.wire.profile(name));
-        profile.size = profile.size.or_else(|| Size::from_model_name(name));
+        profile.size = profile.size.or_else(|| crate::catalog::size_in(name));
         profile
     }
 

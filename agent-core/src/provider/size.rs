@@ -11,10 +11,8 @@ use crate::{Error, ErrorKind};
 /// ```
 /// use entourage_core::provider::Size;
 ///
-/// assert_eq!(Size::from_model_name("worker-1.5b-instruct"), Some(Size::Xs));
-/// assert_eq!(Size::from_model_name("mixed-8x7b"), Some(Size::Xl));
-/// assert_eq!(Size::from_model_name("large-2026"), None);
 /// assert!(Size::S < Size::Xl);
+/// assert_eq!("xs".parse::<Size>().unwrap(), Size::Xs);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -34,45 +32,6 @@ pub enum Size {
 impl Size {
     /// All sizes, smallest first.
     pub const ALL: [Self; 5] = [Self::Xs, Self::S, Self::M, Self::L, Self::Xl];
-
-    /// Size of a model with that many billion parameters. A count between two sizes gets the larger one.
-    #[must_use]
-    pub fn from_parameters(billions: f64) -> Self {
-        match billions {
-            b if b < 2.0 => Self::Xs,
-            b if b <= 4.0 => Self::S,
-            b if b <= 13.0 => Self::M,
-            b if b <= 34.0 => Self::L,
-            b if b > 34.0 => Self::Xl,
-            _ => Self::M,
-        }
-    }
-
-    /// Size stated in a model's name, as in `7b`, `1.5b`, `270m` or `8x7b`. `None` if the name states none, and for
-    /// embedding models, which do not chat.
-    #[must_use]
-    pub fn from_model_name(name: &str) -> Option<Self> {
-        let name = name.to_ascii_lowercase();
-        if name.contains("embed") {
-            return None;
-        }
-        let words = name.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.'));
-        words.filter_map(parameters).reduce(f64::max).map(Self::from_parameters)
-    }
-}
-
-/// Billions of parameters, if the whole word states them. `a3b` (active parameters) and `v2` do not.
-fn parameters(word: &str) -> Option<f64> {
-    let (number, unit) = match word.strip_suffix('b') {
-        Some(number) => (number, 1.0),
-        None => (word.strip_suffix('m')?, 0.001),
-    };
-    let (experts, each) = number.split_once('x').unwrap_or(("1", number));
-    let read = |text: &str| {
-        let digits = text.starts_with(|c: char| c.is_ascii_digit());
-        text.parse::<f64>().ok().filter(|n| digits && n.is_finite() && *n > 0.0)
-    };
-    Some(read(experts)? * read(each)? * unit)
 }
 
 impl fmt::Display for Size {
@@ -103,36 +62,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lo02_sizes_are_read_from_whole_numbers_in_names() {
-        for (name, size) in [
-            ("a-1b", Some(Size::Xs)),
-            ("a-1.5b", Some(Size::Xs)),
-            ("a:270m", Some(Size::Xs)),
-            ("a-2b", Some(Size::S)),
-            ("a-4b", Some(Size::S)),
-            ("a-5b", Some(Size::M)),
-            ("a-7b", Some(Size::M)),
-            ("a-11b", Some(Size::M)),
-            ("a-13b", Some(Size::M)),
-            ("a-14b", Some(Size::L)),
-            ("A-22B-Chat", Some(Size::L)),
-            ("a-32b", Some(Size::L)),
-            ("a-40b", Some(Size::Xl)),
-            ("a-70b", Some(Size::Xl)),
-            ("a-8x7b", Some(Size::Xl)),
-            ("a-235b-a22b", Some(Size::Xl)),
-            ("maker/a-30b-a3b-v2", Some(Size::L)),
-            ("embed-7b", None),
-            ("a-large", None),
-            ("b", None),
-            ("xb", None),
-            ("a-0b", None),
-            ("", None),
-        ] {
-            assert_eq!(Size::from_model_name(name), size, "{name}");
-        }
+    fn all_sizes_are_in_order() {
         assert!(Size::ALL.is_sorted());
-        assert_eq!(Size::from_parameters(f64::NAN), Size::M);
     }
 
     #[test]

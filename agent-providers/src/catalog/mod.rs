@@ -7,6 +7,7 @@
 
 mod alias;
 mod json;
+mod size;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -17,10 +18,9 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use entourage_core::{
-    Result,
-    provider::{Profile, Size},
-};
+use entourage_core::{Result, provider::Profile};
+
+pub(crate) use size::size_in;
 
 static BUILTIN: LazyLock<Catalog> =
     LazyLock::new(|| table::read(include_str!("../../catalog/models.tsv")).catalog);
@@ -113,7 +113,7 @@ impl Catalog {
             Some(known) => own.or(&known),
             None => own,
         };
-        profile.size = profile.size.or_else(|| Size::from_model_name(&model));
+        profile.size = profile.size.or_else(|| size_in(&model));
         Arc::make_mut(&mut self.models).entry(vendor).or_default().insert(model, profile);
         self
     }

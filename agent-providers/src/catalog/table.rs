@@ -3,10 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use entourage_core::{
-    PriceTier, Prices,
-    provider::{Profile, Size},
-};
+use entourage_core::{PriceTier, Prices, provider::Profile};
 
 use super::Catalog;
 
@@ -45,7 +42,7 @@ fn line(text: &str) -> Result<(&str, &str, Profile), String> {
     abilities(next("abilities")?, &mut profile)?;
     let base = [next("input")?, next("output")?, next("cache_read")?, next("cache_write")?];
     profile.prices = prices(base, next("tiers")?)?;
-    profile.size = Size::from_model_name(model);
+    profile.size = super::size::size_in(model);
     match cells.next() {
         None => Ok((vendor, model, profile)),
         Some(more) => Err(format!("{more:?} is one cell too many")),
@@ -129,7 +126,7 @@ mod tests {
         assert_eq!(table.catalog.len(), 1);
         let profile = table.catalog.profile("a", "good-7b").unwrap();
         assert_eq!((profile.tools, profile.vision, profile.reasoning), (Some(true), Some(false), None));
-        assert_eq!(profile.size, Some(Size::M));
+        assert_eq!(profile.size, Some(entourage_core::provider::Size::M));
         let prices = profile.prices.unwrap();
         assert_eq!(prices.tiers.len(), 2);
         assert_eq!(prices.tiers[0].cache_read, Some(2));

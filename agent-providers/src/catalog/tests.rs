@@ -51,7 +51,7 @@ fn no_listed_figure_is_absurd() {
             profile.max_output.is_none_or(|most| most > 0 && Some(most) < profile.context_window),
             "{name}"
         );
-        assert_eq!(profile.size, Size::from_model_name(model), "{name}");
+        assert_eq!(profile.size, super::size::size_in(model), "{name}");
         let Some(prices) = &profile.prices else { continue };
         let tiers = prices.tiers.iter();
         let rows = tiers.map(|tier| [Some(tier.input), Some(tier.output), tier.cache_read, tier.cache_write]);

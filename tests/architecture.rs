@@ -147,7 +147,7 @@ const CLAUSES: usize = 2;
 
 /// Most lines without tests of what a package holds by `tests/architecture/rooms.txt`; for the core never above 13,000.
 /// Lower it with what moves away.
-const LINES: &[(&str, usize)] = &[("core", 12_997)];
+const LINES: &[(&str, usize)] = &[("core", 12_995)];
 
 /// Lines by which a limit of `LINES` may be too high.
 const SLACK: usize = 500;

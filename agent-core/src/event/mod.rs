@@ -11,10 +11,9 @@ mod record;
 
 pub use crate::base::shown::{Shown, plain_line};
 pub use compaction::{Compacted, CompactionFailed, CompactionStarted, OutputsCleared};
-pub use payload::RunAbove;
 pub use payload::{
     ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Forked, MessageAdded, ModeChanged,
-    ModelFinished, ModelRestarted, ModelStarted, Observed, Progress, PromptDropped, PromptQueued,
+    ModelFinished, ModelRestarted, ModelStarted, Observed, Progress, PromptDropped, PromptQueued, RunAbove,
     RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled, TodosChanged, ToolFinished, ToolStarted,
     WaitStarted, WarningRaised,
 };

@@ -1,6 +1,6 @@
 //! Payloads of the events, one struct for each kind.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,8 +58,7 @@ pub struct RunStarted {
     /// Title of the session if it has none yet; `None` for the prompt's first words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Arc<str>>,
-    /// True if idempotency keys and approval ids of its calls are derived from the run's id. Runs of older versions
-    /// derived them from the session's id alone, and keep the names that they began with.
+    /// True if keys and approval ids of its calls follow from the run's id. Older versions took the session's alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub named_by_run: bool,
     /// The run that asked for this one, in a session below another one. Runs of older versions lack it.
@@ -86,27 +85,50 @@ payload! {
     }
 }
 
-payload! {
-    /// A model is about to be called.
-    ModelStarted {
-        /// The step of the run, from 1.
-        step: u32,
-        /// The service.
-        provider: Arc<str>,
-        /// The model's name there.
-        model: Arc<str>,
-        /// Id of the call.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        request: Option<RequestId>,
-        /// Template that the instructions were rendered from.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        template: Option<Arc<str>>,
-        /// Reservation for the call in the run's budget, if it has one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reserved: Option<Charge>,
-        /// Set for an effect of a hand-written agent; its messages are not part of the conversation.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        key: Option<EffectKey>,
+/// A model is about to be called. Of the request it has digests; the session holds each content once.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ModelStarted {
+    /// The step of the run, from 1.
+    pub step: u32,
+    /// The service.
+    pub provider: Arc<str>,
+    /// The model's name there.
+    pub model: Arc<str>,
+    /// Id of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+    /// Template that the instructions were rendered from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<Arc<str>>,
+    /// Reservation for the call in the run's budget, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Charge>,
+    /// Set for an effect of a hand-written agent; its messages are not part of the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<EffectKey>,
+    /// Digest of the instructions. `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Digest>,
+    /// Digest of the JSON list of the offered tools. `None` for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Digest>,
+    /// Digest of the JSON of `tool_choice`, `output`, `params` without `metadata` and `extra`. `None` for defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Digest>,
+    /// Digest of the JSON list of the messages, in pieces. `None` if they are the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Digest>,
+    /// Texts of those digests that no earlier call of the session had. `None` if the contents are not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contents: Option<BTreeMap<Digest, String>>,
+}
+
+impl ModelStarted {
+    /// Creates the start of a call whose request is not recorded.
+    #[must_use]
+    pub fn new(step: u32, provider: Arc<str>, model: Arc<str>) -> Self {
+        Self { step, provider, model, ..Self::default() }
     }
 }
 
@@ -443,8 +465,7 @@ payload! {
     RunFinished {
         /// Outcome of the run.
         outcome: Outcome,
-        /// True if a newer prompt took the place of a run that was paused, or that a process left. Its outcome is
-        /// cancelled then.
+        /// True if a newer prompt took the place of a run that was paused or left. Its outcome is cancelled then.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         abandoned: bool,
     }

@@ -1,5 +1,6 @@
 //! Effects of a run, performed on this machine: model calls, tool calls and compactions.
 
+pub(crate) mod asked;
 pub(crate) mod compaction;
 pub(crate) mod model_call;
 pub(crate) mod site;

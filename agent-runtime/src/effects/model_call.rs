@@ -131,15 +131,14 @@ struct Notes<'a> {
 impl Notes<'_> {
     /// Stages the start of the call. Returns the event's number.
     fn started(&self, call: &ModelCall, at: Timestamp, reserved: Option<&Reservation>) -> u64 {
-        let started = ModelStarted::new(
-            self.step,
-            Arc::clone(call.model.provider_name()),
-            Arc::clone(call.model.name()),
-            Some(self.request),
-            call.template.clone(),
-            reserved.map(Reservation::charge),
-            self.key,
-        );
+        let (provider, model) = (call.model.provider_name(), call.model.name());
+        let mut started = ModelStarted::new(self.step, Arc::clone(provider), Arc::clone(model));
+        (started.request, started.key) = (Some(self.request), self.key);
+        started.template.clone_from(&call.template);
+        started.reserved = reserved.map(Reservation::charge);
+        if self.site.env.store.is_some() {
+            self.site.read(|state| self.site.newest.record(&call.request, state, &mut started));
+        }
         self.site.note_at(at, Event::ModelStarted(Arc::new(started)))
     }
 

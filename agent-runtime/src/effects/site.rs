@@ -24,7 +24,7 @@ use tokio::{sync::Mutex as AsyncMutex, task::coop};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    effects::subtree::Subtree,
+    effects::{asked::Newest, subtree::Subtree},
     env::Env,
     session::{
         delivery::emit::Emitter,
@@ -64,6 +64,8 @@ pub(crate) struct Site {
     /// Counter of its model calls; `None` when nobody needs it.
     pub(crate) subtree: Option<Arc<Subtree>>,
     pub(crate) life: Life,
+    /// The newest request of the run.
+    pub(crate) newest: Newest,
     /// Names of tools that a warning was given about.
     warned: Mutex<HashSet<Box<str>>>,
     /// The error of a child whose end cannot be known.
@@ -88,6 +90,7 @@ impl Site {
             asking,
             subtree: None,
             life: Life::default(),
+            newest: Newest::default(),
             warned: Mutex::default(),
             lost: OnceLock::new(),
         }

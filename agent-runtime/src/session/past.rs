@@ -136,7 +136,7 @@ impl Session {
     /// the end of its record. A failed run gives an outcome of that status, a waiting one a paused outcome.
     ///
     /// Calls are matched by step, service, model, tool and id; those of hand-written agents by all that decides what
-    /// they do. Requests of a `ReactAgent` are not recorded: changed instructions are
+    /// they do. Requests of a `ReactAgent` are not compared: changed instructions are
     /// noticed only once they lead to other calls. Holds the run's events in memory. What the agent itself charges to
     /// [`RunContext::budget`](entourage_core::run::RunContext::budget) is not counted again.
     ///

@@ -4,6 +4,7 @@
 //! Everything is computed from the events on demand, and read in windows. Nothing here writes.
 
 mod query;
+mod request;
 #[cfg(feature = "tracing")]
 mod spans;
 mod stats;

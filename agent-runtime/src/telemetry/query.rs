@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use entourage_core::{
-    Error, ErrorKind, Result, SessionId,
+    Error, ErrorKind, RequestId, Result, SessionId,
+    provider::Request,
     session::{SessionFilter, SessionInfo, SharedStore},
 };
 use serde::Serialize;
 
 use super::{
+    request::Search,
     stats::{SessionStats, ToolStats},
     trace::{Exchange, Records, Trace},
 };
@@ -150,6 +152,27 @@ impl Telemetry {
         let root = self.root(&info).await?;
         let Records { messages, exchanges, model_calls, tool_calls, .. } = records;
         Ok(Trace { info, root, siblings, messages, exchanges, model_calls, tool_calls })
+    }
+
+    /// Returns the request of a model call as its agent made it, before the layers around the model. `call` is
+    /// [`ModelCallTrace::request`](super::ModelCallTrace).
+    ///
+    /// Returns `None` if the session has no such call, or does not hold all of its contents: events of older versions
+    /// lack them, and of one call at most 32 MiB are stored. The tools have what a model is told of them. The
+    /// parameters lack `metadata` and `extra`, which may hold secrets and are not stored.
+    ///
+    /// # Errors
+    /// Those of [`Telemetry::resolve`].
+    pub async fn request(&self, id: &str, call: RequestId) -> Result<Option<Request>> {
+        let id = self.resolve(id).await?.record.id;
+        let mut search = Search::new(call);
+        let mut windows = Windows::after(&self.store, &id, 0);
+        while let Some(rows) = windows.next().await? {
+            for row in rows {
+                search.apply(&row.into_envelope(&id)?);
+            }
+        }
+        search.request()
     }
 
     /// Statistics per tool, in one session's tree or, without an id, in all sessions.

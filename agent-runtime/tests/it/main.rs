@@ -74,6 +74,7 @@ mod records;
 mod recover;
 mod replay;
 mod replay_runs;
+mod requests;
 mod run_budget;
 mod run_budget_lives;
 mod run_budget_open;

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/sqlite/0002_leases_and_views.sql"),
     include_str!("../../migrations/sqlite/0003_views_of_any_body.sql"),
     include_str!("../../migrations/sqlite/0004_views_of_what_is_open.sql"),
+    include_str!("../../migrations/sqlite/0005_views_of_requests.sql"),
 ];
 
 /// The version that this library writes.

@@ -89,11 +89,12 @@ pub(crate) mod postgres {
 
     use super::*;
 
-    const MIGRATIONS: [&str; 4] = [
+    const MIGRATIONS: [&str; 5] = [
         include_str!("../../migrations/postgres/0001_sessions_and_events.sql"),
         include_str!("../../migrations/postgres/0002_views.sql"),
         include_str!("../../migrations/postgres/0003_views_of_any_body.sql"),
         include_str!("../../migrations/postgres/0004_views_of_what_is_open.sql"),
+        include_str!("../../migrations/postgres/0005_views_of_requests.sql"),
     ];
     const SESSIONS: &str = "id, parent, role, created, seq, status, run, agent, title, messages, input_tokens, \
          output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_pico, updated, lease_owner, \

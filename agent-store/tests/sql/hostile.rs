@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use crate::engines::{find, lite};
 
-const VIEWS: [&str; 11] = [
+const VIEWS: [&str; 13] = [
     "agent_chat_messages",
     "agent_chat_sessions",
     "agent_executions",
@@ -16,6 +16,8 @@ const VIEWS: [&str; 11] = [
     "approvals",
     "messages",
     "model_calls",
+    "request_contents",
+    "requests",
     "session_totals",
     "tasks",
     "tool_calls",

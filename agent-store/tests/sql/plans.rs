@@ -12,7 +12,7 @@ use entourage_store::SqliteStore;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 
 /// Queries that touch each view over events, of one session and of all.
-const QUERIES: [&str; 11] = [
+const QUERIES: [&str; 13] = [
     "SELECT count(*), sum(input_tokens), count(provider) FROM model_calls WHERE session = 's'",
     "SELECT provider, model, sum(cost_pico) FROM model_calls GROUP BY provider, model",
     "SELECT tool, status, allowed_by, arguments, count(*), max(output) FROM tool_calls GROUP BY tool, status, allowed_by, arguments",
@@ -22,6 +22,8 @@ const QUERIES: [&str; 11] = [
     "SELECT count(*), max(answer) FROM agent_executions",
     "SELECT count(*) FROM tasks",
     "SELECT sum(input_tokens) FROM agents",
+    "SELECT count(*) FROM requests",
+    "SELECT count(*), max(text) FROM request_contents",
     "SELECT count(*) FROM approvals",
     "SELECT count(*) FROM agent_plans WHERE latest = 1",
 ];

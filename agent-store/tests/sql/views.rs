@@ -14,7 +14,7 @@ use crate::{
     seed::id,
 };
 
-const VIEWS: [&str; 12] = [
+const VIEWS: [&str; 14] = [
     "agent_chat_messages",
     "agent_chat_sessions",
     "agent_executions",
@@ -24,6 +24,8 @@ const VIEWS: [&str; 12] = [
     "clock",
     "messages",
     "model_calls",
+    "request_contents",
+    "requests",
     "session_totals",
     "tasks",
     "tool_calls",
@@ -67,6 +69,21 @@ async fn design_5_the_views_are_there_and_have_the_documented_columns() {
                        WHERE table_schema = current_schema() ORDER BY c.table_name COLLATE \"C\", c.ordinal_position";
         assert_eq!(crate::engines::postgres::find(&mut postgres, columns).await, found);
     }
+}
+
+#[tokio::test]
+async fn cw09_requests_give_the_texts_that_a_model_was_asked_with() {
+    same(
+        "SELECT asked.session, asked.step, asked.model, instructions.text AS instructions, tools.text AS tools, \
+         settings.text AS settings, CASE WHEN asked.messages IS NULL THEN 1 ELSE 0 END AS conversation FROM requests AS asked \
+         LEFT JOIN request_contents AS instructions \
+         ON instructions.session = asked.session AND instructions.digest = asked.instructions \
+         LEFT JOIN request_contents AS tools ON tools.session = asked.session AND tools.digest = asked.tools \
+         LEFT JOIN request_contents AS settings \
+         ON settings.session = asked.session AND settings.digest = asked.settings ORDER BY asked.session, asked.seq",
+        "requests",
+    )
+    .await;
 }
 
 #[tokio::test]

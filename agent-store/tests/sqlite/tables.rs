@@ -11,11 +11,12 @@ use sqlx::{Connection, SqliteConnection};
 
 use crate::{batch, count, create, id, plain, root, run};
 
-const FROZEN: [&str; 4] = [
+const FROZEN: [&str; 5] = [
     include_str!("../../../tests/corpus/sqlite/v1.sql"),
     include_str!("../../../tests/corpus/sqlite/v2.sql"),
     include_str!("../../../tests/corpus/sqlite/v3.sql"),
     include_str!("../../../tests/corpus/sqlite/v4.sql"),
+    include_str!("../../../tests/corpus/sqlite/v5.sql"),
 ];
 
 /// Opens a database of an older version, as its users have it.
@@ -113,7 +114,7 @@ async fn the_log_is_on_and_the_file_is_labelled() {
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut plain).await.unwrap();
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut plain).await.unwrap();
     let damage: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut plain).await.unwrap();
-    assert_eq!((mode.as_str(), version, damage.as_str()), ("wal", 4, "ok"));
+    assert_eq!((mode.as_str(), version, damage.as_str()), ("wal", 5, "ok"));
     assert!(directory.path().join("sessions.db-wal").exists());
 }
 

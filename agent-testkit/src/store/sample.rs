@@ -216,7 +216,10 @@ pub(super) fn events_of(session: &SessionId, text: &str, value: &Value) -> Check
         ("run_resumed", r#"{"count":4294967295}"#.to_owned()),
         (
             "model_started",
-            format!(r#"{{"step":1,"provider":{odd},"model":{odd},"request":"{run}","key":{key}}}"#),
+            format!(
+                r#"{{"step":1,"provider":{odd},"model":{odd},"request":"{run}","key":{key},
+                "instructions":"{digest}","contents":{{"{digest}":{odd}}}}}"#
+            ),
         ),
         (
             "model_restarted",

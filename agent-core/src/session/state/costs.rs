@@ -1,15 +1,20 @@
 //! The cost of a session's model calls. While one is open it is unknown: its process may have died.
 
+use std::sync::Arc;
+
 use super::SessionState;
-use crate::{Money, RequestId};
+use crate::{Money, RequestId, event::ModelStarted};
 
 impl SessionState {
     /// Folds in the begin of a model call of the open run.
-    pub(super) fn call(&mut self, request: Option<RequestId>) {
+    pub(super) fn call(&mut self, call: &ModelStarted) {
+        if let Some(new) = call.contents.as_ref().filter(|new| !new.is_empty()) {
+            Arc::make_mut(self.contents.get_or_insert_default()).extend(new.keys());
+        }
         let Some(run) = &mut self.run else { return };
         run.calling = true;
         // A call that is made again keeps its id.
-        let Some(request) = request.filter(|request| !run.calls.contains(request)) else { return };
+        let Some(request) = call.request.filter(|request| !run.calls.contains(request)) else { return };
         if run.calls.is_empty() {
             run.ended_cost = self.head.cost;
         }

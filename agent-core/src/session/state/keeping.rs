@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::SessionState;
 use crate::{
-    RunId,
+    Digest, RunId,
     event::{Kept, Recorded, RunAbove, RunStarted},
     message::Message,
 };
@@ -32,6 +32,12 @@ impl SessionState {
     #[must_use]
     pub fn kept(&self) -> &[Kept] {
         &self.kept
+    }
+
+    /// True if the session holds this content of its model calls' requests.
+    #[must_use]
+    pub fn holds(&self, content: &Digest) -> bool {
+        self.contents.as_ref().is_some_and(|contents| contents.contains(content))
     }
 
     /// Prompt of the open run.

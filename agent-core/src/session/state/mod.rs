@@ -5,7 +5,11 @@ mod costs;
 mod keeping;
 mod shorter;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
@@ -73,6 +77,9 @@ pub struct SessionState {
     /// The run above that asked for its newest run. `None` for a root, and for runs of older versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     above: Option<Arc<RunAbove>>,
+    /// Digests of the contents that its model calls have stored, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contents: Option<Arc<BTreeSet<Digest>>>,
 }
 
 impl Serialize for SessionState {
@@ -225,6 +232,7 @@ impl SessionState {
         self.end();
         self.kept.clear();
         self.signals.clear();
+        self.contents = None;
         self.head.usage = Usage::default();
         self.head.cost = Some(Money::default());
         self
@@ -255,7 +263,7 @@ impl SessionState {
                     run.since = envelope.at;
                 }
             }
-            Event::ModelStarted(call) => self.call(call.request),
+            Event::ModelStarted(call) => self.call(call),
             Event::ModelFinished(reply) => {
                 self.reply(envelope.seq, reply);
                 if reply.key.is_none() {

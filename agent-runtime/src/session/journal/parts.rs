@@ -84,13 +84,13 @@ pub(super) fn size(event: &Event) -> usize {
         Event::ApprovalRequested(it) => it.arguments.as_str().len(),
         Event::SignalReceived(it) => value(&it.value),
         Event::Observed(it) => value(&it.value),
+        Event::ModelStarted(it) => it.contents.iter().flatten().map(|(_, text)| text.len()).sum(),
         Event::RunFinished(it) => it.outcome.text.len(),
         Event::ChildFinished(it) => it.outcome.as_ref().map_or(0, |outcome| outcome.text.len()),
         Event::Recorded(it) => it.weigh().unwrap_or_default(),
         Event::TodosChanged(it) => json_bytes(&it.todos, usize::MAX),
         // Words, names and texts that are always short.
         Event::RunResumed(_)
-        | Event::ModelStarted(_)
         | Event::ModelRestarted(_)
         | Event::ToolStarted(_)
         | Event::ApprovalDecided(_)

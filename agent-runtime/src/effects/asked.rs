@@ -1,0 +1,182 @@
+//! The contents of a model call's request, for its record: each is stored once in a session, and named by its digest.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use entourage_core::{
+    Digest,
+    bound::VALUE,
+    event::ModelStarted,
+    message::{History, Message},
+    provider::{OutputFormat, Params, Request, ToolChoice},
+    session::SessionState,
+    tool::ToolSpec,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Digests in one list of messages.
+const LIST: usize = 32;
+
+/// Contents of the newest request of a run, so that what did not change is not digested again.
+#[derive(Debug, Default)]
+pub(crate) struct Newest(Mutex<Parts>);
+
+#[derive(Debug, Default)]
+struct Parts {
+    instructions: Option<(Arc<str>, Digest)>,
+    tools: Option<(Arc<[ToolSpec]>, Digest)>,
+    settings: Option<(Settings, Digest)>,
+    /// Messages that are not the conversation's.
+    messages: Vec<(Arc<Message>, Digest)>,
+}
+
+/// The settings of a request: what is neither instructions, tools nor messages.
+#[derive(Debug)]
+struct Settings {
+    tool_choice: ToolChoice,
+    output: OutputFormat,
+    params: Arc<Params>,
+}
+
+impl Newest {
+    /// Adds the contents of the request to the start of its call, in a session of this state.
+    pub(crate) fn record(&self, request: &Request, state: &SessionState, started: &mut ModelStarted) {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new = New { state, texts: BTreeMap::new(), bytes: 0 };
+        if !request.instructions.is_empty() {
+            started.instructions = Some(parts.instructions(&request.instructions, &mut new));
+        }
+        if !request.tools.is_empty() {
+            started.tools = Some(parts.tools(&request.tools, &mut new));
+        }
+        started.settings = parts.settings(request, &mut new);
+        if !is_same(&request.messages, state.history()) {
+            started.messages = Some(parts.messages(&request.messages, &mut new));
+        }
+        started.contents = Some(new.texts);
+    }
+}
+
+impl Parts {
+    fn instructions(&mut self, text: &Arc<str>, new: &mut New<'_>) -> Digest {
+        match &self.instructions {
+            Some((known, digest)) if Arc::ptr_eq(known, text) && new.state.holds(digest) => *digest,
+            _ => {
+                let digest = new.add(text.to_string());
+                self.instructions = Some((Arc::clone(text), digest));
+                digest
+            }
+        }
+    }
+
+    fn tools(&mut self, specs: &Arc<[ToolSpec]>, new: &mut New<'_>) -> Digest {
+        match &self.tools {
+            Some((known, digest)) if Arc::ptr_eq(known, specs) && new.state.holds(digest) => *digest,
+            _ => {
+                let digest = new.add(text(specs));
+                self.tools = Some((Arc::clone(specs), digest));
+                digest
+            }
+        }
+    }
+
+    fn settings(&mut self, request: &Request, new: &mut New<'_>) -> Option<Digest> {
+        let Request { tool_choice, output, params, .. } = request;
+        if let Some((known, digest)) = &self.settings
+            && Arc::ptr_eq(&known.params, params)
+            && (&known.tool_choice, &known.output) == (tool_choice, output)
+            && new.state.holds(digest)
+        {
+            return Some(*digest);
+        }
+        // What a program passes on to a service may be a secret.
+        let mut told = Params::clone(params);
+        (told.metadata, told.extra) = (BTreeMap::new(), None);
+        if (tool_choice, output) == (&ToolChoice::Auto, &OutputFormat::Text) && told == Params::default() {
+            return None;
+        }
+        let digest = new.add(text(&json!({"tool_choice": tool_choice, "output": output, "params": told})));
+        let (tool_choice, output, params) = (tool_choice.clone(), output.clone(), Arc::clone(params));
+        self.settings = Some((Settings { tool_choice, output, params }, digest));
+        Some(digest)
+    }
+
+    fn messages(&mut self, messages: &History, new: &mut New<'_>) -> Digest {
+        let conversation = new.state.history().iter().zip(0_usize..);
+        let places: HashMap<_, _> = conversation.map(|(message, at)| (Arc::as_ptr(message), at)).collect();
+        let mut known = std::mem::take(&mut self.messages).into_iter();
+        let (mut pieces, mut others) = (Vec::new(), Vec::new());
+        for message in messages {
+            if let Some(at) = places.get(&Arc::as_ptr(message)) {
+                new.list(&mut others, &mut pieces);
+                match pieces.last_mut() {
+                    Some(Piece::Conversation(_, end)) if end == at => *end += 1,
+                    _ => pieces.push(Piece::Conversation(*at, at.saturating_add(1))),
+                }
+                continue;
+            }
+            let digest = match known.next() {
+                Some((same, digest)) if Arc::ptr_eq(&same, message) && new.state.holds(&digest) => digest,
+                _ => new.add(text(message)),
+            };
+            self.messages.push((Arc::clone(message), digest));
+            others.push(digest);
+            if others.len() == LIST {
+                new.list(&mut others, &mut pieces);
+            }
+        }
+        new.list(&mut others, &mut pieces);
+        new.add(text(&pieces))
+    }
+}
+
+/// A piece of a list of messages.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Piece {
+    /// The conversation's messages from the first place to the one before the second.
+    Conversation(usize, usize),
+    /// A list of digests, by its digest.
+    List(Digest),
+}
+
+/// Texts that a session does not hold.
+struct New<'a> {
+    state: &'a SessionState,
+    texts: BTreeMap<Digest, String>,
+    bytes: usize,
+}
+
+impl New<'_> {
+    /// Adds a list of digests, if there are any, and empties it.
+    fn list(&mut self, digests: &mut Vec<Digest>, pieces: &mut Vec<Piece>) {
+        if !digests.is_empty() {
+            pieces.push(Piece::List(self.add(text(digests))));
+            digests.clear();
+        }
+    }
+
+    /// Adds a text, unless the session holds it or the event would become too large. Returns its digest.
+    fn add(&mut self, text: String) -> Digest {
+        let digest = Digest::of([text.as_bytes()]);
+        let bytes = self.bytes.saturating_add(text.len());
+        if bytes <= VALUE && !self.state.holds(&digest) && self.texts.insert(digest, text).is_none() {
+            self.bytes = bytes;
+        }
+        digest
+    }
+}
+
+/// True for the conversation itself.
+fn is_same(messages: &History, history: &History) -> bool {
+    messages.len() == history.len()
+        && messages.iter().zip(history).all(|(one, other)| Arc::ptr_eq(one, other))
+}
+
+fn text(content: &impl Serialize) -> String {
+    // Their keys are texts, so it does not fail.
+    serde_json::to_string(content).unwrap_or_default()
+}

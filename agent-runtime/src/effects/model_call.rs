@@ -136,10 +136,16 @@ impl Notes<'_> {
         (started.request, started.key) = (Some(self.request), self.key);
         started.template.clone_from(&call.template);
         started.reserved = reserved.map(Reservation::charge);
-        if self.site.env.store.is_some() {
-            self.site.read(|state| self.site.newest.record(&call.request, state, &mut started));
-        }
-        self.site.note_at(at, Event::ModelStarted(Arc::new(started)))
+        let Self { site, .. } = self;
+        // Staged with the state that it is derived from: of two calls at once, one has a content that is new.
+        let staged = site.stage_with(at, |state| {
+            if site.env.store.is_some() {
+                site.newest.record(&call.request, state, &mut started);
+            }
+            Ok(Event::ModelStarted(Arc::new(started)))
+        });
+        // In a run that is over nothing is staged; the caller learns of that by its commit.
+        staged.unwrap_or_default()
     }
 
     fn restarted(&self, restart: &Restart) {

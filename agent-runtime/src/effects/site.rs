@@ -137,7 +137,7 @@ impl Site {
         self.read(|state| state.run().map(|run| run.seq)).unwrap_or_default()
     }
 
-    /// Adds an event of the run that `make` derives from the current state, its own number included.
+    /// Adds an event of the run that `make` derives from the current state, as [`Journal::stage_with`] does.
     ///
     /// # Errors
     /// Those of [`Life::check`] and of `make`; nothing is added then.

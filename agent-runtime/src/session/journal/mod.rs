@@ -316,6 +316,11 @@ impl Journal {
         if let Inner { script: Some(script), state, .. } = inner {
             return script.made(state, &event);
         }
+        self.stage_live(inner, origin, at, event)
+    }
+
+    /// Stages an event outside a replay, behind a checkpoint where one is due.
+    fn stage_live(&self, inner: &mut Inner, origin: &Arc<Origin>, at: Timestamp, event: Event) -> u64 {
         if let Some(store) = &self.store
             && begins_something(&event)
             && inner.needs_checkpoint(self.checkpoint_every)
@@ -325,7 +330,8 @@ impl Journal {
         inner.stage(Arc::clone(origin), at, event)
     }
 
-    /// Adds an event of a run that `make` derives from the current state, its own number included.
+    /// Adds an event of a run that `make` derives from the current state. Its own number is the next one, unless it
+    /// begins a turn: a checkpoint may come before it then.
     ///
     /// # Errors
     /// Those of [`Life::check`] and of `make`; nothing is added then.
@@ -344,7 +350,7 @@ impl Journal {
             return Ok(script.made(state, &event));
         }
         let event = make(&inner.state)?;
-        Ok(inner.stage(Arc::clone(origin), at, event))
+        Ok(self.stage_live(&mut inner, origin, at, event))
     }
 
     /// Adds the record of a run that `make` derives from the current state and its own number.

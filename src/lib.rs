@@ -14,13 +14,11 @@ pub use entourage_core::__private;
 pub use entourage_core::{
     Error, ErrorKind, Money, Prices, Result, RetryStatus, RunId, SessionId, Timestamp, Usage,
 };
-pub use entourage_runtime::{
-    Agents, Moment, Recovery, Runtime, RuntimeBuilder, Session, SkipReason, Skipped, Titles,
-};
+pub use entourage_runtime::{Agents, Moment, Recovery, Runtime, RuntimeBuilder, Session, SkipReason, Titles};
 
 /// Agents that take a task.
 pub mod agent {
-    pub use entourage_core::agent::{Agent, IntoAgent};
+    pub use entourage_core::agent::{Agent, AgentPart, IntoAgent};
     pub use entourage_runners::{AgentTool, Prepare, Prepared, ReactAgent, ReactBuilder, Step};
     pub use entourage_runners::{
         Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, Phase, Verdict,

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Error,
-    agent::{Agent, IntoAgent},
+    agent::{Agent, AgentPart, IntoAgent},
     permission::Scope,
     run::{Outcome, Status},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
@@ -164,6 +164,10 @@ struct Arguments {
 impl Tool for AgentTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        vec![AgentPart::agent(Arc::clone(&self.agent))]
     }
 
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {

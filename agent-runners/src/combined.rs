@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use async_trait::async_trait;
 use entourage_core::{
     Result,
+    agent::AgentPart,
     tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools, Toolset},
 };
 use serde_json::Value;
@@ -90,6 +91,10 @@ impl Tool for Renamed {
 
     fn footprint(&self, arguments: &Value) -> Footprint {
         self.inner.footprint(arguments)
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        self.inner.parts()
     }
 }
 

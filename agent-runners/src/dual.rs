@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::{Agent, IntoAgent},
+    agent::{Agent, AgentPart, IntoAgent},
     provider::ModelSlot,
     run::{Outcome, RunContext, Task},
 };
@@ -134,6 +134,10 @@ impl Agent for DualAgent {
 
     fn begins_with_an_effect(&self) -> bool {
         true
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        self.0.rounds.parts().collect()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

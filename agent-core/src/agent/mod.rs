@@ -1,8 +1,10 @@
 //! Agents: the trait of everything that turns a task into an outcome, and the agents built on it.
 
 mod into;
+mod part;
 
 pub use into::IntoAgent;
+pub use part::AgentPart;
 
 use std::{any::Any, sync::Arc};
 
@@ -38,6 +40,12 @@ pub trait Agent: Send + Sync {
     /// are passed on with `?`.
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome>;
 
+    /// Returns the models, tools and agents that the agent is made of; none by default. Where an engine performs the
+    /// effects of its runs in another process, they are found there by their names.
+    fn parts(&self) -> Vec<AgentPart> {
+        Vec::new()
+    }
+
     /// Returns the agent as a value of its own type, for runners that know the type; `None` by default.
     #[doc(hidden)]
     fn as_any(&self) -> Option<&dyn Any> {
@@ -65,6 +73,10 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         (**self).run(task, cx).await
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        (**self).parts()
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

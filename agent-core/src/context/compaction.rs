@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::provider::{Model, ModelSlot};
+use crate::{
+    base::setters,
+    provider::{Model, ModelSlot},
+};
 
 /// Bytes below which a result is never cleared: the note that takes its place would be as long.
 const LEAST: u64 = 256;
@@ -43,7 +46,8 @@ pub struct Compaction {
 }
 
 /// Selects the tool outputs that are cleared before anything is summarised.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Clearing {
     /// Nothing is cleared.
     Never,
@@ -71,20 +75,13 @@ impl Compaction {
         Self::default()
     }
 
-    /// Sets the model that writes the summary, for example a cheaper one. Messages that do not fit its window are left
-    /// out; tool outputs go first.
-    #[must_use]
-    pub fn with_model(mut self, model: impl Into<ModelSlot>) -> Self {
-        self.model = Some(model.into());
-        self
-    }
-
-    /// Keeps at most the newest `count` messages word for word, as far as they fit a quarter of the window; 0 keeps
-    /// none. A call and its results stay together. Unanswered prompts always stay.
-    #[must_use]
-    pub fn keep_messages(mut self, count: usize) -> Self {
-        self.keep = Some(count);
-        self
+    setters! {
+        /// Sets the model that writes the summary, for example a cheaper one. Messages that do not fit its window are
+        /// left out; tool outputs go first.
+        with_model(model: impl Into<ModelSlot>) => Some(model.into());
+        /// Keeps at most so many of the newest messages word for word, as far as they fit a quarter of the window; 0
+        /// keeps none. A call and its results stay together. Unanswered prompts always stay.
+        keep_messages(keep: usize) => Some(keep);
     }
 
     /// Sets the tool results that are cleared first: those before the newest `keep` messages with at least `least`
@@ -109,7 +106,6 @@ impl Compaction {
         self
     }
 
-    /// Model that writes the summary for an agent whose own model is `own`.
     /// Returns what of old tool outputs is cleared.
     #[must_use]
     pub fn clearing(&self) -> Clearing {

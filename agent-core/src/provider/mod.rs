@@ -31,7 +31,7 @@ use async_trait::async_trait;
 use futures_util::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Error, ErrorKind, RequestId, Result, RunId, SessionId};
+use crate::{Error, ErrorKind, RequestId, Result, RunId, SessionId, base::setters};
 
 /// A reply on its way: deltas, or the error that ends it.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
@@ -133,25 +133,13 @@ impl CallContext {
         }
     }
 
-    /// The same context, for attempt number `attempt` of the call.
-    #[must_use]
-    pub fn with_attempt(mut self, attempt: u32) -> Self {
-        self.attempt = attempt;
-        self
-    }
-
-    /// The same context, with `wiretap` shown the traffic on the wire.
-    #[must_use]
-    pub fn with_wiretap(mut self, wiretap: Arc<dyn Wiretap>) -> Self {
-        self.wiretap = Some(wiretap);
-        self
-    }
-
-    /// The same context, narrowed to hosts that `egress` admits.
-    #[must_use]
-    pub fn with_egress(mut self, egress: Egress) -> Self {
-        self.egress = egress;
-        self
+    setters! {
+        /// The same context, for attempt number `attempt` of the call.
+        with_attempt(attempt: u32) => attempt;
+        /// The same context, with `wiretap` shown the traffic on the wire.
+        with_wiretap(wiretap: Arc<dyn Wiretap>) => Some(wiretap);
+        /// The same context, narrowed to hosts that `egress` admits.
+        with_egress(egress: Egress) => egress;
     }
 
     /// Refuses a host that [`CallContext::egress`] does not admit. Providers call this before they connect.

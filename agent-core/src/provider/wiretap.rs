@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::base::setters;
+
 /// Observer of a model call's exchanges as they cross the wire. Set it with [`super::CallContext::with_wiretap`].
 ///
 /// Providers without a wire show nothing. The provider leaves credentials out: headers and query fields that carry them
@@ -54,18 +56,11 @@ impl<'a> WireRequest<'a> {
         Self { protocol, method, path, query, headers, body, cache_apart: false, reasoning_apart: false }
     }
 
-    /// The same with a query, given without its `?`.
-    #[must_use]
-    pub fn with_query(mut self, query: &'a str) -> Self {
-        self.query = query;
-        self
-    }
-
-    /// The same with headers, names in lower case.
-    #[must_use]
-    pub fn with_headers(mut self, headers: &'a [(String, String)]) -> Self {
-        self.headers = headers;
-        self
+    setters! {
+        /// The same with a query, given without its `?`.
+        with_query(query: &'a str) => query;
+        /// The same with headers, names in lower case.
+        with_headers(headers: &'a [(String, String)]) => headers;
     }
 
     /// The same with the service's way of counting: `cache` if prompt tokens leave cached ones out, `reasoning` if

@@ -208,6 +208,8 @@ pub struct Delegate {
     pub part_of_run: bool,
     /// True if the model calls of the child and all below it are counted together.
     pub counted: bool,
+    /// Longest time that its run may take, without its wait for a slot; it is then cancelled.
+    pub limit: Option<Duration>,
     /// True if nothing of the child can exist yet, by what the run recorded.
     pub anew: bool,
     /// True if an earlier run of this session may have begun it.
@@ -218,9 +220,9 @@ impl Delegate {
     /// Creates a delegate that runs `spawn` in the session `child`, which has no other run.
     #[must_use]
     pub fn new(child: SessionId, spawn: Spawn) -> Self {
-        let (run, opening, cancel) = (None, Vec::new(), None);
+        let (run, opening, cancel, limit) = (None, Vec::new(), None, None);
         let (part_of_run, counted, anew, lasting) = (false, false, false, false);
-        Self { child, spawn, run, opening, cancel, part_of_run, counted, anew, lasting }
+        Self { child, spawn, run, opening, cancel, part_of_run, counted, limit, anew, lasting }
     }
 
     /// Makes it a part of this run: it starts at once, whatever else runs.
@@ -245,6 +247,8 @@ impl Delegate {
         /// Cancels the child by a token, which must be a child of this run's own token. The wait then ends with the
         /// child's outcome.
         cancelled_by(cancel: CancellationToken) => Some(cancel);
+        /// Cancels its run after this time. The wait for a slot does not count.
+        within(limit: Option<Duration>) => limit;
     }
 
     /// Adds `messages` before the prompt, when the run begins. If the first of them is the model's, it stands for an
@@ -270,6 +274,10 @@ pub struct Spawn {
     pub role: Cow<'static, str>,
     /// Title of its session; `None`: the first words of its prompt.
     pub title: Option<Arc<str>>,
+    /// Its name among the [parts](Agent::parts) of the agent that starts it; `None`: its own name.
+    pub part: Option<Arc<str>>,
+    /// The tool that starts it, among whose parts it is then.
+    pub tool: Option<Arc<str>>,
     /// True if it works on this run's todo list, instead of one of its own.
     pub shares_todos: bool,
     /// True if it is refused when it cannot begin at once, instead of waiting for a slot.
@@ -285,23 +293,22 @@ impl Spawn {
             scope: Scope::all(),
             role: Cow::Borrowed("child"),
             title: None,
+            part: None,
+            tool: None,
             shares_todos: false,
             at_once: false,
         }
     }
 
-    /// Sets the role of its session.
-    #[must_use]
-    pub fn with_role(mut self, role: impl Into<Cow<'static, str>>) -> Self {
-        self.role = role.into();
-        self
-    }
-
-    /// Sets the title of its session, unless that has one. One line of at most 80 characters.
-    #[must_use]
-    pub fn with_title(mut self, title: impl Into<Arc<str>>) -> Self {
-        self.title = Some(title.into());
-        self
+    setters! {
+        /// Sets the role of its session.
+        with_role(role: impl Into<Cow<'static, str>>) => role.into();
+        /// Sets the title of its session, unless that has one. One line of at most 80 characters.
+        with_title(title: impl Into<Arc<str>>) => Some(title.into());
+        /// Sets its name among the [parts](Agent::parts) of the agent that starts it. Default: its own name.
+        with_part(part: impl Into<Arc<str>>) => Some(part.into());
+        /// Names the tool that starts it.
+        of_tool(tool: impl Into<Arc<str>>) => Some(tool.into());
     }
 
     /// Shares this run's todo list: each sees what the other changes, at once.

@@ -23,7 +23,7 @@
 /// let mut limits = Limits::default();
 /// limits.loops = LoopDetection::off().with_repeats(5);
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct LoopDetection {
     /// Number of times in a row at which a call is refused, at least 2. `None`: never. Default 3.

@@ -20,6 +20,8 @@ pub use waited::{Child, Waited};
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     Timestamp,
     base::{BudgetLimits, setters},
@@ -27,7 +29,7 @@ use crate::{
 };
 
 /// A task for an agent: a prompt and its bounds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Task {
     /// The prompt.
@@ -75,7 +77,7 @@ impl<P: Into<Message>> From<P> for Task {
 ///
 /// let limits = Limits::default().with_steps(20).with_tool_timeout(Duration::from_secs(30));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Limits {
     /// Model calls of one run. Default 50.

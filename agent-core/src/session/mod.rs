@@ -20,7 +20,7 @@ pub(crate) use context_usage::ContextUsage;
 pub use gauge::{Gauge, reserve};
 pub use lease::Lease;
 pub use open::QueuedPrompt;
-pub use open::{Closing, EndedRun, OpenRun, OpenStep};
+pub use open::{Closing, OpenRun};
 pub use record::{SessionHead, SessionInfo, SessionRecord, SessionStatus};
 pub use state::SessionState;
 pub use store::{Batch, Columns, ReadRange, Row, SessionFilter, SessionStore, SharedStore};

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use super::{Lease, SessionHead, SessionInfo, SessionRecord, SessionStatus};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId, Timestamp,
+    base::setters,
     event::{Envelope, Event, Origin},
 };
 
@@ -101,24 +102,17 @@ impl Batch {
         Self { create: None, rows, head, writer, lease: None, created: None }
     }
 
-    /// The same batch of a writer that holds `lease`.
-    #[must_use]
-    pub fn leased(mut self, lease: Lease) -> Self {
-        self.lease = Some(lease);
-        self
+    setters! {
+        /// The same batch of a writer that holds `lease`.
+        leased(lease: Lease) => Some(lease);
+        /// The same batch, creating the session first.
+        creating(create: SessionRecord) => Some(create);
     }
 
     /// The same batch, for the session of this record alone: not for one that is made later under its id.
     #[must_use]
     pub fn of(mut self, record: &SessionRecord) -> Self {
         self.created = Some(record.created);
-        self
-    }
-
-    /// The same batch, creating the session first.
-    #[must_use]
-    pub fn creating(mut self, record: SessionRecord) -> Self {
-        self.create = Some(record);
         self
     }
 
@@ -315,11 +309,9 @@ impl ReadRange {
         Self { after: seq, limit: None }
     }
 
-    /// The same window, with at most `limit` events.
-    #[must_use]
-    pub fn with_limit(mut self, limit: usize) -> Self {
-        self.limit = Some(limit);
-        self
+    setters! {
+        /// The same window, with at most `limit` events.
+        with_limit(limit: usize) => Some(limit);
     }
 }
 
@@ -368,18 +360,11 @@ impl SessionFilter {
         Self { parent: Some(Some(parent)), ..Self::default() }
     }
 
-    /// Only sessions in this state.
-    #[must_use]
-    pub fn with_status(mut self, status: SessionStatus) -> Self {
-        self.status = Some(status);
-        self
-    }
-
-    /// Only sessions whose id begins with `prefix`, compared byte for byte. Nothing in it is a pattern.
-    #[must_use]
-    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = Some(prefix.into());
-        self
+    setters! {
+        /// Only sessions in this state.
+        with_status(status: SessionStatus) => Some(status);
+        /// Only sessions whose id begins with `prefix`, compared byte for byte. Nothing in it is a pattern.
+        with_prefix(prefix: impl Into<String>) => Some(prefix.into());
     }
 
     /// Only `root` and everything below it.

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Footprint, ToolError, ToolOutput, ToolSpec};
 use crate::{
     Digest, Error, ErrorKind, Result, RunId, SessionId,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     event::{Event, Progress},
     permission::{Admission, Policy, Scope},
     run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
@@ -55,6 +55,11 @@ pub trait Tool: Send + Sync {
     fn footprint(&self, _arguments: &Value) -> Footprint {
         Footprint::new(self.spec().access())
     }
+
+    /// Returns the agents that the tool runs, as [`Agent::parts`] does; none by default.
+    fn parts(&self) -> Vec<AgentPart> {
+        Vec::new()
+    }
 }
 
 impl fmt::Debug for dyn Tool {
@@ -76,6 +81,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn footprint(&self, arguments: &Value) -> Footprint {
         (**self).footprint(arguments)
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        (**self).parts()
     }
 }
 
@@ -233,7 +242,8 @@ impl ToolContext<'_> {
         }
         // The default title would be the first words of a prompt that a model wrote.
         let title = format!("Sub-agent {}", agent.name());
-        let delegate = Delegate::new(child, Spawn::new(agent, task).with_scope(scope).with_title(title));
+        let spawn = Spawn::new(agent, task).with_scope(scope).with_title(title).of_tool(self.spec.name());
+        let delegate = Delegate::new(child, spawn);
         let effects = self.run.effects();
         match effects.perform(&self.run, None, Effect::Delegate(Box::new(delegate))).await {
             Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(*outcome),

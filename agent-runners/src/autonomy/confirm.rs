@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     context::Instructions,
     message::Message,
     provider::{ModelSlot, Profile},
@@ -136,6 +136,10 @@ struct Structured {
 impl Agent for Structured {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        vec![AgentPart::Model(self.model.clone())]
     }
 
     async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {

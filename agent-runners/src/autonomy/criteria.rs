@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt::Write, sync::Arc};
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     context::Instructions,
     provider::ModelSlot,
     run::{Outcome, RunContext, Task},
@@ -55,6 +55,10 @@ struct Criteria {
 impl Agent for Drafter {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        vec![AgentPart::Model(self.model.clone())]
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

@@ -5,7 +5,7 @@ use std::{fmt::Write, sync::Arc};
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     context::Instructions,
     message::{Message, Part, Role},
     permission::Scope,
@@ -212,6 +212,10 @@ impl Judge {
 impl Agent for Judge {
     fn name(&self) -> &str {
         ROLE
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        vec![AgentPart::Model(self.model.clone())]
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::{Agent, IntoAgent},
+    agent::{Agent, AgentPart, IntoAgent},
     context::Instructions,
     provider::ModelSlot,
     run::{Outcome, RunContext, Task},
@@ -283,6 +283,11 @@ impl Agent for Autonomy {
 
     fn description(&self) -> &str {
         self.0.crew.executor.description()
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        let rounds: Vec<_> = self.levels().filter_map(|level| self.0.rounds(level).ok()).collect();
+        rounds.iter().flat_map(|rounds| rounds.parts()).collect()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     message::Message,
     permission::Scope,
     run::{Delegate, Effect, Observation, Outcome, Pause, RunContext, Spawn, Status, Task},
@@ -131,6 +131,28 @@ impl Rounds {
         })
     }
 
+    /// Returns the agent that works on a phase; `None` for criteria without a judge that writes them.
+    fn agent_of(&self, phase: Phase) -> Option<Arc<dyn Agent>> {
+        match (phase, &self.check) {
+            (Phase::Check, Some(check)) => Some(check.agent(&self.executor)),
+            (Phase::Criteria, Some(check)) => check.criteria(),
+            (Phase::Summarize, _) if let Some(speaker) = &self.speaker => Some(Arc::new(speaker.clone())),
+            _ => Some(self.executor.agent()),
+        }
+    }
+
+    /// Returns the name of the agent of a phase among the parts.
+    fn part(&self, phase: Phase) -> String {
+        format!("{} {phase:?}", self.role(phase)).to_lowercase()
+    }
+
+    /// Returns the agents of all phases.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = AgentPart> {
+        [Phase::Criteria, Phase::Execute, Phase::Summarize, Phase::Check].into_iter().filter_map(|phase| {
+            Some(AgentPart::Agent { name: self.part(phase).into(), agent: self.agent_of(phase)? })
+        })
+    }
+
     fn role(&self, phase: Phase) -> &'static str {
         match (phase, &self.check) {
             (Phase::Check | Phase::Criteria, Some(check)) => check.role(),
@@ -209,29 +231,26 @@ impl Rounds {
         started: &PhaseStarted,
     ) -> Result<(Box<Outcome>, Vec<Arc<Message>>)> {
         let (mut scope, mut opening) = (Scope::all(), Vec::new());
-        let agent: Arc<dyn Agent> = match (started.phase, &self.check) {
-            (Phase::Check, Some(check)) => {
-                scope = check.scope();
+        if let (Phase::Check | Phase::Criteria, Some(check)) = (started.phase, &self.check) {
+            scope = check.scope();
+            if started.phase == Phase::Check {
                 let asked = cx.read(CheckedTask::of)?.map(|it| asked(&it, &started.child));
                 opening = asked.map(|asked| check.opening(&asked)).unwrap_or_default();
-                check.agent(&self.executor)
             }
-            (Phase::Criteria, Some(check)) => {
-                scope = check.scope();
-                let no_longer = || {
-                    Error::new(
-                        ErrorKind::Diverged,
-                        "the run began with criteria, and this agent has no judge that writes criteria; resume it with the agent that began it",
-                    )
-                };
-                check.criteria().ok_or_else(no_longer)?
-            }
-            (Phase::Summarize, _) if let Some(speaker) = &self.speaker => Arc::new(speaker.clone()),
-            _ => self.executor.agent(),
+        }
+        let no_longer = || {
+            Error::new(
+                ErrorKind::Diverged,
+                "the run began with criteria, and this agent has no judge that writes criteria; resume it with the agent that began it",
+            )
         };
+        let agent = self.agent_of(started.phase).ok_or_else(no_longer)?;
         let task = Task::new(Message::clone(&started.prompt));
-        let spawn =
-            Spawn::new(agent, task).with_role(self.role(started.phase)).with_scope(scope).sharing_todos();
+        let spawn = Spawn::new(agent, task)
+            .with_role(self.role(started.phase))
+            .with_part(self.part(started.phase))
+            .with_scope(scope)
+            .sharing_todos();
         let delegate =
             Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening).part_of_run();
         match cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await {

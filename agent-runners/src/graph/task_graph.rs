@@ -7,9 +7,12 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use entourage_core::{agent::Agent, permission::Scope};
+use entourage_core::{
+    agent::{Agent, AgentPart},
+    permission::Scope,
+};
 
-use super::{GraphSignature, Live, Node, Shape, TaskGraphBuilder, signature};
+use super::{GraphSignature, Live, Node, Shape, TaskGraphBuilder, Work, signature};
 
 /// Tasks that depend on each other, run in parallel as far as their edges and the graph's limits allow. Cloning shares
 /// the graph. A graph is an [`Agent`], so it runs in sessions and can be a node of other graphs.
@@ -65,6 +68,32 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Returns the name of an agent at one of the graph's own nodes among the graph's parts. `None` for its own name,
+    /// which another agent may have.
+    pub(crate) fn part(&self, place: usize, agent: &Arc<dyn Agent>) -> Option<Arc<str>> {
+        let is = |other: &Arc<dyn Agent>| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(agent));
+        if self.agents.get(agent.name()).is_some_and(is) {
+            return None;
+        }
+        let node = self.nodes.get(place)?;
+        let Work::Agent(work) = &node.work else { return None };
+        let own = work.agents.iter().any(|(_, own)| is(own));
+        own.then(|| format!("{} {}", node.id, agent.name()).into())
+    }
+
+    /// Returns all agents by the names that their sessions are started by.
+    pub(crate) fn parts(&self) -> Vec<AgentPart> {
+        let by_name = self.agents.iter().map(|(name, agent)| (Arc::clone(name), agent));
+        let at_nodes = self.nodes.iter().enumerate().flat_map(|(place, node)| {
+            let agents = if let Work::Agent(work) = &node.work { work.agents.as_slice() } else { &[] };
+            agents.iter().filter_map(move |(_, agent)| Some((self.part(place, agent)?, agent)))
+        });
+        by_name
+            .chain(at_nodes)
+            .map(|(name, agent)| AgentPart::Agent { name, agent: Arc::clone(agent) })
+            .collect()
+    }
+
     /// Returns the signature, computed on first use: a run that is not stored needs none.
     pub(crate) fn signature(&self) -> &GraphSignature {
         self.signature.get_or_init(|| signature::of(&self.nodes))

@@ -10,7 +10,7 @@ use std::{any::Any, fmt, sync::Arc};
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     context::{Compaction, CompactionCause, Instructions},
     event::Event,
     message::History,
@@ -214,6 +214,15 @@ impl Agent for ReactAgent {
 
     fn description(&self) -> &str {
         self.0.more.as_ref().map_or("", |more| &more.description)
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        let mut parts = vec![AgentPart::Model(self.0.model.clone()), AgentPart::Tools(self.tools())];
+        if let Some(More { compacts: Compacts::As(compaction), .. }) = self.0.more.as_deref() {
+            parts.push(AgentPart::Model(compaction.summariser(&self.0.model.model()).into()));
+        }
+        parts.extend(self.0.more.iter().filter_map(|more| more.repair.clone().map(AgentPart::Repair)));
+        parts
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

@@ -2,9 +2,10 @@
 
 use std::{
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use entourage_core::{
@@ -160,7 +161,12 @@ impl LocalEffects {
                     let turn = delegate.run.map_or(Turn::Only, Turn::Of);
                     match known_end(&journal, turn).await {
                         Ok(Some(end)) => Ok(end),
-                        Ok(None) => begin(&cx, &site, &journal, *delegate, held, pool, unseated).await,
+                        Ok(None) => {
+                            let (limit, held) = (delegate.limit, held.limited(delegate.limit));
+                            let cancel = held.cancel.clone();
+                            let end = begin(&cx, &site, &journal, *delegate, held, pool, unseated);
+                            within(limit, cancel, end).await
+                        }
                         Err(error) => Err(error),
                     }
                 }
@@ -194,6 +200,28 @@ impl Held {
         let cancel = delegate.cancel.clone().unwrap_or_else(|| cx.cancellation().child_token());
         Self { cancel, subtree: delegate.counted.then(Arc::default) }
     }
+
+    /// Returns the same with a token of its own for the time limit, if there is one: whoever gave the token sees that
+    /// it did not cancel.
+    fn limited(mut self, limit: Option<Duration>) -> Self {
+        if limit.is_some() {
+            self.cancel = self.cancel.child_token();
+        }
+        self
+    }
+}
+
+/// Waits for the run's end. Cancels it at its time limit, and waits until it has unwound.
+async fn within<T>(limit: Option<Duration>, cancel: CancellationToken, run: impl Future<Output = T>) -> T {
+    let mut run = pin!(run);
+    if let Some(limit) = limit {
+        tokio::select! {
+            biased;
+            ended = &mut run => return ended,
+            () = tokio::time::sleep(limit) => cancel.cancel(),
+        }
+    }
+    run.await
 }
 
 /// Begins the child's run in its session.

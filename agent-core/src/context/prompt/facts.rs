@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::base::setters;
+
 /// Most lines of a short status that a prompt shows.
 const STATUS_LINES: usize = 20;
 
@@ -65,76 +67,29 @@ impl PromptFacts {
         Self::default()
     }
 
-    /// The model service's name.
-    #[must_use]
-    pub fn with_provider(mut self, name: impl Into<String>) -> Self {
-        self.provider = Some(name.into());
-        self
-    }
-
-    /// The model's name.
-    #[must_use]
-    pub fn with_model(mut self, name: impl Into<String>) -> Self {
-        self.model = Some(name.into());
-        self
-    }
-
-    /// The directory that the agent works in. A path that begins with a drive or with `\\` is shown with forward
-    /// slashes, without `\\?\`; in any other, `\` is a part of a name.
-    #[must_use]
-    pub fn with_working_dir(mut self, path: impl Into<String>) -> Self {
-        self.working_dir = Some(forward_slashes(path.into()));
-        self
-    }
-
-    /// The repository's state; `None` outside of one.
-    #[must_use]
-    pub fn with_git(mut self, git: impl Into<Option<GitFacts>>) -> Self {
-        self.git = git.into();
-        self
-    }
-
-    /// The operating system.
-    #[must_use]
-    pub fn with_platform(mut self, name: impl Into<String>) -> Self {
-        self.platform = Some(name.into());
-        self
-    }
-
-    /// The date, as the prompt shall show it. A prompt with the day alone stays the same for a day, and so do the
-    /// services' caches.
-    #[must_use]
-    pub fn with_date(mut self, date: impl Into<String>) -> Self {
-        self.date = Some(date.into());
-        self
-    }
-
-    /// The project's context files, in this order.
-    #[must_use]
-    pub fn with_context_files(mut self, files: impl IntoIterator<Item = ContextFile>) -> Self {
-        self.context_files = files.into_iter().collect();
-        self
-    }
-
-    /// The user's own context files, in this order.
-    #[must_use]
-    pub fn with_global_context_files(mut self, files: impl IntoIterator<Item = ContextFile>) -> Self {
-        self.global_context_files = files.into_iter().collect();
-        self
-    }
-
-    /// The block of text that lists the skills; may be empty.
-    #[must_use]
-    pub fn with_skills(mut self, block: impl Into<String>) -> Self {
-        self.skills = Some(block.into());
-        self
-    }
-
-    /// The program's configuration, as far as templates may see it. Never a secret.
-    #[must_use]
-    pub fn with_config(mut self, config: impl Into<Value>) -> Self {
-        self.config = Some(config.into());
-        self
+    setters! {
+        /// The model service's name.
+        with_provider(provider: impl Into<String>) => Some(provider.into());
+        /// The model's name.
+        with_model(model: impl Into<String>) => Some(model.into());
+        /// The directory that the agent works in. A path that begins with a drive or with `\\` is shown with forward
+        /// slashes, without `\\?\`; in any other, `\` is a part of a name.
+        with_working_dir(working_dir: impl Into<String>) => Some(forward_slashes(working_dir.into()));
+        /// The repository's state; `None` outside of one.
+        with_git(git: impl Into<Option<GitFacts>>) => git.into();
+        /// The operating system.
+        with_platform(platform: impl Into<String>) => Some(platform.into());
+        /// The date, as the prompt shall show it. A prompt with the day alone stays the same for a day, and so do the
+        /// services' caches.
+        with_date(date: impl Into<String>) => Some(date.into());
+        /// The project's context files, in this order.
+        with_context_files(context_files: impl IntoIterator<Item = ContextFile>) => context_files.into_iter().collect();
+        /// The user's own context files, in this order.
+        with_global_context_files(global_context_files: impl IntoIterator<Item = ContextFile>) => global_context_files.into_iter().collect();
+        /// The block of text that lists the skills; may be empty.
+        with_skills(skills: impl Into<String>) => Some(skills.into());
+        /// The program's configuration, as far as templates may see it. Never a secret.
+        with_config(config: impl Into<Value>) => Some(config.into());
     }
 
     /// Another variable. A name of the table above is refused when a template is rendered.

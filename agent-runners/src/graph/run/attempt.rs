@@ -3,21 +3,18 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::Poll,
     time::Duration,
 };
 
-use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Usage,
     agent::Agent,
-    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task},
+    run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Status, StopReason},
 };
 use entourage_runtime::{Caught, check_prompt};
-use futures_util::FutureExt;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -82,6 +79,8 @@ fn timed_out(limit: Option<Duration>) -> Error {
 pub(super) struct Worker {
     pub(super) work: AgentWork,
     pub(super) agent: Arc<dyn Agent>,
+    /// The agent's name among the parts of the graph, if that is not its own.
+    pub(super) part: Option<Arc<str>>,
     pub(super) child: SessionId,
     pub(super) inputs: Inputs,
     pub(super) limit: Option<Duration>,
@@ -104,28 +103,16 @@ impl Worker {
             }
             None => task,
         };
-        let began = Arc::new(Notify::new());
-        let agent = match self.limit {
-            None => Arc::clone(&self.agent),
-            Some(_) => Arc::new(Timed { agent: Arc::clone(&self.agent), began: Arc::clone(&began) }),
-        };
-        let spawn = Spawn::new(agent, task).with_scope(self.work.scope.clone()).with_role(ROLE);
-        let delegate = Delegate::new(self.child.clone(), spawn).cancelled_by(self.stop.clone()).counted();
-        let effect = Effect::Delegate(Box::new(delegate));
-        let mut working = pin!(cx.effects().perform(cx, None, effect));
-        let mut late = false;
-        let observed = match self.limit {
-            None => working.await,
-            Some(limit) => tokio::select! {
-                biased;
-                observed = &mut working => observed,
-                () = began.notified().then(|()| tokio::time::sleep(limit)) => {
-                    late = true;
-                    self.stop.cancel();
-                    working.await
-                }
-            },
-        };
+        let mut spawn =
+            Spawn::new(Arc::clone(&self.agent), task).with_scope(self.work.scope.clone()).with_role(ROLE);
+        spawn.part.clone_from(&self.part);
+        let delegate = Delegate::new(self.child.clone(), spawn)
+            .cancelled_by(self.stop.clone())
+            .within(self.limit)
+            .counted();
+        let observed = cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await;
+        let asked = || self.stop.is_cancelled() || cx.cancellation().is_cancelled();
+        let late = self.limit.is_some() && !asked();
         match observed {
             Ok(Observation::Child { outcome: Some(outcome), total, .. }) => {
                 // Unreadable figures are unknown, and no reason to fail a completed attempt.
@@ -158,24 +145,6 @@ impl Worker {
             Status::Stopped(reason) => Attempt::Failed(stopped(reason)),
             _ => Attempt::Failed(Error::new(ErrorKind::Internal, "the agent's run ended in an unknown way")),
         }
-    }
-}
-
-/// An agent whose time limit starts with its run: before that it may wait for a slot in the agent pool.
-struct Timed {
-    agent: Arc<dyn Agent>,
-    began: Arc<Notify>,
-}
-
-#[async_trait]
-impl Agent for Timed {
-    fn name(&self) -> &str {
-        self.agent.name()
-    }
-
-    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
-        self.began.notify_one();
-        self.agent.run(task, cx).await
     }
 }
 

@@ -126,6 +126,7 @@ impl Machine {
         }
         Some(Worker {
             work,
+            part: self.graph.part(place, &agent),
             agent,
             child,
             inputs: self.inputs(place),

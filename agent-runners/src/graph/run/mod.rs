@@ -19,7 +19,7 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Error, Result,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     run::{Outcome, RunContext, Status, Task},
 };
 use entourage_runtime::{RunHandle, Session};
@@ -61,6 +61,10 @@ impl<O: 'static> Agent for TaskGraph<O> {
 
     fn begins_with_an_effect(&self) -> bool {
         true
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        self.inner.parts()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
@@ -155,6 +159,10 @@ struct Kept {
 impl Agent for Kept {
     fn name(&self) -> &str {
         &self.graph.name
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        self.graph.parts()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

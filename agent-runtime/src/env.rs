@@ -12,6 +12,7 @@ use entourage_core::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    engine::Engine,
     session::{
         delivery::{bus::Bus, emit::Watcher},
         journal::unstored::Unstored,
@@ -39,6 +40,8 @@ pub(crate) struct Env {
     /// Bounds of a root's run whose task has none.
     pub(crate) budget: Option<BudgetLimits>,
     pub(crate) titles: Option<Titles>,
+    /// Source of the effects that agents see; `None` for those of this process.
+    pub(crate) engine: Option<Arc<dyn Engine>>,
     /// Id of the runtime, which owns its leases.
     pub(crate) owner: u64,
     /// Time after which a lease expires unless it is renewed.

@@ -2,6 +2,7 @@
 //!
 //! | room | owns |
 //! |---|---|
+//! | [`engine`] | the door for other implementations of a run's effects |
 //! | [`layers`] | layers around every model call |
 //! | [`context`] | repair of foreign histories, and prompt templates |
 //! | [`schema`] | the check of JSON values against a schema |
@@ -10,15 +11,18 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod agent_ext;
+mod agents;
 mod approvers;
 mod caught;
 mod children;
 pub mod context;
 mod effects;
+pub mod engine;
 mod env;
 pub mod layers;
 mod memory;
 mod names;
+mod own;
 #[cfg(feature = "templates")]
 mod prompt;
 mod random;
@@ -31,11 +35,12 @@ pub mod telemetry;
 mod titles;
 
 pub use agent_ext::AgentExt;
+pub use agents::Agents;
 pub use approvers::{AllowAll, DenyAll};
 pub use caught::{Caught, caught};
 pub use memory::MemoryStore;
 pub use names::check_agent_name;
 pub use run::{RunHandle, check_prompt};
-pub use runtime::{Agents, Recovery, Runtime, RuntimeBuilder, SkipReason, Skipped};
+pub use runtime::{Recovery, Runtime, RuntimeBuilder, SkipReason, Skipped};
 pub use session::{CurrentModeUpdate, Mode, Moment, Session, delivery::bus::Subscription};
 pub use titles::Titles;

@@ -3,7 +3,7 @@
 //! `CompactionStarted` names the child before it begins, so a run that was killed in between continues the same child,
 //! whose finished calls are not repeated.
 
-use std::{sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -16,7 +16,10 @@ use entourage_core::{
     message::{History, Message, Part},
     permission::Scope,
     provider::{FinishReason, Model},
-    run::{Delegate, Effect, ModelCall, Observation, Outcome, RunContext, Spawn, Status, StopReason, Task},
+    run::{
+        Delegate, Effect, Effects, ModelCall, Observation, Outcome, RunContext, Spawn, Status, StopReason,
+        Task,
+    },
     session::{Gauge, SessionState},
     team::Todo,
     tool::Tools,
@@ -25,6 +28,7 @@ use entourage_core::{
 use crate::{
     context::{Frame, Plan, Room, fitted, instruction, plan, shown_to, summary_message, summary_plan},
     effects::site::Site,
+    own::own,
 };
 
 /// Name of the child agent, and role of its session.
@@ -50,13 +54,22 @@ fn keyed() -> Error {
     Error::new(ErrorKind::Unsupported, text)
 }
 
+/// The run whose conversation is made smaller.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) cx: &'a RunContext,
+    /// Effects of this process. The summary is the runtime's own work: no engine could find its agent.
+    pub(crate) local: &'a dyn Effects,
+}
+
 /// Makes the conversation smaller, and returns what the agent hears of it. A compaction that leaves the conversation as
 /// it was is no error.
 ///
 /// # Errors
 /// [`ErrorKind::Cancelled`], the store's; [`ErrorKind::Unsupported`] with a key.
 pub(crate) async fn answer(
-    (site, cx): (&Site, &RunContext),
+    here: Here<'_>,
     key: Option<EffectKey>,
     compaction: Box<Compaction>,
     model: Model,
@@ -66,7 +79,7 @@ pub(crate) async fn answer(
     if key.is_some() {
         return Err(keyed());
     }
-    let ended = perform(site, cx, &compaction, &model, cause, silence).await?;
+    let ended = perform(here, &compaction, &model, cause, silence).await?;
     Ok(Observation::Compacted(matches!(ended, Ended::Smaller)))
 }
 
@@ -75,13 +88,13 @@ pub(crate) async fn answer(
 /// # Errors
 /// [`ErrorKind::Cancelled`], with nothing recorded, and the store's. Any other failure is [`Ended::Failed`].
 pub(crate) async fn perform(
-    site: &Site,
-    cx: &RunContext,
+    here: Here<'_>,
     compaction: &Compaction,
     model: &Model,
     cause: CompactionCause,
     silence: Duration,
 ) -> Result<Ended> {
+    let Here { site, cx, .. } = here;
     let todos = cx.todos();
     let ask = Message::user(instruction(&todos, compaction.focus_text()));
     let before = Before::read(cx);
@@ -109,7 +122,7 @@ pub(crate) async fn perform(
         permille: before.permille,
         silence,
     };
-    match write(cx, site, &before, cause, writer, ask).await? {
+    match write(here, &before, cause, writer, ask).await? {
         Ok(outcome) => match adopt(site, &before, older, &outcome, &todos) {
             Ok(()) => Ok(Ended::Smaller),
             Err(error) => fail(site, error),
@@ -194,8 +207,7 @@ fn fail(site: &Site, error: Error) -> Result<Ended> {
 
 /// Lets the child write the summary. The outer error ends the run; the inner one leaves the conversation as it is.
 async fn write(
-    cx: &RunContext,
-    site: &Site,
+    Here { site, cx, local }: Here<'_>,
     before: &Before,
     cause: CompactionCause,
     writer: Writer,
@@ -208,7 +220,7 @@ async fn write(
         let mut delegate = Delegate::new(child, spawn).part_of_run();
         delegate.lasting = begun;
         let effect = Effect::Delegate(Box::new(delegate));
-        let observed = cx.effects().perform(cx, None, effect).await;
+        let observed = local.perform(cx, None, effect).await;
         if cx.cancellation().is_cancelled() {
             return Err(Error::cancelled());
         }
@@ -318,6 +330,10 @@ impl Writer {
 impl Agent for Writer {
     fn name(&self) -> &str {
         ROLE
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        own()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

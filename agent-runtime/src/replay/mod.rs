@@ -296,8 +296,14 @@ impl ReplayEffects {
             // It follows from the record again, which its own effect answers.
             (key, Effect::Compact { compaction, model, cause, silence }) => {
                 let (compaction, model) = (compaction.clone(), model.clone());
-                let compacted =
-                    compaction::answer((&self.site, cx), key, compaction, model, *cause, *silence);
+                let compacted = compaction::answer(
+                    compaction::Here { site: &self.site, cx, local: self },
+                    key,
+                    compaction,
+                    model,
+                    *cause,
+                    *silence,
+                );
                 Box::pin(compacted).await.map_err(Stop::Told)
             }
             (Some(key), effect) => self.keyed(key, effect),

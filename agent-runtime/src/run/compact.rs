@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     effects::{
-        compaction::{Ended, perform},
+        compaction::{Ended, Here, perform},
         site::{Asking, Given, Site},
     },
     env::Env,
@@ -47,8 +47,9 @@ pub(crate) async fn compact_session(
     let effects = Arc::new(LocalEffects::new(Arc::clone(&site), Vec::new()));
     let given = Given { scope: Scope::all(), cancel, budget: None };
     let cx = site.context(given, Arc::clone(&effects) as _);
+    let here = Here { site: &site, cx: &cx, local: &*effects };
     let ended =
-        perform(&site, &cx, compaction, model, CompactionCause::Asked, Limits::default().model_silence).await;
+        perform(here, compaction, model, CompactionCause::Asked, Limits::default().model_silence).await;
     if effects.has_children() {
         effects.join_children().await;
     }

@@ -1,6 +1,6 @@
 //! Makes the title of a session, beside its first run.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -19,6 +19,7 @@ use crate::{
     context::title::{INSTRUCTIONS, MAX_OUTPUT, UNTITLED, question, title},
     effects::site::Asking,
     env::Env,
+    own::own,
     run::{end::TITLE, execute::Within},
     session::{delivery::emit::Emitter, journal::Journal},
     titles::Titles,
@@ -114,6 +115,10 @@ impl Titler {
 impl Agent for Titler {
     fn name(&self) -> &'static str {
         "titler"
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        own()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

@@ -26,6 +26,7 @@ use crate::{
         subtree::Subtree,
     },
     env::Env,
+    own::is_own,
     run::{
         admit::{admit, opening, recorded},
         budget,
@@ -223,7 +224,12 @@ impl Admitted {
             site.todos = todos;
         }
         let effects = Arc::new(LocalEffects::new(Arc::new(site), recorded).seated(within.pool));
-        let cx = effects.site.context(given, Arc::clone(&effects) as _);
+        let local = Arc::clone(&effects) as _;
+        let seen = match &effects.site.env.engine {
+            Some(engine) if !is_own(&*agent) => engine.effects(&effects.site.origin, local),
+            _ => local,
+        };
+        let cx = effects.site.context(given, seen);
         Run { agent, task: Some(task), cx, effects, resumed, unseated: within.unseated }
     }
 }

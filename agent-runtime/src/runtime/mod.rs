@@ -19,6 +19,7 @@ use entourage_core::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    engine::Engine,
     env::Env,
     memory::MemoryStore,
     session::{
@@ -32,7 +33,7 @@ use crate::{
     titles::Titles,
 };
 
-pub use recover::{Agents, Recovery, SkipReason, Skipped};
+pub use recover::{Recovery, SkipReason, Skipped};
 
 /// Time that [`Runtime::cancel_all`] waits for runs to unwind.
 const UNWIND: Duration = Duration::from_secs(5);
@@ -187,6 +188,7 @@ pub struct RuntimeBuilder {
     observers: Vec<Arc<dyn Observer>>,
     egress: Egress,
     titles: Option<Titles>,
+    engine: Option<Arc<dyn Engine>>,
     budget: Option<BudgetLimits>,
     lease: Duration,
     queue: usize,
@@ -205,6 +207,7 @@ impl Default for RuntimeBuilder {
             observers: Vec::new(),
             egress: Egress::Any,
             titles: None,
+            engine: None,
             budget: None,
             lease: Duration::from_secs(30),
             queue: 1_000,
@@ -271,6 +274,12 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets an engine, which gives each run its effects. Default: they are performed in this process.
+    pub fn effects(mut self, engine: impl Engine + 'static) -> Self {
+        self.engine = Some(Arc::new(engine));
+        self
+    }
+
     /// Sets the time after which a run's lease on its session expires unless it is renewed; a live run renews it well
     /// before. Default 30 seconds: that long after a process died, others may recover its runs. Times are those of the
     /// processes' clocks: a process that dies with its clock ahead leaves a lease until the others' clocks are there.
@@ -333,6 +342,7 @@ impl RuntimeBuilder {
             queue: self.queue,
             event_buffer: self.event_buffer,
             titles: self.titles,
+            engine: self.engine,
             budget: self.budget,
             owner: crate::random::random(),
             lease: self.lease,

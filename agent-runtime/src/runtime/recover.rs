@@ -2,19 +2,18 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     sync::Arc,
 };
 
 use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
-    agent::{Agent, IntoAgent},
     permission::{ApprovalId, Decision},
     session::{ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
 };
 use futures_util::future::join_all;
 
 use crate::{
+    agents::Agents,
     env::Env,
     run::{
         end::{end_stored, is_title},
@@ -31,38 +30,6 @@ use crate::{
         questions::over_above,
     },
 };
-
-/// Agents by name, which may continue the runs that a process left. Cloning shares them.
-#[derive(Clone, Default)]
-pub struct Agents(Arc<HashMap<String, Arc<dyn Agent>>>);
-
-impl Agents {
-    /// Creates a set without agents.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds `agent`, instead of any other of its name.
-    #[must_use]
-    pub fn with<Form>(mut self, agent: impl IntoAgent<Form>) -> Self {
-        let agent = agent.into_agent();
-        Arc::make_mut(&mut self.0).insert(agent.name().to_owned(), agent);
-        self
-    }
-
-    /// Returns the agent of this name.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Agent>> {
-        self.0.get(name)
-    }
-}
-
-impl fmt::Debug for Agents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
 
 /// The result of [`Runtime::recover`].
 #[derive(Debug, Default)]

@@ -12,12 +12,12 @@ use entourage_core::{
 use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle};
 
 use crate::{
+    agents::Agents,
     caught, check_agent_name,
     run::{
         admit::{check_lease, check_prompt},
         execute::{Admission, CLEAN_UP},
     },
-    runtime::Agents,
     session::{
         below::refuse_below,
         delivery::emit::{Emitter, Sink},

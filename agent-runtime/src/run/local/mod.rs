@@ -28,7 +28,12 @@ use crate::{
         child::{Below, ChildEnd, Kept, ended},
         pool::{Pool, Seat, refusal, too_many},
     },
-    effects::{compaction::answer, model_call, site::Site, tool_call},
+    effects::{
+        compaction::{Here, answer},
+        model_call,
+        site::Site,
+        tool_call,
+    },
 };
 
 /// Effects of one run.
@@ -298,7 +303,14 @@ impl Effects for LocalEffects {
                 None => Box::pin(life.outlasts(self.delegate(cx, delegate))),
             },
             Effect::Compact { compaction, model, cause, silence } => {
-                let compacted = answer((&self.site, cx), key, compaction, model, cause, silence);
+                let compacted = answer(
+                    Here { site: &self.site, cx, local: self },
+                    key,
+                    compaction,
+                    model,
+                    cause,
+                    silence,
+                );
                 Box::pin(life.outlasts(compacted))
             }
             other => Box::pin(life.outlasts(self.perform_other(cx, key, recorded, other))),

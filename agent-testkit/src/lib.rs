@@ -7,6 +7,7 @@
 
 mod clock;
 pub mod crash;
+mod distant;
 mod live;
 mod provider;
 mod report;
@@ -15,6 +16,7 @@ pub mod stream;
 mod tools;
 
 pub use clock::PausedClock;
+pub use distant::Distant;
 #[doc(no_inline)]
 pub use entourage_runners::ReactAgent;
 pub use live::{LiveCall, LiveProvider};

@@ -18,6 +18,7 @@ mod changes;
 mod cost;
 mod crash;
 mod crew;
+mod elsewhere;
 mod faults;
 mod figures;
 mod given;

@@ -38,6 +38,7 @@ mod diverged;
 mod door;
 mod dropped;
 mod effects;
+mod engine;
 mod events;
 mod failures;
 mod floods;

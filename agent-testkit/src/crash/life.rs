@@ -201,7 +201,7 @@ impl Life {
 
     /// Polls a future that leaves the process. Points are before it, after it, and at its first wait (with
     /// `each_wait`, at every wait).
-    pub(super) async fn through<T>(&self, each_wait: bool, future: impl Future<Output = T>) -> T {
+    pub(crate) async fn through<T>(&self, each_wait: bool, future: impl Future<Output = T>) -> T {
         if !self.goes_on() {
             return std::future::pending().await;
         }

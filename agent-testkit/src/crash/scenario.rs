@@ -13,11 +13,12 @@ use entourage_core::{
     run::{Pause, Task},
     session::{SessionStatus, SharedStore},
 };
-use entourage_runtime::{Runtime, RuntimeBuilder, Session, Titles};
+use entourage_runtime::{Agents, Runtime, RuntimeBuilder, Session, Titles};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use super::{Life, Note, Tree, Witness, tree::Log};
+use crate::Distant;
 
 type Build = dyn Fn(&Life) -> Result<Arc<dyn Agent>> + Send + Sync;
 type Setup = dyn Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync;
@@ -41,6 +42,7 @@ pub struct Scenario {
     decisions: Vec<(String, Decision)>,
     signals: Vec<(String, Value)>,
     drive: Option<Box<Drive>>,
+    distant: bool,
 }
 
 /// Progress after one process.
@@ -80,6 +82,7 @@ impl Scenario {
             decisions: Vec::new(),
             signals: Vec::new(),
             drive: None,
+            distant: false,
         }
     }
 
@@ -134,6 +137,15 @@ impl Scenario {
         self
     }
 
+    /// Lets a [`Distant`] engine perform the effects: each process builds the agent twice, and all code that its runs
+    /// call is looked up by name in the other one.
+    #[must_use]
+    pub fn distant(mut self) -> Self {
+        self.distant = true;
+        self.name.push_str("-distant");
+        self
+    }
+
     /// Name of the scenario.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -159,6 +171,12 @@ impl Scenario {
         let builder = match &self.titles {
             Some(titles) => builder.titles(titles(life)),
             None => builder,
+        };
+        let builder = if self.distant {
+            let elsewhere = Agents::new().with((self.build)(life)?);
+            builder.effects(Distant::new(elsewhere).within(life.clone()))
+        } else {
+            builder
         };
         let runtime = builder.build();
         let session = runtime.session_with_id(root.clone());

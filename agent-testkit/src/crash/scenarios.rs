@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use entourage_core::{
     Result, Usage,
-    agent::Agent,
+    agent::{Agent, AgentPart},
     context::Compaction,
     message::{History, Message},
     permission::{Decision, Policy, Scope},
@@ -157,15 +157,15 @@ pub fn children() -> Scenario {
 pub fn by_hand() -> Scenario {
     let scenario = Scenario::new("hand-written", |life| {
         let scripted = |provider: ScriptedProvider| life.model(&provider.model());
-        let scout = |text| {
+        let scout = |name: &str, text| {
             let model = scripted(ScriptedProvider::by_history().text(text));
             Ok::<_, entourage_core::Error>(
-                Arc::new(ReactAgent::builder("scout", model).build()?) as Arc<dyn Agent>
+                Arc::new(ReactAgent::builder(name, model).build()?) as Arc<dyn Agent>
             )
         };
         Ok(Captain {
             model: scripted(ScriptedProvider::by_history().text("Look both ways.").text("Home.")),
-            scouts: [scout("Trees.")?, scout("Water.")?],
+            scouts: [scout("scout-left", "Trees.")?, scout("scout-right", "Water.")?],
             tools: Tools::new([
                 life.tool(Deed::new("measure", Access::READ, None, 1)),
                 life.tool(Deed::new("launch", Access::EXECUTE, None, 1)),
@@ -182,7 +182,8 @@ pub fn compaction() -> Scenario {
     let scenario = Scenario::new("compaction", |life| {
         let profile = Profile::default().with_context_window(WINDOW);
         let model = |teller: Teller| {
-            life.model(&Model::new(Arc::new(teller), "teller").with_profile(profile.clone()))
+            let name = format!("{teller:?}").to_lowercase();
+            life.model(&Model::new(Arc::new(teller), name).with_profile(profile.clone()))
         };
         ReactAgent::builder("talker", model(Teller::Answers))
             .compaction(Compaction::new().with_model(model(Teller::Summarises)).keep_messages(2))
@@ -237,6 +238,12 @@ struct Captain {
 impl Agent for Captain {
     fn name(&self) -> &'static str {
         "captain"
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        let scouts = self.scouts.iter().map(|scout| AgentPart::agent(Arc::clone(scout)));
+        let own = [AgentPart::Model(self.model.clone().into()), AgentPart::Tools(self.tools.clone())];
+        own.into_iter().chain(scouts).collect()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
@@ -317,6 +324,10 @@ impl Asking {
 impl Tool for Asking {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        vec![AgentPart::agent(&self.agent)]
     }
 
     async fn call(&self, _: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {

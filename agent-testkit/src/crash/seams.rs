@@ -9,6 +9,7 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Result, SessionId,
+    agent::AgentPart,
     message::ToolResult,
     provider::{CallContext, Delta, DeltaStream, Provider, Request},
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
@@ -58,6 +59,10 @@ impl Tool for WatchedTool {
 
     fn footprint(&self, arguments: &Value) -> Footprint {
         self.tool.footprint(arguments)
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        self.tool.parts()
     }
 }
 

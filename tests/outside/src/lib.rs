@@ -7,7 +7,7 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::{Agent, IntoAgent},
+    agent::{Agent, AgentPart, IntoAgent},
     event::Record,
     run::{Outcome, RunContext, Task, Waited},
 };
@@ -159,6 +159,11 @@ impl Agent for Debate {
 
     fn description(&self) -> &str {
         "Answers a question by a debate of two agents."
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        let agents = self.sides.iter().chain(&self.jury);
+        agents.map(|agent| AgentPart::agent(Arc::clone(agent))).collect()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {

@@ -53,11 +53,14 @@ fn debate() -> Scenario {
         .runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(3))
 }
 
+fn memory() -> Medium {
+    Medium::memory()
+        .tokio(|| tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build())
+}
+
 #[test]
 fn a_debate_killed_at_every_point_comes_to_the_same_answer() {
-    let memory = Medium::memory()
-        .tokio(|| tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build());
-    let undisturbed = format!("{:?}", crash::expected(&debate(), &memory).unwrap());
+    let undisturbed = format!("{:?}", crash::expected(&debate(), &memory()).unwrap());
     for fact in [
         r#"debate.argument {\"round\":1,\"side\":\"pear\",\"text\":\"Pears are sweet.\"}"#,
         r#"debate.argument {\"round\":3,\"side\":\"plum\",\"text\":\"Plums.\"}"#,
@@ -67,7 +70,17 @@ fn a_debate_killed_at_every_point_comes_to_the_same_answer() {
     ] {
         assert!(undisturbed.contains(fact), "{fact}: {undisturbed}");
     }
-    let report = crash::run(&debate(), &memory);
+    let report = crash::run(&debate(), &memory());
+    println!("{report}");
+    report.assert();
+}
+
+#[test]
+fn a_debate_whose_effects_are_performed_elsewhere_comes_to_the_same_answer() {
+    let here = format!("{:?}", crash::expected(&debate(), &memory()).unwrap());
+    let there = format!("{:?}", crash::expected(&debate().distant(), &memory()).unwrap());
+    assert_eq!(here, there);
+    let report = crash::run(&debate().distant(), &memory());
     println!("{report}");
     report.assert();
 }

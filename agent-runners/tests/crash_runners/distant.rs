@@ -1,0 +1,78 @@
+//! The same agents where a distributed engine performs their effects: it finds their code by name, and the process dies
+//! before and after each of its steps.
+
+use entourage_testkit::crash::{self, Scenario};
+
+use crate::memory;
+
+/// Asserts that the engine changes nothing of what is recorded; then kills the work everywhere.
+fn survives(scenario: fn() -> Scenario) {
+    let here = format!("{:?}", crash::expected(&scenario(), &memory()).unwrap());
+    let there = format!("{:?}", crash::expected(&scenario().distant(), &memory()).unwrap());
+    assert_eq!(here, there);
+    let local = crash::sample(&scenario(), &memory(), usize::MAX).points();
+    let report = crash::run(&scenario().distant(), &memory());
+    println!("{report}");
+    assert!(report.points() > local, "the engine has points of its own: {local}, {report}");
+    report.assert();
+}
+
+#[test]
+fn issue_12_a_loop_of_tools() {
+    survives(crash::tool_loop);
+}
+
+#[test]
+fn issue_12_tools_in_parallel() {
+    survives(crash::tools_in_parallel);
+}
+
+#[test]
+fn issue_12_approvals_in_a_grandchild() {
+    survives(crash::approvals);
+}
+
+#[test]
+fn issue_12_children() {
+    survives(crash::children);
+}
+
+#[test]
+fn issue_12_an_agent_by_hand() {
+    survives(crash::by_hand);
+}
+
+#[test]
+fn issue_12_compaction() {
+    survives(crash::compaction);
+}
+
+#[test]
+fn issue_12_a_title() {
+    survives(crash::title);
+}
+
+#[test]
+fn issue_12_a_queue() {
+    survives(crash::queue);
+}
+
+#[test]
+fn issue_12_a_pair() {
+    survives(crash::dual);
+}
+
+#[test]
+fn issue_12_a_graph() {
+    survives(crash::login_graph);
+}
+
+#[test]
+fn issue_12_an_approval_in_a_child_in_a_node() {
+    survives(crash::graph_approval);
+}
+
+#[test]
+fn issue_12_agents_as_tools_side_by_side() {
+    survives(crash::sub_agents);
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use entourage_core::{
     ErrorKind, SessionId, Usage,
+    agent::Agent,
     message::{Media, MediaSource, Message, Part, Role},
     provider::FinishReason,
     run::{Status, StopReason, Task},
@@ -14,7 +15,7 @@ use entourage_runtime::AgentExt;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
-use crate::common::{FaultyStore, agent, assert_valid, open_runtime};
+use crate::common::{FaultyStore, act, agent, assert_valid, open_runtime};
 
 fn media(mime: &str) -> Part {
     Part::Media(Media::new(mime, MediaSource::Base64("aGk=".into())))
@@ -176,4 +177,23 @@ async fn cm08_no_text_at_all_is_an_empty_answer() {
     assert_eq!(outcome.usage, Usage::default(), "absent usage is unknown, not zero");
     assert_eq!(outcome.cost, None);
     assert_eq!(session.history().await.unwrap().len(), 1, "a reply that says nothing is left out");
+}
+
+/// Most bytes of the future in which a `ReactAgent` runs: a run holds it for as long as it lasts.
+const RUN_BYTES: usize = 632;
+
+#[tokio::test]
+async fn the_future_of_a_run_is_small() {
+    let provider = ScriptedProvider::new().text("Done.");
+    let inner = agent(provider.model()).build().unwrap();
+    let weighed = act(move |cx| {
+        let inner = inner.clone();
+        Box::pin(async move {
+            let run = inner.run(Task::new("Go"), cx);
+            let bytes = size_of_val(&*run);
+            assert!(bytes <= RUN_BYTES, "{bytes} bytes, {RUN_BYTES} at most");
+            Ok(run.await?.text)
+        })
+    });
+    assert_eq!(weighed.ask("Go").await.unwrap(), "Done.");
 }

@@ -1,31 +1,23 @@
 //! The reason-and-act loop: call a model, run the tools that it asks for, and call it again.
 
+mod drive;
 mod offer;
 mod prepare;
-mod remind;
 mod variant;
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    agent::{Agent, AgentPart},
-    context::{Compaction, CompactionCause, Instructions},
-    event::Event,
-    message::History,
+    context::{Compaction, Instructions},
     permission::Scope,
-    provider::{Model, ModelSlot, Params, ToolChoice},
-    run::{Effect, Limits, ModelCall, Observation, Outcome, RunContext, Task, ToolCalls},
-    session::SessionState,
+    provider::{ModelSlot, Params},
+    run::Limits,
     tool::{Repair, Tool, Tools, Toolset},
 };
-use entourage_runtime::{check_agent_name, context::shown_to};
+use entourage_runtime::check_agent_name;
 
-use crate::{
-    todo_tool::TodoTool,
-    turn::{Action, StopWhen, Turn},
-};
+use crate::{todo_tool::TodoTool, turn::StopWhen};
 
 pub use prepare::{Prepare, Prepared, Step};
 
@@ -120,209 +112,6 @@ impl ReactAgent {
     fn limits(&self) -> Limits {
         self.0.more.as_ref().map(|more| more.limits).unwrap_or_default()
     }
-
-    fn compacts(&self) -> bool {
-        !matches!(&self.0.more, Some(more) if matches!(more.compacts, Compacts::Never))
-    }
-
-    /// Compacts the conversation and returns true when it shrank. A compaction that leaves it as it was does not end
-    /// the run.
-    async fn compact(&self, cx: &RunContext, model: &Model, cause: CompactionCause) -> Result<bool> {
-        let compaction = match self.0.more.as_deref() {
-            Some(More { compacts: Compacts::As(compaction), .. }) => compaction.clone(),
-            _ => Compaction::default(),
-        };
-        let (compaction, model) = (Box::new(compaction), model.clone());
-        let effect = Effect::Compact { compaction, model, cause, silence: self.limits().model_silence };
-        match cx.effects().perform(cx, None, effect).await? {
-            Observation::Compacted(smaller) => Ok(smaller),
-            _ => Err(wrong_observation()),
-        }
-    }
-
-    /// Compacts the conversation after the service refused the step for its length. Returns true when it shrank, so
-    /// that the step can be retried.
-    async fn make_room(&self, cx: &RunContext, turn: &mut Turn) -> Result<bool> {
-        if !self.compacts() || !cx.read(SessionState::may_retry) {
-            return Ok(false);
-        }
-        let smaller = self.compact(cx, &self.0.model.model(), CompactionCause::Overflow).await?;
-        if smaller {
-            cx.read(|state| state.run().map(|run| turn.try_again(run)));
-        }
-        Ok(smaller)
-    }
-
-    /// Builds the call of the next step, with all settings read afresh.
-    fn next_call(&self, step: u32, history: History, model: Model) -> Box<ModelCall> {
-        let more = self.0.more.as_deref();
-        let params = more.and_then(|more| more.params.as_ref());
-        let mut plan = Prepared {
-            instructions: Instructions::new(
-                Arc::clone(&self.0.instructions),
-                more.and_then(|more| more.template.clone()),
-            ),
-            messages: history,
-            tools: self.tools(),
-            tool_choice: ToolChoice::Auto,
-            model,
-        };
-        if let Some(prepare) = more.and_then(|more| more.prepare.as_ref()) {
-            prepare.prepare(&Step { number: step }, &mut plan);
-        }
-        let Prepared { model, instructions, messages, tools, tool_choice } = plan;
-        let mut request = model.request(shown_to(&messages, model.profile()));
-        let (instructions, template) = instructions.into_parts();
-        request.instructions = instructions;
-        let speaks_only = more.is_some_and(|more| more.speaks_only);
-        request.tool_choice = if speaks_only { ToolChoice::None } else { tool_choice };
-        if let Some(params) = params {
-            request.params = Arc::new((**params).clone().or(model.params()));
-        }
-        let specs = Arc::clone(tools.specs());
-        let mut call = ModelCall::new(model, request, if speaks_only { Tools::none() } else { tools });
-        call.request.tools = specs;
-        call.repair = more.and_then(|more| more.repair.clone());
-        (call.step, call.silence, call.template) = (step, self.limits().model_silence, template);
-        Box::new(call)
-    }
-
-    /// Returns the next action of the turn. Kept apart from [`Agent::run`], so that no part of an action lives across
-    /// an `.await`: that keeps the future small and cheap to allocate.
-    fn next(&self, turn: &Turn, cx: &RunContext, offered: &mut Option<Tools>) -> Next {
-        if turn.is_over() {
-            return if turn.overflowed() { Next::Overflow } else { Next::Finish };
-        }
-        match turn.action() {
-            Action::CallModel(step) => Next::Model(step),
-            Action::CallTools { message, calls } => {
-                // After a restart the tools offered before are unknown: assume those that would be offered now.
-                let now = || self.next_call(turn.steps(), cx.history(), self.0.model.model()).offered;
-                let offered = offered.get_or_insert_with(now).clone();
-                Next::Tools(Box::new(ToolCalls::new(message, calls, offered, self.limits())))
-            }
-            Action::Finish(_) => Next::Finish,
-        }
-    }
-}
-
-#[async_trait]
-impl Agent for ReactAgent {
-    fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    fn description(&self) -> &str {
-        self.0.more.as_ref().map_or("", |more| &more.description)
-    }
-
-    fn parts(&self) -> Vec<AgentPart> {
-        let mut parts = vec![AgentPart::Model(self.0.model.clone()), AgentPart::Tools(self.tools())];
-        if let Some(More { compacts: Compacts::As(compaction), .. }) = self.0.more.as_deref() {
-            parts.push(AgentPart::Model(compaction.summariser(&self.0.model.model()).into()));
-        }
-        parts.extend(self.0.more.iter().filter_map(|more| more.repair.clone().map(AgentPart::Repair)));
-        parts
-    }
-
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
-    fn begins_with_an_effect(&self) -> bool {
-        self.0.more.as_ref().is_none_or(|more| more.prepare.is_none())
-    }
-
-    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
-        drop(task);
-        let limits = self.limits();
-        let stop_when = self.0.more.as_ref().map(|more| Arc::clone(&more.stop_when)).unwrap_or_default();
-        let mut turn = Turn::new(limits.steps).stop_when(stop_when).loops(limits.loops);
-        let narrowed = self
-            .0
-            .more
-            .as_ref()
-            .filter(|more| !more.scope.contains(cx.scope()))
-            .map(|more| cx.narrowed(&more.scope));
-        let cx = narrowed.as_ref().unwrap_or(cx);
-        let effects = cx.effects();
-        let recorded = effects.recorded();
-        recorded.iter().for_each(|event| turn.apply(event));
-        if turn.steps() == 0 && self.0.more.as_ref().is_some_and(|more| more.reminds) {
-            remind::of_todos(cx, &recorded);
-        }
-        drop(recorded);
-        let mut offered: Option<Tools> = None;
-        let mut shown = offer::Offer::default();
-        loop {
-            match self.next(&turn, cx, &mut offered) {
-                Next::Model(step) => {
-                    cx.steer().await?;
-                    let mut model = self.0.model.model();
-                    if self.compacts() && is_compaction_due(cx, &model) {
-                        Box::pin(self.compact(cx, &model, CompactionCause::Threshold)).await?;
-                        model = self.0.model.model();
-                        cx.steer().await?;
-                    }
-                    let mut call = self.next_call(step, cx.history(), model);
-                    shown.restrict(&mut call.request, cx.scope());
-                    offered = Some(call.offered.clone());
-                    let error = match effects.perform(cx, None, Effect::Model(call)).await {
-                        Ok(Observation::Model(reply)) => {
-                            turn.apply(&Event::ModelFinished(reply));
-                            continue;
-                        }
-                        Ok(_) => return Err(wrong_observation()),
-                        Err(error) => error,
-                    };
-                    if error.kind() != ErrorKind::ContextOverflow
-                        || !Box::pin(self.make_room(cx, &mut turn)).await?
-                    {
-                        return Err(error);
-                    }
-                }
-                Next::Tools(calls) => match effects.perform(cx, None, Effect::Tools(calls)).await? {
-                    Observation::Tools(results) => {
-                        results.into_iter().for_each(|result| turn.apply(&Event::ToolFinished(result)));
-                    }
-                    _ => return Err(wrong_observation()),
-                },
-                // The process died after the refusal, before it could compact or fail.
-                Next::Overflow => {
-                    if !Box::pin(self.make_room(cx, &mut turn)).await? {
-                        return finished(&turn);
-                    }
-                }
-                Next::Finish => return finished(&turn),
-            }
-        }
-    }
-}
-
-fn is_compaction_due(cx: &RunContext, model: &Model) -> bool {
-    cx.read(|state| state.compaction_due(cx.session(), model.profile().context_window))
-}
-
-/// Next action of a run.
-enum Next {
-    Model(u32),
-    Tools(Box<ToolCalls>),
-    /// The run ended because the conversation is too long.
-    Overflow,
-    Finish,
-}
-
-fn finished(turn: &Turn) -> Result<Outcome> {
-    match turn.action() {
-        Action::Finish(outcome) => Ok(outcome),
-        Action::CallModel(_) | Action::CallTools { .. } => {
-            Err(Error::new(ErrorKind::Internal, "a finished turn requested another action"))
-        }
-    }
-}
-
-fn wrong_observation() -> Error {
-    Error::new(ErrorKind::Internal, "unexpected kind of observation")
 }
 
 impl fmt::Debug for ReactAgent {

@@ -2,53 +2,81 @@
 //!
 //! It is not stored: applying a run's events rebuilds it, and [`Turn::action`] then returns the first action that has
 //! no observation yet.
+//!
+//! ```text
+//!              ┌────────────────────── results ──────────────────────┐
+//!              ▼                                                     │
+//! Remind ─► Steer ─► (Compact ─► Steer) ─► CallModel ─┬─ calls ─► CallTools
+//!              ▲                                      ├─ answer, failure ─► Finish
+//!              └── smaller ── Compact ◄── too long ───┘
+//!                                └─ no smaller ─► Finish
+//! ```
 
+mod phase;
 mod stop_when;
 
 use std::sync::Arc;
 
 use entourage_core::{
-    ErrorKind, Money, Usage,
+    Error, ErrorKind, Money, Result, Usage,
+    context::CompactionCause,
     event::{Event, ModelFinished, ToolFinished},
-    message::{Message, ToolResult},
+    message::Message,
     provider::FinishReason,
     run::{LoopDetection, Outcome, PendingCall, Status, StopReason},
     session::OpenRun,
 };
 
+use self::phase::{End, Phase, Stage, Stop};
 use crate::loops::Loops;
 
+pub(crate) use phase::CallState;
 pub use stop_when::StopWhen;
 
 /// The next action, which the turn's driver performs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Call the model, as this step; steps count from 1.
+    /// Remind the model of its empty todo list, and report it with [`Turn::reminded`].
+    Remind,
+    /// Let the prompts that wait join the conversation, and report it with [`Turn::steered`].
+    Steer,
+    /// Make the conversation smaller for this cause, and report it with [`Turn::compacted`].
+    Compact(CompactionCause),
+    /// Call the model, as this step; steps count from 1. A reply is applied, and a failure reported with
+    /// [`Turn::failed`].
     CallModel(u32),
-    /// Run these calls of the newest assistant message.
+    /// Run these calls of the newest assistant message, and apply their results.
     CallTools {
         /// The message that asks for them.
         message: Arc<Message>,
         /// The calls without a result, in order.
         calls: Vec<PendingCall>,
     },
-    /// The run is over.
+    /// The run is over: return [`Turn::finish`].
     Finish(Outcome),
 }
 
 /// The machine of one run.
 ///
+/// A driver performs each [`Turn::action`] and tells the turn what came of it: events go to [`Turn::apply`], and what
+/// is no event of the conversation to the method that the [`Action`] names.
+///
 /// ```
 /// use entourage_runners::{Action, Turn};
 ///
-/// let turn = Turn::new(50);
+/// let mut turn = Turn::new(50);
+/// assert_eq!(turn.action(), Action::Steer);
+/// turn.steered(|| false);
 /// assert_eq!(turn.action(), Action::CallModel(1));
 /// ```
 #[derive(Debug, Clone)]
 pub struct Turn {
     max_steps: u32,
     stop_when: Arc<[StopWhen]>,
+    compacts: bool,
+    /// True until the reminder is given, or the time for it is over.
+    reminds: bool,
     step: u32,
     usage: Usage,
     cost: Option<Money>,
@@ -58,41 +86,6 @@ pub struct Turn {
     phase: Phase,
 }
 
-#[derive(Debug, Clone)]
-enum Phase {
-    /// The model is called next.
-    Model,
-    /// Calls of the newest reply wait for results.
-    Tools { reply: Arc<ModelFinished>, calls: Vec<CallState>, stopped: Option<Stop> },
-    /// The run is over, with this status.
-    Done(Status),
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum CallState {
-    New,
-    /// A repetition to be refused: loop detection counted the same call too often.
-    Repeated,
-    Started,
-    Settled(Arc<ToolResult>),
-}
-
-impl CallState {
-    fn is_settled(&self) -> bool {
-        matches!(self, Self::Settled(_))
-    }
-
-    pub(crate) fn result(&self) -> Option<&ToolResult> {
-        if let Self::Settled(result) = self { Some(result) } else { None }
-    }
-}
-
-#[derive(Debug, Clone)]
-enum Stop {
-    Turn,
-    Status(Status),
-}
-
 impl Turn {
     /// Creates the machine of a run of at most `max_steps` model calls.
     #[must_use]
@@ -100,12 +93,14 @@ impl Turn {
         Self {
             max_steps,
             stop_when: Arc::default(),
+            compacts: false,
+            reminds: false,
             step: 0,
             usage: Usage::default(),
             cost: Some(Money::default()),
             text: None,
             loops: Loops::default(),
-            phase: Phase::Model,
+            phase: Phase::Before(Stage::Steer),
         }
     }
 
@@ -123,6 +118,33 @@ impl Turn {
         self
     }
 
+    /// Makes the conversation smaller when it is due, and once more when it was too long for the model. Default: false.
+    #[must_use]
+    pub fn compacts(mut self, compacts: bool) -> Self {
+        self.compacts = compacts;
+        self
+    }
+
+    /// Reminds the model of its todo list before the first step, unless the run's record has the reminder. For a run
+    /// that begins with an empty list. Default: false.
+    #[must_use]
+    pub fn reminds(mut self, reminds: bool) -> Self {
+        self.reminds = reminds;
+        self
+    }
+
+    /// Continues a run from the events that it recorded before it was interrupted; does nothing in a new run.
+    /// `may_retry` is the answer of [`SessionState::may_retry`], which is needed only if the conversation was too long
+    /// for the newest call.
+    ///
+    /// [`SessionState::may_retry`]: entourage_core::session::SessionState::may_retry
+    pub fn resume(&mut self, recorded: &[Event], may_retry: impl FnOnce() -> bool) {
+        recorded.iter().for_each(|event| self.apply(event));
+        if let Phase::TooLong { may_retry: retries, .. } = &mut self.phase {
+            *retries = self.compacts && may_retry();
+        }
+    }
+
     /// Applies one observation. Ignores events that are not part of the conversation.
     pub fn apply(&mut self, event: &Event) {
         match event {
@@ -136,7 +158,11 @@ impl Turn {
             }
             Event::ToolFinished(call) if call.key.is_none() => self.settle(call),
             // A conversation that was too long has been made smaller: the step is tried again.
-            Event::Compacted(_) | Event::OutputsCleared(_) if self.overflowed() => self.phase = Phase::Model,
+            Event::Compacted(_) | Event::OutputsCleared(_) if matches!(self.phase, Phase::TooLong { .. }) => {
+                self.phase = Phase::Before(Stage::Steer);
+            }
+            // Of messages that nobody queued, a run has its reminder alone.
+            Event::MessageAdded(added) if added.queued.is_none() => self.reminds = false,
             Event::Checkpoint(checkpoint) => {
                 if let Some(run) = checkpoint.state.run() {
                     self.go_on(run);
@@ -150,10 +176,13 @@ impl Turn {
     #[must_use]
     pub fn action(&self) -> Action {
         match &self.phase {
-            Phase::Model if self.step >= self.max_steps => {
-                Action::Finish(self.outcome(Status::Stopped(StopReason::Steps(self.max_steps))))
+            Phase::Before(_) if self.step >= self.max_steps => {
+                Action::Finish(self.outcome(self.out_of_steps()))
             }
-            Phase::Model => Action::CallModel(self.step + 1),
+            Phase::Before(Stage::Steer) if self.reminds => Action::Remind,
+            Phase::Before(Stage::Steer | Stage::SteerAgain) => Action::Steer,
+            Phase::Before(Stage::Compact) => Action::Compact(CompactionCause::Threshold),
+            Phase::Before(Stage::Call) => Action::CallModel(self.step + 1),
             Phase::Tools { reply, calls, stopped } => {
                 let pending = calls.iter().enumerate().filter(|(_, state)| !state.is_settled());
                 let pending = pending.map(|(index, state)| {
@@ -165,7 +194,8 @@ impl Turn {
                 });
                 Action::CallTools { message: Arc::clone(&reply.message), calls: pending.collect() }
             }
-            Phase::Done(status) => Action::Finish(self.outcome(status.clone())),
+            Phase::TooLong { may_retry: true, .. } => Action::Compact(CompactionCause::Overflow),
+            Phase::TooLong { end, .. } | Phase::Done(end) => Action::Finish(self.outcome(end.status())),
         }
     }
 
@@ -173,6 +203,69 @@ impl Turn {
     pub fn next(&mut self, observation: &Event) -> Action {
         self.apply(observation);
         self.action()
+    }
+
+    /// Reports that the reminder was given, or that no model could read it.
+    pub fn reminded(&mut self) {
+        self.reminds = false;
+    }
+
+    /// Reports that the prompts which waited have joined the conversation. `compaction_due` is the answer of
+    /// [`SessionState::compaction_due`]; it is needed once a step, and only if the turn compacts.
+    ///
+    /// [`SessionState::compaction_due`]: entourage_core::session::SessionState::compaction_due
+    pub fn steered(&mut self, compaction_due: impl FnOnce() -> bool) {
+        if let Phase::Before(stage @ (Stage::Steer | Stage::SteerAgain)) = &mut self.phase {
+            let compacts = *stage == Stage::Steer && self.compacts && compaction_due();
+            *stage = if compacts { Stage::Compact } else { Stage::Call };
+        }
+    }
+
+    /// Reports the end of the compaction: `smaller` is true if the conversation shrank. `run` is the session's open
+    /// run: its totals include a call that failed, which no event has told this machine.
+    pub fn compacted(&mut self, smaller: bool, run: Option<&OpenRun>) {
+        match &mut self.phase {
+            Phase::Before(stage @ Stage::Compact) => *stage = Stage::SteerAgain,
+            Phase::TooLong { may_retry, .. } if !smaller => *may_retry = false,
+            Phase::TooLong { may_retry: true, .. } => {
+                self.phase = Phase::Before(Stage::Steer);
+                if let Some(run) = run {
+                    self.take_totals(run);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reports that the model call failed in this life of the run. `may_retry` is the answer of
+    /// [`SessionState::may_retry`], which is needed only if the conversation was too long and the turn compacts.
+    ///
+    /// [`SessionState::may_retry`]: entourage_core::session::SessionState::may_retry
+    pub fn failed(&mut self, error: Error, may_retry: impl FnOnce() -> bool) {
+        let too_long = error.kind() == ErrorKind::ContextOverflow;
+        let end = End::Failed(Arc::new(error));
+        self.phase = if too_long {
+            Phase::TooLong { end, may_retry: self.compacts && may_retry() }
+        } else {
+            Phase::Done(end)
+        };
+    }
+
+    /// Returns what the caller of the run gets: the outcome of [`Action::Finish`], or the error of the model call that
+    /// failed in this life of the run.
+    ///
+    /// # Errors
+    /// That error; [`ErrorKind::Internal`] for a turn that is not over.
+    pub fn finish(mut self) -> Result<Outcome> {
+        if !self.is_over() {
+            let text = "this turn is not over; perform its actions until one is `Finish`";
+            return Err(Error::new(ErrorKind::Internal, text));
+        }
+        let end = match std::mem::replace(&mut self.phase, Phase::Before(Stage::Steer)) {
+            Phase::TooLong { end, .. } | Phase::Done(end) => end,
+            Phase::Before(_) | Phase::Tools { .. } => End::Recorded(self.out_of_steps()),
+        };
+        end.result(|status| self.outcome(status))
     }
 
     /// Number of model calls so far.
@@ -194,36 +287,36 @@ impl Turn {
         outcome
     }
 
-    /// True when the run has nothing left to do.
+    /// True when the next action is [`Action::Finish`].
     pub(crate) fn is_over(&self) -> bool {
         match &self.phase {
-            Phase::Model => self.step >= self.max_steps,
+            Phase::Before(_) => self.step >= self.max_steps,
             Phase::Tools { .. } => false,
+            Phase::TooLong { may_retry, .. } => !may_retry,
             Phase::Done(_) => true,
         }
     }
 
-    /// True when the run ended because the conversation was too long for the model.
-    pub(crate) fn overflowed(&self) -> bool {
-        matches!(&self.phase, Phase::Done(Status::Failed(error)) if error.kind == ErrorKind::ContextOverflow)
+    fn out_of_steps(&self) -> Status {
+        Status::Stopped(StopReason::Steps(self.max_steps))
     }
 
     /// Continues from a checkpoint, which lies between two steps.
     fn go_on(&mut self, run: &OpenRun) {
-        self.try_again(run);
+        self.take_totals(run);
+        self.reminds &= run.steps == 0;
+        self.phase = Phase::Before(Stage::Steer);
         self.loops.forget();
     }
 
-    /// Lets the step be tried again: the newest model call failed for length, and the conversation was made smaller
-    /// since.
-    pub(crate) fn try_again(&mut self, run: &OpenRun) {
+    fn take_totals(&mut self, run: &OpenRun) {
         (self.step, self.usage, self.cost) = (run.steps, run.usage, run.cost);
         self.text.clone_from(&run.text);
-        self.phase = Phase::Model;
     }
 
     fn reply(&mut self, reply: &Arc<ModelFinished>) {
         self.step += 1;
+        self.reminds = false;
         self.usage += (reply.usage + reply.wasted).tokens();
         self.cost = self.cost.zip(reply.cost).map(|(sum, cost)| sum + cost);
         if reply.message.first_text().is_some() {
@@ -231,7 +324,11 @@ impl Turn {
         }
         if let Some(error) = &reply.error {
             let cancelled = reply.finish.reason == FinishReason::Cancelled;
-            self.phase = Phase::Done(if cancelled { Status::Cancelled } else { Status::of_record(error) });
+            let status = if cancelled { Status::Cancelled } else { Status::of_record(error) };
+            let too_long =
+                matches!(&status, Status::Failed(error) if error.kind == ErrorKind::ContextOverflow);
+            let end = End::Recorded(status);
+            self.phase = if too_long { Phase::TooLong { end, may_retry: false } } else { Phase::Done(end) };
             return;
         }
         self.phase = match reply.finish.reason {
@@ -242,9 +339,9 @@ impl Turn {
                 Phase::Tools { reply: Arc::clone(reply), calls, stopped: None }
             }
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => {
-                Phase::Done(Status::Completed)
+                Phase::Done(End::Recorded(Status::Completed))
             }
-            reason => Phase::Done(Status::Stopped(StopReason::Reply(reason))),
+            reason => Phase::Done(End::Recorded(Status::Stopped(StopReason::Reply(reason)))),
         };
     }
 
@@ -276,6 +373,10 @@ impl Turn {
         };
         let circling = self.loops.note_step(self.step, reply, std::mem::take(calls));
         let circling = circling.then_some(Status::Stopped(StopReason::LoopDetected));
-        self.phase = stopped.or_else(condition).or(circling).map_or(Phase::Model, Phase::Done);
+        let status = stopped.or_else(condition).or(circling);
+        self.phase = status.map_or(Phase::Before(Stage::Steer), |status| Phase::Done(End::Recorded(status)));
     }
 }
+
+#[cfg(test)]
+mod tests;

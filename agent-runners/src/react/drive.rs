@@ -1,0 +1,217 @@
+//! The driver of a run: it performs what the turn decides, and tells the turn what came of it.
+
+use std::{any::Any, sync::Arc};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result,
+    agent::{Agent, AgentPart},
+    context::{Compaction, CompactionCause, Instructions},
+    event::Event,
+    message::{History, Message},
+    provider::{Model, ToolChoice},
+    run::{Effect, ModelCall, Observation, Outcome, RunContext, Task, ToolCalls},
+    session::SessionState,
+    tool::Tools,
+};
+use entourage_runtime::context::shown_to;
+
+use super::{Compacts, More, Prepared, ReactAgent, Step, offer::Offer};
+use crate::turn::{Action, Turn};
+
+const REMINDER: &str = "<reminder>The list of what is to be done is empty. If this takes three steps or more, keep one \
+    with the tool `todos`; otherwise go on without. Do not mention this reminder.</reminder>";
+
+/// The next action of a run, with what it needs. Of one word and a tag, whatever it holds.
+enum Next {
+    Remind,
+    Steer,
+    Compact(CompactionCause),
+    Model(Box<ModelCall>),
+    Tools(Box<ToolCalls>),
+    Finish,
+}
+
+/// A run in progress.
+struct Run {
+    turn: Turn,
+    /// The model of the next call, from the first look at its window on.
+    model: Option<Model>,
+    /// The tools of the newest call.
+    offered: Option<Tools>,
+    shown: Offer,
+}
+
+impl Run {
+    /// Returns the next action. A plain function, so that no part of an action lives across an `.await`: that keeps the
+    /// future small and cheap to allocate.
+    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Next {
+        if self.turn.is_over() {
+            return Next::Finish;
+        }
+        match self.turn.action() {
+            Action::Remind => Next::Remind,
+            Action::Steer => Next::Steer,
+            Action::Compact(cause) => Next::Compact(cause),
+            Action::CallModel(step) => {
+                let model = self.model.take().unwrap_or_else(|| agent.0.model.model());
+                let mut call = agent.next_call(step, cx.history(), model);
+                self.shown.restrict(&mut call.request, cx.scope());
+                self.offered = Some(call.offered.clone());
+                Next::Model(call)
+            }
+            Action::CallTools { message, calls } => {
+                // After a restart the tools offered before are unknown: assume those that would be offered now.
+                let now = || agent.next_call(self.turn.steps(), cx.history(), agent.0.model.model()).offered;
+                let offered = self.offered.get_or_insert_with(now).clone();
+                Next::Tools(Box::new(ToolCalls::new(message, calls, offered, agent.limits())))
+            }
+            Action::Finish(_) => Next::Finish,
+        }
+    }
+}
+
+impl ReactAgent {
+    /// Begins the run, or continues it from what is recorded.
+    fn begin(&self, cx: &RunContext) -> Run {
+        let (limits, more) = (self.limits(), self.0.more.as_deref());
+        let stop_when = more.map(|more| Arc::clone(&more.stop_when)).unwrap_or_default();
+        let compacts = !matches!(more, Some(More { compacts: Compacts::Never, .. }));
+        let reminds = more.is_some_and(|more| more.reminds) && cx.parent().is_none() && cx.todos().is_empty();
+        let turn = Turn::new(limits.steps).stop_when(stop_when).loops(limits.loops);
+        let mut turn = turn.compacts(compacts).reminds(reminds);
+        turn.resume(&cx.effects().recorded(), || cx.read(SessionState::may_retry));
+        Run { turn, model: None, offered: None, shown: Offer::default() }
+    }
+
+    /// Compacts the conversation and returns true when it shrank. A compaction that leaves it as it was does not end
+    /// the run.
+    async fn compact(&self, cx: &RunContext, model: Model, cause: CompactionCause) -> Result<bool> {
+        let compaction = match self.0.more.as_deref() {
+            Some(More { compacts: Compacts::As(compaction), .. }) => compaction.clone(),
+            _ => Compaction::default(),
+        };
+        let compaction = Box::new(compaction);
+        let effect = Effect::Compact { compaction, model, cause, silence: self.limits().model_silence };
+        match cx.effects().perform(cx, None, effect).await? {
+            Observation::Compacted(smaller) => Ok(smaller),
+            _ => Err(wrong_observation()),
+        }
+    }
+
+    /// Builds the call of the next step, with all settings read afresh.
+    fn next_call(&self, step: u32, history: History, model: Model) -> Box<ModelCall> {
+        let more = self.0.more.as_deref();
+        let params = more.and_then(|more| more.params.as_ref());
+        let mut plan = Prepared {
+            instructions: Instructions::new(
+                Arc::clone(&self.0.instructions),
+                more.and_then(|more| more.template.clone()),
+            ),
+            messages: history,
+            tools: self.tools(),
+            tool_choice: ToolChoice::Auto,
+            model,
+        };
+        if let Some(prepare) = more.and_then(|more| more.prepare.as_ref()) {
+            prepare.prepare(&Step { number: step }, &mut plan);
+        }
+        let Prepared { model, instructions, messages, tools, tool_choice } = plan;
+        let mut request = model.request(shown_to(&messages, model.profile()));
+        let (instructions, template) = instructions.into_parts();
+        request.instructions = instructions;
+        let speaks_only = more.is_some_and(|more| more.speaks_only);
+        request.tool_choice = if speaks_only { ToolChoice::None } else { tool_choice };
+        if let Some(params) = params {
+            request.params = Arc::new((**params).clone().or(model.params()));
+        }
+        let specs = Arc::clone(tools.specs());
+        let mut call = ModelCall::new(model, request, if speaks_only { Tools::none() } else { tools });
+        call.request.tools = specs;
+        call.repair = more.and_then(|more| more.repair.clone());
+        (call.step, call.silence, call.template) = (step, self.limits().model_silence, template);
+        Box::new(call)
+    }
+}
+
+#[async_trait]
+impl Agent for ReactAgent {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn description(&self) -> &str {
+        self.0.more.as_ref().map_or("", |more| &more.description)
+    }
+
+    fn parts(&self) -> Vec<AgentPart> {
+        let mut parts = vec![AgentPart::Model(self.0.model.clone()), AgentPart::Tools(self.tools())];
+        if let Some(More { compacts: Compacts::As(compaction), .. }) = self.0.more.as_deref() {
+            parts.push(AgentPart::Model(compaction.summariser(&self.0.model.model()).into()));
+        }
+        parts.extend(self.0.more.iter().filter_map(|more| more.repair.clone().map(AgentPart::Repair)));
+        parts
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    fn begins_with_an_effect(&self) -> bool {
+        self.0.more.as_ref().is_none_or(|more| more.prepare.is_none())
+    }
+
+    async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
+        drop(task);
+        let narrowed = self
+            .0
+            .more
+            .as_ref()
+            .filter(|more| !more.scope.contains(cx.scope()))
+            .map(|more| cx.narrowed(&more.scope));
+        let cx = narrowed.as_ref().unwrap_or(cx);
+        let effects = cx.effects();
+        let mut run = self.begin(cx);
+        loop {
+            match run.next(self, cx) {
+                Next::Remind => {
+                    // A run that is over has no model call to remind: its first effect is refused.
+                    drop(cx.remind(Message::user(REMINDER)));
+                    run.turn.reminded();
+                }
+                Next::Steer => {
+                    cx.steer().await?;
+                    let model = run.model.get_or_insert_with(|| self.0.model.model());
+                    run.turn.steered(|| is_compaction_due(cx, model));
+                }
+                Next::Compact(cause) => {
+                    let model = run.model.clone().unwrap_or_else(|| self.0.model.model());
+                    let smaller = Box::pin(self.compact(cx, model, cause)).await?;
+                    // The agent may be on another model by now.
+                    run.model = run.model.map(|_| self.0.model.model());
+                    cx.read(|state| run.turn.compacted(smaller, state.run()));
+                }
+                Next::Model(call) => match effects.perform(cx, None, Effect::Model(call)).await {
+                    Ok(Observation::Model(reply)) => run.turn.apply(&Event::ModelFinished(reply)),
+                    Ok(_) => return Err(wrong_observation()),
+                    Err(error) => run.turn.failed(error, || cx.read(SessionState::may_retry)),
+                },
+                Next::Tools(calls) => match effects.perform(cx, None, Effect::Tools(calls)).await? {
+                    Observation::Tools(results) => {
+                        results.into_iter().for_each(|result| run.turn.apply(&Event::ToolFinished(result)));
+                    }
+                    _ => return Err(wrong_observation()),
+                },
+                Next::Finish => return run.turn.finish(),
+            }
+        }
+    }
+}
+
+fn is_compaction_due(cx: &RunContext, model: &Model) -> bool {
+    cx.read(|state| state.compaction_due(cx.session(), model.profile().context_window))
+}
+
+fn wrong_observation() -> Error {
+    Error::new(ErrorKind::Internal, "unexpected kind of observation")
+}

@@ -1,0 +1,308 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test may panic, in its helpers too"
+)]
+
+use std::sync::Arc;
+
+use entourage_core::{
+    Error, ErrorKind, Money, RunId, SessionId, Timestamp, Usage,
+    context::CompactionCause,
+    event::{Compacted, Envelope, Event, MessageAdded, ModelFinished, Origin, RunStarted, ToolFinished},
+    message::{Arguments, Message, Part, Role, ToolCall, ToolResult},
+    provider::{Finish, FinishReason},
+    run::{Outcome, Status, StopReason},
+    session::SessionState,
+};
+use proptest::prelude::*;
+
+use super::{Action, Turn};
+
+/// A session with one run, recorded and folded as its journal does it.
+struct Record {
+    origin: Arc<Origin>,
+    state: SessionState,
+    /// The events of the run, without its start.
+    events: Vec<Event>,
+    seq: u64,
+}
+
+impl Record {
+    fn new() -> Self {
+        let origin = Arc::new(Origin::new(SessionId::new("turn").unwrap(), RunId::generate(), "worker"));
+        let mut record = Self { origin, state: SessionState::default(), events: Vec::new(), seq: 0 };
+        let started = RunStarted::new("worker".into(), Arc::new(Message::user("Go.")));
+        record.add(Event::RunStarted(Arc::new(started)));
+        record.events.clear();
+        record
+    }
+
+    fn add(&mut self, event: Event) -> Event {
+        self.seq += 1;
+        let at = Timestamp::from_micros(0);
+        self.state.apply(&Envelope::new(Arc::clone(&self.origin), self.seq, at, event.clone()));
+        self.events.push(event.clone());
+        event
+    }
+
+    fn reply(&mut self, reason: FinishReason, parts: Vec<Part>, error: Option<&Error>) -> Event {
+        let step = self.state.run().unwrap().steps + 1;
+        let message = Arc::new(Message::new(Role::Assistant, parts));
+        let mut reply = ModelFinished::new(step, message, Finish::new(reason), Usage::new(10, 2));
+        reply.cost = Some(Money::from_pico(5));
+        reply.error = error.map(Error::record);
+        self.add(Event::ModelFinished(Arc::new(reply)))
+    }
+
+    fn answer(&mut self) -> Event {
+        self.reply(FinishReason::Stop, vec![Part::Text("Done.".into())], None)
+    }
+
+    /// Calls that no other step makes.
+    fn calls(&mut self, count: u64) -> Event {
+        let call = |number: u64| {
+            let arguments = Arguments::from(&serde_json::json!({ "n": self.seq * 10 + number }));
+            Part::ToolCall(ToolCall::new(format!("c{number}"), "look", arguments))
+        };
+        let calls = (0..count).map(call).collect();
+        self.reply(FinishReason::ToolCalls, calls, None)
+    }
+
+    fn refused(&mut self, error: &Error) {
+        self.reply(FinishReason::Error, Vec::new(), Some(error));
+    }
+
+    fn result(&mut self, message: &Message, index: usize) -> Event {
+        let call = message.tool_calls().nth(index).unwrap();
+        let result = Arc::new(ToolResult::text(call, "seen"));
+        self.add(Event::ToolFinished(Arc::new(ToolFinished::new(index, result))))
+    }
+
+    fn reminded(&mut self) {
+        let message = Arc::new(Message::user("Remember."));
+        self.add(Event::MessageAdded(Arc::new(MessageAdded::new(message, None))));
+    }
+
+    fn compacted(&mut self) {
+        let summary = Arc::new(Message::user("What was said."));
+        self.add(Event::Compacted(Arc::new(Compacted::new(summary, 0, 100, 10, 5))));
+    }
+}
+
+fn too_long() -> Error {
+    Error::new(ErrorKind::ContextOverflow, "too long")
+}
+
+fn never() -> bool {
+    panic!("nobody needs to know it now")
+}
+
+fn status(action: Action) -> Status {
+    let Action::Finish(outcome) = action else { panic!("{action:?}") };
+    outcome.status
+}
+
+#[test]
+fn prompts_that_wait_join_before_each_model_call() {
+    let (mut record, mut turn) = (Record::new(), Turn::new(9));
+    for step in 1..=2 {
+        assert_eq!(turn.action(), Action::Steer);
+        turn.steered(never);
+        assert_eq!(turn.action(), Action::CallModel(step));
+        turn.apply(&record.calls(1));
+        let Action::CallTools { message, calls } = turn.action() else { panic!("{turn:?}") };
+        assert_eq!(calls.len(), 1);
+        turn.apply(&record.result(&message, 0));
+    }
+    turn.steered(never);
+    turn.apply(&record.answer());
+    let outcome = turn.finish().unwrap();
+    assert_eq!((&*outcome.text, outcome.steps, &outcome.status), ("Done.", 3, &Status::Completed));
+    assert_eq!((outcome.usage, outcome.cost), (Usage::new(30, 6), Some(Money::from_pico(15))));
+}
+
+#[test]
+fn a_conversation_is_made_smaller_once_before_a_call() {
+    let mut turn = Turn::new(9).compacts(true);
+    turn.steered(|| true);
+    assert_eq!(turn.action(), Action::Compact(CompactionCause::Threshold));
+    for smaller in [true, false] {
+        let mut turn = turn.clone();
+        turn.compacted(smaller, None);
+        assert_eq!(turn.action(), Action::Steer, "prompts may have come meanwhile");
+        turn.steered(never);
+        assert_eq!(turn.action(), Action::CallModel(1));
+    }
+    // A report that nobody asked for changes nothing.
+    turn.steered(never);
+    turn.reminded();
+    assert_eq!(turn.action(), Action::Compact(CompactionCause::Threshold));
+}
+
+#[test]
+fn a_call_that_was_too_long_is_made_again_once_the_conversation_is_smaller() {
+    let (mut record, mut turn) = (Record::new(), Turn::new(9).compacts(true));
+    turn.steered(|| false);
+    record.refused(&too_long());
+    turn.failed(too_long().with("model", "large"), || true);
+    assert_eq!(turn.action(), Action::Compact(CompactionCause::Overflow));
+    let unchanged = {
+        let mut turn = turn.clone();
+        turn.compacted(false, record.state.run());
+        turn.finish().unwrap_err()
+    };
+    assert_eq!(unchanged.kind(), ErrorKind::ContextOverflow, "the call's own error ends the run");
+    turn.compacted(true, record.state.run());
+    assert_eq!(turn.action(), Action::Steer);
+    turn.steered(|| false);
+    assert_eq!(turn.action(), Action::CallModel(2), "the refused call counts as a step");
+    assert_eq!(turn.outcome(Status::Completed).usage, Usage::new(10, 2), "with its tokens");
+}
+
+#[test]
+fn a_failure_ends_the_run_with_its_own_error() {
+    let failure = Error::new(ErrorKind::Authentication, "no key").with("host", "there");
+    let told = failure.to_string();
+    for (compacts, error) in [(true, failure), (false, too_long())] {
+        let (kind, mut turn) = (error.kind(), Turn::new(9).compacts(compacts));
+        turn.steered(|| false);
+        turn.failed(error, never);
+        assert!(matches!(turn.action(), Action::Finish(_)));
+        let error = turn.finish().unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(kind == ErrorKind::ContextOverflow || error.to_string() == told, "{error}");
+    }
+}
+
+#[test]
+fn a_failure_of_an_earlier_life_is_an_outcome() {
+    let mut record = Record::new();
+    record.refused(&too_long());
+    let resumed = |compacts, may_retry| {
+        let mut turn = Turn::new(9).compacts(compacts);
+        turn.resume(&record.events, || may_retry);
+        turn
+    };
+    assert_eq!(resumed(true, true).action(), Action::Compact(CompactionCause::Overflow));
+    for (compacts, may_retry) in [(true, false), (false, true)] {
+        let Status::Failed(error) = resumed(compacts, may_retry).finish().unwrap().status else { panic!() };
+        assert_eq!(error.kind, ErrorKind::ContextOverflow);
+    }
+    let mut turn = resumed(true, true);
+    turn.compacted(false, record.state.run());
+    assert!(matches!(status(turn.action()), Status::Failed(_)));
+}
+
+#[test]
+fn a_model_is_reminded_once_and_before_its_first_call() {
+    let mut record = Record::new();
+    let resumed = |record: &Record| {
+        let mut turn = Turn::new(9).reminds(true);
+        turn.resume(&record.events, never);
+        turn.action()
+    };
+    assert_eq!(resumed(&record), Action::Remind);
+    let mut turn = Turn::new(9).reminds(true);
+    turn.reminded();
+    assert_eq!(turn.action(), Action::Steer);
+    record.reminded();
+    assert_eq!(resumed(&record), Action::Steer);
+    let mut called = Record::new();
+    called.calls(1);
+    assert!(matches!(resumed(&called), Action::CallTools { .. }));
+}
+
+#[test]
+fn a_turn_that_is_not_over_has_no_outcome_yet() {
+    assert_eq!(Turn::new(1).finish().unwrap_err().kind(), ErrorKind::Internal);
+    let outcome = Turn::new(0).finish().unwrap();
+    assert_eq!(outcome.status, Status::Stopped(StopReason::Steps(0)));
+}
+
+/// A turn as a process sets it up, from what is recorded.
+fn fresh(record: &Record, compacts: bool, reminds: bool) -> Turn {
+    let mut turn = Turn::new(6).compacts(compacts).reminds(reminds);
+    turn.resume(&record.events, || record.state.may_retry());
+    turn
+}
+
+/// Asserts that a process which takes over here does what the one that worked would do next.
+fn assert_taken_over(turn: &Turn, taken: &Turn) {
+    match (turn.action(), taken.action()) {
+        (Action::Finish(one), Action::Finish(other)) => assert_eq!(one.status, other.status),
+        (one, other) => assert_eq!(one, other),
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_run_goes_on_alike_wherever_a_process_takes_it_over(
+        choices in prop::collection::vec(0_u8..12, 0..40),
+        compacts: bool,
+        reminds: bool,
+    ) {
+        let mut choices = choices.into_iter().chain(std::iter::repeat(0));
+        let mut choose = || choices.next().unwrap_or_default();
+        let (mut record, mut ended) = (Record::new(), None::<Outcome>);
+        let mut turn = fresh(&record, compacts, reminds);
+        for _ in 0..200 {
+            match turn.action() {
+                Action::Remind => {
+                    prop_assert!(reminds && record.events.is_empty());
+                    record.reminded();
+                    turn.reminded();
+                }
+                Action::Steer => {
+                    turn.steered(|| choose() % 3 == 0);
+                    continue;
+                }
+                Action::Compact(cause) => {
+                    prop_assert!(compacts);
+                    let smaller = choose() % 2 == 0;
+                    if smaller {
+                        record.compacted();
+                    }
+                    turn.compacted(smaller, record.state.run());
+                    if !smaller {
+                        // Where nothing was recorded, another process tries it once more.
+                        prop_assert!(cause == CompactionCause::Threshold || matches!(turn.action(), Action::Finish(_)));
+                        continue;
+                    }
+                }
+                Action::CallModel(step) => {
+                    prop_assert_eq!(step, record.state.run().unwrap().steps + 1);
+                    match choose() {
+                        0..=1 => turn.apply(&record.answer()),
+                        2..=6 => turn.apply(&record.calls(2)),
+                        7 => {
+                            let error = Error::new(ErrorKind::Authentication, "no");
+                            record.refused(&error);
+                            turn.failed(error, || record.state.may_retry());
+                        }
+                        _ => {
+                            record.refused(&too_long());
+                            turn.failed(too_long(), || record.state.may_retry());
+                        }
+                    }
+                }
+                Action::CallTools { message, calls } => {
+                    let index = calls[usize::from(choose()) % calls.len()].index;
+                    turn.apply(&record.result(&message, index));
+                }
+                Action::Finish(outcome) => {
+                    ended = Some(outcome);
+                    break;
+                }
+            }
+            let taken = fresh(&record, compacts, reminds);
+            assert_taken_over(&turn, &taken);
+            if choose() == 11 {
+                turn = taken;
+            }
+        }
+        let ended = ended.expect("a run comes to its end");
+        prop_assert!(ended.steps <= 6);
+    }
+}

@@ -11,6 +11,7 @@ mod distant;
 mod live;
 mod provider;
 mod report;
+pub mod scenarios;
 pub mod store;
 pub mod stream;
 mod tools;

@@ -1,7 +1,10 @@
 //! The same agents where a distributed engine performs their effects: it finds their code by name, and the process dies
 //! before and after each of its steps.
 
-use entourage_testkit::crash::{self, Scenario};
+use entourage_testkit::{
+    crash::{self, Scenario},
+    scenarios,
+};
 
 use crate::memory;
 
@@ -19,60 +22,60 @@ fn survives(scenario: fn() -> Scenario) {
 
 #[test]
 fn issue_12_a_loop_of_tools() {
-    survives(crash::tool_loop);
+    survives(scenarios::tool_loop);
 }
 
 #[test]
 fn issue_12_tools_in_parallel() {
-    survives(crash::tools_in_parallel);
+    survives(scenarios::tools_in_parallel);
 }
 
 #[test]
 fn issue_12_approvals_in_a_grandchild() {
-    survives(crash::approvals);
+    survives(scenarios::approvals);
 }
 
 #[test]
 fn issue_12_children() {
-    survives(crash::children);
+    survives(scenarios::children);
 }
 
 #[test]
 fn issue_12_an_agent_by_hand() {
-    survives(crash::by_hand);
+    survives(scenarios::by_hand);
 }
 
 #[test]
 fn issue_12_compaction() {
-    survives(crash::compaction);
+    survives(scenarios::compaction);
 }
 
 #[test]
 fn issue_12_a_title() {
-    survives(crash::title);
+    survives(scenarios::title);
 }
 
 #[test]
 fn issue_12_a_queue() {
-    survives(crash::queue);
+    survives(scenarios::queue);
 }
 
 #[test]
 fn issue_12_a_pair() {
-    survives(crash::dual);
+    survives(scenarios::dual);
 }
 
 #[test]
 fn issue_12_a_graph() {
-    survives(crash::login_graph);
+    survives(scenarios::login_graph);
 }
 
 #[test]
 fn issue_12_an_approval_in_a_child_in_a_node() {
-    survives(crash::graph_approval);
+    survives(scenarios::graph_approval);
 }
 
 #[test]
 fn issue_12_agents_as_tools_side_by_side() {
-    survives(crash::sub_agents);
+    survives(scenarios::sub_agents);
 }

@@ -10,7 +10,10 @@ mod distant;
 mod leave;
 mod talk;
 
-use entourage_testkit::crash::{self, Medium, Scenario};
+use entourage_testkit::{
+    crash::{self, Medium, Scenario},
+    scenarios,
+};
 
 fn memory() -> Medium {
     Medium::memory()
@@ -31,7 +34,7 @@ fn survives(scenario: &Scenario, facts: &[&str]) {
 #[test]
 fn design_3_a_pair_killed_in_each_phase() {
     survives(
-        &crash::dual(),
+        &scenarios::dual(),
         &[
             "keep:checked.phase_finished 1 execute completed I put it there. None",
             "keep:checked.phase_finished 1 summarize completed The pear is there. None",
@@ -46,7 +49,7 @@ fn design_3_a_pair_killed_in_each_phase() {
 #[test]
 fn design_3_six_agents_on_a_graph() {
     survives(
-        &crash::login_graph(),
+        &scenarios::login_graph(),
         &[
             "record:graph.node_finished tests 1 failed",
             "record:graph.node_finished tests 2 completed: 12",
@@ -59,7 +62,7 @@ fn design_3_six_agents_on_a_graph() {
 #[test]
 fn design_3_an_approval_in_a_child_in_a_node() {
     survives(
-        &crash::graph_approval(),
+        &scenarios::graph_approval(),
         &[
             "cashier approval_decided Allow",
             "record:graph.node_finished sweep 1 completed: Swept.",
@@ -71,7 +74,7 @@ fn design_3_an_approval_in_a_child_in_a_node() {
 #[test]
 fn design_3_agents_as_tools_side_by_side() {
     survives(
-        &crash::sub_agents(),
+        &scenarios::sub_agents(),
         &[
             "lead/payer run_started Pay the boatman.",
             "lead/payer run_started Pay the guide.",

@@ -20,6 +20,7 @@ use entourage_runtime::MemoryStore;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
     crash::{self, Life, Medium, Place, Scenario},
+    scenarios,
 };
 use serde_json::json;
 
@@ -38,58 +39,58 @@ fn survives(scenario: &Scenario) {
 
 #[test]
 fn design_3_tool_loop() {
-    survives(&crash::tool_loop());
+    survives(&scenarios::tool_loop());
 }
 
 #[test]
 fn design_3_tools_in_parallel() {
-    survives(&crash::tools_in_parallel());
+    survives(&scenarios::tools_in_parallel());
 }
 
 #[test]
 fn design_3_approvals() {
-    survives(&crash::approvals());
+    survives(&scenarios::approvals());
 }
 
 #[test]
 fn design_3_children() {
-    survives(&crash::children());
+    survives(&scenarios::children());
 }
 
 #[test]
 fn design_3_by_hand() {
-    survives(&crash::by_hand());
+    survives(&scenarios::by_hand());
 }
 
 #[test]
 fn design_3_compaction() {
-    survives(&crash::compaction());
+    survives(&scenarios::compaction());
 }
 
 #[test]
 fn design_3_title() {
-    survives(&crash::title());
+    survives(&scenarios::title());
 }
 
 #[test]
 fn design_3_queue() {
-    survives(&crash::queue());
+    survives(&scenarios::queue());
 }
 
 #[test]
 fn the_scenarios_do_what_they_are_for() {
     let facts = |scenario: &Scenario| format!("{:?}", crash::expected(scenario, &memory()).unwrap());
-    let title = facts(&crash::title());
+    let title = facts(&scenarios::title());
     assert!(title.contains("keeper titled A pear somewhere"), "{title}");
     assert!(title.contains("keeper/titler run_finished completed"), "{title}");
-    let queue = facts(&crash::queue());
+    let queue = facts(&scenarios::queue());
     assert!(queue.contains("waiter message_added Two, please."), "{queue}");
     assert!(queue.contains("waiter run_started A third one."), "{queue}");
 }
 
 #[test]
 fn the_compaction_scenario_compacts() {
-    let facts = format!("{:?}", crash::expected(&crash::compaction(), &memory()).unwrap());
+    let facts = format!("{:?}", crash::expected(&scenarios::compaction(), &memory()).unwrap());
     assert!(facts.contains("talker compacted"), "{facts}");
     assert!(facts.contains("Somebody counted"), "{facts}");
 }

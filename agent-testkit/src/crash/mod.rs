@@ -26,24 +26,18 @@
 //! A program that kills real processes builds on [`Life`], [`Witness`] and [`Scenario::step`], and lets [`judge`]
 //! decide.
 
-mod beside;
 mod judge;
 mod life;
 mod medium;
-mod runners;
 mod scenario;
-mod scenarios;
 mod seams;
 mod suite;
 mod tree;
 
-pub use beside::{queue, title};
 pub use judge::{Expected, Faults, judge};
 pub use life::{Life, Note, Witness};
 pub use medium::{Medium, Place};
-pub use runners::{dual, graph_approval, login_graph, sub_agents};
 pub use scenario::{DriveContext, DriveStep, Scenario};
-pub use scenarios::{approvals, by_hand, children, compaction, scenarios, tool_loop, tools_in_parallel};
 pub use suite::{CrashReport, Random, expected, run, sample};
 pub use tree::{Log, Tree};
 

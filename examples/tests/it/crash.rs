@@ -9,7 +9,10 @@ mod worker;
 
 use std::path::Path;
 
-use entourage::testkit::crash::{self, Medium};
+use entourage::testkit::{
+    crash::{self, Medium},
+    scenarios,
+};
 
 /// Name of the variable that asks for the long series; `.ci/full` sets it.
 const FULL: &str = "ENTOURAGE_FULL";
@@ -24,7 +27,7 @@ fn worker_process() {
 }
 
 fn survives(medium: &Medium) {
-    for scenario in crash::scenarios() {
+    for scenario in scenarios::all() {
         let report = crash::run(&scenario, medium);
         tell(&report);
         report.assert();
@@ -35,7 +38,7 @@ fn survives(medium: &Medium) {
 /// set, six times as many points.
 fn survives_on_files(medium: &Medium) {
     let sampled = if std::env::var_os(FULL).is_some() { 1 } else { 6 };
-    for scenario in crash::scenarios() {
+    for scenario in scenarios::all() {
         let every = sampled
             * match scenario.name() {
                 "approval" | "compaction" | "title" | "queue" => 4,

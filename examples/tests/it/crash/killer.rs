@@ -11,7 +11,10 @@ use std::{
 
 use entourage::{
     session::{SessionFilter, SharedStore},
-    testkit::crash::{self, CrashReport, Medium, Random, Tree},
+    testkit::{
+        crash::{self, CrashReport, Medium, Random, Tree},
+        scenarios,
+    },
 };
 
 use super::{media, worker};
@@ -109,7 +112,7 @@ pub(crate) fn chain(store: &str, seed: u64) {
     let directory = directory.path();
     empty(store, directory);
     let mut random = Random(seed);
-    let mut reports: Vec<_> = crash::scenarios()
+    let mut reports: Vec<_> = scenarios::all()
         .iter()
         .map(|scenario| CrashReport::new(scenario.name(), format!("{store}-sigkill")))
         .collect();
@@ -167,7 +170,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn judge(reports: &mut [CrashReport], store: &str, directory: &Path, over: usize) {
     // Tokio runtimes do not nest: the expected outcomes are computed first.
     let expected = |scenario| crash::expected(scenario, &Medium::memory());
-    let expected: Vec<_> = crash::scenarios().iter().map(|it| expected(it).unwrap()).collect();
+    let expected: Vec<_> = scenarios::all().iter().map(|it| expected(it).unwrap()).collect();
     block_on(async {
         let store: SharedStore = media::open(store, directory).await.unwrap();
         for number in 0..over {

@@ -17,7 +17,10 @@ use std::{
 
 use entourage::{
     ErrorKind, SessionId,
-    testkit::crash::{self, DriveStep, Life, Note, Scenario, Witness},
+    testkit::{
+        crash::{DriveStep, Life, Note, Scenario, Witness},
+        scenarios,
+    },
 };
 
 use super::media;
@@ -31,7 +34,7 @@ pub(crate) const FINISH: &str = "ENTOURAGE_CRASH_FINISH";
 
 /// The scenario of run number `number`; all take turns.
 pub(crate) fn scenario(number: usize) -> Scenario {
-    let mut all = crash::scenarios();
+    let mut all = scenarios::all();
     let place = number % all.len();
     all.swap_remove(place)
 }

@@ -1,4 +1,4 @@
-//! Scenarios for testing a store: together they cover everything that a run may have in flight.
+//! Scenarios of one agent: its tools, its approvals, its children, its compactions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,27 +16,7 @@ use entourage_core::{
 use entourage_runners::ReactAgent;
 use serde_json::json;
 
-use super::{Scenario, dual, graph_approval, login_graph, queue, sub_agents, title};
-use crate::ScriptedProvider;
-
-/// All built-in scenarios.
-#[must_use]
-pub fn scenarios() -> Vec<Scenario> {
-    vec![
-        tool_loop(),
-        tools_in_parallel(),
-        approvals(),
-        children(),
-        by_hand(),
-        compaction(),
-        title(),
-        queue(),
-        dual(),
-        login_graph(),
-        graph_approval(),
-        sub_agents(),
-    ]
-}
+use crate::{ScriptedProvider, crash::Scenario};
 
 /// One agent, three prompts; step by step, one tool of each kind of [`Repeat`].
 #[must_use]

@@ -18,8 +18,10 @@ use entourage_runtime::{Agents, Titles};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::{DriveContext, DriveStep, Scenario, tree::Log};
-use crate::ScriptedProvider;
+use crate::{
+    ScriptedProvider,
+    crash::{DriveContext, DriveStep, Log, Scenario},
+};
 
 /// Time for which the lease of a dead process keeps [`Runtime::recover`](entourage_runtime::Runtime::recover) from its
 /// session.

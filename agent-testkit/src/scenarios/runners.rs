@@ -11,8 +11,11 @@ use entourage_core::{
 use entourage_runners::{AgentTool, DualAgent, ReactAgent, ReactBuilder, graph::TaskGraph};
 use serde_json::json;
 
-use super::{Life, Scenario, scenarios::Deed};
-use crate::ScriptedProvider;
+use super::tools::Deed;
+use crate::{
+    ScriptedProvider,
+    crash::{Life, Scenario},
+};
 
 fn builder(life: &Life, name: &str, provider: &ScriptedProvider) -> ReactBuilder {
     ReactAgent::builder(name, life.model(&provider.model()))

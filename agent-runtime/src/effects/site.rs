@@ -184,8 +184,11 @@ impl Site {
 
     /// Adds prompts that came meanwhile to the conversation. Must be called between steps, when no call is open.
     pub(crate) fn fold_prompts(&self) -> Performing<'_, ()> {
-        if let Some(desk) = self.emitter.desk().filter(|_| !self.life.is_over()) {
-            desk.fold(&self.journal, &self.origin);
+        match self.emitter.session() {
+            _ if self.life.is_over() || !self.emitter.is_of_root() => {}
+            Some(session) => session.fold(&self.journal, &self.origin),
+            // In a replay they join where they did.
+            None => drop(self.journal.follow(|script, state| script.fold(state))),
         }
         // A future without a size, and so without an allocation.
         Box::pin(poll_fn(|_| Poll::Ready(Ok(()))))

@@ -13,10 +13,10 @@ use std::{
 };
 
 use entourage_core::{
-    Error, ErrorKind, Result, RunId, SessionId,
+    Error, ErrorKind, Result, SessionId,
     agent::Agent,
     budget::BudgetState,
-    event::{EffectKey, Envelope, Event, Origin, Recorded, ToolFinished},
+    event::{EffectKey, Envelope, Event, Recorded, ToolFinished},
     message::ToolCall,
     permission::Scope,
     run::{Delegate, Effect, ModelCall, Observation, Outcome, RunContext, Task, ToolCalls},
@@ -42,10 +42,7 @@ use crate::{
         watch::{panicked, stuck},
     },
     session::{
-        delivery::{
-            Desk,
-            emit::{Emitter, Sink},
-        },
+        delivery::emit::Emitter,
         journal::{
             Journal,
             script::{RecordedTime, Script, Stop, is_question, other_agent},
@@ -364,27 +361,6 @@ fn name(effect: &Effect) -> &'static str {
     }
 }
 
-/// The desk of a replayed session: prompts join its run where they did.
-#[derive(Debug)]
-struct ReplayDesk;
-
-impl Desk for ReplayDesk {
-    fn sink_of(&self, _: RunId) -> Option<Arc<Sink>> {
-        None
-    }
-
-    fn fold(&self, journal: &Journal, _: &Arc<Origin>) {
-        // A journal without a record has nothing to fold in.
-        drop(journal.follow(|script, state| script.fold(state)));
-    }
-
-    fn is_awaited(&self) -> bool {
-        false
-    }
-
-    fn ended(self: Arc<Self>, _: bool) {}
-}
-
 /// The input of a replay.
 pub(crate) struct Recording {
     pub(crate) record: SessionRecord,
@@ -418,7 +394,7 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
     (task.budget, task.deadline) = (started.budget, started.deadline);
     while let Some(recorded) = journal.follow(Script::begin)? {
         let (env, journal_, origin_) = (Arc::clone(&offline), Arc::clone(&journal), Arc::clone(&origin));
-        let emitter = Emitter::new(None, &offline).at(Arc::new(ReplayDesk) as _, origin.run);
+        let emitter = Emitter::new(None, &offline).of_replay(origin.run);
         let site = Arc::new(Site::new(env, journal_, origin_, emitter, Asking::default()));
         let given = Given {
             scope: Scope::all(),

@@ -184,7 +184,7 @@ impl Admitted {
         let contested = self.env.store.is_some() && self.within.path.is_none();
         let does_something = || !self.agent.begins_with_an_effect();
         // Queued prompts may join the run at once, and only a stored run can be joined.
-        let awaited = || self.within.emitter.desk().is_some_and(|desk| desk.is_awaited());
+        let awaited = || self.within.emitter.session().is_some_and(|session| session.is_awaited());
         self.resumed || contested && (does_something() || awaited())
     }
 
@@ -307,7 +307,7 @@ impl Run {
     /// nothing.
     async fn leave_open(&self, error: Error) -> Error {
         let Site { journal, emitter, .. } = &*self.effects.site;
-        let below = emitter.desk().is_none();
+        let below = !emitter.is_of_root();
         if below {
             journal.release_lease();
         }
@@ -400,7 +400,7 @@ impl Run {
         };
         close(journal, origin, env, &outcome);
         // No other process is to come between two prompts that were accepted here.
-        let awaited = || emitter.desk().is_some_and(|desk| desk.is_awaited());
+        let awaited = || emitter.session().is_some_and(|session| session.is_awaited());
         if matches!(outcome.status, Status::Paused(_)) || !awaited() {
             journal.release_lease();
         }

@@ -2,11 +2,7 @@
 
 pub(crate) mod recover;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
     Clock, Result, SessionId, SystemClock,
@@ -28,7 +24,7 @@ use crate::{
             bus::{Bus, Subscription},
             emit::Watcher,
         },
-        desk::Shared,
+        live::Registry,
     },
     titles::Titles,
 };
@@ -58,14 +54,7 @@ const UNWIND: Duration = Duration::from_secs(5);
 /// # });
 /// ```
 #[derive(Debug, Clone)]
-pub struct Runtime(pub(crate) Arc<Inner>);
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    env: Arc<Env>,
-    store: SharedStore,
-    live: Mutex<HashMap<SessionId, Weak<Shared>>>,
-}
+pub struct Runtime(pub(crate) Arc<Registry>);
 
 impl Runtime {
     /// Starts building a runtime.
@@ -82,28 +71,14 @@ impl Runtime {
     /// Creates a session. Nothing is stored until its first run begins.
     #[must_use]
     pub fn session(&self) -> Session {
-        self.create(SessionId::generate())
+        Session(self.0.open(SessionId::generate(), true))
     }
 
     /// Returns the session of this id: the stored one if there is one, otherwise a new one. `$$` is for the ids of
     /// child sessions: a new session whose id holds it is refused when something is to be stored in it.
     #[must_use]
     pub fn session_with_id(&self, id: SessionId) -> Session {
-        let mut live = self.live();
-        if let Some(session) = live.get(&id).and_then(Weak::upgrade) {
-            return Session(session);
-        }
-        let session =
-            Arc::new(Shared::new(Arc::clone(&self.0.env), Arc::downgrade(&self.0), id.clone(), false));
-        live.insert(id, Arc::downgrade(&session));
-        Session(session)
-    }
-
-    fn create(&self, id: SessionId) -> Session {
-        let session =
-            Arc::new(Shared::new(Arc::clone(&self.0.env), Arc::downgrade(&self.0), id.clone(), true));
-        self.live().insert(id, Arc::downgrade(&session));
-        Session(session)
+        Session(self.0.open(id, false))
     }
 
     /// Opens a stored session, to continue it.
@@ -128,8 +103,7 @@ impl Runtime {
     /// Cancels the run of a session, if there is one, and drops the prompts queued there. Later prompts are not
     /// affected.
     pub fn cancel(&self, session: &SessionId) {
-        let found = self.live().get(session).and_then(Weak::upgrade);
-        if let Some(session) = found {
+        if let Some(session) = self.0.get(session) {
             session.cancel();
         }
     }
@@ -137,7 +111,7 @@ impl Runtime {
     /// Cancels every run, drops every queued prompt, and waits until all have unwound, at most 5 seconds. Returns true
     /// if they have.
     pub async fn cancel_all(&self) -> bool {
-        let sessions: Vec<_> = self.live().values().filter_map(Weak::upgrade).collect();
+        let sessions = self.0.all();
         for session in &sessions {
             session.cancel();
         }
@@ -164,16 +138,6 @@ impl Runtime {
     #[must_use]
     pub fn store(&self) -> &SharedStore {
         &self.0.store
-    }
-
-    fn live(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
-        self.0.live()
-    }
-}
-
-impl Inner {
-    pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<SessionId, Weak<Shared>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -322,7 +286,7 @@ impl RuntimeBuilder {
     pub fn build(mut self) -> Runtime {
         let store = self.store.get_or_insert_with(|| Arc::new(MemoryStore::new()));
         let store = Arc::clone(store);
-        Runtime(Arc::new(Inner { env: Arc::new(self.env()), store, live: Mutex::default() }))
+        Runtime(Arc::new(Registry::new(Arc::new(self.env()), store)))
     }
 
     pub(crate) fn env(self) -> Env {

@@ -22,12 +22,13 @@ use crate::{
     },
     runtime::Runtime,
     session::{
-        desk::{Entry, Life, Shared, open_run},
         journal::{
             Journal,
             queued::{InQueue, queued_task},
         },
+        live::{Entry, Live},
         questions::over_above,
+        runs::{Life, open_run},
     },
 };
 
@@ -204,7 +205,7 @@ impl Skipped {
     }
 }
 
-async fn left(session: &Arc<Shared>, info: &SessionInfo) -> Result<Option<Left>> {
+async fn left(session: &Arc<Live>, info: &SessionInfo) -> Result<Option<Left>> {
     let journal = session.journal(false).await?;
     let seen = open_run(&journal);
     let (status, begun) = journal.read(|state| (state.head().status, state.run().map_or(0, |run| run.seq)));

@@ -28,8 +28,8 @@ use crate::{
     session::{
         below::refuse_below,
         delivery::emit::Emitter,
-        desk::{Entry, Shared},
         journal::{Journal, apart::apart},
+        live::{Entry, Live},
         questions::{answered_otherwise, check_continued, closed, unknown},
     },
 };
@@ -39,14 +39,14 @@ const TRIES: u32 = 16;
 
 /// A session: runs happen in it one after another, and each sees what was said before. Cloning shares it.
 #[derive(Clone)]
-pub struct Session(pub(crate) Arc<Shared>);
+pub struct Session(pub(crate) Arc<Live>);
 
 impl Session {
     /// Creates a session for one question: known to nobody else, and kept only while it runs.
     #[must_use]
     pub fn ephemeral() -> Self {
         let env = Arc::new(RuntimeBuilder::default().env());
-        Self(Arc::new(Shared::new(env, Weak::new(), SessionId::generate(), true)))
+        Self(Arc::new(Live::new(env, Weak::new(), SessionId::generate(), true)))
     }
 
     pub(super) fn env(&self) -> &Arc<Env> {
@@ -55,13 +55,13 @@ impl Session {
 
     /// Returns another session of the same runtime.
     pub(super) fn sibling(&self, id: SessionId) -> Result<Self> {
-        let runtime = self.0.runtime.upgrade().ok_or_else(|| {
+        let registry = self.0.registry.upgrade().ok_or_else(|| {
             Error::new(
                 ErrorKind::Config,
                 "the runtime of this session is gone; keep it while its sessions are used",
             )
         })?;
-        Ok(Runtime(runtime).session_with_id(id))
+        Ok(Runtime(registry).session_with_id(id))
     }
 
     /// Returns its id.
@@ -293,7 +293,7 @@ impl Session {
         };
         refuse_below(&self.0.env, &journal).await?;
         let env = Arc::clone(&self.0.env);
-        let emitter = Emitter::new(None, &env).at(Arc::clone(&self.0) as _, run);
+        let emitter = Emitter::new(None, &env).at(Arc::clone(&self.0), run);
         Box::pin(compact_session(env, journal, (run, emitter, cancel), compaction, model)).await
     }
 
@@ -324,7 +324,7 @@ impl Session {
                 journal.read(|state| (state.run().map(|open| open.id), Arc::clone(&state.head().agent)));
             let origin = Arc::new(Origin::new(self.0.id.clone(), open.unwrap_or(run), agent));
             journal.stage(&origin, now, event);
-            let emitter = Emitter::new(None, &self.0.env).at(Arc::clone(&self.0) as _, run);
+            let emitter = Emitter::new(None, &self.0.env).at(Arc::clone(&self.0), run);
             match journal.commit(&emitter).await {
                 Err(error) if error.kind() == ErrorKind::Conflict && tries < TRIES => tries += 1,
                 stored => return stored,

@@ -2,15 +2,16 @@
 
 pub(crate) mod below;
 pub(crate) mod delivery;
-pub(crate) mod desk;
 mod handle;
 pub(crate) mod journal;
+pub(crate) mod live;
 mod mode;
 mod modes;
 mod opening;
 mod past;
 pub(crate) mod questions;
 pub(crate) mod queue;
+pub(crate) mod runs;
 mod stop;
 mod waiting;
 

@@ -47,8 +47,8 @@ impl Session {
             let origin = Arc::new(Origin::new(self.id().clone(), run, agent));
             let changed = ModeChanged::new(Arc::clone(&mode));
             journal.stage(&origin, now, Event::ModeChanged(Arc::new(changed)));
-            let sink = self.0.lock().line.sink_of(run);
-            let emitter = Emitter::new(sink, self.env()).at(Arc::clone(&self.0) as _, run);
+            let sink = self.0.lock().queue.sink_of(run);
+            let emitter = Emitter::new(sink, self.env()).at(Arc::clone(&self.0), run);
             journal.commit(&emitter).await?;
         }
         Ok(CurrentModeUpdate::new(mode))

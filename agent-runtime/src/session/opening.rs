@@ -6,11 +6,11 @@ use entourage_core::{Error, Result, Timestamp, session::SessionRecord};
 
 use crate::session::{
     below::check_root_id,
-    desk::Shared,
     journal::{Journal, apart::apart},
+    live::Live,
 };
 
-impl Shared {
+impl Live {
     /// Returns the session's journal: the one in use, or as the store has it now, or new if that is allowed.
     pub(crate) async fn journal(self: &Arc<Self>, create: bool) -> Result<Arc<Journal>> {
         self.opened(create, false).await
@@ -40,7 +40,7 @@ impl Shared {
     /// Returns the journal of the agent that runs here: nobody else appends to it.
     fn used_here(&self, anew: bool) -> Option<Arc<Journal>> {
         let state = self.lock();
-        let runs_here = state.line.active().is_some_and(|running| running.agent.is_some());
+        let runs_here = state.queue.active().is_some_and(|running| running.agent.is_some());
         state.journal.as_ref().filter(|journal| runs_here && !anew && !journal.is_broken()).cloned()
     }
 
@@ -73,7 +73,7 @@ impl Shared {
             return Arc::clone(used);
         }
         let stored = state.journal.as_ref().map_or(0, |used| used.committed());
-        state.line.find_staged(&journal, stored);
+        state.queue.find_staged(&journal, stored);
         state.journal = Some(Arc::clone(&journal));
         journal
     }

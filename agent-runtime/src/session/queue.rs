@@ -1,8 +1,8 @@
 //! The queue of a session: its active run, the prompts behind it in the order in which they were accepted, and those
 //! that join the active run at its next step.
 //!
-//! A [`Line`] is a plain machine behind its session's lock: checking if the session is busy, and becoming its active
-//! run or the last one in the queue, is one step.
+//! A [`PromptQueue`] is a plain machine behind its session's lock: checking if the session is busy, and becoming its
+//! active run or the last one in the queue, is one step.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -17,39 +17,10 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::session::{
-    delivery::{Desk, emit::Sink},
+    delivery::emit::Sink,
     journal::{Journal, queued::InQueue},
+    live::{Claim, Entry},
 };
-
-/// A run's claim on its session. Dropping it, also with the run's task, gives the claim up and ends the run's stream.
-pub(crate) struct Active {
-    desk: Option<Arc<dyn Desk>>,
-    sink: Arc<Sink>,
-    /// Place of the run's prompt in the stored queue, once it is stored.
-    pub(crate) queued: Option<InQueue>,
-    /// True if the run can be resumed: queued prompts must not abandon it.
-    pub(crate) hold: bool,
-}
-
-impl Active {
-    pub(crate) fn new(desk: Arc<dyn Desk>, sink: Arc<Sink>, queued: Option<InQueue>) -> Self {
-        Self { desk: Some(desk), sink, queued, hold: false }
-    }
-
-    /// Drops a claim that nobody took; the caller offers it to the next prompt.
-    pub(crate) fn refuse(mut self) {
-        self.desk = None;
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        if let Some(desk) = self.desk.take() {
-            desk.ended(self.hold);
-        }
-        self.sink.close();
-    }
-}
 
 /// The run that a session is busy with.
 pub(crate) struct Running {
@@ -65,11 +36,8 @@ pub(crate) struct Running {
 /// A queued prompt.
 pub(crate) struct Ticket {
     pub(crate) accepted: u64,
-    pub(crate) run: RunId,
-    pub(crate) agent: Arc<dyn Agent>,
+    pub(crate) entry: Entry,
     pub(crate) task: Task,
-    pub(crate) sink: Arc<Sink>,
-    pub(crate) cancel: CancellationToken,
     /// For a plain prompt, the run that it joins if that has a next step.
     pub(crate) joins: Option<Arc<Sink>>,
     /// Place of its event in the stored queue.
@@ -77,12 +45,12 @@ pub(crate) struct Ticket {
     /// True once that event is stored.
     pub(crate) noted: bool,
     pub(crate) dropped: bool,
-    pub(crate) turn: oneshot::Sender<Active>,
+    pub(crate) turn: oneshot::Sender<Claim>,
 }
 
 impl Ticket {
     fn waits(&self) -> bool {
-        !self.dropped && !self.cancel.is_cancelled()
+        !self.dropped && !self.entry.cancel.is_cancelled()
     }
 
     /// True if the stored prompt is this one.
@@ -91,13 +59,13 @@ impl Ticket {
     }
 
     fn origin(&self, journal: &Journal) -> Arc<Origin> {
-        Arc::new(Origin::new(journal.session().clone(), self.run, self.agent.name()))
+        Arc::new(Origin::new(journal.session().clone(), self.entry.run, self.entry.agent.name()))
     }
 
     fn stage(&mut self, journal: &Journal, now: Timestamp) {
         let queued = PromptQueued::new(
-            self.joins.as_ref().map_or(self.run, |sink| sink.run()),
-            self.agent.name().into(),
+            self.joins.as_ref().map_or(self.entry.run, |sink| sink.run()),
+            self.entry.agent.name().into(),
             Arc::clone(&self.task.prompt),
             self.joins.is_some(),
             self.task.budget,
@@ -110,7 +78,7 @@ impl Ticket {
 
 /// The active run of a session and the prompts behind it.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct PromptQueue {
     active: Option<Running>,
     waiting: VecDeque<Ticket>,
     accepted: u64,
@@ -118,7 +86,7 @@ pub(crate) struct Line {
     held: bool,
 }
 
-impl Line {
+impl PromptQueue {
     pub(crate) fn active(&self) -> Option<&Running> {
         self.active.as_ref()
     }
@@ -190,13 +158,7 @@ impl Line {
             return None;
         }
         let ticket = self.waiting.remove(place)?;
-        self.active = Some(Running {
-            accepted: ticket.accepted,
-            sink: Arc::clone(&ticket.sink),
-            cancel: ticket.cancel.clone(),
-            agent: Some(Arc::clone(&ticket.agent)),
-            brief: false,
-        });
+        self.active = Some(ticket.entry.running(ticket.accepted));
         Some(ticket)
     }
 
@@ -204,7 +166,7 @@ impl Line {
     pub(crate) fn clear(&mut self) -> Vec<CancellationToken> {
         self.waiting.iter_mut().for_each(|ticket| ticket.dropped = true);
         let active = self.active.iter().map(|running| &running.cancel);
-        active.chain(self.waiting.iter().map(|ticket| &ticket.cancel)).cloned().collect()
+        active.chain(self.waiting.iter().map(|ticket| &ticket.entry.cancel)).cloned().collect()
     }
 
     /// True while anything that was accepted up to `mark` is left.
@@ -283,8 +245,8 @@ impl Line {
     pub(crate) fn sink_of(&self, run: RunId) -> Option<Arc<Sink>> {
         let active = self.active.as_ref().map(|running| &running.sink).filter(|sink| sink.run() == run);
         let waiting = || {
-            let ticket = self.waiting.iter().find(|ticket| ticket.run == run)?;
-            Some(ticket.joins.as_ref().unwrap_or(&ticket.sink))
+            let ticket = self.waiting.iter().find(|ticket| ticket.entry.run == run)?;
+            Some(ticket.joins.as_ref().unwrap_or(&ticket.entry.sink))
         };
         active.or_else(waiting).cloned()
     }

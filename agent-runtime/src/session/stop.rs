@@ -12,18 +12,18 @@ use crate::{
 };
 
 pub(super) async fn stop(session: &Session) -> Result<bool> {
-    let shared = &session.0;
-    let mark = shared.cancel();
-    shared.unwound(mark).await;
+    let session = &session.0;
+    let mark = session.cancel();
+    session.unwound(mark).await;
     let run = RunId::generate();
-    let _active = shared.claim(run, &CancellationToken::new(), false).await?;
-    let journal = match shared.journal(false).await {
+    let _active = session.claim(run, &CancellationToken::new(), false).await?;
+    let journal = match session.journal(false).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         journal => journal?,
     };
-    let emitter = Emitter::new(None, &shared.env).at(Arc::clone(shared) as _, run);
-    let ended = end(&shared.env, &journal, &emitter).await?;
-    shared.lock().line.let_go();
+    let emitter = Emitter::new(None, &session.env).at(Arc::clone(session), run);
+    let ended = end(&session.env, &journal, &emitter).await?;
+    session.lock().queue.let_go();
     Ok(ended)
 }
 

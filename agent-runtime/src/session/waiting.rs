@@ -21,18 +21,19 @@ use crate::{
     session::{
         below::refuse_below,
         delivery::emit::{Emitter, Sink},
-        desk::{Entry, Shared, State, tokio},
         journal::{
             Journal,
             queued::{InQueue, queued_task},
         },
-        queue::{Active, Ticket},
+        live::{Claim, Entry, Live, State},
+        queue::Ticket,
+        runs::tokio,
     },
 };
 
 /// A prompt's place in the queue; given up when its task ends, however it ends.
 pub(super) struct Place {
-    session: Arc<Shared>,
+    session: Arc<Live>,
     accepted: u64,
     /// Closed with the place, unless the prompt's run takes it over.
     sink: Option<Arc<Sink>>,
@@ -40,7 +41,7 @@ pub(super) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.session.lock().line.remove(self.accepted);
+        self.session.lock().queue.remove(self.accepted);
         if let Some(sink) = &self.sink {
             sink.close();
         }
@@ -53,12 +54,12 @@ pub(super) struct Wait {
     entry: Entry,
     task: Task,
     place: Place,
-    turn: oneshot::Receiver<Active>,
+    turn: oneshot::Receiver<Claim>,
     /// Notified once the prompt is stored.
     stored: Option<oneshot::Sender<Result<()>>>,
 }
 
-impl Shared {
+impl Live {
     /// Puts a prompt at the end of the queue.
     pub(super) fn enqueue(
         self: &Arc<Self>,
@@ -76,9 +77,9 @@ impl Shared {
         })?;
         self.check_room(&state)?;
         let (ticket, wait) = self.ticket(&mut state, entry, task);
-        state.line.push(ticket);
+        state.queue.push(ticket);
         // A new prompt abandons a paused run, which the queue then no longer waits for.
-        state.line.let_go();
+        state.queue.let_go();
         drop(state);
         let waiting = self.env.tasks.spawn_on(Arc::clone(self).wait(wait), tokio);
         self.pass_on(false, false);
@@ -102,7 +103,7 @@ impl Shared {
         }
         let stored = {
             let mut state = self.lock();
-            let active = state.line.active().and_then(|running| {
+            let active = state.queue.active().and_then(|running| {
                 let agent = running.agent.as_ref()?;
                 Some((Arc::clone(agent), Arc::clone(&running.sink)))
             });
@@ -116,7 +117,7 @@ impl Shared {
                 self.ticket(&mut state, Entry::unread(RunId::generate(), agent), task);
             ticket.joins = Some(joins);
             wait.stored = Some(tell);
-            state.line.push(ticket);
+            state.queue.push(ticket);
             drop(state);
             self.env.tasks.spawn_on(Arc::clone(self).wait(wait), &tokio);
             stored
@@ -137,7 +138,7 @@ impl Shared {
 
     fn check_room(&self, state: &State) -> Result<()> {
         let most = self.env.queue;
-        if state.line.len() < most {
+        if state.queue.len() < most {
             return Ok(());
         }
         let text = format!("{most} prompts wait in the session already; wait for some, or cancel it");
@@ -147,14 +148,11 @@ impl Shared {
     fn ticket(self: &Arc<Self>, state: &mut State, entry: Entry, task: Task) -> (Ticket, Wait) {
         let (turn, turns) = oneshot::channel();
         entry.sink.set_waiting(true);
-        let accepted = state.line.accept();
+        let accepted = state.queue.accept();
         let ticket = Ticket {
             accepted,
-            run: entry.run,
-            agent: Arc::clone(&entry.agent),
+            entry: entry.clone(),
             task: task.clone(),
-            sink: Arc::clone(&entry.sink),
-            cancel: entry.cancel.clone(),
             joins: None,
             queued: None,
             noted: false,
@@ -220,7 +218,7 @@ impl Shared {
 
     /// Stores a queued prompt, and those accepted before it first.
     async fn note(self: &Arc<Self>, entry: &Entry, accepted: u64) -> Result<()> {
-        if self.lock().line.is_noted(accepted) {
+        if self.lock().queue.is_noted(accepted) {
             return Ok(());
         }
         let write = async {
@@ -234,7 +232,7 @@ impl Shared {
                 }
             };
             journal.commit(&self.emitter(entry)).await?;
-            self.lock().line.note(accepted);
+            self.lock().queue.note(accepted);
             Ok(())
         };
         let late = async {
@@ -256,7 +254,7 @@ impl Shared {
             check_lease(&journal, now)?;
             {
                 let mut state = self.lock();
-                if !state.line.withdraw(accepted, &journal, now) {
+                if !state.queue.withdraw(accepted, &journal, now) {
                     return Ok(false);
                 }
             }
@@ -268,8 +266,8 @@ impl Shared {
     }
 
     fn emitter(self: &Arc<Self>, entry: &Entry) -> Emitter {
-        let sink = self.lock().line.sink_of(entry.run);
-        Emitter::new(sink, &self.env).at(Arc::clone(self) as _, entry.run)
+        let sink = self.lock().queue.sink_of(entry.run);
+        Emitter::new(sink, &self.env).at(Arc::clone(self), entry.run)
     }
 
     /// Queues again, before all others, the prompts that a dead process had accepted, when its work is continued. Those
@@ -296,13 +294,13 @@ impl Shared {
         for queued in found.into_iter().filter(|queued| own != Some(queued.seq)) {
             let named = *queued.queued.agent == *agent.name();
             let agent = if named { Some(agent) } else { agents.and_then(|it| it.get(&queued.queued.agent)) };
-            let Some(agent) = agent.filter(|_| !state.line.knows(queued.seq)) else { continue };
+            let Some(agent) = agent.filter(|_| !state.queue.knows(queued.seq)) else { continue };
             let place = InQueue { seq: queued.seq, created: journal.record.created };
             let (ticket, wait) = self.readmit(&mut state, place, &queued.queued, Arc::clone(agent));
             tickets.push(ticket);
             waits.push(wait);
         }
-        state.line.push_front(tickets);
+        state.queue.push_front(tickets);
         drop(state);
         for wait in waits {
             self.env.tasks.spawn_on(Arc::clone(self).wait(wait), &tokio);
@@ -319,7 +317,7 @@ impl Shared {
         let run = if queued.steer { RunId::generate() } else { queued.run };
         let (mut ticket, wait) = self.ticket(state, Entry::unread(run, agent), queued_task(queued));
         (ticket.queued, ticket.noted) = (Some(place), true);
-        let active = state.line.active().filter(|_| queued.steer);
+        let active = state.queue.active().filter(|_| queued.steer);
         ticket.joins = active.map(|running| Arc::clone(&running.sink));
         (ticket, wait)
     }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     caught,
     env::Env,
-    session::delivery::{Desk, bus::Undelivered},
+    session::{delivery::bus::Undelivered, live::Live},
 };
 
 /// An observer, until it panics.
@@ -58,7 +58,8 @@ pub(crate) struct Emitter {
 /// The root session, whose other runs may have staged events too, and this emitter's run there.
 #[derive(Debug, Clone)]
 struct Home {
-    desk: Arc<dyn Desk>,
+    /// `None` in a replay, whose session is not open.
+    session: Option<Arc<Live>>,
     run: RunId,
 }
 
@@ -67,9 +68,15 @@ impl Emitter {
         Self { sink, env: Arc::clone(env), home: None }
     }
 
-    /// Makes this the emitter of a run of the session at `desk`.
-    pub(crate) fn at(mut self, desk: Arc<dyn Desk>, run: RunId) -> Self {
-        self.home = Some(Home { desk, run });
+    /// Makes this the emitter of a run of an open session.
+    pub(crate) fn at(mut self, session: Arc<Live>, run: RunId) -> Self {
+        self.home = Some(Home { session: Some(session), run });
+        self
+    }
+
+    /// Makes this the emitter of a root run that is replayed.
+    pub(crate) fn of_replay(mut self, run: RunId) -> Self {
+        self.home = Some(Home { session: None, run });
         self
     }
 
@@ -93,9 +100,14 @@ impl Emitter {
         &self.env
     }
 
-    /// The session whose prompts this run answers; `None` for a child.
-    pub(crate) fn desk(&self) -> Option<&Arc<dyn Desk>> {
-        self.home.as_ref().map(|home| &home.desk)
+    /// True for a run of a root session, which answers that session's prompts.
+    pub(crate) fn is_of_root(&self) -> bool {
+        self.home.is_some()
+    }
+
+    /// Returns the open session whose prompts this run answers; `None` for a child, and in a replay.
+    pub(crate) fn session(&self) -> Option<&Arc<Live>> {
+        self.home.as_ref()?.session.as_ref()
     }
 
     /// True when anybody receives the events.
@@ -134,7 +146,7 @@ impl Emitter {
                 if let Some(sink) = &self.sink {
                     sink.push(std::iter::once(event));
                 }
-            } else if let Some(sink) = home.desk.sink_of(run) {
+            } else if let Some(sink) = home.session.as_ref().and_then(|session| session.sink_of(run)) {
                 sink.push(std::iter::once(event));
             }
         }

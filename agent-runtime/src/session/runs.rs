@@ -1,104 +1,35 @@
-//! The shared state of a session in this process: its active run, its queue, and the journal that all of them write to.
+//! Runs of an open session: begun, continued, or put into its queue.
 
-use std::{
-    fmt,
-    future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-};
+use std::{future::Future, sync::Arc};
 
 use entourage_core::{
-    Error, ErrorKind, Result, RunId, SessionId, Timestamp,
-    agent::Agent,
-    event::Origin,
+    Error, ErrorKind, Result, RunId, Timestamp,
     permission::Scope,
     run::{Outcome, Status, Task},
 };
-use tokio::{
-    runtime::Handle,
-    sync::{Mutex as AsyncMutex, Notify},
-    task::JoinHandle,
-};
+use tokio::{runtime::Handle, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    env::Env,
     run::{
         execute::{Admission, CLEAN_UP, Within, execute},
         handle::RunHandle,
     },
-    runtime::{Inner, recover::Recovering},
+    runtime::recover::Recovering,
     session::{
         below::refuse_below,
         delivery::{
-            Desk,
             emit::{Emitter, Sink},
             nest::Nest,
         },
         journal::Journal,
-        queue::{Active, Line, Running, Ticket},
+        live::{Claim, Entry, Live, State},
+        queue::Running,
     },
 };
 
 /// Retries of a run whose first commit another process was faster than.
 const TRIES: u32 = 4;
-
-pub(crate) struct Shared {
-    pub(crate) env: Arc<Env>,
-    pub(super) runtime: Weak<Inner>,
-    pub(super) id: SessionId,
-    state: Mutex<State>,
-    /// Held only by work that ends without its caller.
-    pub(super) opening: AsyncMutex<()>,
-    /// Notified whenever a run ends and whenever a prompt leaves the queue.
-    pub(super) changed: Notify,
-}
-
-pub(super) struct State {
-    pub(super) journal: Option<Arc<Journal>>,
-    /// True when it is known to be new, so that the store need not be asked.
-    pub(super) new: bool,
-    pub(super) line: Line,
-}
-
-impl State {
-    /// Stages the queued prompts in `journal`. Returns false if that is the session's journal no more.
-    pub(super) fn stage_queued(&mut self, journal: &Arc<Journal>, now: Timestamp) -> bool {
-        let is_used = self.journal.as_ref().is_some_and(|used| Arc::ptr_eq(used, journal));
-        if is_used {
-            self.line.stage(journal, now);
-        }
-        is_used
-    }
-}
-
-/// A run that is about to begin, or to join the queue.
-pub(crate) struct Entry {
-    pub(super) run: RunId,
-    pub(super) agent: Arc<dyn Agent>,
-    pub(super) cancel: CancellationToken,
-    pub(super) sink: Arc<Sink>,
-}
-
-impl Entry {
-    pub(crate) fn new(run: RunId, agent: Arc<dyn Agent>) -> Self {
-        Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(Sink::new(run)) }
-    }
-
-    /// Creates the entry of a run without a handle.
-    pub(super) fn unread(run: RunId, agent: Arc<dyn Agent>) -> Self {
-        Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(Sink::unread(run)) }
-    }
-
-    fn running(&self, accepted: u64) -> Running {
-        Running {
-            accepted,
-            sink: Arc::clone(&self.sink),
-            cancel: self.cancel.clone(),
-            agent: Some(Arc::clone(&self.agent)),
-            brief: false,
-        }
-    }
-}
 
 pub(super) fn tokio() -> Result<Handle> {
     Handle::try_current().map_err(|error| {
@@ -106,55 +37,7 @@ pub(super) fn tokio() -> Result<Handle> {
     })
 }
 
-impl Shared {
-    pub(crate) fn new(env: Arc<Env>, runtime: Weak<Inner>, id: SessionId, new: bool) -> Self {
-        let state = State { journal: None, new, line: Line::default() };
-        let (state, opening) = (Mutex::new(state), AsyncMutex::new(()));
-        Self { env, runtime, id, state, opening, changed: Notify::new() }
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn is_busy(&self) -> bool {
-        self.lock().line.active().is_some()
-    }
-
-    /// True while an agent runs in this process.
-    pub(super) fn runs_here(&self) -> bool {
-        self.lock().line.active().is_some_and(|running| running.agent.is_some())
-    }
-
-    /// Cancels the active run and drops the queued prompts. Returns the number of the newest prompt that this is about.
-    pub(crate) fn cancel(&self) -> u64 {
-        let (tokens, mark) = {
-            let mut state = self.lock();
-            (state.line.clear(), state.line.mark())
-        };
-        tokens.iter().for_each(CancellationToken::cancel);
-        mark
-    }
-
-    /// Asks the active run to pause.
-    pub(super) fn pause(&self) {
-        if let Some(running) = self.lock().line.active() {
-            running.sink.pause();
-        }
-    }
-
-    /// Waits until nothing that was accepted up to `mark` is left.
-    pub(super) async fn unwound(&self, mark: u64) {
-        loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
-            if !self.lock().line.has(mark) {
-                return;
-            }
-            changed.await;
-        }
-    }
-
+impl Live {
     /// Returns the journal that a run begins or continues with, as the store has it now.
     ///
     /// # Errors
@@ -190,7 +73,7 @@ impl Shared {
 
     /// Checks that no run is active and activates this one, in one step.
     fn occupy(&self, state: &mut State, running: impl FnOnce(u64) -> Running) -> Result<()> {
-        if let Some(active) = state.line.active() {
+        if let Some(active) = state.queue.active() {
             return Err(Error::new(
                 ErrorKind::Busy,
                 "the session has an active run; await its outcome or cancel it first",
@@ -198,8 +81,8 @@ impl Shared {
             .with("session", self.id.as_str())
             .with("active", active.sink.run().to_string()));
         }
-        let accepted = state.line.accept();
-        state.line.occupy(running(accepted));
+        let accepted = state.queue.accept();
+        state.queue.occupy(running(accepted));
         Ok(())
     }
 
@@ -209,7 +92,7 @@ impl Shared {
         run: RunId,
         cancel: &CancellationToken,
         brief: bool,
-    ) -> Result<Active> {
+    ) -> Result<Claim> {
         let sink = Arc::new(Sink::unread(run));
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -218,7 +101,7 @@ impl Shared {
             let running = |accepted| Running { accepted, sink, cancel, agent: None, brief };
             let claimed = {
                 let mut state = self.lock();
-                let waits = state.line.active().is_some_and(|active| active.brief);
+                let waits = state.queue.active().is_some_and(|active| active.brief);
                 if waits { None } else { Some(self.occupy(&mut state, running)) }
             };
             match claimed {
@@ -229,7 +112,7 @@ impl Shared {
                 None => changed.await,
             }
         }
-        Ok(Active::new(Arc::clone(self) as _, sink, None))
+        Ok(Claim::new(Arc::clone(self), sink, None))
     }
 
     /// Begins a run, or puts it into the queue: one step, so that no two runs are ever active.
@@ -237,7 +120,7 @@ impl Shared {
         let (sink, cancel) = (Arc::clone(&entry.sink), entry.cancel.clone());
         let job = tokio().and_then(|tokio| {
             let mut state = self.lock();
-            if !state.line.is_free() {
+            if !state.queue.is_free() {
                 return self.enqueue(state, entry, task, &tokio);
             }
             self.occupy(&mut state, |accepted| entry.running(accepted))?;
@@ -270,7 +153,7 @@ impl Shared {
         recovering: Option<Recovering>,
         tokio: &Handle,
     ) -> JoinHandle<Result<Outcome>> {
-        let active = Active::new(Arc::clone(self) as _, Arc::clone(&entry.sink), None);
+        let active = Claim::new(Arc::clone(self), Arc::clone(&entry.sink), None);
         // A large future is moved several times on its way into a task; a box is moved cheaply.
         let run = Box::pin(Arc::clone(self).run(active, entry, admission, recovering));
         self.env.tasks.spawn_on(run, tokio)
@@ -279,7 +162,7 @@ impl Shared {
     // An async fn keeps what it is given twice, and every run pays for it.
     pub(super) fn run(
         self: Arc<Self>,
-        mut active: Active,
+        mut active: Claim,
         entry: Entry,
         admission: Admission,
         recovering: Option<Recovering>,
@@ -328,7 +211,7 @@ impl Shared {
             path: None,
             scope: Scope::all(),
             cancel: entry.cancel.clone(),
-            emitter: emitter.at(Arc::clone(self) as _, entry.run),
+            emitter: emitter.at(Arc::clone(self), entry.run),
             asking: Arc::default(),
             todos: None,
             budget: None,
@@ -350,51 +233,14 @@ impl Shared {
         }
         {
             let state = self.lock();
-            if !state.line.is_free() {
+            if !state.queue.is_free() {
                 return;
             }
             journal.release_lease();
         }
         // If this fails the lease ends by itself.
-        let emitter = Emitter::new(None, &self.env).at(Arc::clone(self) as _, RunId::generate());
+        let emitter = Emitter::new(None, &self.env).at(Arc::clone(self), RunId::generate());
         drop(tokio::time::timeout(CLEAN_UP, Box::pin(journal.return_lease(&emitter))).await);
-    }
-
-    /// Lets the next queued prompt begin its run. With `ended`, ends the active run first.
-    pub(super) fn pass_on(self: &Arc<Self>, mut ended: bool, hold: bool) {
-        loop {
-            let next = {
-                let mut state = self.lock();
-                if std::mem::replace(&mut ended, true) {
-                    state.line.end(hold);
-                }
-                state.line.next()
-            };
-            let Some(Ticket { sink, queued, turn, .. }) = next else { break };
-            match turn.send(Active::new(Arc::clone(self) as _, sink, queued)) {
-                Ok(()) => break,
-                Err(active) => active.refuse(),
-            }
-        }
-        self.changed.notify_waiters();
-    }
-}
-
-impl Desk for Shared {
-    fn sink_of(&self, run: RunId) -> Option<Arc<Sink>> {
-        self.lock().line.sink_of(run)
-    }
-
-    fn fold(&self, journal: &Journal, origin: &Arc<Origin>) {
-        self.lock().line.fold(journal, origin, &*self.env.clock);
-    }
-
-    fn is_awaited(&self) -> bool {
-        self.lock().line.is_awaited()
-    }
-
-    fn ended(self: Arc<Self>, hold: bool) {
-        self.pass_on(true, hold);
     }
 }
 
@@ -417,22 +263,5 @@ fn is_open(outcome: &Result<Box<Outcome>>) -> bool {
     match outcome {
         Ok(outcome) => matches!(outcome.status, Status::Paused(_)),
         Err(error) => error.kind() == ErrorKind::Diverged,
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let Some(runtime) = self.runtime.upgrade() else { return };
-        let mut live = runtime.live();
-        // Another handle may have been opened since: only a dead entry goes.
-        if live.get(&self.id).is_some_and(|session| session.strong_count() == 0) {
-            live.remove(&self.id);
-        }
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("id", &self.id).finish_non_exhaustive()
     }
 }

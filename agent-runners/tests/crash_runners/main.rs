@@ -7,6 +7,7 @@
 )]
 
 mod distant;
+mod faulty;
 mod leave;
 mod talk;
 

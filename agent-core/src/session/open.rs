@@ -108,7 +108,8 @@ pub struct OpenStep {
     pub seq: u64,
     /// Results of its calls, in their order; `None` for a call that has not ended.
     pub results: Vec<Option<Arc<ToolResult>>>,
-    pub(super) started: Vec<bool>,
+    /// True for each call that began to run.
+    pub started: Vec<bool>,
 }
 
 /// Reason that open calls get an error result now.

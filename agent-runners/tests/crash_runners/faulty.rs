@@ -1,6 +1,7 @@
 //! Engines that break their word: the run ends, nothing hangs or panics, and the session goes on without the engine.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     future::poll_fn,
     sync::{
@@ -254,8 +255,21 @@ async fn goes_wrong(name: &str, agent: &Arc<dyn Agent>, fault: Fault, at: usize)
     assert_eq!(next.as_ref().ok().map(|outcome| &*outcome.text), Some("I am here."), "{label}: {next:?}");
     for info in after.sessions(&SessionFilter::all()).await.unwrap() {
         let id = info.record.id;
-        let history = after.open(&id).await.unwrap().history().await.unwrap();
-        assert_answered(&history, &format!("{label}, {id}"));
+        let session = after.open(&id).await.unwrap();
+        let label = format!("{label}, {id}");
+        assert_answered(&session.history().await.unwrap(), &label);
+        let (mut started, mut finished) = (BTreeSet::new(), BTreeSet::new());
+        for event in session.events(0, usize::MAX).await.unwrap() {
+            match &event.event {
+                Event::ModelFinished(_) => {
+                    started.clear();
+                    finished.clear();
+                }
+                Event::ToolStarted(call) => assert!(started.insert(call.index), "{label}: it runs twice"),
+                Event::ToolFinished(call) => assert!(finished.insert(call.index), "{label}: it ends twice"),
+                _ => {}
+            }
+        }
     }
     count.load(Ordering::SeqCst) > at
 }

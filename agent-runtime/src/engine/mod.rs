@@ -41,6 +41,9 @@ pub use wire::{answer_from_json, answer_to_json, effect_to_json};
 /// - The effects keep what [`Effects`] promises, for each run that they were made for and until that is over.
 /// - What they do not perform themselves they pass on to `local`, which performs it in this process. `local` keeps the
 ///   session's record: everything recorded goes through it.
+/// - `local` is given an effect once in a life of its run. Tool calls that were given before, and dropped, are refused
+///   with [`ErrorKind::Diverged`](entourage_core::ErrorKind::Diverged), which leaves the run open: a new life goes on
+///   from the record, and no tool runs twice.
 /// - It is not asked for the runs in which the runtime itself writes titles and summaries: those are performed in this
 ///   process.
 pub trait Engine: Send + Sync + fmt::Debug {

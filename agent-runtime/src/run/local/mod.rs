@@ -17,7 +17,7 @@ use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     event::{self, ChildStarted, EffectKey, Event, Observed},
     message::Message,
-    run::{Delegate, Effect, Effects, Observation, Pause, Performing, RunContext, Spawn},
+    run::{Delegate, Effect, Effects, Observation, Pause, Performing, RunContext, Spawn, ToolCalls},
     session::SessionState,
     team::Todo,
 };
@@ -140,6 +140,29 @@ impl LocalEffects {
         .with("recorded", recorded.to_owned())
         .with("session", self.site.journal.session().as_str());
         self.diverged.get_or_init(|| error.record()).to_error()
+    }
+
+    /// Checks that calls of the conversation go on from where its record ends. An effect that was dropped, and is
+    /// performed again in the same life of its run, would run a tool twice.
+    fn check_open(&self, calls: &ToolCalls) -> Result<()> {
+        let waits = self.site.read(|state| {
+            let Some(step) = state.step() else { return false };
+            let is_it = Arc::ptr_eq(&step.message, &calls.message) || step.message == calls.message;
+            is_it
+                && calls.calls.iter().all(|call| {
+                    let open = step.results.get(call.index).is_some_and(Option::is_none);
+                    open && (call.started || step.started.get(call.index).is_some_and(|started| !started))
+                })
+        });
+        if waits {
+            return Ok(());
+        }
+        let error = Error::new(
+            ErrorKind::Diverged,
+            "the calls are not those that wait for results: each is performed once in a life of its run; resume the run, which goes on from its record",
+        );
+        let error = error.with("session", self.site.journal.session().as_str());
+        Err(self.diverged.get_or_init(|| error.record()).to_error())
     }
 
     /// Returns the error of an agent that asked for something other than what is recorded. It gets nothing more: it is
@@ -296,6 +319,11 @@ impl Effects for LocalEffects {
                 None => Box::pin(life.outlasts(model_call::perform(&self.site, cx, key, call))),
             },
             Effect::Tools(calls) => {
+                if key.is_none()
+                    && let Err(error) = self.check_open(&calls)
+                {
+                    return Box::pin(ready(Err(error)));
+                }
                 Box::pin(life.outlasts(tool_call::perform(&self.site, cx, key, recorded, calls)))
             }
             Effect::Delegate(delegate) => match key {

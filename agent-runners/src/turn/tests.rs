@@ -8,9 +8,12 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    Error, ErrorKind, Money, RunId, SessionId, Timestamp, Usage,
+    Digest, Error, ErrorKind, Money, RunId, SessionId, Timestamp, Usage,
     context::CompactionCause,
-    event::{Compacted, Envelope, Event, MessageAdded, ModelFinished, Origin, RunStarted, ToolFinished},
+    event::{
+        Checkpoint, Compacted, CompactionFailed, EffectKey, Envelope, Event, MessageAdded, ModelFinished,
+        Origin, OutputsCleared, RunStarted, ToolFinished,
+    },
     message::{Arguments, Message, Part, Role, ToolCall, ToolResult},
     provider::{Finish, FinishReason},
     run::{Outcome, Status, StopReason},
@@ -85,9 +88,29 @@ impl Record {
         self.add(Event::MessageAdded(Arc::new(MessageAdded::new(message, None))));
     }
 
+    /// A prompt that waited joins the conversation.
+    fn joined(&mut self) {
+        let message = Arc::new(Message::user("One more thing."));
+        self.add(Event::MessageAdded(Arc::new(MessageAdded::new(message, Some(self.seq)))));
+    }
+
     fn compacted(&mut self) {
         let summary = Arc::new(Message::user("What was said."));
         self.add(Event::Compacted(Arc::new(Compacted::new(summary, 0, 100, 10, 5))));
+    }
+
+    fn cleared(&mut self) {
+        self.add(Event::OutputsCleared(Arc::new(OutputsCleared::new(1, 4, 9))));
+    }
+
+    fn not_compacted(&mut self) {
+        let error = Error::new(ErrorKind::Timeout, "no summary").record();
+        self.add(Event::CompactionFailed(Arc::new(CompactionFailed::new(error))));
+    }
+
+    fn checkpoint(&mut self) {
+        let checkpoint = Checkpoint::new(self.state.clone(), None);
+        self.add(Event::Checkpoint(Arc::new(checkpoint)));
     }
 }
 
@@ -209,9 +232,50 @@ fn a_model_is_reminded_once_and_before_its_first_call() {
     assert_eq!(turn.action(), Action::Steer);
     record.reminded();
     assert_eq!(resumed(&record), Action::Steer);
+    // A prompt that joined is no reminder, and neither is a checkpoint before the first call.
+    let mut joined = Record::new();
+    joined.joined();
+    joined.checkpoint();
+    assert_eq!(resumed(&joined), Action::Remind);
+    // The list was not empty when this run began.
     let mut called = Record::new();
-    called.calls(1);
-    assert!(matches!(resumed(&called), Action::CallTools { .. }));
+    let Event::ModelFinished(reply) = called.calls(1) else { panic!() };
+    called.result(&reply.message, 0);
+    assert_eq!(resumed(&called), Action::Steer);
+}
+
+#[test]
+fn a_cancelled_call_is_not_made_again() {
+    let (mut record, mut turn) = (Record::new(), Turn::new(9).compacts(true));
+    record.reply(FinishReason::Cancelled, Vec::new(), Some(&too_long()));
+    turn.resume(&record.events, never);
+    assert_eq!(turn.finish().unwrap().status, Status::Cancelled);
+}
+
+#[test]
+fn a_call_with_a_key_is_no_step() {
+    let (mut record, mut turn) = (Record::new(), Turn::new(9));
+    let Event::ModelFinished(reply) = record.answer() else { panic!() };
+    let mut keyed = (*reply).clone();
+    keyed.key = Some(EffectKey::new(1, Digest::of([])));
+    turn.apply(&Event::ModelFinished(Arc::new(keyed)));
+    assert_eq!((turn.action(), turn.steps()), (Action::Steer, 0));
+}
+
+#[test]
+fn a_checkpoint_stands_for_all_that_came_before_it() {
+    let mut record = Record::new();
+    let Event::ModelFinished(reply) = record.calls(1) else { panic!() };
+    record.result(&reply.message, 0);
+    record.checkpoint();
+    let newest = record.events.split_off(record.events.len() - 1);
+    let mut turn = Turn::new(9).compacts(true).reminds(true);
+    turn.resume(&newest, never);
+    assert_eq!(turn.action(), Action::Steer, "the time for a reminder is over");
+    turn.steered(|| false);
+    assert_eq!(turn.action(), Action::CallModel(2));
+    let so_far = turn.outcome(Status::Completed);
+    assert_eq!((so_far.usage, so_far.cost), (Usage::new(10, 2), Some(Money::from_pico(5))));
 }
 
 #[test]
@@ -229,7 +293,11 @@ fn fresh(record: &Record, compacts: bool, reminds: bool) -> Turn {
 }
 
 /// Asserts that a process which takes over here does what the one that worked would do next.
-fn assert_taken_over(turn: &Turn, taken: &Turn) {
+fn assert_taken_over(turn: &Turn, mut taken: Turn) {
+    // Steering leaves no trace when nobody waits, so the other process steers once more and is told the same.
+    if turn.action() != Action::Steer && taken.action() == Action::Steer {
+        taken.steered(|| turn.action() == Action::Compact(CompactionCause::Threshold));
+    }
     match (turn.action(), taken.action()) {
         (Action::Finish(one), Action::Finish(other)) => assert_eq!(one.status, other.status),
         (one, other) => assert_eq!(one, other),
@@ -239,7 +307,7 @@ fn assert_taken_over(turn: &Turn, taken: &Turn) {
 proptest! {
     #[test]
     fn a_run_goes_on_alike_wherever_a_process_takes_it_over(
-        choices in prop::collection::vec(0_u8..12, 0..40),
+        choices in prop::collection::vec(0_u8..12, 0..60),
         compacts: bool,
         reminds: bool,
     ) {
@@ -248,6 +316,7 @@ proptest! {
         let (mut record, mut ended) = (Record::new(), None::<Outcome>);
         let mut turn = fresh(&record, compacts, reminds);
         for _ in 0..200 {
+            prop_assert_eq!(turn.is_over(), matches!(turn.action(), Action::Finish(_)));
             match turn.action() {
                 Action::Remind => {
                     prop_assert!(reminds && record.events.is_empty());
@@ -255,24 +324,36 @@ proptest! {
                     turn.reminded();
                 }
                 Action::Steer => {
-                    turn.steered(|| choose() % 3 == 0);
-                    continue;
+                    if choose() % 4 == 1 {
+                        record.joined();
+                    }
+                    turn.steered(|| choose() % 3 == 1);
                 }
                 Action::Compact(cause) => {
                     prop_assert!(compacts);
-                    let smaller = choose() % 2 == 0;
-                    if smaller {
-                        record.compacted();
-                    }
+                    let smaller = match choose() {
+                        0..=3 => {
+                            record.compacted();
+                            true
+                        }
+                        4..=7 => {
+                            record.cleared();
+                            true
+                        }
+                        _ => {
+                            record.not_compacted();
+                            false
+                        }
+                    };
                     turn.compacted(smaller, record.state.run());
-                    if !smaller {
-                        // Where nothing was recorded, another process tries it once more.
-                        prop_assert!(cause == CompactionCause::Threshold || matches!(turn.action(), Action::Finish(_)));
-                        continue;
-                    }
+                    let over = matches!(turn.action(), Action::Finish(_));
+                    prop_assert!(smaller || over == (cause == CompactionCause::Overflow));
                 }
                 Action::CallModel(step) => {
                     prop_assert_eq!(step, record.state.run().unwrap().steps + 1);
+                    if choose() % 4 == 1 {
+                        record.checkpoint();
+                    }
                     match choose() {
                         0..=1 => turn.apply(&record.answer()),
                         2..=6 => turn.apply(&record.calls(2)),
@@ -297,7 +378,7 @@ proptest! {
                 }
             }
             let taken = fresh(&record, compacts, reminds);
-            assert_taken_over(&turn, &taken);
+            assert_taken_over(&turn, taken.clone());
             if choose() == 11 {
                 turn = taken;
             }

@@ -121,6 +121,33 @@ async fn cs01_a_summary_is_made_when_too_little_of_the_window_remains() {
 }
 
 #[tokio::test]
+async fn cs01_a_prompt_that_comes_while_the_summary_is_written_joins_the_next_call() {
+    let refused = Script::refuse(ErrorKind::ContextOverflow, "the prompt is too long");
+    for (steps, cause) in [
+        (vec![looks(80_000, 1)], CompactionCause::Threshold),
+        (vec![looks(10, 1), looks(20, 1), refused], CompactionCause::Overflow),
+    ] {
+        let gate = Gate::new();
+        let provider = steps.into_iter().fold(ScriptedProvider::new(), ScriptedProvider::step);
+        let summary = Script::new().wait(&gate).text("A summary.").usage(10, 5).finish(FinishReason::Stop);
+        let provider = provider.step(summary).step(says("Done."));
+        let agent = looker(&provider, 100_000).build().unwrap();
+        let session = open_runtime().session();
+        let mut run = session.start(&agent, "Go");
+        gate.arrived(1).await;
+        session.steer("Also this").await.unwrap();
+        gate.open();
+        let events = record(&mut run, &session).await;
+        assert_eq!(run.outcome().await.unwrap().text, "Done.", "{cause:?}");
+        let place = |kind| events.iter().position(|event| event.event.kind() == kind).unwrap();
+        assert!(place("compacted") < place("message_added"), "{cause:?}: {:?}", kinds(&events));
+        let last = provider.requests().pop().unwrap();
+        assert_eq!(texts(&last.messages).pop().unwrap(), "Also this", "{cause:?}");
+        assert_valid(&last.messages);
+    }
+}
+
+#[tokio::test]
 async fn cs01_an_unknown_window_or_a_program_that_says_so_keeps_everything() {
     for (window, compacts) in [(None, true), (Some(100_000), false)] {
         let provider = ScriptedProvider::new().step(looks(99_000, 900)).step(says("Done."));

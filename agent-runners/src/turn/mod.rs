@@ -215,7 +215,9 @@ impl Turn {
     ///
     /// [`SessionState::compaction_due`]: entourage_core::session::SessionState::compaction_due
     pub fn steered(&mut self, compaction_due: impl FnOnce() -> bool) {
-        if let Phase::Before(stage @ (Stage::Steer | Stage::SteerAgain)) = &mut self.phase {
+        if let Phase::Before(stage @ (Stage::Steer | Stage::SteerAgain)) = &mut self.phase
+            && !self.reminds
+        {
             let compacts = *stage == Stage::Steer && self.compacts && compaction_due();
             *stage = if compacts { Stage::Compact } else { Stage::Call };
         }

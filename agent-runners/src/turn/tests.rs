@@ -228,6 +228,8 @@ fn a_model_is_reminded_once_and_before_its_first_call() {
     };
     assert_eq!(resumed(&record), Action::Remind);
     let mut turn = Turn::new(9).reminds(true);
+    turn.steered(never);
+    assert_eq!(turn.action(), Action::Remind, "nobody was to steer yet");
     turn.reminded();
     assert_eq!(turn.action(), Action::Steer);
     record.reminded();

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Exhausted, Pause, StopReason, bound, shown::Shown};
+use super::{Exhausted, Pause, StopReason, bound, setters, shown::Shown};
 
 /// A `Result` whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -216,13 +216,6 @@ impl Error {
         Self::new(ErrorKind::Cancelled, "the call or run was cancelled")
     }
 
-    /// Names the operation that failed, such as `"model.stream"`.
-    #[must_use]
-    pub fn during(mut self, operation: &'static str) -> Self {
-        self.0.operation = Some(operation);
-        self
-    }
-
     /// Adds a named value, such as the session or the model. Never a secret.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -230,48 +223,23 @@ impl Error {
         self
     }
 
-    /// Sets the cause.
-    #[must_use]
-    pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
-        self
-    }
-
-    /// Overrides the retry status.
-    #[must_use]
-    pub fn with_retry(mut self, retry: RetryStatus) -> Self {
-        self.0.retry = retry;
-        self
-    }
-
-    /// Sets the time that the service asked to wait before the next attempt.
-    #[must_use]
-    pub fn with_retry_after(mut self, delay: Duration) -> Self {
-        self.0.retry_after = Some(delay);
-        self
-    }
-
-    /// Sets the bound of a budget that was reached. The run then ends as stopped by it, and not as failed.
-    #[must_use]
-    pub fn with_exhausted(mut self, exhausted: Exhausted) -> Self {
-        self.0.exhausted = Some(Box::new(exhausted));
-        self
-    }
-
-    /// Sets the reason for which a run was stopped.
-    #[must_use]
-    pub fn with_stop_reason(mut self, reason: StopReason) -> Self {
-        self.0.stopped = Some(Box::new(reason));
-        self
-    }
-
-    /// Marks the call that failed as one that never left this machine, so that it cost nothing: there was no
-    /// connection, for example. Without it, only a cause that shows this has the same effect, such as a refused
-    /// connection.
-    #[must_use]
-    pub fn unsent(mut self) -> Self {
-        self.0.unsent = true;
-        self
+    setters! {
+        /// Names the operation that failed, such as `"model.stream"`.
+        during(operation: &'static str) sets 0.operation = Some(operation);
+        /// Sets the cause.
+        caused_by(source: impl Into<Box<dyn StdError + Send + Sync>>) sets 0.source = Some(source.into());
+        /// Overrides the retry status.
+        with_retry(retry: RetryStatus) sets 0.retry = retry;
+        /// Sets the time that the service asked to wait before the next attempt.
+        with_retry_after(delay: Duration) sets 0.retry_after = Some(delay);
+        /// Sets the bound of a budget that was reached. The run then ends as stopped by it, and not as failed.
+        with_exhausted(exhausted: Exhausted) sets 0.exhausted = Some(Box::new(exhausted));
+        /// Sets the reason for which a run was stopped.
+        with_stop_reason(reason: StopReason) sets 0.stopped = Some(Box::new(reason));
+        /// Marks the call that failed as one that never left this machine, so that it cost nothing: there was no
+        /// connection, for example. Without it, only a cause that shows this has the same effect, such as a refused
+        /// connection.
+        unsent() sets 0.unsent = true;
     }
 
     /// Kind of the failure.

@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Digest, Error, ErrorKind, Result};
 
 /// Maximum length of a session id in bytes. File systems end names at 255.
 const MAX_SESSION_ID: usize = 240;
@@ -316,6 +316,24 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+}
+
+/// Key of an effect of a hand-written agent: its ordinal in the run and the digest of its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EffectKey {
+    /// Position among the effects of the run, from 0.
+    pub ordinal: u64,
+    /// Digest of the effect's request.
+    pub digest: Digest,
+}
+
+impl EffectKey {
+    /// The key of effect number `ordinal`.
+    #[must_use]
+    pub fn new(ordinal: u64, digest: Digest) -> Self {
+        Self { ordinal, digest }
     }
 }
 

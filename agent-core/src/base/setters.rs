@@ -1,6 +1,7 @@
 //! Setters of plain options.
 
-/// Defines setters of a struct's fields, each `method(field: type) => value of the field;` with its documentation.
+/// Defines setters of a struct's fields, each `method(field: type) => value of the field;` with its documentation, or
+/// all of a block `method(argument: type) sets field = value;`.
 macro_rules! setters {
     ($($(#[$doc:meta])+ $method:ident($field:ident: $ty:ty) => $value:expr;)+) => {
         $(
@@ -8,6 +9,16 @@ macro_rules! setters {
             #[must_use]
             pub fn $method(mut self, $field: $ty) -> Self {
                 self.$field = $value;
+                self
+            }
+        )+
+    };
+    ($($(#[$doc:meta])+ $method:ident($($arg:ident: $ty:ty),*) sets $($field:tt).+ = $value:expr;)+) => {
+        $(
+            $(#[$doc])+
+            #[must_use]
+            pub fn $method(mut self, $($arg: $ty),*) -> Self {
+                self.$($field).+ = $value;
                 self
             }
         )+

@@ -3,33 +3,38 @@
 //! A session's state is a fold over its stored events. Deltas and progress are only streamed; finished replies and
 //! results are stored.
 
+mod checkpoint;
 pub(crate) mod compaction;
 mod display;
-pub(crate) mod legacy;
 mod payload;
 mod record;
+pub(crate) mod versions;
 
-pub use crate::base::shown::{Shown, plain_line};
+pub use crate::base::{
+    EffectKey,
+    shown::{Shown, plain_line},
+};
+pub use checkpoint::Checkpoint;
 pub use compaction::{Compacted, CompactionFailed, CompactionStarted, OutputsCleared};
 pub use payload::{
-    ApprovalDecided, Checkpoint, ChildFinished, ChildStarted, Forked, MessageAdded, ModeChanged,
-    ModelFinished, ModelRestarted, ModelStarted, Observed, Progress, PromptDropped, PromptQueued, RunAbove,
-    RunFinished, RunPaused, RunResumed, RunStarted, Signal, Titled, TodosChanged, ToolFinished, ToolStarted,
-    WaitStarted, WarningRaised,
+    ApprovalDecided, ChildFinished, ChildStarted, Forked, MessageAdded, ModeChanged, ModelFinished,
+    ModelRestarted, ModelStarted, Observed, Progress, PromptDropped, PromptQueued, RunAbove, RunFinished,
+    RunPaused, RunResumed, RunStarted, Signal, Titled, TodosChanged, ToolFinished, ToolStarted, WaitStarted,
+    WarningRaised,
 };
 pub use record::{Kept, Record, Recorded, weigh_plain};
+pub use versions::FORMAT;
+
+use versions::newer;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use serde::{Deserialize, Serialize, Serializer, de::DeserializeOwned, ser, ser::SerializeStruct};
+use serde::{Serialize, Serializer, de::DeserializeOwned, ser, ser::SerializeStruct};
 
 use crate::{
-    Digest, Error, ErrorKind, Result, RunId, SessionId, Timestamp, base::bound::is_readable,
+    Error, ErrorKind, Result, RunId, SessionId, Timestamp, base::bound::is_readable,
     permission::ApprovalRequest, provider::Delta,
 };
-
-/// Version of the stored form of events. A store written by a newer version is refused, never guessed at.
-pub const FORMAT: u32 = 1;
 
 /// Origin of an event: session, run and agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,24 +106,6 @@ impl Serialize for Envelope {
         out.serialize_field("kind", self.event.kind())?;
         out.serialize_field("data", &Data(&self.event))?;
         out.end()
-    }
-}
-
-/// Key of an effect of a hand-written agent: its ordinal in the run and the digest of its request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct EffectKey {
-    /// Position among the effects of the run, from 0.
-    pub ordinal: u64,
-    /// Digest of the effect's request.
-    pub digest: Digest,
-}
-
-impl EffectKey {
-    /// The key of effect number `ordinal`.
-    #[must_use]
-    pub fn new(ordinal: u64, digest: Digest) -> Self {
-        Self { ordinal, digest }
     }
 }
 
@@ -323,11 +310,6 @@ impl Event {
             _ => None,
         }
     }
-}
-
-fn newer(what: &str) -> Error {
-    let text = format!("{what}; the session was written by a newer version of entourage, update to read it");
-    Error::new(ErrorKind::NewerVersion, text)
 }
 
 fn read<T: DeserializeOwned>(kind: &str, json: &str) -> Result<T> {

@@ -5,15 +5,14 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{EffectKey, FORMAT};
+use super::versions::FORMAT;
 use crate::{
     Digest, ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
-    base::{ApprovalId, BudgetLimits, Charge, Pause, Todo, json},
+    base::{ApprovalId, BudgetLimits, Charge, EffectKey, Pause, Todo, json},
     message::{Message, ToolResult},
     outcome::Outcome,
     permission::Decision,
     provider::{Finish, Restart, WarningKind},
-    session::SessionState,
     spec::Repeat,
 };
 
@@ -411,17 +410,6 @@ payload! {
     ModeChanged {
         /// Id of the mode.
         mode: Arc<str>,
-    }
-}
-
-payload! {
-    /// Snapshot of the fold of all events before this one. Reading a session begins at its newest checkpoint.
-    Checkpoint {
-        /// State of the session at this point.
-        state: SessionState,
-        /// Origin of the session, if it is a fork and this is its first event.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        forked: Option<Forked>,
     }
 }
 

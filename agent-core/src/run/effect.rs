@@ -225,18 +225,11 @@ impl Delegate {
         Self { child, spawn, run, opening, cancel, part_of_run, counted, limit, anew, lasting }
     }
 
-    /// Makes it a part of this run: it starts at once, whatever else runs.
-    #[must_use]
-    pub fn part_of_run(mut self) -> Self {
-        self.part_of_run = true;
-        self
-    }
-
-    /// Asks for the total use of the child and of all agents below it.
-    #[must_use]
-    pub fn counted(mut self) -> Self {
-        self.counted = true;
-        self
+    setters! {
+        /// Makes it a part of this run: it starts at once, whatever else runs.
+        part_of_run() sets part_of_run = true;
+        /// Asks for the total use of the child and of all agents below it.
+        counted() sets counted = true;
     }
 
     setters! {
@@ -251,12 +244,10 @@ impl Delegate {
         within(limit: Option<Duration>) => limit;
     }
 
-    /// Adds `messages` before the prompt, when the run begins. If the first of them is the model's, it stands for an
-    /// answer that was never given: it joins only a conversation that ends with a message to the model.
-    #[must_use]
-    pub fn opening(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
-        self.opening = messages.into_iter().map(Into::into).collect();
-        self
+    setters! {
+        /// Adds `messages` before the prompt, when the run begins. If the first of them is the model's, it stands for
+        /// an answer that was never given: it joins only a conversation that ends with a message to the model.
+        opening(messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) sets opening = messages.into_iter().map(Into::into).collect();
     }
 }
 
@@ -311,27 +302,15 @@ impl Spawn {
         of_tool(tool: impl Into<Arc<str>>) => Some(tool.into());
     }
 
-    /// Shares this run's todo list: each sees what the other changes, at once.
-    #[must_use]
-    pub fn sharing_todos(mut self) -> Self {
-        self.shares_todos = true;
-        self
-    }
-
-    /// Refuses it with [`ErrorKind::TooMany`](crate::ErrorKind::TooMany) when as many agents run below the root as may:
-    /// see `RuntimeBuilder::sub_agents`. For an [`Effect::Spawn`] the refusal is
-    /// recorded; for an [`Effect::Delegate`] only when it has a key.
-    #[must_use]
-    pub fn at_once(mut self) -> Self {
-        self.at_once = true;
-        self
-    }
-
-    /// Limits it to what `scope` admits.
-    #[must_use]
-    pub fn with_scope(mut self, scope: Scope) -> Self {
-        self.scope = scope;
-        self
+    setters! {
+        /// Shares this run's todo list: each sees what the other changes, at once.
+        sharing_todos() sets shares_todos = true;
+        /// Refuses it with [`ErrorKind::TooMany`](crate::ErrorKind::TooMany) when as many agents run below the root as
+        /// may: see `RuntimeBuilder::sub_agents`. For an [`Effect::Spawn`] the refusal is recorded; for an
+        /// [`Effect::Delegate`] only when it has a key.
+        at_once() sets at_once = true;
+        /// Limits it to what `scope` admits.
+        with_scope(scope: Scope) sets scope = scope;
     }
 }
 

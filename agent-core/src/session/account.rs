@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     RequestId,
     base::{Charge, Failure, Spend},
-    event::{Event, ModelFinished},
+    event::ModelFinished,
     message::estimate_tokens,
 };
 
@@ -15,9 +15,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Account {
-    spent: Spend,
+    pub(super) spent: Spend,
     /// Model calls in flight, with their reservations. A call that is made again keeps its id.
-    open: Vec<(RequestId, Charge)>,
+    pub(super) open: Vec<(RequestId, Charge)>,
 }
 
 impl Account {
@@ -26,37 +26,12 @@ impl Account {
         self.open.iter().fold(self.spent, |sum, (_, reserved)| sum.plus(&Spend::of(reserved)))
     }
 
-    /// Folds in one stored event. Model calls without a budget are skipped.
-    pub fn apply(&mut self, event: &Event) {
-        match event {
-            Event::ModelStarted(call) => {
-                let Some((request, reserved)) = call.request.zip(call.reserved) else { return };
-                // The same call again: the end of the first one is unknown.
-                if let Some(lost) = self.take(request) {
-                    self.charge(&lost);
-                }
-                self.open.push((request, reserved));
-            }
-            Event::ModelFinished(reply) => {
-                if let Some(reserved) = reply.request.and_then(|request| self.take(request)) {
-                    self.charge(&reply_charge(&reserved, reply));
-                }
-            }
-            Event::ToolStarted(_) => self.charge(&Charge::tool_call()),
-            Event::RunStarted(_) | Event::RunFinished(_) => {
-                self.spent = self.spent();
-                self.open.clear();
-            }
-            _ => {}
-        }
-    }
-
-    fn take(&mut self, request: RequestId) -> Option<Charge> {
+    pub(super) fn take(&mut self, request: RequestId) -> Option<Charge> {
         let place = self.open.iter().position(|(id, _)| *id == request)?;
         Some(self.open.swap_remove(place).1)
     }
 
-    fn charge(&mut self, charge: &Charge) {
+    pub(super) fn charge(&mut self, charge: &Charge) {
         self.spent = self.spent.plus(&Spend::of(charge));
     }
 }

@@ -6,6 +6,7 @@
 mod account;
 mod cleared;
 pub(crate) mod context_usage;
+mod fold;
 mod gauge;
 mod lease;
 mod open;

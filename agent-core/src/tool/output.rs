@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     Error, ErrorKind,
+    base::setters,
     message::{Content, Media, MediaSource},
 };
 
@@ -44,18 +45,11 @@ impl ToolOutput {
         self
     }
 
-    /// Adds data for programs.
-    #[must_use]
-    pub fn with_metadata(mut self, metadata: Value) -> Self {
-        self.metadata = Some(metadata);
-        self
-    }
-
-    /// Ends the turn after this result.
-    #[must_use]
-    pub fn stopping(mut self) -> Self {
-        self.stop_turn = true;
-        self
+    setters! {
+        /// Adds data for programs.
+        with_metadata(metadata: Value) sets metadata = Some(metadata);
+        /// Ends the turn after this result.
+        stopping() sets stop_turn = true;
     }
 
     /// The same result, or an error result if a file in it is not valid base64: a service would refuse the conversation

@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 use super::{Record, Recorded};
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
-    base::{bound::is_readable, json},
-    event::{EffectKey, legacy, newer},
+    base::{EffectKey, bound::is_readable, json},
+    event::versions,
 };
 
 /// A record of any type. The value itself is behind the pointer: one allocation.
@@ -175,7 +175,7 @@ struct Named {
 
 /// Reads the stored form; `None` for a kind that is no record's.
 pub(super) fn stored(kind: &str, body: &str) -> Option<Result<Held>> {
-    let old = legacy::renamed(kind);
+    let old = versions::renamed(kind);
     let name = kind.strip_prefix(RECORD).or_else(|| kind.strip_prefix(KEEP));
     if old.is_none() && !name.is_some_and(is_name) {
         return None;
@@ -199,7 +199,7 @@ pub(super) fn stored(kind: &str, body: &str) -> Option<Result<Held>> {
 pub(super) fn read<T: Record>(version: u32, text: &str) -> Result<T> {
     if version > T::VERSION {
         let known = T::VERSION;
-        return Err(newer(&format!(
+        return Err(versions::newer(&format!(
             "version {version} of `{}` is stored, and {known} is known here",
             T::KIND
         )));

@@ -11,10 +11,10 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
-use super::EffectKey;
 use crate::{
     Error, ErrorKind, Result, RunId, SessionId,
     base::{
+        EffectKey,
         bound::{EVENT, check},
         json,
     },

@@ -37,7 +37,7 @@ impl SessionState {
     }
 
     /// Keeps the known pause of a run after a checkpoint that lacks it.
-    pub(super) fn keep_pause(&mut self, known: Option<Box<OpenRun>>) {
+    pub(crate) fn keep_pause(&mut self, known: Option<Box<OpenRun>>) {
         if !self.lacks_its_pause() {
             return;
         }
@@ -65,7 +65,7 @@ impl SessionState {
 
     /// Ends a wait for a signal with the oldest one of its name. Part of the fold, so that no later wait gets the same
     /// signal, even after a restart.
-    pub(super) fn set_signal_aside(&mut self, name: &str) {
+    pub(crate) fn set_signal_aside(&mut self, name: &str) {
         // Without a match the wait only begins, and the signal of another wait stays aside.
         if let Some(place) = self.signals.iter().position(|(it, _)| it == name) {
             self.taken = Some(self.signals.remove(place));
@@ -73,7 +73,7 @@ impl SessionState {
     }
 
     /// Marks the open run as answered, if its pause `fits`.
-    pub(super) fn answer(&mut self, fits: impl FnOnce(&Pause) -> bool) {
+    pub(crate) fn answer(&mut self, fits: impl FnOnce(&Pause) -> bool) {
         if let Some(run) = &mut self.run {
             run.answered |= run.pause.as_ref().is_some_and(fits);
         }

@@ -7,7 +7,7 @@ use crate::{Money, RequestId, event::ModelStarted};
 
 impl SessionState {
     /// Folds in the begin of a model call of the open run.
-    pub(super) fn call(&mut self, call: &ModelStarted) {
+    pub(crate) fn call(&mut self, call: &ModelStarted) {
         if let Some(new) = call.contents.as_ref().filter(|new| !new.is_empty()) {
             Arc::make_mut(self.contents.get_or_insert_default()).extend(new.keys());
         }
@@ -23,7 +23,7 @@ impl SessionState {
     }
 
     /// Folds in the cost of a model call that ended.
-    pub(super) fn charge(&mut self, request: Option<RequestId>, cost: Option<Money>) {
+    pub(crate) fn charge(&mut self, request: Option<RequestId>, cost: Option<Money>) {
         let after = |sum: Option<Money>| sum.zip(cost).map(|(sum, cost)| sum + cost);
         match &mut self.run {
             Some(run) if !run.calls.is_empty() => {

@@ -46,7 +46,7 @@ impl SessionState {
         self.run.as_ref().map(|run| &run.prompt)
     }
 
-    pub(super) fn keep(&mut self, value: &Recorded) {
+    pub(crate) fn keep(&mut self, value: &Recorded) {
         let Some(run) = &mut self.run else { return };
         if !value.is_kept() {
             // A resume reads such values from the start of the run on.
@@ -60,7 +60,7 @@ impl SessionState {
     }
 
     /// Begins a run: what is kept belongs to the agent that kept it.
-    pub(super) fn keep_prompt(&mut self, started: &RunStarted) {
+    pub(crate) fn keep_prompt(&mut self, started: &RunStarted) {
         if self.head.agent != started.agent {
             self.kept.clear();
         }

@@ -33,7 +33,7 @@ impl SessionState {
     }
 
     /// Replaces the older messages by the summary.
-    pub(super) fn compact(&mut self, compacted: &Compacted) {
+    pub(crate) fn compact(&mut self, compacted: &Compacted) {
         self.close(Closing::Abandoned);
         let from = self.history.len().saturating_sub(tail(&self.history, compacted.kept));
         let summary = said(&compacted.summary).map(Cow::into_owned);
@@ -46,7 +46,7 @@ impl SessionState {
         self.gauge.compacted(self.tokens);
     }
 
-    pub(super) fn clear_outputs(&mut self, note: &OutputsCleared) {
+    pub(crate) fn clear_outputs(&mut self, note: &OutputsCleared) {
         let before = usize::try_from(note.before).unwrap_or(usize::MAX);
         let shown = self.history.iter().enumerate().map(|(place, message)| {
             if place < before { cleared(message, note.least) } else { Arc::clone(message) }
@@ -66,11 +66,11 @@ impl SessionState {
 }
 
 /// A title as it was given, on one line that shows all of it.
-pub(super) fn given_title(title: &Arc<str>) -> Arc<str> {
+pub(crate) fn given_title(title: &Arc<str>) -> Arc<str> {
     if holds_harmful(title) { plain_line(title).into() } else { Arc::clone(title) }
 }
 
-pub(super) fn title(prompt: &Message) -> Arc<str> {
+pub(crate) fn title(prompt: &Message) -> Arc<str> {
     const MOST: usize = 80;
     let text = prompt.first_text().unwrap_or_default().trim();
     let harmful = holds_harmful(text);

@@ -15,7 +15,7 @@ use entourage_core::{
     tool::ToolSpec,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Digests in one list of messages.
 const LIST: usize = 32;
@@ -135,12 +135,23 @@ impl Parts {
 
 /// A piece of a list of messages.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, try_from = "Value")]
 pub(crate) enum Piece {
     /// The conversation's messages from the first place to the one before the second.
     Conversation(usize, usize),
     /// A list of digests, by its digest.
     List(Digest),
+}
+
+impl TryFrom<Value> for Piece {
+    type Error = serde_json::Error;
+
+    fn try_from(value: Value) -> serde_json::Result<Self> {
+        if value.is_array() {
+            return serde_json::from_value(value).map(|(from, to)| Self::Conversation(from, to));
+        }
+        serde_json::from_value(value).map(Self::List)
+    }
 }
 
 /// Texts that a session does not hold.

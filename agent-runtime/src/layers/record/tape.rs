@@ -7,6 +7,7 @@ use entourage_core::{
     provider::{Delta, Request, WireRequest},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::expect::Counting;
 
@@ -140,7 +141,7 @@ impl Failed {
 
 /// One entry of an interaction's `deltas`.
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", untagged)]
+#[serde(rename_all = "snake_case", untagged, try_from = "Value")]
 pub(super) enum Entry {
     /// The call failed here.
     Error {
@@ -151,6 +152,21 @@ pub(super) enum Entry {
         dropped: bool,
     },
     Delta(Delta),
+}
+
+// serde's reader of untagged enums would compile one more copy of the readers of all deltas.
+impl TryFrom<Value> for Entry {
+    type Error = serde_json::Error;
+
+    fn try_from(mut value: Value) -> serde_json::Result<Self> {
+        if let Some(error) = value.get_mut("error") {
+            return Ok(Entry::Error { error: serde_json::from_value(error.take())? });
+        }
+        if let Some(Value::Bool(dropped)) = value.get("dropped") {
+            return Ok(Self::Dropped { dropped: *dropped });
+        }
+        serde_json::from_value(value).map(Self::Delta)
+    }
 }
 
 impl Entry {

@@ -128,9 +128,10 @@ pub mod telemetry {
 pub mod tool {
     pub use entourage_core::tool::{
         Access, Footprint, IntoToolOutput, Json, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput,
-        ToolSpec, Tools, Toolset, from_fn, repair_json, schema_of, typed,
+        ToolSpec, Tools, Toolset, from_fn, schema_of, typed,
     };
     pub use entourage_runners::{Combined, ToolsetExt};
+    pub use entourage_runtime::reply::repair_json;
 }
 
 #[cfg(doc)]

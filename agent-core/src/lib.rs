@@ -44,7 +44,7 @@ pub use base::{
 
 /// Bounds on values that come from outside: an event that is accepted can be stored and read again.
 pub mod bound {
-    pub use crate::base::bound::{EVENT, Flaw, VALUE, check, check_name, shortened, value};
+    pub use crate::base::bound::{EVENT, Flaw, ID, TEXT, VALUE, WORD, check, check_name, shortened, value};
 }
 
 /// Used by `#[tool]`; not part of the public interface.

@@ -4,9 +4,10 @@
 
 use entourage_core::{
     ErrorKind, Result,
-    provider::{Assembler, CallStart, Delta, FinishReason},
+    provider::{CallStart, Delta, FinishReason},
 };
 use entourage_providers::openai_chat::{Dialect, OpenAiChatDecoder};
+use entourage_runtime::reply::Assembler;
 use proptest::prelude::*;
 
 fn drain(decoder: &mut OpenAiChatDecoder) -> impl Iterator<Item = Result<Delta>> {

@@ -8,9 +8,10 @@ use std::{
     thread::JoinHandle,
 };
 
-use entourage_core::provider::{CallContext, Model, ProviderExt};
+use entourage_core::provider::{CallContext, Model};
 use entourage_providers::openai_chat::{Dialect, OpenAiChat, OpenAiChatDecoder};
 use entourage_runtime::layers::{Recorder, Replay};
+use entourage_runtime::reply::ProviderExt;
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-live-0123456789abcdef";

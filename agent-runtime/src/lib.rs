@@ -27,6 +27,7 @@ mod own;
 mod prompt;
 mod random;
 mod replay;
+pub mod reply;
 mod run;
 mod runtime;
 pub mod schema;

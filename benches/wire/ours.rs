@@ -5,7 +5,7 @@ use entourage::{
     provider::{CallContext, Delta, Model},
     providers::openai_chat::OpenAiChat,
 };
-use entourage_core::provider::Assembler;
+use entourage_runtime::reply::Assembler;
 use futures_util::StreamExt;
 
 pub(crate) fn model(base: &str) -> Model {

@@ -19,11 +19,11 @@ pub const VALUE: usize = 32 << 20;
 /// Bytes of the stored form of one event.
 pub const EVENT: usize = 192 << 20;
 /// Bytes of an id that a service assigned. Some gateways put a signature into theirs.
-pub(crate) const ID: usize = 4 << 10;
+pub const ID: usize = 4 << 10;
 /// Bytes of a short text beside a reply: a model's name, a finish word, a header.
-pub(crate) const WORD: usize = 512;
+pub const WORD: usize = 512;
 /// Bytes of an error's or a warning's text.
-pub(crate) const TEXT: usize = 16 << 10;
+pub const TEXT: usize = 16 << 10;
 
 /// Maximum of bytes in a number's text, and of its exponent either way. The largest float has 309 digits.
 const NUMBER: usize = 400;
@@ -164,13 +164,6 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.get(..text.floor_char_boundary(most.saturating_sub('…'.len_utf8()))) {
         Some(kept) if text.len() > most => Cow::Owned([kept, "…"].concat()),
         _ => Cow::Borrowed(text),
-    }
-}
-
-/// Shortens a text in place, like `shortened`.
-pub(crate) fn shorten(text: &mut Box<str>, most: usize) {
-    if text.len() > most {
-        *text = shortened(text, most).into();
     }
 }
 

@@ -47,8 +47,3 @@ impl Failure {
         }
     }
 }
-
-/// True if an attempt that failed so and gave nothing cost nothing: it never left, or was refused before any token.
-pub(crate) fn is_free(error: &ErrorRecord) -> bool {
-    Failure::of_record(error) != Failure::Unknown
-}

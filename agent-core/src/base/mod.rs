@@ -21,7 +21,6 @@ pub use approval::ApprovalId;
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
 pub use failure::Failure;
-pub(crate) use failure::is_free;
 pub use id::{Clock, EffectKey, RequestId, RunId, SessionId, SystemClock, Timestamp};
 pub use limits::{BudgetLimits, Charge, Exhausted, Spend};
 pub use pause::Pause;

@@ -16,7 +16,7 @@ pub use history::History;
 pub use part::{
     Arguments, Content, Media, MediaSource, Opaque, Part, Reasoning, Signature, ToolCall, ToolResult,
 };
-pub(crate) use raw_call::{RawCall, make_ids_unique, parsed_call};
+pub(crate) use raw_call::RawCall;
 
 use std::{
     borrow::Cow,

@@ -7,10 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     Error, ErrorKind, Result,
-    base::{
-        bound::{self, Flaw},
-        json,
-    },
+    base::{bound, json},
 };
 
 /// One piece of a message.
@@ -154,27 +151,20 @@ impl Arguments {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] when it is not JSON, is not an object, nests deeper than 96 levels, holds a number
     /// of more than 400 digits, or would take more than 32 MiB of memory.
-    pub fn parse(text: impl Into<String>) -> Result<Self> {
-        Self::check(text.into()).map_err(|invalid| Error::new(ErrorKind::InvalidInput, invalid.why))
-    }
-
-    pub(crate) fn check(text: String) -> Result<Self, InvalidArguments> {
+    pub fn parse(text: impl AsRef<str>) -> Result<Self> {
+        let text = text.as_ref();
+        let invalid = |why: String| Error::new(ErrorKind::InvalidInput, why);
         if text.trim().is_empty() {
             return Ok(Self::empty());
         }
         // Refused before parsing, while it is small: the parsed value may be far larger than the text.
-        if let Err(flaw) = bound::check_text(&text, bound::VALUE) {
-            return Err(InvalidArguments { why: format!("the arguments cannot be used: {flaw}"), text });
-        }
-        match serde_json::from_str(&text) {
+        bound::check_text(text, bound::VALUE)
+            .map_err(|flaw| invalid(format!("the arguments cannot be used: {flaw}")))?;
+        match serde_json::from_str(text) {
             // A store gives back the object without the space around it.
             Ok(Shape::Object) => Ok(Self(text.trim_ascii().into())),
-            Ok(Shape::Other) => {
-                Err(InvalidArguments { why: "the arguments are no JSON object".to_owned(), text })
-            }
-            Err(error) => {
-                Err(InvalidArguments { why: format!("the arguments are no valid JSON: {error}"), text })
-            }
+            Ok(Shape::Other) => Err(invalid("the arguments are no JSON object".to_owned())),
+            Err(error) => Err(invalid(format!("the arguments are no valid JSON: {error}"))),
         }
     }
 
@@ -241,12 +231,6 @@ impl<'de> de::Visitor<'de> for ShapeVisitor {
         while entries.next_entry::<Shape, Shape>()?.is_some() {}
         Ok(Shape::Object)
     }
-}
-
-/// Text that is not valid arguments, given back with the reason.
-pub(crate) struct InvalidArguments {
-    pub(crate) why: String,
-    pub(crate) text: String,
 }
 
 impl From<&Value> for Arguments {
@@ -363,13 +347,5 @@ impl Opaque {
     #[must_use]
     pub fn new(wire: impl Into<String>, data: impl Into<Arc<Value>>) -> Self {
         Self { wire: wire.into(), data: data.into() }
-    }
-
-    /// Estimated memory of the block, in bytes.
-    ///
-    /// # Errors
-    /// The flaw for which it cannot be kept.
-    pub(crate) fn check(&self) -> Result<usize, Flaw> {
-        bound::check(&*self.data, bound::VALUE)
     }
 }

@@ -1,20 +1,16 @@
 //! Model services in provider-neutral terms: a request goes in, a stream of deltas comes out.
 //!
-//! Streaming is the only call there is; "not streaming" is a fold over the stream ([`Assembler`]).
+//! Streaming is the only call there is; "not streaming" is a fold over the stream.
 
-mod assemble;
 mod delta;
 mod model;
 mod params;
 mod profile;
 mod request;
 mod size;
-#[cfg(test)]
-pub(crate) mod tests;
 mod wiretap;
 
 pub use crate::{base::FinishReason, message::raw_call::RawCall};
-pub use assemble::{Assembled, Assembler};
 pub use delta::{
     CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning, WarningKind,
 };
@@ -28,7 +24,7 @@ pub use wiretap::{WireExchange, WireRequest, Wiretap};
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Error, ErrorKind, RequestId, Result, RunId, SessionId, base::setters};
@@ -44,8 +40,8 @@ pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta>> + Send>>;
 ///   the stream's error.
 /// - Deltas before a [`Delta::Restart`] are void. The stream ends after one [`Delta::Finish`]. A stream that ends
 ///   without one was cut off: the caller reports it.
-/// - A delta says something. A call with more than [`Assembler::MAX_WITHOUT_CONTENT`] deltas that add no content, or
-///   more than [`Assembler::MAX_RESTARTS`] restarts, is ended with [`ErrorKind::Protocol`].
+/// - A delta says something. A call with more than a million deltas that add no content, or more than a thousand
+///   restarts, is ended with [`ErrorKind::Protocol`].
 /// - Dropping the stream or the future aborts the call and frees the connection.
 /// - Secrets never appear in errors, `Debug` output or deltas.
 /// - Before connecting, an implementation asks [`CallContext::check_host`].
@@ -69,25 +65,6 @@ impl<F: FnOnce(Arc<dyn Provider>) -> Arc<dyn Provider>> Layer for F {
         self(inner)
     }
 }
-
-/// Conveniences over [`Provider`], implemented for every provider. Not meant to be implemented elsewhere.
-#[async_trait]
-pub trait ProviderExt: Provider {
-    /// Runs one call to its end and returns the reply that its deltas add up to.
-    ///
-    /// # Errors
-    /// Those of [`Provider::stream`] and of the stream; [`ErrorKind::Protocol`] when the stream ends early.
-    async fn complete(&self, request: Request, cx: &CallContext) -> Result<Assembled> {
-        let mut stream = self.stream(request, cx).await?;
-        let mut assembler = Assembler::default();
-        while let Some(delta) = stream.next().await {
-            assembler.push(&delta?)?;
-        }
-        assembler.finish()
-    }
-}
-
-impl<P: Provider + ?Sized> ProviderExt for P {}
 
 /// Facts about a call beyond its request.
 #[derive(Debug, Clone)]

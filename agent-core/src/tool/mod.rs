@@ -8,7 +8,6 @@ mod output;
 mod repair;
 mod toolset;
 
-pub use crate::message::raw_call::{make_ids_unique, parsed_call, repair_json};
 pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
 pub use call::{Tool, ToolContext, ToolInput, idempotency_key};
 pub use from_fn::{from_fn, schema_of, typed};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use entourage_core::provider::{Assembled, Assembler};
+use entourage_runtime::reply::{Assembled, Assembler};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

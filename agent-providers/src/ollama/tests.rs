@@ -7,11 +7,12 @@ use entourage_core::{
         ToolResult,
     },
     provider::{
-        Assembled, Assembler, Delta, Effort, FinishReason, OutputFormat, OutputSchema, Params, Profile,
-        Provider, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
+        Delta, Effort, FinishReason, OutputFormat, OutputSchema, Params, Profile, Provider, ReasoningParams,
+        Request, ToolChoice, Warning, WarningKind,
     },
     tool::ToolSpec,
 };
+use entourage_runtime::reply::{Assembled, Assembler};
 use serde_json::{Value, json};
 
 use super::{Ollama, OllamaDecoder, encode, encode::encode_with_tools};

@@ -6,11 +6,11 @@ use entourage_core::{
     Usage,
     message::{History, Media, MediaSource, Message, Part, Reasoning, Role, Signature},
     provider::{
-        Assembler, Effort, OutputFormat, OutputSchema, Params, Profile, PromptCache, ReasoningParams,
-        Request, Size,
+        Effort, OutputFormat, OutputSchema, Params, Profile, PromptCache, ReasoningParams, Request, Size,
     },
     tool::ToolSpec,
 };
+use entourage_runtime::reply::Assembler;
 use serde_json::{Value, json};
 
 use super::{Dialect, OpenAiChatDecoder, encode};

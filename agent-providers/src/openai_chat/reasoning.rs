@@ -176,7 +176,8 @@ fn whole(item: &Map<String, Value>, text: &str, data: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use entourage_core::provider::{Assembler, Request};
+    use entourage_core::provider::Request;
+    use entourage_runtime::reply::Assembler;
 
     use super::*;
     use crate::openai_chat::{Dialect, OpenAiChatDecoder, encode};

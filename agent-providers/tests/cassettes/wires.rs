@@ -9,12 +9,13 @@ use entourage_core::{
     Error, ErrorRecord, Result, Usage,
     message::{Arguments, Message, Part, ToolCall},
     provider::{
-        Assembler, CallContext, Delta, DeltaStream, Finish, FinishReason, Layer, Provider, RawCall, Request,
+        CallContext, Delta, DeltaStream, Finish, FinishReason, Layer, Provider, RawCall, Request,
         ResponseInfo, Warning,
     },
 };
 use entourage_providers::{anthropic_messages, gemini, ollama, openai_chat, openai_responses, vendor};
 use entourage_runtime::layers::Check;
+use entourage_runtime::reply::Assembler;
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::Value;
 

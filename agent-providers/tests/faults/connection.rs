@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use entourage_core::{
     ErrorKind, RetryStatus,
-    provider::{CallContext, FinishReason, ProviderExt},
+    provider::{CallContext, FinishReason},
 };
 use entourage_runtime::layers::Timeout;
+use entourage_runtime::reply::ProviderExt;
 use tokio::net::TcpSocket;
 
 use crate::{

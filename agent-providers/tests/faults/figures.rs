@@ -1,6 +1,7 @@
 //! Figures that no call can have: they become unknown, never zero.
 
-use entourage_core::provider::{Assembler, Delta};
+use entourage_core::provider::Delta;
+use entourage_runtime::reply::Assembler;
 
 use crate::wires::{WIRES, Wire};
 

@@ -8,8 +8,9 @@ use crate::{
 };
 use entourage_core::{
     ErrorKind,
-    provider::{CallContext, Delta, Egress, FinishReason, ProviderExt},
+    provider::{CallContext, Delta, Egress, FinishReason},
 };
+use entourage_runtime::reply::ProviderExt;
 use futures_util::StreamExt;
 
 #[tokio::test]

@@ -1,9 +1,7 @@
 //! Models out of control: too many calls, incomplete calls, absurd arguments and counts.
 
-use entourage_core::{
-    ErrorKind, RetryStatus,
-    provider::{Assembled, FinishReason},
-};
+use entourage_core::{ErrorKind, RetryStatus, provider::FinishReason};
+use entourage_runtime::reply::Assembled;
 
 use crate::{
     server::{Fault, send},

@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use entourage_core::{
     Error, ErrorKind, RetryStatus,
-    provider::{CallContext, Layer, ProviderExt},
+    provider::{CallContext, Layer},
 };
 use entourage_runtime::layers;
+use entourage_runtime::reply::ProviderExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{

@@ -2,8 +2,9 @@
 
 use entourage_core::{
     ErrorKind, RetryStatus,
-    provider::{CallContext, FinishReason, ProviderExt},
+    provider::{CallContext, FinishReason},
 };
+use entourage_runtime::reply::ProviderExt;
 
 use crate::{
     server::{Act, Fault, request, send, serve},

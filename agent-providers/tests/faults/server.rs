@@ -5,11 +5,10 @@ use std::sync::Arc;
 use entourage_core::{
     Error, Result,
     message::Message,
-    provider::{
-        Assembled, Assembler, CallContext, Delta, FinishReason, Layer, Provider, ProviderExt, Request,
-    },
+    provider::{CallContext, Delta, FinishReason, Layer, Provider, Request},
 };
 use entourage_runtime::layers::Timeout;
+use entourage_runtime::reply::{Assembled, Assembler, ProviderExt};
 use futures_util::StreamExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

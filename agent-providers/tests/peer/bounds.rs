@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use entourage_core::{
     ErrorKind, RetryStatus,
     message::Message,
-    provider::{CallContext, Delta, ProviderExt, Request, ToolChoice},
+    provider::{CallContext, Delta, Request, ToolChoice},
     run::Status,
     tool::{self, Access, ToolSpec},
 };
 use entourage_runners::ReactAgent;
 use entourage_runtime::AgentExt;
+use entourage_runtime::reply::ProviderExt;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::{

@@ -2,10 +2,11 @@
 
 use entourage_core::{
     message::Message,
-    provider::{CallContext, Layer, ProviderExt, Request},
+    provider::{CallContext, Layer, Request},
     tool::ToolSpec,
 };
 use entourage_runtime::layers::{Recorder, Replay};
+use entourage_runtime::reply::ProviderExt;
 use serde_json::{Value, json};
 
 use crate::{KEY, SERVER, params, peers, request};

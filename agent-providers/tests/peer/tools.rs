@@ -7,11 +7,12 @@ use std::sync::{
 
 use entourage_core::{
     message::{History, Message, ToolResult},
-    provider::{CallContext, FinishReason, ProviderExt, Request},
+    provider::{CallContext, FinishReason, Request},
     tool::{self, Access, ToolSpec},
 };
 use entourage_runners::ReactAgent;
 use entourage_runtime::AgentExt;
+use entourage_runtime::reply::ProviderExt;
 use serde_json::json;
 
 use crate::{SERVER, params, peers};

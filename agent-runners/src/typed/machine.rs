@@ -5,10 +5,11 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 use entourage_core::{
     Error, ErrorKind, Money, Result, Usage,
     message::{Message, Part, ToolResult},
-    provider::{Assembler, FinishReason, Model, OutputFormat, OutputSchema, Request, ToolChoice},
+    provider::{FinishReason, Model, OutputFormat, OutputSchema, Request, ToolChoice},
     tool::{Access, Tool, ToolSpec, Tools, from_fn},
 };
 use entourage_runtime::context::shown_to;
+use entourage_runtime::reply::Assembler;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 

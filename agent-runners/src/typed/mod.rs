@@ -21,8 +21,9 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, Money, RequestId, Result, Usage,
     message::{History, Message},
-    provider::{CallContext, Model, Params, Profile, ProviderExt, Request, Warning},
+    provider::{CallContext, Model, Params, Profile, Request, Warning},
 };
+use entourage_runtime::reply::ProviderExt;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 

@@ -1,6 +1,6 @@
 //! JSON values in the text of a reply: bare, in a code block, or among other words.
 
-use entourage_core::tool::repair_json;
+use entourage_runtime::reply::repair_json;
 use serde_json::{Deserializer, Value};
 
 /// Maximum of values taken from one text.

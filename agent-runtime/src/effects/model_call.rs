@@ -8,14 +8,12 @@ use std::{
     time::Duration,
 };
 
+use crate::reply::{Assembled, Assembler};
 use entourage_core::{
     Error, ErrorKind, RequestId, Result, Timestamp,
     budget::Reservation,
     event::{EffectKey, Event, ModelFinished, ModelRestarted, ModelStarted, WarningRaised},
-    provider::{
-        Assembled, Assembler, CallContext, Delta, DeltaStream, Egress, FinishReason, Restart, Warning,
-        WarningKind,
-    },
+    provider::{CallContext, Delta, DeltaStream, Egress, FinishReason, Restart, Warning, WarningKind},
     run::{ModelCall, Observation, RunContext},
     session::reply_charge,
 };

@@ -6,16 +6,16 @@ use entourage_core::{
     message::{Arguments, ToolCall},
     permission::Scope,
     provider::RawCall,
-    tool::{Repair, Tool, ToolSpec, Tools, parsed_call},
+    tool::{Repair, Tool, ToolSpec, Tools},
 };
 use serde_json::Value;
 
-use crate::schema;
+use crate::{reply::parsed_call, schema};
 
 /// Turns a raw call into one that can be stored and replayed.
 ///
 /// Arguments that are not a JSON object are repaired by the hook, else by
-/// [`repair_json`](entourage_core::tool::repair_json). If that fails, the call keeps `{}` and `malformed` holds an
+/// [`repair_json`](crate::reply::repair_json). If that fails, the call keeps `{}` and `malformed` holds an
 /// excerpt of the text. A name that services would refuse on replay is made acceptable. A call with a name longer than
 /// a tool's may be is malformed, since the first characters of its name may be another tool's.
 pub(super) fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> ToolCall {
@@ -27,7 +27,7 @@ pub(super) fn check_call(raw: RawCall, hook: Option<(&dyn Repair, &Tools)>) -> T
 }
 
 fn mend(raw: RawCall, hook: &dyn Repair, tools: &Tools) -> RawCall {
-    let problem = match Arguments::parse(raw.arguments.clone()) {
+    let problem = match Arguments::parse(&raw.arguments) {
         Ok(arguments) => {
             let tool = offered(tools, &raw.name, &Scope::all());
             tool.and_then(|tool| check_arguments(tool.spec(), &arguments.to_value())).err()

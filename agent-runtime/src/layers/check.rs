@@ -8,10 +8,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use crate::reply::Assembler;
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
-    provider::{Assembler, CallContext, Delta, DeltaStream, Layer, Provider, Request},
+    provider::{CallContext, Delta, DeltaStream, Layer, Provider, Request},
 };
 use futures_util::Stream;
 
@@ -30,7 +31,8 @@ const AFTERWORDS: u32 = 64;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// use entourage_core::{ErrorKind, message::History, provider::{CallContext, FinishReason, ProviderExt}};
+/// use entourage_core::{ErrorKind, message::History, provider::{CallContext, FinishReason}};
+/// use entourage_runtime::reply::ProviderExt;
 /// use entourage_runtime::layers::Check;
 /// use entourage_testkit::{Script, ScriptedProvider};
 ///

@@ -11,10 +11,11 @@ use std::{
     time::Duration,
 };
 
+use crate::reply::Assembler;
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, RequestId, Result, RetryStatus,
-    provider::{Assembler, CallContext, Delta, DeltaStream, Layer, Provider, Request, Restart},
+    provider::{CallContext, Delta, DeltaStream, Layer, Provider, Request, Restart},
 };
 use futures_util::Stream;
 

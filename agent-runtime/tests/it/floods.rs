@@ -7,11 +7,12 @@ use entourage_core::{
     Error, ErrorKind, Result, Usage,
     event::Event,
     provider::{
-        Assembler, CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request, Restart, Warning,
+        CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request, Restart, Warning,
         WarningKind,
     },
 };
 use entourage_runtime::Session;
+use entourage_runtime::reply::Assembler;
 use entourage_testkit::{LiveProvider, ScriptedProvider};
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
@@ -128,7 +129,8 @@ async fn deltas_without_content_end_a_silence() {
 
 #[tokio::test]
 async fn a_reply_read_without_a_run_has_the_same_bounds() {
-    use entourage_core::{message::History, provider::ProviderExt};
+    use entourage_core::message::History;
+    use entourage_runtime::reply::ProviderExt;
 
     let provider = Endless(|_| Delta::text(""));
     let request = Request::new("large", History::default());

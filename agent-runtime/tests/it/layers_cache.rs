@@ -7,11 +7,12 @@ use entourage_core::{
     budget::{Budget, BudgetLimits},
     message::Message,
     provider::{
-        CallContext, Delta, FinishReason, Layer, Params, Provider, ProviderExt, RateLimits, Request,
-        ResponseInfo, Restart, Warning, WarningKind,
+        CallContext, Delta, FinishReason, Layer, Params, Provider, RateLimits, Request, ResponseInfo,
+        Restart, Warning, WarningKind,
     },
 };
 use entourage_runtime::layers::{BudgetLayer, ResponseCache};
+use entourage_runtime::reply::ProviderExt;
 use entourage_testkit::{Script, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::json;

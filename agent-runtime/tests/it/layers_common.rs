@@ -9,11 +9,9 @@ use async_trait::async_trait;
 use entourage_core::{
     Prices, Result,
     message::{History, Message},
-    provider::{
-        Assembled, CallContext, Delta, DeltaStream, FinishReason, Params, Profile, Provider, ProviderExt,
-        Request,
-    },
+    provider::{CallContext, Delta, DeltaStream, FinishReason, Params, Profile, Provider, Request},
 };
+use entourage_runtime::reply::{Assembled, ProviderExt};
 use entourage_testkit::{Gate, Script};
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;

@@ -7,11 +7,12 @@ use entourage_core::{
     Error, ErrorKind, Result,
     agent::Agent,
     budget::{Budget, BudgetLimits},
-    provider::{CallContext, Delta, FinishReason, Layer, Provider, ProviderExt, RateLimits, ResponseInfo},
+    provider::{CallContext, Delta, FinishReason, Layer, Provider, RateLimits, ResponseInfo},
     run::{Limits, Status},
 };
 use entourage_runners::graph::TaskGraph;
 use entourage_runtime::layers::{BudgetLayer, RateLimit, ResponseCache, Retry, Timeout};
+use entourage_runtime::reply::ProviderExt;
 use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 

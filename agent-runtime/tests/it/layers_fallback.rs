@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
     ErrorKind, Money, RetryStatus, Usage,
-    provider::{CallContext, Delta, Egress, FinishReason, Model, Params, Profile, ProviderExt},
+    provider::{CallContext, Delta, Egress, FinishReason, Model, Params, Profile},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::reply::ProviderExt;
 use entourage_runtime::{
     AgentExt,
     layers::{self, Fallback, ModelChoice, Tier, UsageReport},

@@ -7,14 +7,14 @@ use entourage_core::{
     event::Event,
     message::{History, Message},
     provider::{
-        CallContext, Delta, FinishReason, Layer, Model, OutputFormat, Params, Provider, ProviderExt, Request,
-        ToolChoice,
+        CallContext, Delta, FinishReason, Layer, Model, OutputFormat, Params, Provider, Request, ToolChoice,
     },
     run::Outcome,
     tool::ToolSpec,
 };
 use entourage_runners::ReactAgent;
 use entourage_runtime::layers::{Recorder, Replay};
+use entourage_runtime::reply::ProviderExt;
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use futures_util::StreamExt;
 use serde_json::{Value, json};

@@ -13,11 +13,12 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, Usage,
     provider::{
-        CallContext, Delta, DeltaStream, Finish, FinishReason, Layer, Provider, ProviderExt, Request,
-        Restart, WireExchange, WireRequest, Wiretap,
+        CallContext, Delta, DeltaStream, Finish, FinishReason, Layer, Provider, Request, Restart,
+        WireExchange, WireRequest, Wiretap,
     },
 };
 use entourage_runtime::layers::{Recorder, Replay};
+use entourage_runtime::reply::ProviderExt;
 use futures_util::stream;
 use serde_json::json;
 

@@ -5,11 +5,12 @@ use std::{pin::Pin, time::Duration};
 use entourage_core::{
     ErrorKind, Money, Usage,
     event::Event,
-    provider::{Delta, DeltaStream, Egress, FinishReason, Model, ProviderExt},
+    provider::{Delta, DeltaStream, Egress, FinishReason, Model},
     run::Status,
 };
 use entourage_runners::ReactAgent;
 use entourage_runtime::Runtime;
+use entourage_runtime::reply::ProviderExt;
 use futures_util::{FutureExt, StreamExt};
 
 use super::{

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use entourage_core::{
     Error, ErrorKind, Result, RetryStatus, Usage,
     message::{History, Message, Part, Reasoning},
-    provider::{Assembled, Assembler, CallContext, Delta, DeltaStream, Egress, FinishReason, Request},
+    provider::{CallContext, Delta, DeltaStream, Egress, FinishReason, Request},
     tool::ToolSpec,
 };
+use entourage_runtime::reply::{Assembled, Assembler};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 

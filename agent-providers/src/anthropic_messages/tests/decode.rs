@@ -3,8 +3,9 @@
 use entourage_core::{
     ErrorKind, Money, Result, Usage,
     message::{Message, Opaque, Part, Reasoning, Signature},
-    provider::{Assembler, Delta, Finish, FinishReason},
+    provider::{Delta, Finish, FinishReason},
 };
+use entourage_runtime::reply::Assembler;
 use serde_json::{Value, json};
 
 use super::AnthropicMessagesDecoder;

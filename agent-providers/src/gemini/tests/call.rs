@@ -2,8 +2,9 @@
 
 use entourage_core::{
     message::Message,
-    provider::{CallContext, Provider, ProviderExt, Request},
+    provider::{CallContext, Provider, Request},
 };
+use entourage_runtime::reply::ProviderExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,

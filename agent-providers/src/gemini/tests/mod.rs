@@ -7,8 +7,9 @@ mod replay;
 
 use entourage_core::{
     Error,
-    provider::{Assembled, Assembler, Delta, FinishReason},
+    provider::{Delta, FinishReason},
 };
+use entourage_runtime::reply::{Assembled, Assembler};
 
 use super::GeminiDecoder;
 

@@ -1,8 +1,9 @@
 use entourage_core::{
     ErrorKind, Money, Result, Usage,
     message::{Opaque, Signature},
-    provider::{Assembler, Delta, Finish, FinishReason, ResponseInfo},
+    provider::{Delta, Finish, FinishReason, ResponseInfo},
 };
+use entourage_runtime::reply::Assembler;
 use serde_json::{Value, json};
 
 use super::super::{NAME, OpenAiResponsesDecoder};

@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
+use crate::reply::Assembler;
 use entourage_core::{
     Error, ErrorKind, Prices, Result, RetryStatus, Usage,
-    provider::{Assembler, CallContext, Delta, DeltaStream, Egress, Params, Profile, Request, Restart},
+    provider::{CallContext, Delta, DeltaStream, Egress, Params, Profile, Request, Restart},
 };
 use futures_util::Stream;
 use tokio::time::Instant;

@@ -2,13 +2,14 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use crate::{
-    Error, ErrorKind, ErrorRecord, Money, Result, Usage,
-    base::{bound, is_free},
-    message::{Message, Part, RawCall, Reasoning, Role, Signature, ToolCall, make_ids_unique, parsed_call},
+use entourage_core::{
+    Error, ErrorKind, ErrorRecord, Money, Result, RetryStatus, Usage, bound,
+    budget::Failure,
+    message::{Message, Part, Reasoning, Role, Signature, ToolCall},
+    provider::{Delta, Finish, FinishReason, Model, RawCall, ResponseInfo, Restart, Warning},
 };
 
-use super::{Delta, Finish, FinishReason, Model, ResponseInfo, Restart, Warning};
+use super::raw_call::{make_ids_unique, parsed_call};
 
 /// Maximum of warnings kept for one reply.
 const MAX_WARNINGS: usize = 100;
@@ -16,7 +17,8 @@ const MAX_WARNINGS: usize = 100;
 /// Adds up the deltas of one reply.
 ///
 /// ```
-/// use entourage_core::provider::{Assembler, Delta, FinishReason};
+/// use entourage_core::provider::{Delta, FinishReason};
+/// use entourage_runtime::reply::Assembler;
 ///
 /// let mut assembler = Assembler::default();
 /// for delta in [Delta::Text("Hel".into()), Delta::Text("lo".into()), Delta::Finish(FinishReason::Stop.into())] {
@@ -82,7 +84,7 @@ impl Assembler {
             Delta::ToolCallStart(call) => self.start_call(call.index, &call.id, &call.name),
             Delta::ToolCallArguments { index, text } => self.extend_call(*index, text),
             Delta::Opaque(block) => {
-                let memory = block.check().map_err(|flaw| flaw.sent("a block"))?;
+                let memory = bound::check(&*block.data, bound::VALUE).map_err(|flaw| flaw.sent("a block"))?;
                 self.grow(memory)?;
                 self.add(Piece::Done(Part::Opaque((**block).clone())))
             }
@@ -112,6 +114,8 @@ impl Assembler {
                 self.finish = Some(short_finish(finish));
                 Ok(())
             }
+            // A kind that this version does not know.
+            _ => self.count_without_content(),
         }
     }
 
@@ -162,7 +166,7 @@ impl Assembler {
             ErrorKind::Protocol,
             "the model's reply broke off before its end; the connection was closed too early, try again",
         )
-        .with_retry(crate::RetryStatus::Temporary)
+        .with_retry(RetryStatus::Temporary)
         .during("model.stream")
     }
 
@@ -226,8 +230,7 @@ impl Assembler {
             (_, Kind::Text) => self.add(Piece::Done(Part::Text(text.to_owned())))?,
             (_, Kind::Refusal) => self.add(Piece::Done(Part::Refusal(text.to_owned())))?,
             (_, Kind::Reasoning) => {
-                let reasoning = Reasoning { text: text.to_owned(), signature: None };
-                self.add(Piece::Done(Part::Reasoning(reasoning)))?;
+                self.add(Piece::Done(Part::Reasoning(Reasoning::new(text, None))))?;
             }
         }
         Ok(())
@@ -260,8 +263,8 @@ impl Assembler {
                 last.signature = Some(Box::new(signature.clone()));
             }
             _ => {
-                let signature = Some(Box::new(signature.clone()));
-                self.add(Piece::Done(Part::Reasoning(Reasoning { text: String::new(), signature })))?;
+                let reasoning = Reasoning::new(String::new(), Some(signature.clone()));
+                self.add(Piece::Done(Part::Reasoning(reasoning)))?;
             }
         }
         Ok(())
@@ -276,16 +279,11 @@ impl Assembler {
             return self.count_without_content();
         }
         self.calls.push((index, self.parts.len()));
-        self.add(Piece::Call(RawCall {
-            // Too long an id is replaced, and a name that no tool can have is refused with its call.
-            id: if id.len() > bound::ID { Arc::default() } else { Arc::clone(id) },
-            name: if name.len() > bound::WORD {
-                bound::shortened(name, bound::WORD).into()
-            } else {
-                Arc::clone(name)
-            },
-            arguments: String::new(),
-        }))
+        // Too long an id is replaced, and a name that no tool can have is refused with its call.
+        let id = if id.len() > bound::ID { Arc::default() } else { Arc::clone(id) };
+        let long = name.len() > bound::WORD;
+        let name = if long { bound::shortened(name, bound::WORD).into() } else { Arc::clone(name) };
+        self.add(Piece::Call(RawCall::new(id, name, "")))
     }
 
     fn extend_call(&mut self, index: u32, text: &str) -> Result<()> {
@@ -331,21 +329,21 @@ fn within(count: usize, most: usize, kind: ErrorKind, what: &str) -> Result<()> 
 fn short_info(info: &ResponseInfo) -> ResponseInfo {
     let mut info = info.clone();
     for text in [&mut info.id, &mut info.model, &mut info.request].into_iter().flatten() {
-        bound::shorten(text, bound::WORD);
+        shorten(text, bound::WORD);
     }
     info
 }
 
 fn short_warning(warning: &Warning) -> Warning {
     let mut warning = warning.clone();
-    bound::shorten(&mut warning.subject, bound::WORD);
-    bound::shorten(&mut warning.text, bound::TEXT);
+    shorten(&mut warning.subject, bound::WORD);
+    shorten(&mut warning.text, bound::TEXT);
     warning
 }
 
 fn short_finish(finish: &Finish) -> Finish {
     let mut finish = finish.clone();
-    finish.raw.iter_mut().for_each(|raw| bound::shorten(raw, bound::WORD));
+    finish.raw.iter_mut().for_each(|raw| shorten(raw, bound::WORD));
     finish
 }
 
@@ -418,5 +416,18 @@ impl Assembled {
     }
 }
 
+/// True if an attempt that failed so and gave nothing cost nothing: it never left, or was refused before any token.
+fn is_free(error: &ErrorRecord) -> bool {
+    Failure::of_record(error) != Failure::Unknown
+}
+
+/// Shortens a text in place.
+fn shorten(text: &mut Box<str>, most: usize) {
+    if text.len() > most {
+        *text = bound::shortened(text, most).into();
+    }
+}
+
 #[cfg(test)]
+#[path = "assemble_tests.rs"]
 mod tests;

@@ -1,9 +1,30 @@
 //! The fold: attempts and their cost, and the bounds of what adds no content.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Prices,
+    message::Opaque,
+    provider::{CallContext, DeltaStream, Profile, Provider, Request, WarningKind},
+};
 
 use super::*;
-use crate::provider::WarningKind;
+
+/// A service that refuses every call.
+#[derive(Debug)]
+struct Mute;
+
+#[async_trait]
+impl Provider for Mute {
+    fn name(&self) -> &str {
+        "mute"
+    }
+
+    async fn stream(&self, _: Request, _: &CallContext) -> Result<DeltaStream> {
+        Err(Error::new(ErrorKind::Unsupported, "no call was expected"))
+    }
+}
 
 #[test]
 fn a_restart_voids_what_came_but_not_what_it_used() {
@@ -32,9 +53,8 @@ fn a_restart_voids_what_came_but_not_what_it_used() {
 
 #[test]
 fn cc03_an_attempt_that_broke_off_uncounted_makes_the_cost_unknown() {
-    let prices = Some(crate::Prices::per_million_micros(1, 1));
-    let profile = crate::provider::Profile { prices, ..crate::provider::Profile::default() };
-    let model = crate::provider::tests::mute().with_profile(profile);
+    let profile = Profile::default().with_prices(Prices::per_million_micros(1, 1));
+    let model = Model::new(Arc::new(Mute), "mute").with_profile(profile);
     let cost = |before: &[Delta]| {
         let mut assembler = Assembler::default();
         let restart = Restart::new(2, Error::new(ErrorKind::Overloaded, "busy").record(), Duration::ZERO);
@@ -118,7 +138,7 @@ fn a_restart_gives_no_more_deltas_without_content_and_has_a_bound_itself() {
 #[test]
 fn parts_that_take_more_memory_than_bytes_are_refused_at_their_bound() {
     type Make = fn(u32) -> Delta;
-    let opaque = |n: u32| Delta::Opaque(Box::new(crate::message::Opaque::new("w", serde_json::json!(n))));
+    let opaque = |n: u32| Delta::Opaque(Box::new(Opaque::new("w", serde_json::json!(n))));
     let cases: [(&str, Make); 3] = [
         ("blocks", opaque),
         ("signatures", |_| Delta::signature(Signature::new("", ""))),

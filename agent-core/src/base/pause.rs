@@ -13,6 +13,13 @@ use super::{ApprovalId, Timestamp};
 pub enum Pause {
     /// A decision about a call.
     Approval(ApprovalId),
+    /// A decision about a call, which follows by itself at a time.
+    Deadline {
+        /// The question.
+        approval: ApprovalId,
+        /// The time, from which on a resumed run goes on.
+        until: Timestamp,
+    },
     /// A signal.
     Signal {
         /// Its name.
@@ -24,10 +31,37 @@ pub enum Pause {
     Asked,
 }
 
+impl Pause {
+    /// Returns the question that is waited for.
+    #[must_use]
+    pub fn approval(&self) -> Option<&ApprovalId> {
+        match self {
+            Self::Approval(id) | Self::Deadline { approval: id, .. } => Some(id),
+            Self::Signal { .. } | Self::Asked => None,
+        }
+    }
+
+    /// Returns the time at which the wait ends by itself.
+    #[must_use]
+    pub fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Deadline { until, .. } => Some(*until),
+            Self::Signal { until, .. } => *until,
+            Self::Approval(_) | Self::Asked => None,
+        }
+    }
+}
+
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Approval(id) => write!(f, "waits for a decision about {id}; decide and resume the session"),
+            Self::Deadline { approval, .. } => {
+                write!(
+                    f,
+                    "waits for a decision about {approval}; decide and resume the session, or resume it at the deadline"
+                )
+            }
             Self::Signal { name, .. } => {
                 write!(f, "waits for the signal `{name}`; send it and resume the session")
             }

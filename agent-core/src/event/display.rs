@@ -53,7 +53,10 @@ impl Envelope {
             Event::ApprovalRequested(request) => {
                 write!(f, "{agent}: asks leave to run {} {}", request.tool, request.arguments.as_str())
             }
-            Event::ApprovalDecided(answer) => write!(f, "{agent}: {:?} for {}", answer.decision, answer.id),
+            Event::ApprovalDecided(answer) => match &answer.by {
+                Some(by) => write!(f, "{agent}: {} is {} by {}", answer.id, answer.decision, one_line(by)),
+                None => write!(f, "{agent}: {} is {}", answer.id, answer.decision),
+            },
             Event::ChildStarted(child) => write!(f, "{agent}: starts {}", child.agent),
             Event::ChildFinished(child) => match &child.child {
                 Some(child) => write!(f, "{agent}: {child} is done"),

@@ -279,6 +279,12 @@ payload! {
         decision: Decision,
         /// Digest of the call that the decision is bound to.
         digest: Digest,
+        /// Name of who decided, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+        /// Text of the approver's failure, which counts as a refusal.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<Arc<str>>,
     }
 }
 

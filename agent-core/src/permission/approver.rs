@@ -1,13 +1,13 @@
 //! Approvers: the questions that they are asked, and their decisions.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Digest, Result, RunId, SessionId,
-    base::ApprovalId,
+    Digest, Result, RunId, SessionId, Timestamp,
+    base::{ApprovalId, setters},
     message::{Arguments, ToolCall},
     spec::Footprint,
 };
@@ -34,6 +34,9 @@ pub struct ApprovalRequest {
     pub rule: String,
     /// Digest of tool, schema, arguments and footprint, which the answer is bound to.
     pub digest: Digest,
+    /// Digest of tool, schema and footprint, which [`Decision::AllowSession`] is bound to. `None` in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Digest>,
 }
 
 impl ApprovalRequest {
@@ -57,28 +60,135 @@ impl ApprovalRequest {
             footprint,
             rule: rule.to_owned(),
             digest,
+            grant: None,
+        }
+    }
+
+    setters! {
+        /// Sets the digest that a grant for the session is bound to.
+        with_grant(grant: Digest) => Some(grant);
+    }
+}
+
+/// An approver's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Decision {
+    /// Allows this call, once.
+    Allow,
+    /// Allows this call, and in the same session each later call of the tool with the same schema and the same
+    /// footprint. For a tool whose footprints name nothing, these are all of its calls. No other session is allowed
+    /// anything, one below or forked from this one included.
+    AllowSession,
+    /// Allows such calls in every session. Permissions cannot keep it yet: it is refused as
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), and an approver's call is not run.
+    AllowAlways,
+    /// Runs the call with these arguments instead, once. They are checked against the tool's schema, and judged by the
+    /// scope and the rules; only a rule that asks is answered by this. The model is told of them.
+    Edit(Arguments),
+    /// Refuses the call; the turn ends.
+    Deny,
+    /// Refuses the call for a reason, which the model is told. With `go_on` the run continues; without, the turn ends.
+    Refuse {
+        /// The reason.
+        reason: String,
+        /// True if the run continues.
+        go_on: bool,
+    },
+    /// Does not run the call, and asks the model a question back; the run continues.
+    Ask(String),
+    /// Leaves it open: the run ends as paused, and a later process may decide and resume it.
+    Later,
+    /// Leaves it open until a time. From then on, a run that is resumed or recovered takes the call as allowed once, or
+    /// as denied. Until then it is as [`Decision::Later`].
+    Until {
+        /// The time.
+        at: Timestamp,
+        /// True if the call is then allowed.
+        allow: bool,
+    },
+}
+
+impl Decision {
+    /// Refuses a call for a reason, which the model is told; the run continues.
+    pub fn refuse(reason: impl Into<String>) -> Self {
+        Self::Refuse { reason: reason.into(), go_on: true }
+    }
+
+    /// Names who decided. The name is stored.
+    pub fn by(self, name: impl Into<Arc<str>>) -> Answer {
+        Answer { decision: self, by: Some(name.into()) }
+    }
+
+    /// True if the question is still open after it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::Later | Self::Until { .. })
+    }
+
+    /// Returns the decision that holds at `now`: that of a deadline which has passed, or this one.
+    #[must_use]
+    pub fn at(&self, now: Timestamp) -> Self {
+        match self {
+            Self::Until { at, allow } if *at <= now => {
+                if *allow {
+                    Self::Allow
+                } else {
+                    Self::Deny
+                }
+            }
+            other => other.clone(),
         }
     }
 }
 
-/// An approver's answer. It holds no name: the person who decided is not recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Decision {
-    /// Allows this call, once.
-    Allow,
-    /// Refuses the call; the turn ends.
-    Deny,
-    /// Leaves it open: the run ends as paused, and a later process may decide and resume it.
-    Later,
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allowed",
+            Self::AllowSession => "allowed for the session",
+            Self::AllowAlways => "allowed always",
+            Self::Edit(_) => "allowed with other arguments",
+            Self::Deny | Self::Refuse { go_on: false, .. } => "denied",
+            Self::Refuse { .. } => "refused",
+            Self::Ask(_) => "answered by a question",
+            Self::Later => "put off",
+            Self::Until { .. } => "put off until a time",
+        })
+    }
+}
+
+/// A decision, with the name of who decided, if it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// The decision.
+    pub decision: Decision,
+    /// The name, as the program knows it; not checked.
+    pub by: Option<Arc<str>>,
+}
+
+impl From<Decision> for Answer {
+    fn from(decision: Decision) -> Self {
+        Self { decision, by: None }
+    }
 }
 
 /// Person or program that is asked before a call that the rules do not settle. There is no default.
 ///
 /// # Contract
-/// An error or a panic is a refusal. The future is dropped when the run is cancelled, which is not a refusal.
+/// - An error or a panic is a refusal; the model is told that the approver failed, and the record keeps its text.
+/// - The calls of one step are asked about together, and so are those of other sessions: `decide` is called again
+///   before an earlier question is answered. An approver that shows one question at a time queues them itself.
+/// - The future is dropped when the run is cancelled or ends otherwise, which is not a refusal.
 #[async_trait]
 pub trait Approver: Send + Sync + fmt::Debug {
     /// Decides about one call.
     async fn decide(&self, request: &ApprovalRequest) -> Result<Decision>;
+
+    /// Returns the name that its decisions are stored under; `None` by default.
+    fn name(&self) -> Option<Arc<str>> {
+        None
+    }
 }

@@ -10,7 +10,7 @@ mod scope;
 
 pub use crate::base::ApprovalId;
 pub use admission::Admission;
-pub use approver::{ApprovalRequest, Approver, Decision};
+pub use approver::{Answer, ApprovalRequest, Approver, Decision};
 pub use policy::{Policy, Rule, RuleEffect};
 pub use scope::Scope;
 

@@ -60,13 +60,8 @@ impl SessionState {
                 }
             }
             Event::ToolFinished(call) if call.key.is_none() => self.settle(call),
-            Event::ApprovalDecided(answer) => {
-                self.approvals.insert(answer.id.clone(), (Some(answer.decision), answer.digest));
-                self.answer(|pause| matches!(pause, Pause::Approval(_)));
-            }
-            Event::ApprovalRequested(request) => {
-                self.approvals.insert(request.id.clone(), (None, request.digest));
-            }
+            Event::ApprovalDecided(answer) => self.decided(answer),
+            Event::ApprovalRequested(request) => self.asks(envelope.at, request),
             Event::SignalReceived(signal) => {
                 self.signals.push((signal.name.clone(), signal.value.clone()));
                 self.answer(|pause| matches!(pause, Pause::Signal { name, .. } if *name == signal.name));

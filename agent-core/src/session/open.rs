@@ -10,6 +10,7 @@ use crate::{
     event::{PromptQueued, RunFinished, RunStarted},
     message::{Message, ToolResult},
     outcome::Outcome,
+    permission::ApprovalRequest,
 };
 
 /// A prompt in a session's queue.
@@ -20,6 +21,16 @@ pub struct QueuedPrompt {
     pub seq: u64,
     /// That event's payload.
     pub queued: Arc<PromptQueued>,
+}
+
+/// A question to an approver that has no final answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OpenQuestion {
+    /// Time at which it was first asked.
+    pub since: Timestamp,
+    /// The question.
+    pub request: Arc<ApprovalRequest>,
 }
 
 /// A run that has not ended.

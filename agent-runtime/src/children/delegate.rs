@@ -247,7 +247,6 @@ fn begin(
         scope: cx.scope().narrow(&spawn.scope),
         cancel,
         emitter: site.emitter.clone(),
-        asking: Arc::clone(&site.asking),
         todos: spawn.shares_todos.then(|| site.todos.clone()),
         budget: cx.budget().cloned(),
         run,

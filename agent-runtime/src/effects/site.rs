@@ -20,7 +20,7 @@ use entourage_core::{
     tool::ToolSpec,
 };
 use futures_util::future::Either;
-use tokio::{sync::Mutex as AsyncMutex, task::coop};
+use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -31,9 +31,6 @@ use crate::{
         journal::{Journal, flight::send_off, life::Life, weight::check_message},
     },
 };
-
-/// Lock for questions to the approver, among the runs of one tree.
-pub(crate) type Asking = Arc<AsyncMutex<()>>;
 
 /// A todo list, by its owner: the session that keeps it, and the run there.
 #[derive(Debug, Clone)]
@@ -59,8 +56,6 @@ pub(crate) struct Site {
     pub(crate) journal: Arc<Journal>,
     pub(crate) emitter: Emitter,
     pub(crate) todos: TodoList,
-    /// Held while the approver is asked: one question at a time below one root.
-    pub(crate) asking: Asking,
     /// Counter of its model calls; `None` when nobody needs it.
     pub(crate) subtree: Option<Arc<Subtree>>,
     pub(crate) life: Life,
@@ -74,20 +69,13 @@ pub(crate) struct Site {
 
 impl Site {
     /// Returns the place of a run with a todo list of its own, whose calls nobody counts.
-    pub(crate) fn new(
-        env: Arc<Env>,
-        journal: Arc<Journal>,
-        origin: Arc<Origin>,
-        emitter: Emitter,
-        asking: Asking,
-    ) -> Self {
+    pub(crate) fn new(env: Arc<Env>, journal: Arc<Journal>, origin: Arc<Origin>, emitter: Emitter) -> Self {
         Self {
             todos: TodoList { journal: Arc::clone(&journal), origin: Arc::clone(&origin) },
             env,
             origin,
             journal,
             emitter,
-            asking,
             subtree: None,
             life: Life::default(),
             newest: Newest::default(),

@@ -3,24 +3,25 @@
 //! Claims are committed before the tools are polled, so a tool that ran was claimed. All of a step's claims that can
 //! start at once share one transaction.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use entourage_core::{
     Error, ErrorKind, Result, Timestamp,
     budget::Charge,
     event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted, WaitStarted},
-    message::{ToolCall, ToolResult},
+    message::{Content, ToolCall, ToolResult},
     permission::{ApprovalRequest, Decision},
     run::{Observation, Pause, RunContext, ToolCalls},
-    tool::{Repeat, ToolContext, ToolError, ToolInput, ToolOutput},
+    tool::{Repeat, ToolContext, ToolError, ToolOutput},
 };
 use futures_util::FutureExt;
 
 use crate::effects::{
     site::Site,
+    tool_ask::Questions,
     tool_bound::bounded,
     tool_judge::{Checked, Judge, Plan},
-    tool_run::{Done, Ready, Running, RunningCalls, ask, run_tool},
+    tool_run::{Done, Ran, Ready, Running, RunningCalls, run_tool},
     tool_schedule::ToolSchedule,
 };
 
@@ -62,6 +63,7 @@ pub(crate) async fn perform(
         pause: None,
         denied: false,
         ended: None,
+        questions: Questions::default(),
     };
     step.run().await?;
     let Step { mut results, fatal, exhausted, pause, .. } = step;
@@ -99,6 +101,7 @@ struct Step<'a> {
     denied: bool,
     /// The tool whose result ended the turn.
     ended: Option<Arc<str>>,
+    questions: Questions<'a>,
 }
 
 impl<'a> Step<'a> {
@@ -118,7 +121,37 @@ impl<'a> Step<'a> {
             };
             slots.push(Some(Checked::new(self.calls, pending, call, self.cx.scope())));
         }
+        // The only call is asked about when it is about to start, which is now.
+        if slots.len() > 1 {
+            self.ask_all(&slots);
+        }
         self.drive(slots).await
+    }
+
+    /// Asks about all calls that would be asked about now, before the first of them runs.
+    fn ask_all(&mut self, slots: &[Option<Checked<'_>>]) {
+        for (place, checked) in slots.iter().enumerate() {
+            let question = checked.as_ref().and_then(|it| self.judge().question_about(self.index(place), it));
+            if let Some(question) = question {
+                self.ask(&question);
+            }
+        }
+    }
+
+    /// Asks a question, unless it has an answer. A deadline that has passed is one.
+    fn ask(&mut self, request: &ApprovalRequest) {
+        let now = self.site.now();
+        let answer = self.site.read(|state| state.approval(&request.id, request.digest));
+        match answer.map(|answer| answer.at(now)).filter(|answer| !answer.is_open()) {
+            Some(answer) => {
+                let by = Some("deadline".into());
+                let decided =
+                    ApprovalDecided::new(request.id.clone(), answer.clone(), request.digest, by, None);
+                self.site.note(Event::ApprovalDecided(Arc::new(decided)));
+                self.questions.answered(request, answer);
+            }
+            None => self.questions.ask(self.site, request),
+        }
     }
 
     async fn drive(&mut self, mut slots: Vec<Option<Checked<'_>>>) -> Result<()> {
@@ -160,7 +193,7 @@ impl<'a> Step<'a> {
                         Some(call) => running.push(call),
                         None => schedule.stop(),
                     },
-                    Plan::Ask(ready, request) => running.push(self.ask(place, ready, request)),
+                    Plan::Ask(ready, request) => running.push(self.wait(place, ready, request)),
                 }
             }
             claimed.drain(..).for_each(|call| running.push(call));
@@ -172,20 +205,21 @@ impl<'a> Step<'a> {
             let done = tokio::select! {
                 biased;
                 done = running.next() => done,
+                () = self.questions.next(), if !self.questions.is_empty() => continue,
                 () = cx.cancellation().cancelled() => return Err(Error::cancelled()),
             };
             let mut next = done;
             // What is ready together is settled together.
             while let Some((place, done)) = next {
                 match done {
-                    Done::Ran { call, result, ended, time } => {
-                        self.settle(place, call, result, ended, time);
+                    Done::Ran(ran) => {
+                        self.settle(place, ran);
                         schedule.finish();
                     }
                     Done::Decided { ready, request, decision } => {
-                        match self.decided(place, ready, &request, decision) {
+                        match self.decided(place, ready, &request, &decision) {
                             Some(Plan::Run(ready)) => claimed.extend(self.claim(place, ready)),
-                            Some(Plan::Ask(ready, request)) => claimed.push(self.ask(place, ready, request)),
+                            Some(Plan::Ask(ready, request)) => claimed.push(self.wait(place, ready, request)),
                             Some(Plan::Settled { call, text, denied }) => {
                                 self.settle_unrun(place, call, text, denied);
                                 schedule.finish();
@@ -237,23 +271,23 @@ impl<'a> Step<'a> {
     }
 
     fn plan<'c>(&self, place: usize, checked: Checked<'c>) -> Plan<'c> {
-        let judge = Judge { cx: self.cx, site: self.site, seq: self.seq, first: self.first };
-        judge.plan(self.index(place), checked)
+        self.judge().plan(self.index(place), checked)
     }
 
-    /// Records the question. The returned future asks it.
-    fn ask<'c>(&self, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> Running<'c>
-    where
-        'a: 'c,
-    {
-        self.site.note(Event::ApprovalRequested(Arc::new((*request).clone())));
+    fn judge(&self) -> Judge<'a> {
+        Judge { cx: self.cx, site: self.site, seq: self.seq, first: self.first }
+    }
+
+    /// Returns the future of a call that waits for the answer to its question, which is asked now if it was not before.
+    fn wait<'c>(&mut self, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> Running<'c> {
+        self.ask(&request);
         self.waits();
-        Box::pin(ask(self.site, place, ready, request))
+        self.questions.wait(place, ready, request)
     }
 
     /// Records that the call is about to run. The returned future is polled only after that is committed. `None` when
     /// the budget does not cover the call.
-    fn claim<'c>(&mut self, place: usize, ready: Ready<'c>) -> Option<Running<'c>>
+    fn claim<'c>(&mut self, place: usize, mut ready: Ready<'c>) -> Option<Running<'c>>
     where
         'a: 'c,
     {
@@ -272,17 +306,16 @@ impl<'a> Step<'a> {
             Arc::clone(&ready.call.id),
             Arc::clone(&ready.call.name),
             spec.repeat(),
-            ready.allowed_by,
+            std::mem::take(&mut ready.allowed_by),
             self.key,
         );
         self.site.note(Event::ToolStarted(Arc::new(started)));
         let limit = spec.timeout().unwrap_or(self.calls.limits.tool_timeout);
         let place_of_call = (self.seq, self.first + index);
+        let footprint = std::mem::take(&mut ready.footprint);
         let policy = &self.site.env.policy;
-        let context = ToolContext::new(self.cx, policy, &ready.call.id, spec, ready.footprint, place_of_call);
-        let input = ToolInput::new(ready.arguments);
-        let site = self.site;
-        Some(Box::pin(run_tool(site, place, ready.call, ready.tool, input, context, limit)))
+        let context = ToolContext::new(self.cx, policy, &ready.call.id, spec, footprint, place_of_call);
+        Some(Box::pin(run_tool(self.site, place, ready, context, limit)))
     }
 
     /// Returns the plan that follows from an answer; `None` when the call keeps waiting. An approval is for what was
@@ -292,17 +325,15 @@ impl<'a> Step<'a> {
         place: usize,
         ready: Ready<'c>,
         request: &ApprovalRequest,
-        decision: Decision,
+        decision: &Decision,
     ) -> Option<Plan<'c>> {
-        if decision == Decision::Later {
-            self.pause.get_or_insert(Pause::Approval(request.id.clone()));
+        if decision.is_open() {
+            let approval = request.id.clone();
+            self.pause.get_or_insert(match decision {
+                Decision::Until { at, .. } => Pause::Deadline { approval, until: *at },
+                _ => Pause::Approval(approval),
+            });
             return None;
-        }
-        let answer = ApprovalDecided::new(request.id.clone(), decision, request.digest);
-        self.site.note(Event::ApprovalDecided(Arc::new(answer)));
-        if decision != Decision::Allow {
-            let text = "refused by the approver".to_owned();
-            return Some(Plan::Settled { call: ready.call, text, denied: true });
         }
         let (call, alone, asked) = (ready.call, ready.exclusive, ready.asked);
         let plan = self.plan(place, ready.into());
@@ -323,14 +354,8 @@ impl<'a> Step<'a> {
         self.finish(place, self.site.now(), finished);
     }
 
-    fn settle(
-        &mut self,
-        place: usize,
-        call: &ToolCall,
-        result: Result<ToolOutput, ToolError>,
-        at: Timestamp,
-        time: Duration,
-    ) {
+    fn settle(&mut self, place: usize, ran: Ran<'_>) {
+        let Ran { call, edited, result, ended: at, time } = ran;
         // The call stays open, until its run is resumed.
         if let Err(ToolError::Fatal(error)) = &result
             && let Some(pause) = error.pause()
@@ -349,7 +374,12 @@ impl<'a> Step<'a> {
                 (ToolOutput::error(format!("the tool failed: {}", error.message())), Some(error))
             }
         };
-        let output = bounded(output, &self.calls.limits);
+        let mut output = bounded(output, &self.calls.limits);
+        if let Some(arguments) = edited {
+            let text =
+                format!("Run with other arguments, which the approver gave it: {}", arguments.as_str());
+            output.content.insert(0, Content::Text(text));
+        }
         let result = ToolResult::new(call, output.content, output.is_error);
         if output.stop_turn {
             self.ended.get_or_insert_with(|| Arc::clone(&call.name));

@@ -2,13 +2,14 @@
 //!
 //! Runs nothing and records nothing.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use entourage_core::{
     Digest,
-    message::ToolCall,
+    message::{Arguments, ToolCall},
     permission::{ApprovalId, ApprovalRequest, Decision, Ruling, Scope, judge},
     run::{PendingCall, RunContext, ToolCalls},
+    session::SessionState,
     tool::{Footprint, Repeat, Tool, ToolSpec},
 };
 use serde_json::Value;
@@ -105,7 +106,9 @@ impl<'a> Plan<'a> {
 /// Makes a call that did not start after all one to be judged anew.
 impl<'a> From<Ready<'a>> for Checked<'a> {
     fn from(ready: Ready<'a>) -> Self {
-        let Ready { call, tool, arguments, asked, .. } = ready;
+        let Ready { call, tool, arguments, asked, edited, .. } = ready;
+        // Its question, which has the other arguments, is about the model's.
+        let arguments = if edited.is_some() { call.arguments.to_value() } else { arguments };
         Self::Open { call, tool, arguments, asked }
     }
 }
@@ -126,40 +129,84 @@ impl Judge<'_> {
             Checked::Settled { call, text } => return Plan::Settled { call, text, denied: false },
             Checked::Open { call, tool, arguments, asked } => (call, tool, arguments, asked),
         };
-        let settled = |text: String, denied| Plan::Settled { call, text, denied };
-        let Ok(footprint) = caught(|| tool.footprint(&arguments)) else {
-            return settled("the tool panicked when it was asked what the call touches".to_owned(), false);
+        let ready = match Ready::new(call, tool, arguments, asked) {
+            Ok(ready) => ready,
+            Err(text) => return Plan::Settled { call, text, denied: false },
         };
-        let spec = tool.spec();
-        let verdict = judge(self.cx.scope(), &self.site.env.policy, spec, &footprint);
-        let exclusive =
-            spec.is_alone() || footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
-        let ready = |allowed_by: Cow<'static, str>, footprint, asked| Ready {
-            call,
-            tool,
-            arguments,
-            footprint,
-            exclusive,
-            asked,
-            allowed_by,
-        };
-        match verdict {
-            Ruling::Allow(rule) => Plan::Run(ready(rule, footprint, asked)),
-            Ruling::OutOfScope(text) => settled(text, false),
-            Ruling::Deny(rule) => settled(format!("refused by the rule `{rule}`"), true),
-            Ruling::Ask(rule) => {
-                let request = self.question(index, call, spec, footprint.clone(), &rule);
-                match self.site.read(|state| state.approval(&request.id, request.digest)) {
-                    Some(Decision::Allow) => Plan::Run(ready("approver".into(), footprint, asked)),
-                    Some(Decision::Deny) => settled("refused by the approver".to_owned(), true),
-                    Some(Decision::Later) | None => {
-                        let asked = asked.saturating_add(1);
-                        Plan::Ask(ready("approver".into(), footprint, asked), Box::new(request))
-                    }
-                }
+        if self.site.read(SessionState::has_asked) {
+            let request = self.question(index, call, tool.spec(), &ready.footprint, "");
+            if let Some(Decision::Edit(edited)) = self.answer(&request) {
+                return self.edited(ready, edited);
             }
-            // What is not understood is not admitted.
-            _ => settled("refused by a ruling that this runtime does not know".to_owned(), true),
+        }
+        match self.rule(&ready) {
+            Ruling::Allow(rule) => Plan::Run(ready.allowed_by(rule)),
+            Ruling::Ask(rule) => self.asked(index, ready, &rule),
+            other => refused(call, &other),
+        }
+    }
+
+    /// Returns the question that a call would be asked about now; `None` for a call that would not, or that an answer
+    /// or a grant settles.
+    pub(super) fn question_about(&self, index: usize, checked: &Checked<'_>) -> Option<ApprovalRequest> {
+        let Checked::Open { call, tool, arguments, .. } = checked else { return None };
+        let footprint = caught(|| tool.footprint(arguments)).ok()?;
+        let Ruling::Ask(rule) = judge(self.cx.scope(), &self.site.env.policy, tool.spec(), &footprint) else {
+            return None;
+        };
+        let request = self.question(index, call, tool.spec(), &footprint, &rule);
+        (!self.is_granted(&request) && self.answer(&request).is_none()).then_some(request)
+    }
+
+    fn rule(&self, ready: &Ready<'_>) -> Ruling {
+        judge(self.cx.scope(), &self.site.env.policy, ready.tool.spec(), &ready.footprint)
+    }
+
+    fn is_granted(&self, request: &ApprovalRequest) -> bool {
+        request.grant.is_some_and(|grant| self.site.read(|state| state.is_granted(grant)))
+    }
+
+    /// Returns the decision on a question, if it was answered.
+    fn answer(&self, request: &ApprovalRequest) -> Option<Decision> {
+        self.site.read(|state| state.approval(&request.id, request.digest)).filter(|it| !it.is_open())
+    }
+
+    /// Judges a call that a rule asks about.
+    fn asked<'c>(&self, index: usize, mut ready: Ready<'c>, rule: &str) -> Plan<'c> {
+        let request = self.question(index, ready.call, ready.tool.spec(), &ready.footprint, rule);
+        if self.is_granted(&request) {
+            return Plan::Run(ready.allowed_by("approver, for the session".into()));
+        }
+        match self.answer(&request) {
+            Some(decision) => match answered(ready.call, &decision) {
+                Some(refused) => refused,
+                None => Plan::Run(ready.allowed_by("approver".into())),
+            },
+            None => {
+                ready.asked = ready.asked.saturating_add(1);
+                Plan::Ask(ready.allowed_by("approver".into()), Box::new(request))
+            }
+        }
+    }
+
+    /// Judges a call with the arguments that an approver gave it. The rules that ask are answered by them.
+    fn edited<'c>(&self, ready: Ready<'c>, edited: Arguments) -> Plan<'c> {
+        let Ready { call, tool, asked, .. } = ready;
+        let arguments = edited.to_value();
+        let checked = check_arguments(tool.spec(), &arguments);
+        let ready = checked.and_then(|()| Ready::new(call, tool, arguments, asked));
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(text) => {
+                let text = format!("not run: the approver gave it other arguments, and {text}");
+                return Plan::Settled { call, text, denied: false };
+            }
+        };
+        match self.rule(&ready) {
+            Ruling::Allow(_) | Ruling::Ask(_) => {
+                Plan::Run(Ready { edited: Some(edited), ..ready.allowed_by("approver".into()) })
+            }
+            other => refused(call, &other),
         }
     }
 
@@ -168,7 +215,7 @@ impl Judge<'_> {
         index: usize,
         call: &ToolCall,
         spec: &ToolSpec,
-        footprint: Footprint,
+        footprint: &Footprint,
         rule: &str,
     ) -> ApprovalRequest {
         let parts = [spec.digest().to_string(), footprint.digest().to_string()];
@@ -178,6 +225,35 @@ impl Judge<'_> {
         let digest = Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]);
         let id = ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest);
         let asks = (self.cx.session(), self.cx.run(), self.cx.agent());
-        ApprovalRequest::new(id, asks, call, footprint, rule, digest)
+        let grant = Digest::of([b"grant".as_slice(), tool.as_bytes(), touched.as_bytes()]);
+        ApprovalRequest::new(id, asks, call, footprint.clone(), rule, digest).with_grant(grant)
     }
+}
+
+/// Returns the plan for a call that a ruling refuses.
+fn refused<'c>(call: &'c ToolCall, ruling: &Ruling) -> Plan<'c> {
+    let (text, denied) = match ruling {
+        Ruling::OutOfScope(text) => (text.clone(), false),
+        Ruling::Deny(rule) => (format!("refused by the rule `{rule}`"), true),
+        // What is not understood is not admitted.
+        _ => ("refused by a ruling that this runtime does not know".to_owned(), true),
+    };
+    Plan::Settled { call, text, denied }
+}
+
+/// Returns the plan for a call that an answer refuses; `None` for one that it allows.
+fn answered<'c>(call: &'c ToolCall, decision: &Decision) -> Option<Plan<'c>> {
+    let (text, denied) = match decision {
+        Decision::Allow | Decision::AllowSession => return None,
+        Decision::Deny => ("refused by the approver".to_owned(), true),
+        Decision::Refuse { reason, go_on } => (format!("refused by the approver: {reason}"), !go_on),
+        Decision::Ask(question) => (
+            format!(
+                "not run: the approver asks: {question}\nAnswer, and call the tool again if the call is still wanted."
+            ),
+            false,
+        ),
+        _ => ("refused by an answer that this runtime does not know".to_owned(), true),
+    };
+    Some(Plan::Settled { call, text, denied })
 }

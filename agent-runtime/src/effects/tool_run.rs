@@ -11,7 +11,7 @@ use std::{
 
 use entourage_core::{
     Result, Timestamp,
-    message::ToolCall,
+    message::{Arguments, ToolCall},
     permission::{ApprovalRequest, Decision},
     tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
 };
@@ -19,7 +19,7 @@ use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
 use tokio::task::coop::unconstrained;
 
-use crate::{Caught, effects::site::Site};
+use crate::{Caught, caught, effects::site::Site};
 
 pub(super) struct Ready<'a> {
     pub(super) call: &'a ToolCall,
@@ -31,12 +31,49 @@ pub(super) struct Ready<'a> {
     /// Number of questions about it so far.
     pub(super) asked: u8,
     pub(super) allowed_by: Cow<'static, str>,
+    /// The arguments that an approver gave it in place of the model's.
+    pub(super) edited: Option<Arguments>,
+}
+
+impl<'a> Ready<'a> {
+    /// Asks a call for its footprint; nobody has allowed it yet.
+    ///
+    /// # Errors
+    /// The text for the model, when the tool panics.
+    pub(super) fn new(
+        call: &'a ToolCall,
+        tool: &'a Arc<dyn Tool>,
+        arguments: Value,
+        asked: u8,
+    ) -> Result<Self, String> {
+        let footprint = caught(|| tool.footprint(&arguments))
+            .map_err(|_| "the tool panicked when it was asked what the call touches".to_owned())?;
+        let spec = tool.spec();
+        let exclusive =
+            spec.is_alone() || footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
+        let (allowed_by, edited) = (Cow::default(), None);
+        Ok(Self { call, tool, arguments, footprint, exclusive, asked, allowed_by, edited })
+    }
+
+    /// Names the rule or person that allows it.
+    pub(super) fn allowed_by(self, allowed_by: Cow<'static, str>) -> Self {
+        Self { allowed_by, ..self }
+    }
 }
 
 /// The end of a tool call, or of a question about one.
 pub(super) enum Done<'a> {
-    Ran { call: &'a ToolCall, result: Result<ToolOutput, ToolError>, ended: Timestamp, time: Duration },
+    Ran(Ran<'a>),
     Decided { ready: Ready<'a>, request: Box<ApprovalRequest>, decision: Decision },
+}
+
+/// The end of a tool call.
+pub(super) struct Ran<'a> {
+    pub(super) call: &'a ToolCall,
+    pub(super) edited: Option<Arguments>,
+    pub(super) result: Result<ToolOutput, ToolError>,
+    pub(super) ended: Timestamp,
+    pub(super) time: Duration,
 }
 
 /// The calls that run. Most steps have one, which then needs no queue.
@@ -78,14 +115,13 @@ pub(super) type Running<'a> = Pin<Box<dyn Future<Output = (usize, Done<'a>)> + S
 pub(super) async fn run_tool<'c>(
     site: &Site,
     place: usize,
-    call: &'c ToolCall,
-    tool: &Arc<dyn Tool>,
-    input: ToolInput,
+    ready: Ready<'c>,
     context: ToolContext<'_>,
     limit: Duration,
 ) -> (usize, Done<'c>) {
+    let Ready { call, tool, arguments, edited, .. } = ready;
     let started = site.now();
-    let run = Caught::new(|| (**tool).call(input, &context));
+    let run = Caught::new(|| (**tool).call(ToolInput::new(arguments), &context));
     let result = match in_time(limit, run).await {
         Some(Ok(result)) => result.map(ToolOutput::checked),
         Some(Err(panic)) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),
@@ -95,7 +131,7 @@ pub(super) async fn run_tool<'c>(
         ))),
     };
     let ended = site.now();
-    (place, Done::Ran { call, result, ended, time: ended.since(started) })
+    (place, Done::Ran(Ran { call, edited, result, ended, time: ended.since(started) }))
 }
 
 /// Returns the output of `work`; `None` when it takes longer than `limit`. The timer is made only once there is
@@ -111,24 +147,4 @@ async fn in_time<F: Future + Unpin>(limit: Duration, mut work: F) -> Option<F::O
         timer.as_mut().poll(task).map(|()| None)
     })
     .await
-}
-
-/// Asks the approver. An error or a panic is a refusal; without an approver the decision is `Later`.
-pub(super) async fn ask<'c>(
-    site: &Site,
-    place: usize,
-    ready: Ready<'c>,
-    request: Box<ApprovalRequest>,
-) -> (usize, Done<'c>) {
-    let decision = match &site.env.approver {
-        None => Decision::Later,
-        Some(approver) => {
-            let _one_at_a_time = site.asking.lock().await;
-            match Caught::new(|| approver.decide(&request)).await {
-                Ok(Ok(decision)) => decision,
-                Ok(Err(_)) | Err(_) => Decision::Deny,
-            }
-        }
-    };
-    (place, Done::Decided { ready, request, decision })
 }

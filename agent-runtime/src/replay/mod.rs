@@ -33,7 +33,7 @@ use crate::{
     },
     effects::{
         compaction,
-        site::{Asking, Given, Site},
+        site::{Given, Site},
     },
     env::Env,
     replay::judge::judge,
@@ -395,7 +395,7 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
     while let Some(recorded) = journal.follow(Script::begin)? {
         let (env, journal_, origin_) = (Arc::clone(&offline), Arc::clone(&journal), Arc::clone(&origin));
         let emitter = Emitter::new(None, &offline).of_replay(origin.run);
-        let site = Arc::new(Site::new(env, journal_, origin_, emitter, Asking::default()));
+        let site = Arc::new(Site::new(env, journal_, origin_, emitter));
         let given = Given {
             scope: Scope::all(),
             cancel: CancellationToken::new(),

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     effects::{
         compaction::{Ended, Here, perform},
-        site::{Asking, Given, Site},
+        site::{Given, Site},
     },
     env::Env,
     run::local::LocalEffects,
@@ -43,7 +43,7 @@ pub(crate) async fn compact_session(
     journal.check_unleased(env.clock.now())?;
     let agent = journal.read(|state| Arc::clone(&state.head().agent));
     let origin = Arc::new(Origin::new(journal.session().clone(), run, agent));
-    let site = Arc::new(Site::new(env, journal, origin, emitter, Asking::default()));
+    let site = Arc::new(Site::new(env, journal, origin, emitter));
     let effects = Arc::new(LocalEffects::new(Arc::clone(&site), Vec::new()));
     let given = Given { scope: Scope::all(), cancel, budget: None };
     let cx = site.context(given, Arc::clone(&effects) as _);

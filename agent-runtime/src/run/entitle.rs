@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     children::child::{Turn as ChildTurn, known_end, open_child, run_child},
     context::title::{INSTRUCTIONS, MAX_OUTPUT, UNTITLED, question, title},
-    effects::site::Asking,
     env::Env,
     own::own,
     run::{end::TITLE, execute::Within},
@@ -62,7 +61,6 @@ async fn entitle(
         cancel: CancellationToken::new(),
         // The run's stream shows the answer, and not the title as it is written.
         emitter: Emitter::new(None, env),
-        asking: Asking::default(),
         todos: None,
         // The title is made beside the run, outside its budget, and continues when the run stops.
         budget: None,

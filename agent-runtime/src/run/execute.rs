@@ -22,7 +22,7 @@ use crate::{
     Caught,
     children::pool::Pool,
     effects::{
-        site::{Asking, Given, Site, TodoList},
+        site::{Given, Site, TodoList},
         subtree::Subtree,
     },
     env::Env,
@@ -64,8 +64,6 @@ pub(crate) struct Within {
     pub(crate) scope: Scope,
     pub(crate) cancel: CancellationToken,
     pub(crate) emitter: Emitter,
-    /// Lock for questions to the approver, shared by the runs of one tree.
-    pub(crate) asking: Asking,
     /// Todo list to work on; `None` for its session's own.
     pub(crate) todos: Option<TodoList>,
     /// Budget of the run that starts it.
@@ -218,7 +216,7 @@ impl Admitted {
             cancel: if within.owns_cancel { within.cancel } else { within.cancel.child_token() },
             budget: budget::open(task.budget, spent, within.budget, &origin.agent),
         };
-        let mut site = Site::new(env, journal, origin, within.emitter, within.asking);
+        let mut site = Site::new(env, journal, origin, within.emitter);
         site.subtree = within.subtree;
         if let Some(todos) = within.todos {
             site.todos = todos;

@@ -7,7 +7,8 @@ use std::{
 
 use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
-    permission::{ApprovalId, Decision},
+    event::Event,
+    permission::{Answer, ApprovalId},
     session::{ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
 };
 use futures_util::future::join_all;
@@ -182,11 +183,11 @@ impl Runtime {
     /// # Errors
     /// Those of [`Session::decide`](crate::Session::decide); [`ErrorKind::NotFound`] also for an id that names no
     /// session.
-    pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
+    pub async fn decide(&self, id: &ApprovalId, answer: impl Into<Answer>) -> Result<()> {
         let session = id.session().ok_or_else(|| {
             Error::new(ErrorKind::NotFound, "no question has such an id").with("approval", id.as_str())
         })?;
-        self.open(&session).await?.decide(id, decision).await
+        self.open(&session).await?.decide(id, answer).await
     }
 }
 
@@ -240,14 +241,21 @@ async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> 
         // As a rule nothing came after the pause, and the session need not be read.
         let newest = ReadRange::after(info.head.seq.saturating_sub(1)).with_limit(1);
         let rows = store.read(id, newest).await?;
-        if rows.first().is_some_and(|row| row.columns().kind != "run_paused")
-            && open(env, info).await?.read(SessionState::is_answered)
-            && is_part_of_it(env, root, &paused, info).await?
-        {
+        let Some(row) = rows.into_iter().next() else { continue };
+        let goes_on = match row.columns().kind == "run_paused" {
+            true => is_due(&row.into_envelope(id)?.event, env.clock.now()),
+            false => open(env, info).await?.read(SessionState::is_answered),
+        };
+        if goes_on && is_part_of_it(env, root, &paused, info).await? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// True when a pause has ended by itself.
+fn is_due(event: &Event, now: Timestamp) -> bool {
+    matches!(event, Event::RunPaused(paused) if paused.pause.until().is_some_and(|until| until <= now))
 }
 
 /// True when a paused session belongs to the root's open run. Sessions below a run that was abandoned, or has ended,

@@ -13,7 +13,7 @@ use entourage_core::{
     context::Compaction,
     event::{ApprovalDecided, Event, Origin, Signal},
     message::{History, Message},
-    permission::{ApprovalId, Decision},
+    permission::{Answer, ApprovalId, Decision},
     provider::Model,
     run::Task,
     session::{SessionHead, SessionState},
@@ -22,6 +22,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    effects::tool_ask::ALWAYS,
     env::Env,
     run::{compact::compact_session, execute::Admission, handle::RunHandle},
     runtime::{Runtime, RuntimeBuilder},
@@ -30,7 +31,7 @@ use crate::{
         delivery::emit::Emitter,
         journal::{Journal, apart::apart},
         live::{Entry, Live},
-        questions::{answered_otherwise, check_continued, closed, unknown},
+        questions::{answered_otherwise, check_continued, closed, decider, unknown},
     },
 };
 
@@ -220,41 +221,56 @@ impl Session {
     /// Answers the question that paused a run; [`Session::resume`] then continues it. In a session below another one,
     /// resume its root: it enters its children again.
     ///
-    /// The answer is bound to the exact call that was asked about and is used once. The first answer holds, also among
-    /// several processes. Until the run is resumed, the same answer again changes nothing and is no error; afterwards
-    /// the question is no longer open. The decision is stored, the person who decided is not. Dropping the future takes
-    /// nothing back.
+    /// The answer is bound to the exact call that was asked about and is used once, unless it allows more. The first
+    /// final answer holds, also among several processes. Until the run is resumed, the same answer again changes
+    /// nothing and is no error; afterwards the question is no longer open. [`Decision::by`] names who decided, and the
+    /// name is stored with the decision. Dropping the future takes nothing back.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed, and when the run that
     /// asked, or one above it, is over or was abandoned for a newer prompt: the error says which;
-    /// [`ErrorKind::InvalidInput`] for [`Decision::Later`], [`ErrorKind::Conflict`] when the question was answered
-    /// otherwise, [`ErrorKind::Busy`] while a run is active, the store's.
-    pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
-        if decision == Decision::Later {
-            return Err(Error::new(ErrorKind::InvalidInput, "an answer is allow or deny"));
+    /// [`ErrorKind::InvalidInput`] for [`Decision::Later`], [`ErrorKind::Unsupported`] for [`Decision::AllowAlways`],
+    /// [`ErrorKind::Conflict`] when the question was answered otherwise: the error says who decided what,
+    /// [`ErrorKind::Busy`] while a run is active, the store's.
+    pub async fn decide(&self, id: &ApprovalId, answer: impl Into<Answer>) -> Result<()> {
+        let answer = answer.into();
+        match &answer.decision {
+            Decision::Later => {
+                let text = "the question is open already; answer it, or put it off until a time";
+                return Err(Error::new(ErrorKind::InvalidInput, text));
+            }
+            Decision::AllowAlways => return Err(Error::new(ErrorKind::Unsupported, ALWAYS)),
+            _ => {}
         }
         let (session, id) = (self.clone(), id.clone());
-        apart(&self.env().tasks, Box::pin(async move { session.decided(&id, decision).await })).await
+        apart(&self.env().tasks, Box::pin(async move { session.decided(&id, answer).await })).await
     }
 
-    async fn decided(&self, id: &ApprovalId, decision: Decision) -> Result<()> {
+    async fn decided(&self, id: &ApprovalId, answer: Answer) -> Result<()> {
         let journal = self.0.journal(false).await?;
         if journal.read(|state| state.asked(id).is_some()) {
             check_continued(self.env(), &journal, id).await?;
         }
         let written = self.written(|journal| {
             let (answered, digest) = journal.read(|state| state.asked(id)).ok_or_else(|| unknown(id))?;
+            let Answer { decision, by, .. } = answer.clone();
             match answered {
                 Some(answered) if answered == decision => return Ok(None),
-                Some(answered) => return Err(answered_otherwise(id, answered)),
-                None => {}
+                Some(answered) if !answered.is_open() => return Err(answered_otherwise(id, &answered)),
+                _ => {}
             }
-            Ok(Some(Event::ApprovalDecided(Arc::new(ApprovalDecided::new(id.clone(), decision, digest)))))
+            let decided = ApprovalDecided::new(id.clone(), decision, digest, by, None);
+            Ok(Some(Event::ApprovalDecided(Arc::new(decided))))
         });
         match written.await {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(closed(self.env(), self.id(), id).await.unwrap_or(error))
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                Err(match decider(self.env(), self.id(), id).await {
+                    Some(by) => error.with("decided_by", &*by),
+                    None => error,
+                })
             }
             written => written,
         }

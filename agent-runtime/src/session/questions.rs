@@ -1,5 +1,7 @@
 //! Questions that nothing waits for any more: the reason, for a caller who answers one.
 
+use std::sync::Arc;
+
 use entourage_core::{
     Error, ErrorKind, Result, RunId, SessionId,
     event::{Envelope, Event},
@@ -28,14 +30,14 @@ pub(super) fn unknown(id: &ApprovalId) -> Error {
 }
 
 /// Returns the error for a second answer that differs from the first.
-pub(super) fn answered_otherwise(id: &ApprovalId, answered: Decision) -> Error {
-    let how = match answered {
-        Decision::Allow => "allowed",
-        Decision::Deny => "denied",
-        Decision::Later => "put off",
-    };
-    let text = format!("the question was answered before: the call is {how}; the first answer holds");
+pub(super) fn answered_otherwise(id: &ApprovalId, answered: &Decision) -> Error {
+    let text = format!("the question was answered before: the call is {answered}; the first answer holds");
     Error::new(ErrorKind::Conflict, text).with("approval", id.as_str())
+}
+
+/// Returns the name of who gave the answer that holds, if it is stored.
+pub(super) async fn decider(env: &Env, session: &SessionId, id: &ApprovalId) -> Option<Arc<str>> {
+    History::of(env.store.as_ref()?, session, id).await.ok()?.by
 }
 
 /// The events of a question.
@@ -43,6 +45,7 @@ pub(super) fn answered_otherwise(id: &ApprovalId, answered: Decision) -> Error {
 struct History {
     run: Option<RunId>,
     decision: Option<Decision>,
+    by: Option<Arc<str>>,
     end: Option<End>,
 }
 
@@ -76,7 +79,9 @@ impl History {
         let run = envelope.origin.run;
         match &envelope.event {
             Event::ApprovalRequested(request) if request.id == *id => self.run = Some(run),
-            Event::ApprovalDecided(answer) if answer.id == *id => self.decision = Some(answer.decision),
+            Event::ApprovalDecided(answer) if answer.id == *id => {
+                (self.decision, self.by) = (Some(answer.decision.clone()), answer.by.clone());
+            }
             Event::RunFinished(end) if self.run == Some(run) => {
                 self.end = Some(if end.abandoned {
                     End::Abandoned
@@ -98,9 +103,8 @@ impl History {
             End::Abandoned => "was abandoned for a newer prompt".to_owned(),
         };
         let answered = match self.decision {
-            Some(Decision::Allow) => ", after the call was allowed",
-            Some(Decision::Deny) => ", after the call was denied",
-            Some(Decision::Later) | None => "",
+            Some(decision) if !decision.is_open() => format!(", after the call was {decision}"),
+            _ => String::new(),
         };
         let text = format!(
             "the run that asked this {end}{answered}, so nothing waits for an answer; start a run if the call is \

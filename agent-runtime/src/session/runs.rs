@@ -212,7 +212,6 @@ impl Live {
             scope: Scope::all(),
             cancel: entry.cancel.clone(),
             emitter: emitter.at(Arc::clone(self), entry.run),
-            asking: Arc::default(),
             todos: None,
             budget: None,
             run: Some(entry.run),

@@ -108,34 +108,6 @@ async fn attack_18_an_approver_that_fails_or_panics_has_refused() {
     refused(testkit::runtime().approver(Asked::new(|| panic!("no screen"))), "a panic").await;
 }
 
-#[tokio::test]
-async fn cp04_one_person_is_asked_one_thing_at_a_time() {
-    #[derive(Debug, Clone, Default)]
-    struct Single(Arc<Mutex<(usize, usize)>>);
-
-    #[async_trait]
-    impl Approver for Single {
-        async fn decide(&self, _: &ApprovalRequest) -> Result<Decision> {
-            {
-                let mut counts = self.0.lock().unwrap();
-                counts.0 += 1;
-                counts.1 = counts.1.max(counts.0);
-            }
-            tokio::task::yield_now().await;
-            self.0.lock().unwrap().0 -= 1;
-            Ok(Decision::Allow)
-        }
-    }
-
-    let single = Single::default();
-    let provider = ScriptedProvider::new().calls(vec![("look", json!({})); 4]).text("Done.");
-    let look = FakeTool::new("look");
-    let agent = agent(provider.model()).tool(look.clone()).build().unwrap();
-    let runtime = testkit::runtime().policy(Policy::new().ask("look")).approver(single.clone()).build();
-    runtime.session().start(&agent, "Go").outcome().await.unwrap();
-    assert_eq!((look.finished(), single.0.lock().unwrap().1), (4, 1));
-}
-
 /// Starts a run that pauses for approval of a write, in a process that then ends.
 async fn paused(
     store: &SharedStore,
@@ -162,7 +134,7 @@ async fn cp04_a_pause_is_decided_and_resumed_in_another_process() {
         let (write, look) = (writer(), FakeTool::new("look"));
         let (id, question) = paused(&store, &write, &look).await;
 
-        runtime(&store).open(&id).await.unwrap().decide(&question, decision).await.unwrap();
+        runtime(&store).open(&id).await.unwrap().decide(&question, decision.clone()).await.unwrap();
 
         let provider = ScriptedProvider::by_history().text("-").text("Done.");
         let agent = agent(provider.model()).tool(write.clone()).tool(look.clone()).build().unwrap();
@@ -387,7 +359,7 @@ async fn attack_run_i5_many_answers_at_once_are_one_answer() {
     let answers = (0..9).map(|n| {
         let decision = if n % 3 == 2 { Decision::Deny } else { Decision::Allow };
         let (runtime, id) = (runtime.clone(), id.clone());
-        async move { (decision, runtime.decide(&id, decision).await) }
+        async move { (decision.clone(), runtime.decide(&id, decision).await) }
     });
     for (decision, answer) in futures_util::future::join_all(answers).await {
         match (decision, answer) {

@@ -16,6 +16,7 @@ mod abandoned;
 mod adopted;
 mod afterwards;
 mod anew;
+mod answers;
 mod approvals;
 mod away;
 mod basics;

@@ -119,13 +119,13 @@ async fn the_first_answer_to_a_question_holds() {
         let write = writer();
         let (one, two) = (runtime(&store), runtime(&store));
         let (session, id) = asked(&one, &write).await;
-        two.decide(&id, first).await.unwrap();
+        two.decide(&id, first.clone()).await.unwrap();
         for other in [&one, &two, &runtime(&store)] {
-            let error = other.decide(&id, second).await.unwrap_err();
+            let error = other.decide(&id, second.clone()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
             let how = if first == Decision::Deny { "is denied" } else { "is allowed" };
             assert!(error.message().contains(how), "{error}");
-            other.decide(&id, first).await.unwrap();
+            other.decide(&id, first.clone()).await.unwrap();
         }
         assert_eq!(count(&stored(&store, session.id()).await, "approval_decided"), 1);
         session.resume(&asker(&write)).outcome().await.unwrap();
@@ -169,7 +169,7 @@ impl Meddles for Overtaken {
                     let session = self.other.open(session).await?;
                     session.signal("beside", json!(1)).await?;
                 }
-                What::Decide(id, decision) => self.other.decide(id, *decision).await?,
+                What::Decide(id, decision) => self.other.decide(id, decision.clone()).await?,
                 What::Resume(session, agent, gate) => {
                     self.other.open(session).await?.resume(&**agent).detach();
                     gate.arrived(1).await;

@@ -242,7 +242,7 @@ impl Scenario {
             match wait {
                 Wait::Decision(approval, tool) => {
                     let decision = find(&self.decisions, tool)?;
-                    session.decide(approval, *decision).await?;
+                    session.decide(approval, decision.clone()).await?;
                 }
                 // The runs above are paused for the same signal: it goes to the lowest one that waits for it.
                 Wait::Signal(_) if cx.tree.is_waiting_below(id) => continue,

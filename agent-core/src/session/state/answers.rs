@@ -1,28 +1,81 @@
 //! Input from outside for a session whose run waits: approvals and signals.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{
-    super::{SessionStatus, open::OpenRun},
+    super::{
+        SessionStatus,
+        open::{OpenQuestion, OpenRun},
+    },
     SessionState,
 };
 use crate::{
-    Digest,
+    Digest, Timestamp,
     base::{ApprovalId, Pause},
-    permission::Decision,
+    event::ApprovalDecided,
+    permission::{ApprovalRequest, Decision},
 };
 
 impl SessionState {
     /// Returns the decision on this question, if it is bound to `digest`.
     #[must_use]
     pub fn approval(&self, id: &ApprovalId, digest: Digest) -> Option<Decision> {
-        self.approvals.get(id).filter(|(_, bound)| *bound == digest).and_then(|(decision, _)| *decision)
+        self.approvals
+            .get(id)
+            .filter(|(_, bound)| *bound == digest)
+            .and_then(|(decision, _)| decision.clone())
+    }
+
+    /// True if the open run asked approvers anything.
+    #[must_use]
+    pub fn has_asked(&self) -> bool {
+        !self.approvals.is_empty()
+    }
+
+    /// Returns the questions to approvers that have no final answer, oldest first.
+    #[must_use]
+    pub fn questions(&self) -> &[OpenQuestion] {
+        &self.questions
+    }
+
+    /// True if an approver allowed, for the session, what this digest stands for: see
+    /// [`ApprovalRequest::grant`](crate::permission::ApprovalRequest::grant).
+    #[must_use]
+    pub fn is_granted(&self, grant: Digest) -> bool {
+        self.grants.contains(&grant)
+    }
+
+    /// Folds in a question. Asked again, it keeps the deadline that it was given.
+    pub(crate) fn asks(&mut self, at: Timestamp, request: &Arc<ApprovalRequest>) {
+        let asked = self.approvals.entry(request.id.clone()).or_insert((None, request.digest));
+        asked.0 =
+            asked.0.take().filter(|it| matches!(it, Decision::Until { .. }) && asked.1 == request.digest);
+        asked.1 = request.digest;
+        let since = self.questions.iter().find(|it| it.request.id == request.id).map_or(at, |it| it.since);
+        self.questions.retain(|it| it.request.id != request.id);
+        self.questions.push(OpenQuestion { since, request: Arc::clone(request) });
+    }
+
+    /// Folds in an answer.
+    pub(crate) fn decided(&mut self, answer: &ApprovalDecided) {
+        self.approvals.insert(answer.id.clone(), (Some(answer.decision.clone()), answer.digest));
+        if answer.decision.is_open() {
+            return;
+        }
+        if answer.decision == Decision::AllowSession {
+            let asked = self.questions.iter().find(|it| it.request.id == answer.id);
+            self.grants.extend(asked.and_then(|it| it.request.grant));
+        }
+        self.questions.retain(|it| it.request.id != answer.id);
+        self.answer(|pause| pause.approval().is_some());
     }
 
     /// The decision on this question, if there is one, and the digest that it is bound to. `None` if it was never
     /// asked.
     pub fn asked(&self, id: &ApprovalId) -> Option<(Option<Decision>, Digest)> {
-        self.approvals.get(id).copied()
+        self.approvals.get(id).cloned()
     }
 
     /// True if the session's paused run has its input since, so that it can be resumed.

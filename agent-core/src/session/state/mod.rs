@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Account, ContextUsage, Gauge, SessionHead, SessionStatus,
-    open::{Closing, EndedRun, OpenRun, OpenStep, QueuedPrompt},
+    open::{Closing, EndedRun, OpenQuestion, OpenRun, OpenStep, QueuedPrompt},
     sound::{flaw, replied, said},
 };
 use crate::{
@@ -52,6 +52,12 @@ pub struct SessionState {
     #[serde(deserialize_with = "json::one_named")]
     pub(crate) taken: Option<(String, Value)>,
     pub(crate) approvals: HashMap<ApprovalId, (Option<Decision>, Digest)>,
+    /// Open questions to approvers, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) questions: Vec<OpenQuestion>,
+    /// What approvers allowed for the session.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) grants: BTreeSet<Digest>,
     pub(crate) queue: Vec<QueuedPrompt>,
     pub(crate) todos: Vec<Todo>,
     /// Prompts and values that the agent keeps.
@@ -230,6 +236,7 @@ impl SessionState {
         self.end();
         self.kept.clear();
         self.signals.clear();
+        self.grants.clear();
         self.contents = None;
         self.head.usage = Usage::default();
         self.head.cost = Some(Money::default());
@@ -317,6 +324,7 @@ impl SessionState {
         self.run = None;
         self.taken = None;
         self.approvals.clear();
+        self.questions.clear();
         self.head.run = None;
         self.rest();
     }

@@ -1,0 +1,101 @@
+//! The questions of a step to its approver. All of them are asked together, before the first call runs.
+
+use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
+
+use entourage_core::{
+    event::{ApprovalDecided, Event},
+    permission::{ApprovalId, ApprovalRequest, Decision},
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::sync::oneshot;
+
+use crate::{
+    Caught,
+    effects::{
+        site::Site,
+        tool_run::{Done, Ready, Running},
+    },
+};
+
+/// The questions of one step, asked or answered.
+#[derive(Default)]
+pub(super) struct Questions<'a> {
+    asking: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
+    /// The answers, by question, to come or there; each is taken by its call once that is about to start.
+    answers: HashMap<ApprovalId, oneshot::Receiver<Decision>>,
+}
+
+impl<'a> Questions<'a> {
+    /// Asks a question and records it, unless it was asked before. An answer that puts nothing off is recorded when it
+    /// comes.
+    pub(super) fn ask(&mut self, site: &'a Site, request: &ApprovalRequest) {
+        if self.answers.contains_key(&request.id) {
+            return;
+        }
+        site.note(Event::ApprovalRequested(Arc::new(request.clone())));
+        let (told, answer) = oneshot::channel();
+        self.answers.insert(request.id.clone(), answer);
+        let request = request.clone();
+        self.asking.push(Box::pin(async move {
+            // The call may have ended without its answer.
+            told.send(decide(site, &request).await).ok();
+        }));
+    }
+
+    /// Adds a question that has its answer already.
+    pub(super) fn answered(&mut self, request: &ApprovalRequest, decision: Decision) {
+        let (told, answer) = oneshot::channel();
+        told.send(decision).ok();
+        self.answers.insert(request.id.clone(), answer);
+    }
+
+    /// Returns the future of a call that waits for its answer.
+    pub(super) fn wait<'c>(
+        &mut self,
+        place: usize,
+        ready: Ready<'c>,
+        request: Box<ApprovalRequest>,
+    ) -> Running<'c> {
+        let answer = self.answers.remove(&request.id);
+        Box::pin(async move {
+            let decision = match answer {
+                Some(answer) => answer.await.unwrap_or(Decision::Later),
+                None => Decision::Later,
+            };
+            (place, Done::Decided { ready, request, decision })
+        })
+    }
+
+    /// True when no question is being asked.
+    pub(super) fn is_empty(&self) -> bool {
+        self.asking.is_empty()
+    }
+
+    /// Waits until a question is answered.
+    pub(super) async fn next(&mut self) {
+        self.asking.next().await;
+    }
+}
+
+/// Asks the approver, and records the answer unless it puts the question off for good. An error or a panic is a refusal;
+/// without an approver the decision is `Later`.
+async fn decide(site: &Site, request: &ApprovalRequest) -> Decision {
+    let Some(approver) = &site.env.approver else { return Decision::Later };
+    let (decision, failure) = match Caught::new(|| approver.decide(request)).await {
+        Ok(Ok(Decision::AllowAlways)) => (Decision::Deny, Some(ALWAYS.to_owned())),
+        Ok(Ok(decision)) => (decision, None),
+        Ok(Err(error)) => (Decision::Deny, Some(error.to_string())),
+        Err(panic) => (Decision::Deny, Some(format!("the approver panicked: {panic}"))),
+    };
+    if decision != Decision::Later {
+        let by = crate::caught(|| approver.name()).ok().flatten();
+        let failure = failure.map(Into::into);
+        let answer = ApprovalDecided::new(request.id.clone(), decision.clone(), request.digest, by, failure);
+        site.note(Event::ApprovalDecided(Arc::new(answer)));
+    }
+    decision
+}
+
+/// Text of a decision that permissions cannot keep.
+pub(crate) const ALWAYS: &str =
+    "a call cannot be allowed always yet; allow it for the session, or add a rule to the runtime's policy";

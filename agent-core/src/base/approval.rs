@@ -1,4 +1,4 @@
-//! Ids of the questions that approvers are asked.
+//! Ids of what is answered from outside: questions to approvers, and calls of tools.
 
 use std::fmt;
 
@@ -28,9 +28,7 @@ impl ApprovalId {
     /// The session that asks; `None` for text that is not such an id.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
-        let (place, _) = self.0.rsplit_once("$$")?;
-        let (session, _) = place.rsplit_once('.')?;
-        SessionId::new(session).ok()
+        session_of(&self.0)
     }
 
     /// The id as text.
@@ -38,6 +36,50 @@ impl ApprovalId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Id of a tool call whose result comes from outside: its session, and its place there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(String);
+
+impl CallId {
+    /// Id of the call with index `index` of what event `seq` of the session recorded, in a run.
+    pub fn new(session: &SessionId, run: RunId, seq: u64, index: usize) -> Self {
+        let run = Digest::of([b"call".as_slice(), &run.as_u128().to_be_bytes()]).to_string();
+        let run = run.get(..16).unwrap_or(&run);
+        Self(format!("{session}.{seq}$${index}-{run}"))
+    }
+
+    /// The session of the call; `None` for text that is not such an id.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        session_of(&self.0)
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for CallId {
+    fn from(id: &str) -> Self {
+        Self(id.to_owned())
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn session_of(id: &str) -> Option<SessionId> {
+    let (place, _) = id.rsplit_once("$$")?;
+    let (session, _) = place.rsplit_once('.')?;
+    SessionId::new(session).ok()
 }
 
 impl From<&str> for ApprovalId {

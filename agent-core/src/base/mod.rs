@@ -17,7 +17,7 @@ mod stop;
 mod todo;
 mod usage;
 
-pub use approval::ApprovalId;
+pub use approval::{ApprovalId, CallId};
 pub use digest::Digest;
 pub use error::{Error, ErrorKind, ErrorRecord, Result, RetryStatus};
 pub use failure::Failure;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ApprovalId, Timestamp};
+use super::{ApprovalId, CallId, Timestamp};
 
 /// The input that a paused run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub enum Pause {
         /// Time at which the wait ends by itself.
         until: Option<Timestamp>,
     },
+    /// The result of a call, from outside.
+    Call(CallId),
     /// Nothing: the run was asked to pause.
     Asked,
 }
@@ -37,7 +39,7 @@ impl Pause {
     pub fn approval(&self) -> Option<&ApprovalId> {
         match self {
             Self::Approval(id) | Self::Deadline { approval: id, .. } => Some(id),
-            Self::Signal { .. } | Self::Asked => None,
+            Self::Signal { .. } | Self::Call(_) | Self::Asked => None,
         }
     }
 
@@ -47,7 +49,7 @@ impl Pause {
         match self {
             Self::Deadline { until, .. } => Some(*until),
             Self::Signal { until, .. } => *until,
-            Self::Approval(_) | Self::Asked => None,
+            Self::Approval(_) | Self::Call(_) | Self::Asked => None,
         }
     }
 }
@@ -64,6 +66,9 @@ impl fmt::Display for Pause {
             }
             Self::Signal { name, .. } => {
                 write!(f, "waits for the signal `{name}`; send it and resume the session")
+            }
+            Self::Call(id) => {
+                write!(f, "waits for the result of the call {id}; answer it and resume the session")
             }
             Self::Asked => f.write_str("waits because somebody asked it to; resume the session to go on"),
         }

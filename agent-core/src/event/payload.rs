@@ -9,7 +9,7 @@ use super::versions::FORMAT;
 use crate::{
     Digest, ErrorRecord, Money, RequestId, RunId, SessionId, Timestamp, Usage,
     base::{ApprovalId, BudgetLimits, Charge, EffectKey, Pause, Todo, json},
-    message::{Message, ToolResult},
+    message::{Arguments, Message, ToolResult},
     outcome::Outcome,
     permission::Decision,
     provider::{Finish, Restart, WarningKind},
@@ -228,6 +228,9 @@ payload! {
         repeat: Repeat,
         /// The rule, or other authority, that allowed the call.
         allowed_by: Cow<'static, str>,
+        /// Arguments that an approver gave it in place of the model's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edited: Option<Arguments>,
         /// Set for an effect of a hand-written agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<EffectKey>,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use super::{
     Account, SessionState, SessionStatus,
     account::reply_charge,
-    open::{Closing, EndedRun, OpenRun, QueuedPrompt},
+    open::{Closing, EndedRun, OpenCall, OpenRun, QueuedPrompt},
     state::shorter::{given_title, title},
 };
 use crate::{
-    base::{Charge, Pause},
-    event::{Envelope, Event, RunStarted},
-    message::Message,
+    base::{CallId, Charge, Pause},
+    event::{Envelope, Event, RunStarted, ToolFinished, ToolStarted},
+    message::{Arguments, Message, ToolCall},
+    spec::Repeat,
 };
 
 impl SessionState {
@@ -52,6 +53,7 @@ impl SessionState {
                 if let Some(run) = &mut self.run {
                     run.tool_calls = run.tool_calls.saturating_add(1);
                 }
+                self.hand_out(envelope, call);
                 if call.key.is_some() {
                     return;
                 }
@@ -59,7 +61,12 @@ impl SessionState {
                     *started = true;
                 }
             }
-            Event::ToolFinished(call) if call.key.is_none() => self.settle(call),
+            Event::ToolFinished(call) => {
+                self.take_back(call);
+                if call.key.is_none() {
+                    self.settle(call);
+                }
+            }
             Event::ApprovalDecided(answer) => self.decided(answer),
             Event::ApprovalRequested(request) => self.asks(envelope.at, request),
             Event::SignalReceived(signal) => {
@@ -127,13 +134,41 @@ impl SessionState {
                 (self.head.seq, self.head.updated) = head;
                 self.head.checkpoint = envelope.seq;
             }
-            Event::ToolFinished(_)
-            | Event::ModelRestarted(_)
+            Event::ModelRestarted(_)
             | Event::ChildStarted(_)
             | Event::ChildFinished(_)
             | Event::WarningRaised(_)
             | Event::Delta(_)
             | Event::Progress(_) => {}
+        }
+    }
+
+    /// Keeps a call whose result comes from outside.
+    fn hand_out(&mut self, envelope: &Envelope, started: &ToolStarted) {
+        if started.repeat != Repeat::External {
+            return;
+        }
+        let step = self.step.as_ref().filter(|_| started.key.is_none());
+        let place = step.map_or_else(|| self.run.as_ref().map(|run| run.seq), |step| Some(step.seq));
+        let asked = step.and_then(|step| step.message.tool_calls().nth(started.index));
+        let arguments = started.edited.as_ref().or(asked.map(|call| &call.arguments)).cloned();
+        let arguments = arguments.unwrap_or_else(Arguments::empty);
+        let number = started.key.and_then(|key| usize::try_from(key.ordinal).ok()).unwrap_or(started.index);
+        self.external.push(OpenCall {
+            id: CallId::new(&envelope.origin.session, envelope.origin.run, place.unwrap_or_default(), number),
+            since: envelope.at,
+            index: started.index,
+            call: ToolCall::new(Arc::clone(&started.call), Arc::clone(&started.tool), arguments),
+            key: started.key,
+        });
+    }
+
+    /// Forgets a handed out call that has its result, and marks the run that waited for it as answered.
+    fn take_back(&mut self, finished: &ToolFinished) {
+        let is_it = |call: &OpenCall| (call.index, call.key) == (finished.index, finished.key);
+        if let Some(place) = self.external.iter().position(is_it) {
+            let answered = self.external.remove(place).id;
+            self.answer(|pause| matches!(pause, Pause::Call(id) if *id == answered));
         }
     }
 

@@ -20,7 +20,7 @@ pub use cleared::cleared;
 pub(crate) use context_usage::ContextUsage;
 pub use gauge::{Gauge, reserve};
 pub use lease::Lease;
-pub use open::{Closing, OpenQuestion, OpenRun, QueuedPrompt};
+pub use open::{Closing, OpenCall, OpenQuestion, OpenRun, QueuedPrompt};
 pub use record::{SessionHead, SessionInfo, SessionRecord, SessionStatus};
 pub use state::SessionState;
 pub use store::{Batch, Columns, ReadRange, Row, SessionFilter, SessionStore, SharedStore};

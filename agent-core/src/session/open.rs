@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Money, RequestId, RunId, Timestamp, Usage,
-    base::{BudgetLimits, Pause, Spend},
+    base::{BudgetLimits, CallId, EffectKey, Pause, Spend},
     event::{PromptQueued, RunFinished, RunStarted},
-    message::{Message, ToolResult},
+    message::{Message, ToolCall, ToolResult},
     outcome::Outcome,
     permission::ApprovalRequest,
 };
@@ -31,6 +31,23 @@ pub struct OpenQuestion {
     pub since: Timestamp,
     /// The question.
     pub request: Arc<ApprovalRequest>,
+}
+
+/// A call that was handed out and has no result yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OpenCall {
+    /// Its id.
+    pub id: CallId,
+    /// Time at which it was handed out.
+    pub since: Timestamp,
+    /// Position of the call in its message, from 0.
+    pub index: usize,
+    /// The call. That of a hand-written agent has no arguments in the record.
+    pub call: ToolCall,
+    /// Set for an effect of a hand-written agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<EffectKey>,
 }
 
 /// A run that has not ended.

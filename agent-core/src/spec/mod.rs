@@ -118,6 +118,8 @@ pub enum Repeat {
     Resume,
     /// The call is not repeated; the model is told that the outcome is unknown.
     Once,
+    /// The result comes from outside, by `Session::answer`: the call is recorded, and the run pauses until then.
+    External,
 }
 
 /// Declarations of a tool. Cloning shares them.

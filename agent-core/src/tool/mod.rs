@@ -3,13 +3,16 @@
 //! Nothing here runs a tool or decides if it may run: see `run` and `permission`.
 
 mod call;
+mod external;
 mod from_fn;
 mod output;
 mod repair;
 mod toolset;
 
+pub use crate::base::CallId;
 pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
 pub use call::{Tool, ToolContext, ToolInput, idempotency_key};
+pub use external::external;
 pub use from_fn::{from_fn, schema_of, typed};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use repair::Repair;

@@ -36,6 +36,11 @@ fn issue_12_approvals_in_a_grandchild() {
 }
 
 #[test]
+fn issue_13_handed_out_calls() {
+    survives(scenarios::handed_out);
+}
+
+#[test]
 fn issue_12_children() {
     survives(scenarios::children);
 }

@@ -17,7 +17,7 @@ const MEDIA: usize = 64 << 20;
 const PIECES: usize = 1_000;
 
 /// Returns the output within `limits`. A text of its own names what was left out, so that the model knows.
-pub(super) fn bounded(mut output: ToolOutput, limits: &Limits) -> ToolOutput {
+pub(crate) fn bounded(mut output: ToolOutput, limits: &Limits) -> ToolOutput {
     let media = files(&mut output.content, limits.tool_media.min(MEDIA));
     let metadata = metadata(&mut output, limits.tool_metadata.min(bound::VALUE));
     output.content = capped(output.content, limits.tool_output.min(TEXT));

@@ -12,7 +12,7 @@ use entourage_core::{
     message::{Content, ToolCall, ToolResult},
     permission::{ApprovalRequest, Decision},
     run::{Observation, Pause, RunContext, ToolCalls},
-    tool::{Repeat, ToolContext, ToolError, ToolOutput},
+    tool::{CallId, Repeat, ToolContext, ToolError, ToolOutput},
 };
 use futures_util::FutureExt;
 
@@ -64,6 +64,7 @@ pub(crate) async fn perform(
         denied: false,
         ended: None,
         questions: Questions::default(),
+        handed_out: None,
     };
     step.run().await?;
     let Step { mut results, fatal, exhausted, pause, .. } = step;
@@ -102,6 +103,8 @@ struct Step<'a> {
     /// The tool whose result ended the turn.
     ended: Option<Arc<str>>,
     questions: Questions<'a>,
+    /// The first call that was handed out and has no result.
+    handed_out: Option<CallId>,
 }
 
 impl<'a> Step<'a> {
@@ -189,6 +192,7 @@ impl<'a> Step<'a> {
                             schedule.stop();
                         }
                     }
+                    Plan::Run(ready) if ready.is_external() => self.hand_out(place, ready, &mut schedule),
                     Plan::Run(ready) => match self.claim(place, ready) {
                         Some(call) => running.push(call),
                         None => schedule.stop(),
@@ -198,6 +202,9 @@ impl<'a> Step<'a> {
             }
             claimed.drain(..).for_each(|call| running.push(call));
             if running.is_empty() {
+                if let Some(call) = self.handed_out.take().filter(|_| !self.is_over()) {
+                    self.pause = Some(Pause::Call(call));
+                }
                 self.settle_rest(&mut slots);
                 return Ok(());
             }
@@ -218,6 +225,9 @@ impl<'a> Step<'a> {
                     }
                     Done::Decided { ready, request, decision } => {
                         match self.decided(place, ready, &request, &decision) {
+                            Some(Plan::Run(ready)) if ready.is_external() => {
+                                self.hand_out(place, ready, &mut schedule);
+                            }
                             Some(Plan::Run(ready)) => claimed.extend(self.claim(place, ready)),
                             Some(Plan::Ask(ready, request)) => claimed.push(self.wait(place, ready, request)),
                             Some(Plan::Settled { call, text, denied }) => {
@@ -285,33 +295,59 @@ impl<'a> Step<'a> {
         self.questions.wait(place, ready, request)
     }
 
+    /// Hands a call out, unless it was before. It is recorded, and its result comes from outside.
+    /// One that must run alone holds back the calls after it, until the run is resumed with its result.
+    fn hand_out(&mut self, place: usize, mut ready: Ready<'_>, schedule: &mut ToolSchedule) {
+        schedule.finish();
+        if ready.exclusive {
+            schedule.stop();
+        }
+        let began = self.calls.calls.get(place).is_some_and(|call| call.started);
+        if !began && !self.begin(place, &mut ready) {
+            return;
+        }
+        let this = (self.index(place), self.key);
+        let id = self.site.read(|state| {
+            state.external().iter().find(|call| (call.index, call.key) == this).map(|call| call.id.clone())
+        });
+        self.handed_out = self.handed_out.take().or(id);
+    }
+
+    /// Records that a call begins. Returns false when the budget does not cover it.
+    fn begin(&mut self, place: usize, ready: &mut Ready<'_>) -> bool {
+        match self.cx.budget().map(|budget| budget.reserve(Charge::tool_call())).transpose() {
+            // A claim counts, however the call ends.
+            Ok(reserved) => drop(reserved),
+            Err(error) => {
+                self.exhausted.get_or_insert(error);
+                return false;
+            }
+        }
+        let started = ToolStarted::new(
+            self.index(place),
+            Arc::clone(&ready.call.id),
+            Arc::clone(&ready.call.name),
+            ready.tool.spec().repeat(),
+            std::mem::take(&mut ready.allowed_by),
+            ready.edited.clone(),
+            self.key,
+        );
+        self.site.note(Event::ToolStarted(Arc::new(started)));
+        true
+    }
+
     /// Records that the call is about to run. The returned future is polled only after that is committed. `None` when
     /// the budget does not cover the call.
     fn claim<'c>(&mut self, place: usize, mut ready: Ready<'c>) -> Option<Running<'c>>
     where
         'a: 'c,
     {
-        match self.cx.budget().map(|budget| budget.reserve(Charge::tool_call())).transpose() {
-            // A claim counts, however the call ends.
-            Ok(reserved) => drop(reserved),
-            Err(error) => {
-                self.exhausted.get_or_insert(error);
-                return None;
-            }
+        if !self.begin(place, &mut ready) {
+            return None;
         }
-        let index = self.index(place);
         let spec = ready.tool.spec();
-        let started = ToolStarted::new(
-            index,
-            Arc::clone(&ready.call.id),
-            Arc::clone(&ready.call.name),
-            spec.repeat(),
-            std::mem::take(&mut ready.allowed_by),
-            self.key,
-        );
-        self.site.note(Event::ToolStarted(Arc::new(started)));
         let limit = spec.timeout().unwrap_or(self.calls.limits.tool_timeout);
-        let place_of_call = (self.seq, self.first + index);
+        let place_of_call = (self.seq, self.first + self.index(place));
         let footprint = std::mem::take(&mut ready.footprint);
         let policy = &self.site.env.policy;
         let context = ToolContext::new(self.cx, policy, &ready.call.id, spec, footprint, place_of_call);

@@ -13,7 +13,7 @@ use entourage_core::{
     Result, Timestamp,
     message::{Arguments, ToolCall},
     permission::{ApprovalRequest, Decision},
-    tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
+    tool::{Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde_json::Value;
@@ -53,6 +53,11 @@ impl<'a> Ready<'a> {
             spec.is_alone() || footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
         let (allowed_by, edited) = (Cow::default(), None);
         Ok(Self { call, tool, arguments, footprint, exclusive, asked, allowed_by, edited })
+    }
+
+    /// True if its result comes from outside.
+    pub(super) fn is_external(&self) -> bool {
+        self.tool.spec().repeat() == Repeat::External
     }
 
     /// Names the rule or person that allows it.

@@ -324,7 +324,10 @@ impl Session {
         apart(&self.env().tasks, Box::pin(async move { session.written(event).await })).await
     }
 
-    async fn written(&self, event: impl Fn(&Journal) -> Result<Option<Event>> + Send + Sync) -> Result<()> {
+    pub(super) async fn written(
+        &self,
+        event: impl Fn(&Journal) -> Result<Option<Event>> + Send + Sync,
+    ) -> Result<()> {
         let run = RunId::generate();
         let _active = self.0.claim(run, &CancellationToken::new(), true).await?;
         let (mut tries, mut known) = (0, self.0.created());

@@ -48,6 +48,11 @@ fn design_3_tools_in_parallel() {
 }
 
 #[test]
+fn issue_13_handed_out_calls() {
+    survives(&scenarios::handed_out());
+}
+
+#[test]
 fn design_3_approvals() {
     survives(&scenarios::approvals());
 }

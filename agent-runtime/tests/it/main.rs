@@ -41,6 +41,7 @@ mod dropped;
 mod effects;
 mod engine;
 mod events;
+mod external;
 mod failures;
 mod floods;
 mod fold;

@@ -187,7 +187,8 @@ impl<'a> Judge<'a> {
         let Some(call) = claim.result else { return };
         let name = &call.result.name;
         let unknown = is_unknown(&call.result);
-        if !call.result.is_error && !returned && !BROUGHT.contains(&&**name) {
+        let handed_out = claim.repeat == Some(Repeat::External);
+        if !call.result.is_error && !returned && !handed_out && !BROUGHT.contains(&&**name) {
             let text = format!("`{name}` has a result as {key} and never ended; is it a `Life::tool`?");
             self.faults.other.push(text);
         }

@@ -13,7 +13,7 @@ use entourage_core::{
     run::{Pause, Task},
     session::{SessionStatus, SharedStore},
 };
-use entourage_runtime::{Agents, Runtime, RuntimeBuilder, Session, Titles};
+use entourage_runtime::{Agents, Runtime, RuntimeBuilder, Session, Titles, Waiting};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
@@ -41,6 +41,7 @@ pub struct Scenario {
     prompts: Vec<Task>,
     decisions: Vec<(String, Decision)>,
     signals: Vec<(String, Value)>,
+    results: Vec<(String, String)>,
     drive: Option<Box<Drive>>,
     distant: bool,
 }
@@ -81,6 +82,7 @@ impl Scenario {
             prompts: Vec::new(),
             decisions: Vec::new(),
             signals: Vec::new(),
+            results: Vec::new(),
             drive: None,
             distant: false,
         }
@@ -123,6 +125,13 @@ impl Scenario {
     #[must_use]
     pub fn signal(mut self, name: impl Into<String>, value: Value) -> Self {
         self.signals.push((name.into(), value));
+        self
+    }
+
+    /// Sets the result of each call of the [external](entourage_core::tool::external) tool `tool`.
+    #[must_use]
+    pub fn result(mut self, tool: impl Into<String>, text: impl Into<String>) -> Self {
+        self.results.push((tool.into(), text.into()));
         self
     }
 
@@ -249,6 +258,12 @@ impl Scenario {
                 Wait::Signal(name) => session.signal(name, find(&self.signals, name)?.clone()).await?,
             }
             return Ok(true);
+        }
+        for wait in cx.session.pending().await? {
+            if let Waiting::Call { id, call } = wait.waits_for {
+                cx.runtime.answer(&id, find(&self.results, &call.name)?.clone()).await?;
+                return Ok(true);
+            }
         }
         Ok(false)
     }

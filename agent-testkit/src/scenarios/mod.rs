@@ -7,7 +7,7 @@ mod tools;
 
 pub use beside::{queue, title};
 pub use runners::{dual, graph_approval, login_graph, sub_agents};
-pub use tools::{approvals, by_hand, children, compaction, tool_loop, tools_in_parallel};
+pub use tools::{approvals, by_hand, children, compaction, handed_out, tool_loop, tools_in_parallel};
 
 use crate::crash::Scenario;
 
@@ -18,6 +18,7 @@ pub fn all() -> Vec<Scenario> {
         tool_loop(),
         tools_in_parallel(),
         approvals(),
+        handed_out(),
         children(),
         by_hand(),
         compaction(),

@@ -7,11 +7,11 @@ use entourage_core::{
     Result, Usage,
     agent::{Agent, AgentPart},
     context::Compaction,
-    message::{History, Message},
+    message::{Arguments, History, Message},
     permission::{Decision, Policy, Scope},
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Profile, Provider, Request},
     run::{Outcome, RunContext, Task, Waited},
-    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
+    tool::{self, Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runners::ReactAgent;
 use serde_json::json;
@@ -99,6 +99,40 @@ pub fn approvals() -> Scenario {
         .decide("pay", Decision::Allow)
         .decide("burn", Decision::Deny)
         .runtime(move |builder| builder.policy(policy()).checkpoint_every(8))
+}
+
+/// Calls that are handed out: two at once and one that must run alone, in a tool call of the root, beside tools that may
+/// not run twice, with arguments of an approver.
+#[must_use]
+pub fn handed_out() -> Scenario {
+    let scenario = Scenario::new("handed-out", |life| {
+        let scripted = |provider: ScriptedProvider| life.model(&provider.model());
+        let click = |access| {
+            let spec = ToolSpec::new("click", "Clicks.", json!({"type": "object"})).with_access(access);
+            tool::external(spec)
+        };
+        let leaf = ScriptedProvider::by_history()
+            .calls([("click", json!({"on": "a"})), ("pay", json!({})), ("click", json!({"on": "b"}))])
+            .text("I clicked and paid.");
+        let leaf = ReactAgent::builder("leaf", scripted(leaf))
+            .tool(life.tool(Deed::new("pay", Access::READ, Some(Repeat::Once), 1)))
+            .tool(click(Access::READ))
+            .build()?;
+        let root = ScriptedProvider::by_history()
+            .calls([("send", json!({})), ("click", json!({"on": "c"})), ("put", json!({}))])
+            .text("All is done.");
+        ReactAgent::builder("root", scripted(root))
+            .tool(life.tool(Asking::new("send", leaf)))
+            .tool(click(Access::WRITE))
+            .tool(life.tool(Deed::new("put", Access::WRITE, None, 1)))
+            .build()
+    });
+    let edit = Arguments::parse(r#"{"on": "d"}"#).map_or(Decision::Deny, Decision::Edit);
+    scenario
+        .prompt("Click it.")
+        .decide("put", edit)
+        .result("click", "Clicked.")
+        .runtime(|builder| builder.policy(Policy::allow_all().ask("put")).checkpoint_every(8))
 }
 
 /// Agents in tool calls, on two levels, two of them at once.

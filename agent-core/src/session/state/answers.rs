@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     super::{
         SessionStatus,
-        open::{OpenQuestion, OpenRun},
+        open::{OpenCall, OpenQuestion, OpenRun},
     },
     SessionState,
 };
@@ -38,6 +38,12 @@ impl SessionState {
     #[must_use]
     pub fn questions(&self) -> &[OpenQuestion] {
         &self.questions
+    }
+
+    /// Returns the calls that were handed out and have no result yet, oldest first.
+    #[must_use]
+    pub fn external(&self) -> &[OpenCall] {
+        &self.external
     }
 
     /// True if an approver allowed, for the session, what this digest stands for: see

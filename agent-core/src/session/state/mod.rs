@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{
     Account, ContextUsage, Gauge, SessionHead, SessionStatus,
-    open::{Closing, EndedRun, OpenQuestion, OpenRun, OpenStep, QueuedPrompt},
+    open::{Closing, EndedRun, OpenCall, OpenQuestion, OpenRun, OpenStep, QueuedPrompt},
     sound::{flaw, replied, said},
 };
 use crate::{
@@ -55,6 +55,9 @@ pub struct SessionState {
     /// Open questions to approvers, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) questions: Vec<OpenQuestion>,
+    /// Calls that were handed out, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) external: Vec<OpenCall>,
     /// What approvers allowed for the session.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) grants: BTreeSet<Digest>,
@@ -325,6 +328,7 @@ impl SessionState {
         self.taken = None;
         self.approvals.clear();
         self.questions.clear();
+        self.external.clear();
         self.head.run = None;
         self.rest();
     }

@@ -6,7 +6,10 @@ use async_trait::async_trait;
 use entourage_core::{
     Result,
     agent::AgentPart,
-    tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools, Toolset},
+    tool::{
+        Footprint, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset,
+        layered,
+    },
 };
 use serde_json::Value;
 
@@ -23,6 +26,14 @@ pub trait ToolsetExt: Toolset + Sized {
     /// As [`Tools::new`], when a name becomes too long.
     fn prefixed(self, prefix: &str) -> Result<Tools> {
         Renamed::rename_all(&self, |name| format!("{prefix}{name}"))
+    }
+
+    /// Puts `layer` around each tool.
+    fn layered(self, layer: impl ToolLayer + 'static) -> Tools {
+        let (layer, tools): (Arc<dyn ToolLayer>, _) = (Arc::new(layer), self.tools());
+        let layered =
+            |tool: &Arc<dyn Tool>| Arc::new(layered(Arc::clone(tool), Arc::clone(&layer))) as Arc<dyn Tool>;
+        Tools::from_sorted(tools.iter().map(layered).collect::<Vec<_>>().into_iter())
     }
 
     /// Gives one tool another name.
@@ -95,6 +106,10 @@ impl Tool for Renamed {
 
     fn parts(&self) -> Vec<AgentPart> {
         self.inner.parts()
+    }
+
+    fn layers(&self) -> &[Arc<dyn ToolLayer>] {
+        self.inner.layers()
     }
 }
 

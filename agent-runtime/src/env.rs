@@ -8,6 +8,7 @@ use entourage_core::{
     permission::{Approver, Policy},
     provider::Egress,
     session::SharedStore,
+    tool::ToolLayer,
 };
 use tokio_util::task::TaskTracker;
 
@@ -28,6 +29,8 @@ pub(crate) struct Env {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: Policy,
     pub(crate) approver: Option<Arc<dyn Approver>>,
+    /// Layers around all tools, the outermost first.
+    pub(crate) tool_layers: Vec<Arc<dyn ToolLayer>>,
     pub(crate) observers: Arc<[Watcher]>,
     pub(crate) egress: Egress,
     pub(crate) tasks: TaskTracker,

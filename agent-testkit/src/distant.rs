@@ -15,7 +15,7 @@ use entourage_core::{
     run::{Effect, Effects, Observation, Pause, Performing, RunContext, ToolCalls},
     session::SessionState,
     team::Todo,
-    tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
+    tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runtime::{
     Agents,
@@ -303,6 +303,10 @@ impl Tool for DistantTool {
 
     fn parts(&self) -> Vec<AgentPart> {
         self.tool.parts()
+    }
+
+    fn layers(&self) -> &[Arc<dyn ToolLayer>] {
+        self.tool.layers()
     }
 }
 

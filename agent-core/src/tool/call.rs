@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Footprint, ToolError, ToolOutput, ToolSpec};
+use super::{Footprint, ToolError, ToolLayer, ToolOutput, ToolSpec};
 use crate::{
     Digest, Error, ErrorKind, Result, RunId, SessionId,
     agent::{Agent, AgentPart},
@@ -60,6 +60,11 @@ pub trait Tool: Send + Sync {
     fn parts(&self) -> Vec<AgentPart> {
         Vec::new()
     }
+
+    /// Returns the layers around the tool, the outermost first; none by default. [`layered`](super::layered) adds one.
+    fn layers(&self) -> &[Arc<dyn ToolLayer>] {
+        &[]
+    }
 }
 
 impl fmt::Debug for dyn Tool {
@@ -85,6 +90,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn parts(&self) -> Vec<AgentPart> {
         (**self).parts()
+    }
+
+    fn layers(&self) -> &[Arc<dyn ToolLayer>] {
+        (**self).layers()
     }
 }
 

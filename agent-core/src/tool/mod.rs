@@ -5,6 +5,7 @@
 mod call;
 mod external;
 mod from_fn;
+mod layer;
 mod output;
 mod repair;
 mod toolset;
@@ -14,6 +15,7 @@ pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
 pub use call::{Tool, ToolContext, ToolInput, idempotency_key};
 pub use external::external;
 pub use from_fn::{from_fn, schema_of, typed};
+pub use layer::{Gate, NextCall, ToolLayer, layered};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use repair::Repair;
 pub use toolset::{Tools, Toolset};

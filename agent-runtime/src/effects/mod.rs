@@ -10,5 +10,6 @@ pub(crate) mod tool_bound;
 pub(crate) mod tool_call;
 pub(crate) mod tool_check;
 pub(crate) mod tool_judge;
+pub(crate) mod tool_layers;
 pub(crate) mod tool_run;
 pub(crate) mod tool_schedule;

@@ -21,6 +21,7 @@ use crate::effects::{
     tool_ask::Questions,
     tool_bound::bounded,
     tool_judge::{Checked, Judge, Plan},
+    tool_layers::{Held, has_layers, pass},
     tool_run::{Done, Ran, Ready, Running, RunningCalls, run_tool},
     tool_schedule::ToolSchedule,
 };
@@ -124,6 +125,7 @@ impl<'a> Step<'a> {
             };
             slots.push(Some(Checked::new(self.calls, pending, call, self.cx.scope())));
         }
+        pass_all(self.site, self.cx, &mut slots).await;
         // The only call is asked about when it is about to start, which is now.
         if slots.len() > 1 {
             self.ask_all(&slots);
@@ -261,8 +263,8 @@ impl<'a> Step<'a> {
         };
         for (place, slot) in slots.iter_mut().enumerate() {
             match slot.take() {
-                Some(Checked::Settled { call, text }) => self.settle_unrun(place, call, text, false),
-                Some(Checked::Open { call, .. }) => self.settle_unrun(place, call, why.clone(), false),
+                Some(Checked::Settled { call, text, .. }) => self.settle_unrun(place, call, text, false),
+                Some(Checked::Open(open)) => self.settle_unrun(place, open.call, why.clone(), false),
                 None => {}
             }
         }
@@ -299,6 +301,11 @@ impl<'a> Step<'a> {
     /// One that must run alone holds back the calls after it, until the run is resumed with its result.
     fn hand_out(&mut self, place: usize, mut ready: Ready<'_>, schedule: &mut ToolSchedule) {
         schedule.finish();
+        if ready.edited.is_some() && has_layers(self.site, ready.open.tool) {
+            let text =
+                "not run: its tool has layers, which would not see the arguments that the approver gave it";
+            return self.settle_unrun(place, ready.open.call, text.to_owned(), false);
+        }
         if ready.exclusive {
             schedule.stop();
         }
@@ -325,11 +332,11 @@ impl<'a> Step<'a> {
         }
         let started = ToolStarted::new(
             self.index(place),
-            Arc::clone(&ready.call.id),
-            Arc::clone(&ready.call.name),
-            ready.tool.spec().repeat(),
+            Arc::clone(&ready.open.call.id),
+            Arc::clone(&ready.open.call.name),
+            ready.open.tool.spec().repeat(),
             std::mem::take(&mut ready.allowed_by),
-            ready.edited.clone(),
+            ready.edited.as_ref().or(ready.open.changed.as_ref()).cloned(),
             self.key,
         );
         self.site.note(Event::ToolStarted(Arc::new(started)));
@@ -345,12 +352,12 @@ impl<'a> Step<'a> {
         if !self.begin(place, &mut ready) {
             return None;
         }
-        let spec = ready.tool.spec();
+        let spec = ready.open.tool.spec();
         let limit = spec.timeout().unwrap_or(self.calls.limits.tool_timeout);
         let place_of_call = (self.seq, self.first + self.index(place));
         let footprint = std::mem::take(&mut ready.footprint);
         let policy = &self.site.env.policy;
-        let context = ToolContext::new(self.cx, policy, &ready.call.id, spec, footprint, place_of_call);
+        let context = ToolContext::new(self.cx, policy, &ready.open.call.id, spec, footprint, place_of_call);
         Some(Box::pin(run_tool(self.site, place, ready, context, limit)))
     }
 
@@ -371,7 +378,7 @@ impl<'a> Step<'a> {
             });
             return None;
         }
-        let (call, alone, asked) = (ready.call, ready.exclusive, ready.asked);
+        let (call, alone, asked) = (ready.open.call, ready.exclusive, ready.open.asked);
         let plan = self.plan(place, ready.into());
         let changed = match &plan {
             // It must run alone now, and other calls run beside it.
@@ -412,8 +419,7 @@ impl<'a> Step<'a> {
         };
         let mut output = bounded(output, &self.calls.limits);
         if let Some(arguments) = edited {
-            let text =
-                format!("Run with other arguments, which the approver gave it: {}", arguments.as_str());
+            let text = format!("Run with other arguments than yours: {}", arguments.as_str());
             output.content.insert(0, Content::Text(text));
         }
         let result = ToolResult::new(call, output.content, output.is_error);
@@ -441,5 +447,21 @@ impl<'a> Step<'a> {
         let finished = Arc::new(finished);
         self.site.note_at(at, Event::ToolFinished(Arc::clone(&finished)));
         self.results.push(finished);
+    }
+}
+
+/// Passes all calls through the layers of their tools.
+async fn pass_all(site: &Site, cx: &RunContext, slots: &mut [Option<Checked<'_>>]) {
+    for slot in slots {
+        let Some(Checked::Open(open)) = slot else { continue };
+        if !has_layers(site, open.tool) {
+            continue;
+        }
+        match pass(site, cx, open.tool, &mut open.arguments).await {
+            Ok(changed) => open.changed = changed,
+            Err(Held { text, stops }) => {
+                *slot = Some(Checked::Settled { call: open.call, text, denied: stops });
+            }
+        }
     }
 }

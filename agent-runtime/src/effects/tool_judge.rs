@@ -2,7 +2,7 @@
 //!
 //! Runs nothing and records nothing.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use entourage_core::{
     Digest,
@@ -10,7 +10,7 @@ use entourage_core::{
     permission::{ApprovalId, ApprovalRequest, Decision, Ruling, Scope, judge},
     run::{PendingCall, RunContext, ToolCalls},
     session::SessionState,
-    tool::{Footprint, Repeat, Tool, ToolSpec},
+    tool::{Footprint, Repeat, Tool},
 };
 use serde_json::Value;
 
@@ -26,9 +26,20 @@ use crate::{
 /// A call after the checks that do not depend on when it starts.
 pub(super) enum Checked<'a> {
     /// It is never run: this is its result.
-    Settled { call: &'a ToolCall, text: String },
-    /// It is judged when it starts. `asked` counts the questions about it.
-    Open { call: &'a ToolCall, tool: &'a Arc<dyn Tool>, arguments: Value, asked: u8 },
+    Settled { call: &'a ToolCall, text: String, denied: bool },
+    /// It is judged when it starts.
+    Open(Open<'a>),
+}
+
+/// A call to judge.
+pub(super) struct Open<'a> {
+    pub(super) call: &'a ToolCall,
+    pub(super) tool: &'a Arc<dyn Tool>,
+    pub(super) arguments: Value,
+    /// The arguments, if layers changed them.
+    pub(super) changed: Option<Arguments>,
+    /// Number of questions about it so far.
+    pub(super) asked: u8,
 }
 
 /// The next action for one call.
@@ -48,7 +59,7 @@ impl<'a> Checked<'a> {
         call: &'a ToolCall,
         scope: &Scope,
     ) -> Self {
-        let settled = |text: String| Self::Settled { call, text };
+        let settled = |text: String| Self::Settled { call, text, denied: false };
         if pending.late {
             return settled("not run, since a call before it ended the turn".to_owned());
         }
@@ -80,7 +91,7 @@ impl<'a> Checked<'a> {
         {
             return settled(problem);
         }
-        Self::Open { call, tool, arguments, asked: 0 }
+        Self::Open(Open { call, tool, arguments, changed: None, asked: 0 })
     }
 }
 
@@ -96,9 +107,12 @@ impl<'a> Plan<'a> {
     /// Returns the call as it was before it was judged. A question that was not asked does not count.
     pub(super) fn put_off(self) -> Checked<'a> {
         match self {
-            Self::Settled { call, text, .. } => Checked::Settled { call, text },
+            Self::Settled { call, text, denied } => Checked::Settled { call, text, denied },
             Self::Run(ready) => ready.into(),
-            Self::Ask(ready, _) => Ready { asked: ready.asked.saturating_sub(1), ..ready }.into(),
+            Self::Ask(mut ready, _) => {
+                ready.open.asked = ready.open.asked.saturating_sub(1);
+                ready.into()
+            }
         }
     }
 }
@@ -106,10 +120,13 @@ impl<'a> Plan<'a> {
 /// Makes a call that did not start after all one to be judged anew.
 impl<'a> From<Ready<'a>> for Checked<'a> {
     fn from(ready: Ready<'a>) -> Self {
-        let Ready { call, tool, arguments, asked, edited, .. } = ready;
-        // Its question, which has the other arguments, is about the model's.
-        let arguments = if edited.is_some() { call.arguments.to_value() } else { arguments };
-        Self::Open { call, tool, arguments, asked }
+        let Ready { open, edited, .. } = ready;
+        // Its question, which has the other arguments, is about those that it had.
+        let arguments = match edited {
+            Some(_) => open.changed.as_ref().unwrap_or(&open.call.arguments).to_value(),
+            None => open.arguments,
+        };
+        Self::Open(Open { arguments, ..open })
     }
 }
 
@@ -125,16 +142,17 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     /// Judges a call, by its footprint at this moment.
     pub(super) fn plan<'c>(&self, index: usize, checked: Checked<'c>) -> Plan<'c> {
-        let (call, tool, arguments, asked) = match checked {
-            Checked::Settled { call, text } => return Plan::Settled { call, text, denied: false },
-            Checked::Open { call, tool, arguments, asked } => (call, tool, arguments, asked),
+        let open = match checked {
+            Checked::Settled { call, text, denied } => return Plan::Settled { call, text, denied },
+            Checked::Open(open) => open,
         };
-        let ready = match Ready::new(call, tool, arguments, asked) {
+        let call = open.call;
+        let ready = match Ready::new(open) {
             Ok(ready) => ready,
             Err(text) => return Plan::Settled { call, text, denied: false },
         };
         if self.site.read(SessionState::has_asked) {
-            let request = self.question(index, call, tool.spec(), &ready.footprint, "");
+            let request = self.question(index, &ready.open, &ready.footprint, "");
             if let Some(Decision::Edit(edited)) = self.answer(&request) {
                 return self.edited(ready, edited);
             }
@@ -149,17 +167,18 @@ impl Judge<'_> {
     /// Returns the question that a call would be asked about now; `None` for a call that would not, or that an answer
     /// or a grant settles.
     pub(super) fn question_about(&self, index: usize, checked: &Checked<'_>) -> Option<ApprovalRequest> {
-        let Checked::Open { call, tool, arguments, .. } = checked else { return None };
-        let footprint = caught(|| tool.footprint(arguments)).ok()?;
-        let Ruling::Ask(rule) = judge(self.cx.scope(), &self.site.env.policy, tool.spec(), &footprint) else {
+        let Checked::Open(open) = checked else { return None };
+        let footprint = caught(|| open.tool.footprint(&open.arguments)).ok()?;
+        let Ruling::Ask(rule) = judge(self.cx.scope(), &self.site.env.policy, open.tool.spec(), &footprint)
+        else {
             return None;
         };
-        let request = self.question(index, call, tool.spec(), &footprint, &rule);
+        let request = self.question(index, open, &footprint, &rule);
         (!self.is_granted(&request) && self.answer(&request).is_none()).then_some(request)
     }
 
     fn rule(&self, ready: &Ready<'_>) -> Ruling {
-        judge(self.cx.scope(), &self.site.env.policy, ready.tool.spec(), &ready.footprint)
+        judge(self.cx.scope(), &self.site.env.policy, ready.open.tool.spec(), &ready.footprint)
     }
 
     fn is_granted(&self, request: &ApprovalRequest) -> bool {
@@ -173,17 +192,17 @@ impl Judge<'_> {
 
     /// Judges a call that a rule asks about.
     fn asked<'c>(&self, index: usize, mut ready: Ready<'c>, rule: &str) -> Plan<'c> {
-        let request = self.question(index, ready.call, ready.tool.spec(), &ready.footprint, rule);
+        let request = self.question(index, &ready.open, &ready.footprint, rule);
         if self.is_granted(&request) {
             return Plan::Run(ready.allowed_by("approver, for the session".into()));
         }
         match self.answer(&request) {
-            Some(decision) => match answered(ready.call, &decision) {
+            Some(decision) => match answered(ready.open.call, &decision) {
                 Some(refused) => refused,
                 None => Plan::Run(ready.allowed_by("approver".into())),
             },
             None => {
-                ready.asked = ready.asked.saturating_add(1);
+                ready.open.asked = ready.open.asked.saturating_add(1);
                 Plan::Ask(ready.allowed_by("approver".into()), Box::new(request))
             }
         }
@@ -191,11 +210,10 @@ impl Judge<'_> {
 
     /// Judges a call with the arguments that an approver gave it. The rules that ask are answered by them.
     fn edited<'c>(&self, ready: Ready<'c>, edited: Arguments) -> Plan<'c> {
-        let Ready { call, tool, asked, .. } = ready;
+        let (call, tool) = (ready.open.call, ready.open.tool);
         let arguments = edited.to_value();
         let checked = check_arguments(tool.spec(), &arguments);
-        let ready = checked.and_then(|()| Ready::new(call, tool, arguments, asked));
-        let ready = match ready {
+        let ready = match checked.and_then(|()| Ready::new(Open { arguments, ..ready.open })) {
             Ok(ready) => ready,
             Err(text) => {
                 let text = format!("not run: the approver gave it other arguments, and {text}");
@@ -210,14 +228,16 @@ impl Judge<'_> {
         }
     }
 
-    fn question(
-        &self,
-        index: usize,
-        call: &ToolCall,
-        spec: &ToolSpec,
-        footprint: &Footprint,
-        rule: &str,
-    ) -> ApprovalRequest {
+    fn question(&self, index: usize, open: &Open<'_>, footprint: &Footprint, rule: &str) -> ApprovalRequest {
+        let spec = open.tool.spec();
+        let call = match &open.changed {
+            Some(changed) => {
+                let mut call = open.call.clone();
+                call.arguments = changed.clone();
+                Cow::Owned(call)
+            }
+            None => Cow::Borrowed(open.call),
+        };
         let parts = [spec.digest().to_string(), footprint.digest().to_string()];
         let [tool, touched] = &parts;
         let named = self.site.read(|state| state.run().is_none_or(|run| run.named_by_run));
@@ -226,7 +246,7 @@ impl Judge<'_> {
         let id = ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest);
         let asks = (self.cx.session(), self.cx.run(), self.cx.agent());
         let grant = Digest::of([b"grant".as_slice(), tool.as_bytes(), touched.as_bytes()]);
-        ApprovalRequest::new(id, asks, call, footprint.clone(), rule, digest).with_grant(grant)
+        ApprovalRequest::new(id, asks, &call, footprint.clone(), rule, digest).with_grant(grant)
     }
 }
 

@@ -4,7 +4,6 @@ use std::{
     borrow::Cow,
     future::{Future, poll_fn},
     pin::Pin,
-    sync::Arc,
     task::Poll,
     time::Duration,
 };
@@ -16,20 +15,22 @@ use entourage_core::{
     tool::{Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput},
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use serde_json::Value;
 use tokio::task::coop::unconstrained;
 
-use crate::{Caught, caught, effects::site::Site};
+use crate::{
+    Caught, caught,
+    effects::{
+        site::Site,
+        tool_judge::Open,
+        tool_layers::{self, has_layers},
+    },
+};
 
 pub(super) struct Ready<'a> {
-    pub(super) call: &'a ToolCall,
-    pub(super) tool: &'a Arc<dyn Tool>,
-    pub(super) arguments: Value,
+    pub(super) open: Open<'a>,
     /// Footprint of the call when it was judged.
     pub(super) footprint: Footprint,
     pub(super) exclusive: bool,
-    /// Number of questions about it so far.
-    pub(super) asked: u8,
     pub(super) allowed_by: Cow<'static, str>,
     /// The arguments that an approver gave it in place of the model's.
     pub(super) edited: Option<Arguments>,
@@ -40,24 +41,18 @@ impl<'a> Ready<'a> {
     ///
     /// # Errors
     /// The text for the model, when the tool panics.
-    pub(super) fn new(
-        call: &'a ToolCall,
-        tool: &'a Arc<dyn Tool>,
-        arguments: Value,
-        asked: u8,
-    ) -> Result<Self, String> {
-        let footprint = caught(|| tool.footprint(&arguments))
+    pub(super) fn new(open: Open<'a>) -> Result<Self, String> {
+        let footprint = caught(|| open.tool.footprint(&open.arguments))
             .map_err(|_| "the tool panicked when it was asked what the call touches".to_owned())?;
-        let spec = tool.spec();
+        let spec = open.tool.spec();
         let exclusive =
             spec.is_alone() || footprint.is_exclusive() || Footprint::new(spec.access()).is_exclusive();
-        let (allowed_by, edited) = (Cow::default(), None);
-        Ok(Self { call, tool, arguments, footprint, exclusive, asked, allowed_by, edited })
+        Ok(Self { open, footprint, exclusive, allowed_by: Cow::default(), edited: None })
     }
 
     /// True if its result comes from outside.
     pub(super) fn is_external(&self) -> bool {
-        self.tool.spec().repeat() == Repeat::External
+        self.open.tool.spec().repeat() == Repeat::External
     }
 
     /// Names the rule or person that allows it.
@@ -124,9 +119,14 @@ pub(super) async fn run_tool<'c>(
     context: ToolContext<'_>,
     limit: Duration,
 ) -> (usize, Done<'c>) {
-    let Ready { call, tool, arguments, edited, .. } = ready;
+    let Ready { open: Open { call, tool, arguments, changed, .. }, edited, .. } = ready;
     let started = site.now();
-    let run = Caught::new(|| (**tool).call(ToolInput::new(arguments), &context));
+    let by_approver = edited.is_some();
+    let (edited, input) = (edited.or(changed), ToolInput::new(arguments));
+    let run = Caught::new(|| match has_layers(site, tool) {
+        true => Box::pin(tool_layers::run(site, tool, input, &context, by_approver)),
+        false => (**tool).call(input, &context),
+    });
     let result = match in_time(limit, run).await {
         Some(Ok(result)) => result.map(ToolOutput::checked),
         Some(Err(panic)) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),

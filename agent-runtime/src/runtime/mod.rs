@@ -11,6 +11,7 @@ use entourage_core::{
     provider::Egress,
     run::Observer,
     session::{SessionFilter, SessionInfo, SessionStore, SharedStore},
+    tool::ToolLayer,
 };
 use tokio_util::task::TaskTracker;
 
@@ -149,6 +150,7 @@ pub struct RuntimeBuilder {
     clock: Arc<dyn Clock>,
     policy: Policy,
     approver: Option<Arc<dyn Approver>>,
+    tool_layers: Vec<Arc<dyn ToolLayer>>,
     observers: Vec<Arc<dyn Observer>>,
     egress: Egress,
     titles: Option<Titles>,
@@ -168,6 +170,7 @@ impl Default for RuntimeBuilder {
             clock: Arc::new(SystemClock),
             policy: Policy::new(),
             approver: None,
+            tool_layers: Vec::new(),
             observers: Vec::new(),
             egress: Egress::Any,
             titles: None,
@@ -204,6 +207,12 @@ impl RuntimeBuilder {
     /// Sets the approver. Without one, a call that must be asked for pauses its run.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Adds a layer around all tools, inside those that were added before. A tool's own layers are inside these.
+    pub fn tool_layer(mut self, layer: impl ToolLayer + 'static) -> Self {
+        self.tool_layers.push(Arc::new(layer));
         self
     }
 
@@ -295,6 +304,7 @@ impl RuntimeBuilder {
             clock: self.clock,
             policy: self.policy,
             approver: self.approver,
+            tool_layers: self.tool_layers,
             observers: match self.observers {
                 none if none.is_empty() => Arc::default(),
                 observers => observers.into_iter().map(Watcher::new).collect(),

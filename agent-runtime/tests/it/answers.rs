@@ -178,7 +178,7 @@ async fn issue_13_edited_arguments_are_checked_judged_and_recorded_beside_the_or
         ("c", edit(r#"{"path": 7}"#)),
     ]);
     for (path, ran, text) in [
-        ("a", Some("safe/a"), "Run with other arguments, which the approver gave it: {\"path\": \"safe/a\"}"),
+        ("a", Some("safe/a"), "Run with other arguments than yours: {\"path\": \"safe/a\"}"),
         ("b", None, "refused by the rule"),
         ("c", None, "not run: the approver gave it other arguments"),
     ] {

@@ -91,5 +91,6 @@ mod telemetry;
 mod titles;
 mod todos;
 mod tool_calls;
+mod tool_layers;
 mod usage;
 mod waits;

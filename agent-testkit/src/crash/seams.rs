@@ -13,7 +13,7 @@ use entourage_core::{
     message::ToolResult,
     provider::{CallContext, Delta, DeltaStream, Provider, Request},
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
-    tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+    tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec},
 };
 use futures_util::Stream;
 use serde_json::Value;
@@ -63,6 +63,10 @@ impl Tool for WatchedTool {
 
     fn parts(&self) -> Vec<AgentPart> {
         self.tool.parts()
+    }
+
+    fn layers(&self) -> &[Arc<dyn ToolLayer>] {
+        self.tool.layers()
     }
 }
 

@@ -1,0 +1,167 @@
+//! Behaviour around tool calls, and guards on them.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec};
+use crate::{Result, run::RunContext};
+
+/// Behaviour around the calls of tools: it may change, refuse or stop a call before the call is judged, and wraps the
+/// call's run.
+///
+/// ```
+/// use entourage_core::{Result, run::RunContext, tool::{Gate, ToolLayer, ToolSpec}};
+/// use serde_json::Value;
+///
+/// /// Keeps personal data out of what tools are given.
+/// #[derive(Debug)]
+/// struct NoMail;
+///
+/// #[async_trait::async_trait]
+/// impl ToolLayer for NoMail {
+///     async fn before(&self, _: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<Gate> {
+///         let mail = arguments.to_string().contains('@');
+///         Ok(if mail { Gate::Refuse("leave out addresses of people".to_owned()) } else { Gate::Pass })
+///     }
+/// }
+/// ```
+///
+/// # Contract
+/// - Layers are asked in their order: those of the runtime, then those of the tool from the outside in.
+/// - An error or a panic of [`ToolLayer::before`] refuses the call; the run continues.
+/// - A call that waits for an answer, or whose run is resumed, is passed through `before` again, so that must follow
+///   from its arguments and from what the context shows.
+#[async_trait]
+pub trait ToolLayer: Send + Sync + fmt::Debug {
+    /// Looks at a call before anything else does. What it leaves in `arguments` is checked against the schema, judged by
+    /// the scope, the rules and the approver, shown to the approver, and run. All calls of a step are passed through
+    /// before the first of them runs.
+    ///
+    /// Arguments that an approver gave instead are passed through once more, and must be left as they are.
+    async fn before(&self, _spec: &ToolSpec, _arguments: &mut Value, _cx: &RunContext) -> Result<Gate> {
+        Ok(Gate::Pass)
+    }
+
+    /// Runs the call by [`NextCall::run`], and does something before or after that. It may change the output, or give
+    /// one without a run. It cannot change the arguments. [`ToolOutput::stopping`] and [`ToolError::Fatal`] stop the
+    /// run. The time limit of the call covers it.
+    async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
+        next.run().await
+    }
+}
+
+/// A shared layer is a layer.
+#[async_trait]
+impl<T: ToolLayer + ?Sized> ToolLayer for Arc<T> {
+    async fn before(&self, spec: &ToolSpec, arguments: &mut Value, cx: &RunContext) -> Result<Gate> {
+        (**self).before(spec, arguments, cx).await
+    }
+
+    async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
+        (**self).around(next).await
+    }
+}
+
+/// The verdict of a layer on a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Gate {
+    /// The call goes on.
+    Pass,
+    /// The call does not run, and the model is told why; the run continues.
+    Refuse(String),
+    /// The call does not run, and the turn ends.
+    Stop(String),
+}
+
+/// The rest of a call: the layers below, and the tool.
+pub struct NextCall<'a> {
+    layers: &'a [&'a dyn ToolLayer],
+    tool: &'a dyn Tool,
+    input: ToolInput,
+    cx: &'a ToolContext<'a>,
+}
+
+impl<'a> NextCall<'a> {
+    /// Creates a call through `layers`, the outermost first.
+    pub fn new(
+        layers: &'a [&'a dyn ToolLayer],
+        tool: &'a dyn Tool,
+        input: ToolInput,
+        cx: &'a ToolContext<'a>,
+    ) -> Self {
+        Self { layers, tool, input, cx }
+    }
+
+    /// Returns the tool's declarations.
+    #[must_use]
+    pub fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    /// Returns the arguments of the call.
+    #[must_use]
+    pub fn arguments(&self) -> &Value {
+        &self.input.arguments
+    }
+
+    /// Returns the context of the call.
+    #[must_use]
+    pub fn context(&self) -> &'a ToolContext<'a> {
+        self.cx
+    }
+
+    /// Runs the call.
+    ///
+    /// # Errors
+    /// Those of the layers below, and the tool's.
+    pub async fn run(self) -> Result<ToolOutput, ToolError> {
+        match self.layers.split_first() {
+            Some((first, layers)) => first.around(Self { layers, ..self }).await,
+            None => self.tool.call(self.input, self.cx).await,
+        }
+    }
+}
+
+impl fmt::Debug for NextCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextCall").field("tool", &self.spec().name()).finish_non_exhaustive()
+    }
+}
+
+/// Puts `layer` around a tool. A second layer goes around the first.
+pub fn layered(tool: impl Tool + 'static, layer: impl ToolLayer + 'static) -> impl Tool {
+    let mut layers: Vec<Arc<dyn ToolLayer>> = vec![Arc::new(layer)];
+    layers.extend(tool.layers().iter().map(Arc::clone));
+    Layered { tool, layers }
+}
+
+struct Layered<T> {
+    tool: T,
+    layers: Vec<Arc<dyn ToolLayer>>,
+}
+
+#[async_trait]
+impl<T: Tool> Tool for Layered<T> {
+    fn spec(&self) -> &ToolSpec {
+        self.tool.spec()
+    }
+
+    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        self.tool.call(input, cx).await
+    }
+
+    fn footprint(&self, arguments: &Value) -> super::Footprint {
+        self.tool.footprint(arguments)
+    }
+
+    fn parts(&self) -> Vec<crate::agent::AgentPart> {
+        self.tool.parts()
+    }
+
+    fn layers(&self) -> &[Arc<dyn ToolLayer>] {
+        &self.layers
+    }
+}

@@ -3,6 +3,7 @@
 //! Streaming is the only call there is; "not streaming" is a fold over the stream.
 
 mod delta;
+mod embed;
 mod model;
 mod params;
 mod profile;
@@ -14,6 +15,7 @@ pub use crate::{base::FinishReason, message::raw_call::RawCall};
 pub use delta::{
     CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning, WarningKind,
 };
+pub use embed::{Embedder, Embeddings, cosine};
 pub use model::{Model, ModelSlot, ModelSource};
 pub use params::Params;
 pub use profile::Profile;

@@ -8,6 +8,7 @@
 mod clock;
 pub mod crash;
 mod distant;
+mod embed;
 mod live;
 mod provider;
 mod report;
@@ -18,6 +19,7 @@ mod tools;
 
 pub use clock::PausedClock;
 pub use distant::Distant;
+pub use embed::HashEmbedder;
 #[doc(no_inline)]
 pub use entourage_runners::ReactAgent;
 pub use live::{LiveCall, LiveProvider};

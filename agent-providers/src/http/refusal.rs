@@ -225,6 +225,7 @@ const OVERFLOW_WORDS: &[&str] = &[
     "`max_new_tokens` must be",
     "total length of all messages is too long",
     "too many tokens",
+    "is too large to process",
 ];
 
 const FILTER_CODES: &[&str] = &[
@@ -253,7 +254,7 @@ fn explain(kind: ErrorKind) -> (&'static str, &'static str) {
         }
         ErrorKind::Overloaded => ("the service failed or has no room", "try again later"),
         ErrorKind::ContextOverflow => {
-            ("the request is larger than the model's context", "shorten or compact the conversation")
+            ("the request is larger than the model's context", "shorten or compact the conversation or text")
         }
         ErrorKind::ContentFiltered => ("the service refused the content", "change what is asked"),
         ErrorKind::InvalidInput => ("the request was refused", "correct what the service names"),
@@ -285,6 +286,12 @@ mod tests {
                 Permanent,
             ),
             (413, r#"{"error":{"message":"Prompt is too long"}}"#, K::ContextOverflow, Permanent),
+            (
+                500,
+                r#"{"error":{"message":"input (9 tokens) is too large to process. increase …","type":"server_error"}}"#,
+                K::ContextOverflow,
+                Permanent,
+            ),
             (400, r#"{"error":{"code":"content_filter"}}"#, K::ContentFiltered, Permanent),
             (401, "", K::Authentication, Permanent),
             (402, "", K::PermissionDenied, Permanent),

@@ -119,13 +119,24 @@ impl<W: Wire> Service<W> {
         profile
     }
 
+    /// The connection to the service.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The model to ask: `name`, or the server's own where that asks for it.
+    pub(crate) async fn chosen(&self, name: &Arc<str>, cx: &CallContext) -> Result<Arc<str>> {
+        match W::MODELS {
+            Some(path) if name.is_empty() || &**name == DEFAULT_MODEL => {
+                self.default_model.resolve(&self.endpoint, path, cx).await
+            }
+            _ => Ok(Arc::clone(name)),
+        }
+    }
+
     /// Starts a call.
     pub(crate) async fn stream(&self, mut request: Request, cx: &CallContext) -> Result<DeltaStream> {
-        if let Some(path) = W::MODELS
-            && (request.model.is_empty() || &*request.model == DEFAULT_MODEL)
-        {
-            request.model = self.default_model.resolve(&self.endpoint, path, cx).await?;
-        }
+        request.model = self.chosen(&request.model, cx).await?;
         let strict = request.params.strict_tools == Some(true);
         let tools = self.tools.get(&request.tools, strict, |tools| self.wire.encode_tools(tools, strict));
         let Encoded { body, warnings } = self.wire.encode(&request, &tools, self.vendor());

@@ -14,6 +14,8 @@
 mod connection;
 #[path = "faults/echo.rs"]
 mod echo;
+#[path = "faults/embeddings.rs"]
+mod embeddings;
 #[path = "faults/figures.rs"]
 mod figures;
 #[path = "faults/good.rs"]

@@ -14,6 +14,8 @@
 
 #[path = "peer/bounds.rs"]
 mod bounds;
+#[path = "peer/embeddings.rs"]
+mod embeddings;
 #[path = "peer/record.rs"]
 mod record;
 #[path = "peer/tools.rs"]

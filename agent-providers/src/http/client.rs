@@ -126,6 +126,11 @@ impl Endpoint {
         Ok(Self { connections, redactor, vendor: vendor.into(), base, headers, protocol })
     }
 
+    /// The same service and connections, for another of its wires.
+    pub(crate) fn speaking(&self, protocol: Protocol) -> Self {
+        Self { protocol, ..self.clone() }
+    }
+
     pub(crate) fn vendor(&self) -> &str {
         &self.vendor
     }
@@ -141,17 +146,7 @@ impl Endpoint {
 
     /// Reads at most `limit` bytes from `target`.
     pub(crate) async fn get(&self, target: Target<'_>, limit: usize, cx: &CallContext) -> Result<Vec<u8>> {
-        let mut reply = self.send(Method::GET, target, None, cx).await?;
-        let mut body = Vec::new();
-        while let Some(piece) = reply.next().await {
-            body.extend_from_slice(&piece?);
-            if body.len() > limit {
-                return Err(reply
-                    .failing
-                    .error(ErrorKind::TooLarge, format!("the answer is larger than {limit} bytes")));
-            }
-        }
-        Ok(body)
+        self.send(Method::GET, target, None, cx).await?.whole(limit).await
     }
 
     async fn send(
@@ -388,6 +383,19 @@ impl Reply {
     #[cfg(test)]
     pub(crate) fn of(body: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static) -> Self {
         Self { body: Box::pin(body), failing: Failing::default(), limits: None, exchange: None }
+    }
+
+    /// Reads the rest of the body, of at most `limit` bytes.
+    pub(crate) async fn whole(&mut self, limit: usize) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        while let Some(piece) = self.next().await {
+            body.extend_from_slice(&piece?);
+            if body.len() > limit {
+                let text = format!("the answer is larger than {limit} bytes");
+                return Err(self.failing.error(ErrorKind::TooLarge, text));
+            }
+        }
+        Ok(body)
     }
 
     /// Facts about the call from the headers: its id, and the rest of the account's limits.

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows what a wire's JSON means beyond the shapes in which services report failures.
 
-mod base64;
+pub(crate) mod base64;
 mod client;
 mod connections;
 mod failure;

@@ -5,6 +5,7 @@
 mod builder;
 mod calls;
 mod decode;
+mod embeddings;
 mod encode;
 mod media;
 mod message;
@@ -22,6 +23,7 @@ pub use builder::OpenAiChatBuilder;
 
 pub use crate::dialect::{CacheStyle, Dialect, ReasoningStyle, SchemaSupport};
 pub use decode::OpenAiChatDecoder;
+pub use embeddings::OpenAiEmbedder;
 pub use encode::encode;
 
 pub use crate::models::DEFAULT_MODEL;

@@ -83,12 +83,12 @@ pub mod permission {
     pub use entourage_runtime::{AllowAll, DenyAll};
 }
 
-/// Model services: requests, deltas, models.
+/// Model services: requests, deltas, models, and texts as vectors.
 pub mod provider {
     pub use entourage_core::provider::{
-        CallContext, Delta, DeltaStream, Effort, Egress, Finish, FinishReason, Model, OutputFormat,
-        OutputSchema, Params, Profile, PromptCache, Provider, ReasoningParams, Request, Size, ToolChoice,
-        Warning,
+        CallContext, Delta, DeltaStream, Effort, Egress, Embedder, Embeddings, Finish, FinishReason, Model,
+        OutputFormat, OutputSchema, Params, Profile, PromptCache, Provider, ReasoningParams, Request, Size,
+        ToolChoice, Warning, cosine,
     };
     pub use entourage_runners::typed::{Generate, Generated, ModelExt, NoValue, NoValueReason};
 }
@@ -180,7 +180,7 @@ pub mod providers {
     #[cfg(feature = "openai-chat")]
     pub mod openai_chat {
         pub use entourage_providers::openai_chat::{
-            CacheStyle, DEFAULT_MODEL, Dialect, OpenAiChat, ReasoningStyle, SchemaSupport, encode,
+            DEFAULT_MODEL, Dialect, OpenAiChat, SchemaSupport, encode,
         };
     }
 

@@ -60,7 +60,6 @@ impl Admission {
     }
 
     /// True if the rules do not distinguish paths, so that no path needs to be judged.
-    #[must_use]
     pub fn is_uniform(&self) -> bool {
         self.uniform
     }

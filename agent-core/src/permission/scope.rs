@@ -30,19 +30,16 @@ pub struct Scope {
 
 impl Scope {
     /// The scope without limits.
-    #[must_use]
     pub fn all() -> Self {
         Self { access: Access::ALL, tools: None, without: None }
     }
 
     /// The scope of reading only.
-    #[must_use]
     pub fn read_only() -> Self {
         Self { access: Access::READ, ..Self::all() }
     }
 
     /// The scope without access to anything but a tool's own arguments.
-    #[must_use]
     pub fn none() -> Self {
         Self { access: Access::NONE, ..Self::all() }
     }
@@ -88,18 +85,12 @@ impl Scope {
             (Some(a), Some(b)) if a != b => Some(Arc::new(a.union(b).cloned().collect())),
             (some, None) | (None | Some(_), some) => some.clone(),
         };
-        let access = self.access.intersection(other.access);
-        match (tools, without) {
-            (Some(tools), Some(without)) if tools.is_disjoint(&without) => {
-                Self { access, tools: Some(tools), without: None }
-            }
-            (Some(tools), Some(without)) => Self {
-                access,
-                tools: Some(Arc::new(tools.difference(&without).cloned().collect())),
-                without: None,
-            },
-            (tools, without) => Self { access, tools, without },
-        }
+        let tools = match (&tools, &without) {
+            (Some(tools), Some(without)) => Some(Arc::new(tools.difference(without).cloned().collect())),
+            _ => tools,
+        };
+        let without = without.filter(|_| tools.is_none());
+        Self { access: self.access.intersection(other.access), tools, without }
     }
 
     /// True if nothing is excluded.
@@ -108,26 +99,22 @@ impl Scope {
     }
 
     /// True if the scope may admit a call of this tool. If not, the tool need not be offered to a model.
-    #[must_use]
     pub fn offers(&self, spec: &ToolSpec) -> bool {
         self.has_tool(spec.name()) && self.access.contains(spec.access())
     }
 
     /// Access that a call may have at most.
-    #[must_use]
     pub fn access(&self) -> Access {
         self.access
     }
 
     /// True if a tool of this name may be used at all.
-    #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         self.tools.as_ref().is_none_or(|tools| tools.contains(name))
             && self.without.as_ref().is_none_or(|without| !without.contains(name))
     }
 
     /// True if this scope admits everything that `other` admits.
-    #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         self.narrow(other) == *other
     }

@@ -95,38 +95,32 @@ impl RunContext {
     }
 
     /// Returns the session of this run.
-    #[must_use]
     pub fn session(&self) -> &SessionId {
         &self.inner.origin.session
     }
 
     /// Returns the id of this run.
-    #[must_use]
     pub fn run(&self) -> RunId {
         self.inner.origin.run
     }
 
     /// Returns the session above; `None` in a root.
-    #[must_use]
     pub fn parent(&self) -> Option<&SessionId> {
         self.inner.parent.as_ref()
     }
 
     /// Returns the agents from the root down to this one, joined by `/`.
-    #[must_use]
     pub fn agent(&self) -> &str {
         &self.inner.origin.agent
     }
 
     /// Returns the id of this run's mode, which is fixed: the one that was picked for its session when the run began.
     /// `None` when none was.
-    #[must_use]
     pub fn mode(&self) -> Option<Arc<str>> {
         self.read(|state| state.run().and_then(|run| run.mode.clone()))
     }
 
     /// Returns the scope of this run: the most that may be done here.
-    #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.inner.given.scope
     }
@@ -135,25 +129,21 @@ impl RunContext {
     ///
     /// The run's model calls and tool calls are charged to it as they are made: the agent need not do that. What an
     /// agent reserves by itself is known to this process alone; a resumed run has forgotten it.
-    #[must_use]
     pub fn budget(&self) -> Option<&Budget> {
         self.inner.given.budget.as_ref()
     }
 
     /// Returns the token that is cancelled when the run is, and when it is over: tasks that it left must stop then.
-    #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.inner.given.cancel
     }
 
     /// Returns the implementation that performs this run's effects.
-    #[must_use]
     pub fn effects(&self) -> &Arc<dyn Effects> {
         &self.inner.effects
     }
 
     /// Returns the conversation up to now, the prompt included.
-    #[must_use]
     pub fn history(&self) -> History {
         self.read(|state| state.history().clone())
     }
@@ -212,7 +202,6 @@ impl RunContext {
     }
 
     /// Returns the todo list as it was last set, by any run that shares it.
-    #[must_use]
     pub fn todos(&self) -> Vec<Todo> {
         self.effects().todos()
     }

@@ -180,19 +180,16 @@ impl ToolContext<'_> {
     /// with [`ErrorKind::Unsupported`]: calls of one step run side by side, so their effects have no order that holds
     /// after a restart. A tool that needs effects puts them into an agent and runs that with
     /// [`ToolContext::run_agent`].
-    #[must_use]
     pub fn run(&self) -> &RunContext {
         &self.run
     }
 
     /// The session that asks.
-    #[must_use]
     pub fn session(&self) -> &SessionId {
         self.run.session()
     }
 
     /// The id of the call, as chosen by the model's service. Do not build paths or keys from it.
-    #[must_use]
     pub fn call_id(&self) -> &str {
         &self.call_id
     }
@@ -203,7 +200,6 @@ impl ToolContext<'_> {
     ///
     /// A run that an older version of the library began keeps the keys of that version to its end: the session's id and
     /// the call's place in it.
-    #[must_use]
     pub fn idempotency_key(&self) -> String {
         let named = self.run.read(|state| state.run().is_none_or(|run| run.named_by_run));
         idempotency_key(self.session(), named.then(|| self.run.run()), self.seq, self.index)
@@ -216,13 +212,11 @@ impl ToolContext<'_> {
 
     /// Admission by the run's scope and rules of places that the call reaches and its footprint does not name, such as
     /// the files below a directory.
-    #[must_use]
     pub fn admission(&self) -> Admission {
         Admission::new(self.run.scope(), self.policy, &self.spec, &self.footprint)
     }
 
     /// Token that is cancelled with the run. The future of the call is dropped soon after.
-    #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancel
     }

@@ -74,7 +74,6 @@ impl Tools {
     }
 
     /// The tool with this name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let place = self.tools.binary_search_by(|tool| tool.spec().name().cmp(name)).ok()?;
         self.tools.get(place)
@@ -86,13 +85,11 @@ impl Tools {
     }
 
     /// Declarations of the tools, sorted by name, as a request carries them.
-    #[must_use]
     pub fn specs(&self) -> &Arc<[ToolSpec]> {
         &self.specs
     }
 
     /// True if there are no tools.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }

@@ -1,5 +1,9 @@
 //! Declarations of a tool: name, schema, access, and repetition after a crash.
 
+mod subject;
+
+pub use subject::normal_path;
+
 use std::{
     fmt,
     sync::{Arc, OnceLock},
@@ -44,17 +48,7 @@ impl Access {
     /// Every access.
     pub const ALL: Self = Self::all();
 
-    const NAMES: [(Self, &'static str); 6] = [
-        (Self::READ, "read"),
-        (Self::WRITE, "write"),
-        (Self::EXECUTE, "execute"),
-        (Self::NETWORK, "network"),
-        (Self::DELEGATE, "delegate"),
-        (Self::ASK, "ask"),
-    ];
-
     /// True if the set is empty or holds only read.
-    #[must_use]
     pub const fn is_read_only(self) -> bool {
         Self::READ.contains(self)
     }
@@ -66,7 +60,7 @@ impl Access {
     pub fn parse(text: &str) -> Result<Self> {
         let mut access = Self::NONE;
         for word in text.split('+').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
-            let Some((flag, _)) = Self::NAMES.iter().find(|(_, name)| *name == word) else {
+            let Some((_, flag)) = Self::ALL.iter_names().find(|(name, _)| name.to_lowercase() == word) else {
                 return Err(Error::new(
                     ErrorKind::InvalidInput,
                     format!(
@@ -74,7 +68,7 @@ impl Access {
                     ),
                 ));
             };
-            access |= *flag;
+            access |= flag;
         }
         Ok(access)
     }
@@ -82,8 +76,8 @@ impl Access {
 
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names = Self::NAMES.iter().filter(|(flag, _)| self.contains(*flag)).map(|(_, name)| *name);
-        f.write_str(names.next().unwrap_or("none"))?;
+        let mut names = self.iter_names().map(|(name, _)| name.to_lowercase());
+        f.write_str(names.next().as_deref().unwrap_or("none"))?;
         names.try_for_each(|name| write!(f, "+{name}"))
     }
 }
@@ -126,7 +120,7 @@ pub enum Repeat {
 #[derive(Clone)]
 pub struct ToolSpec(Arc<Inner>);
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Inner {
     name: String,
     description: String,
@@ -160,11 +154,7 @@ impl ToolSpec {
             description: description.into(),
             schema,
             access: Access::ALL,
-            repeat: None,
-            timeout: None,
-            alone: false,
-            names_subjects: false,
-            digest: OnceLock::new(),
+            ..Inner::default()
         }))
     }
 
@@ -212,68 +202,57 @@ impl ToolSpec {
     /// The same tool under another name.
     #[must_use]
     pub fn with_name(self, name: impl Into<String>) -> Self {
-        let name = name.into();
-        self.edit(|inner| inner.name = name)
+        self.edit(|inner| inner.name = name.into())
     }
 
     /// The same tool with another description.
     #[must_use]
     pub fn with_description(self, description: impl Into<String>) -> Self {
-        let description = description.into();
-        self.edit(|inner| inner.description = description)
+        self.edit(|inner| inner.description = description.into())
     }
 
     /// The name that the model uses.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
     /// Description for the model.
-    #[must_use]
     pub fn description(&self) -> &str {
         &self.0.description
     }
 
     /// The JSON Schema of its arguments.
-    #[must_use]
     pub fn schema(&self) -> &Value {
         &self.0.schema
     }
 
     /// Declared access.
-    #[must_use]
     pub fn access(&self) -> Access {
         self.0.access
     }
 
     /// Repetition after a crash. Without a declaration a read-only tool is [`Repeat::Safe`], any other
     /// [`Repeat::Once`].
-    #[must_use]
     pub fn repeat(&self) -> Repeat {
         self.0.repeat.unwrap_or(if self.access().is_read_only() { Repeat::Safe } else { Repeat::Once })
     }
 
     /// Limit on the time of one call, if the tool declares one.
-    #[must_use]
     pub fn timeout(&self) -> Option<std::time::Duration> {
         self.0.timeout
     }
 
     /// True if the tool declares that its calls run alone.
-    #[must_use]
     pub fn is_alone(&self) -> bool {
         self.0.alone
     }
 
     /// True if the tool declares that its footprints name what its calls touch.
-    #[must_use]
     pub fn names_subjects(&self) -> bool {
         self.0.names_subjects
     }
 
     /// Digest of name, description, schema and access. A grant is void once it changes.
-    #[must_use]
     pub fn digest(&self) -> Digest {
         *self.0.digest.get_or_init(|| {
             Digest::of([
@@ -340,11 +319,14 @@ pub struct Footprint {
     /// Command that the call runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// True if the call may touch more than is named here, since an argument has no one meaning. Rules with a subject
+    /// then deny and ask as for a tool that names no subjects, and none of them is enough to allow the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unclear: bool,
 }
 
 impl Footprint {
     /// A footprint with `access` and without subjects.
-    #[must_use]
     pub fn new(access: Access) -> Self {
         Self { access, ..Self::default() }
     }
@@ -378,7 +360,6 @@ impl Footprint {
     }
 
     /// True if the call must run alone: it changes something, runs a program or asks a person.
-    #[must_use]
     pub fn is_exclusive(&self) -> bool {
         self.access.intersects(Access::WRITE | Access::EXECUTE | Access::ASK)
     }
@@ -392,7 +373,7 @@ impl Footprint {
     /// Digest of the access and the subjects, in whatever order they were named.
     pub fn digest(&self) -> Digest {
         let access = self.access.to_string();
-        let mut named: Vec<(&str, &str)> = Vec::new();
+        let mut named: Vec<(&str, &str)> = self.unclear.then_some(("unclear", "")).into_iter().collect();
         named.extend(self.command.iter().map(|it| ("command", it.as_str())));
         named.extend(self.reads.iter().map(|it| ("read", it.as_str())));
         named.extend(self.writes.iter().map(|it| ("write", it.as_str())));

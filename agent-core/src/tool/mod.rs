@@ -11,7 +11,7 @@ mod repair;
 mod toolset;
 
 pub use crate::base::CallId;
-pub use crate::spec::{Access, Footprint, Repeat, ToolSpec};
+pub use crate::spec::{Access, Footprint, Repeat, ToolSpec, normal_path};
 pub use call::{Tool, ToolContext, ToolInput, idempotency_key};
 pub use external::external;
 pub use from_fn::{from_fn, schema_of, typed};

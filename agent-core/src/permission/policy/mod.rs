@@ -99,10 +99,11 @@ impl std::fmt::Display for Rule {
 ///
 /// # Calls without subjects
 /// A call without subjects is judged by the rules without a subject, if its tool declares that its footprints name what
-/// they touch ([`ToolSpec::naming_subjects`]). A tool without that declaration, such as one made by `#[tool]`, could
-/// touch anything. So each rule with a subject that denies or asks applies to its calls too, and one that allows does
-/// not. This holds for rules that name the tool, and for those with a `*` in the tool's name if the tool reads, writes,
-/// executes or talks to hosts. A run warns of such rules before its first model call.
+/// they touch ([`ToolSpec::naming_subjects`]). A tool without that declaration, such as one made by `#[tool]` without
+/// marked arguments, could touch anything. So each rule with a subject that denies or asks applies to its calls too,
+/// and one that allows does not; [`Footprint::unclear`] brings the same rules to bear on any call. This holds for rules
+/// that name the tool, and for those with a `*` in the tool's name if the tool reads, writes, executes or talks to
+/// hosts. A run warns of such rules before its first model call.
 ///
 /// ```
 /// use entourage_core::{permission::{Policy, Ruling}, tool::{Access, Footprint, ToolSpec}};
@@ -179,23 +180,16 @@ impl Policy {
     pub fn judge(&self, spec: &ToolSpec, footprint: &Footprint) -> Ruling {
         let rules = self.rules_for(spec.name());
         let access = spec.access() | footprint.access;
-        let whole = self.most_specific(&rules, None, access);
-        let ruling = footprint
-            .subjects()
-            .map(|subject| self.most_specific(&rules, Some(subject), access))
-            .max_by(Applied::compare)
-            .unwrap_or_else(|| {
-                let unseen = rules.iter().filter(|rule| {
-                    !spec.names_subjects()
-                        && rule.effect != RuleEffect::Allow
-                        && rule.may_concern(spec.name(), access)
-                });
-                unseen
-                    .map(|rule| Applied::of(rule))
-                    .chain([whole.clone()])
-                    .max_by(Applied::compare)
-                    .unwrap_or(whole)
-            });
+        let ruled = |subject| self.most_specific(&rules, subject, access);
+        let mut subjects = footprint.subjects().map(Some);
+        let first = subjects.next().flatten();
+        let blind = footprint.unclear || first.is_none() && !spec.names_subjects();
+        let unseen = rules.iter().filter(|rule| {
+            blind && rule.effect != RuleEffect::Allow && rule.may_concern(spec.name(), access)
+        });
+        let whole = footprint.unclear.then(|| ruled(None));
+        let others = subjects.map(ruled).chain(unseen.map(|rule| Applied::of(rule))).chain(whole);
+        let ruling = others.fold(ruled(first), |one, other| std::cmp::max_by(one, other, Applied::compare));
         let name = ruling.rule.map_or(Cow::Borrowed(ruling.name), |rule| Cow::Owned(rule.to_string()));
         match ruling.effect {
             RuleEffect::Allow => Ruling::Allow(name),

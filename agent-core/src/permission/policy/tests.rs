@@ -47,6 +47,32 @@ fn the_most_specific_rule_wins_for_each_subject_and_the_strictest_verdict_for_th
 }
 
 #[test]
+fn an_unclear_call_is_judged_as_one_that_names_nothing_and_by_what_it_names() {
+    let judge = |policy: &Policy, unclear| {
+        let mut footprint = Footprint::new(Access::WRITE).writing("docs/~/a.md");
+        footprint.unclear = unclear;
+        policy.judge(&spec(Access::WRITE), &footprint)
+    };
+    let policy = Policy::new().allow("write:docs/*");
+    assert_eq!(judge(&policy, false), Ruling::Allow("allow write:docs/*".into()));
+    assert_eq!(judge(&policy, true), Ruling::Ask("default".into()), "no rule with a subject allows it");
+    assert_eq!(judge(&policy.clone().allow("write"), true), Ruling::Allow("allow write:docs/*".into()));
+    let denied = Ruling::Deny("deny write:secrets/*".into());
+    assert_eq!(judge(&policy.allow("write").deny("write:secrets/*"), true), denied, "it might be there");
+    let denied = Ruling::Deny("deny write:docs/*".into());
+    assert_eq!(judge(&Policy::allow_all().deny("write:docs/*").ask("*:a/*"), true), denied);
+    let (clear, mut unclear) = (Footprint::new(Access::WRITE), Footprint::new(Access::WRITE));
+    unclear.unclear = true;
+    assert_ne!(clear.digest(), unclear.digest(), "an approval of one is none of the other");
+    assert_eq!(
+        serde_json::to_value(&clear).unwrap(),
+        json!({"access": "write"}),
+        "as older versions wrote it"
+    );
+    assert_eq!(serde_json::from_value::<Footprint>(json!({"access": "write"})).unwrap(), clear);
+}
+
+#[test]
 fn an_extra_allowed_path_does_not_suppress_an_ask() {
     for policy in
         [Policy::allow_all().ask("write:secrets/*"), Policy::new().allow("write:*").ask("write:secrets/*")]

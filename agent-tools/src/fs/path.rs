@@ -4,6 +4,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use entourage_core::tool::normal_path;
+
 use super::text;
 
 /// Longest path that is accepted, in bytes.
@@ -74,28 +76,10 @@ pub(super) fn outside(path: &str) -> String {
 
 /// `path` without `.` and `..`; `None` when a relative one climbs above its start or names another drive.
 pub(super) fn normal(path: &Path) -> Option<PathBuf> {
-    let absolute = path.is_absolute();
-    let mut out = PathBuf::new();
-    let mut depth = 0_usize;
-    for part in path.components() {
-        match part {
-            Component::Prefix(_) | Component::RootDir if absolute => out.push(part),
-            Component::Prefix(_) | Component::RootDir => return None,
-            Component::CurDir => {}
-            Component::Normal(name) => {
-                out.push(name);
-                depth += 1;
-            }
-            Component::ParentDir if depth > 0 => {
-                out.pop();
-                depth -= 1;
-            }
-            // The parent of the file system's root is the root.
-            Component::ParentDir if absolute => {}
-            Component::ParentDir => return None,
-        }
-    }
-    Some(out)
+    let normal = normal_path(path);
+    let is_place =
+        normal.is_absolute() || normal.components().all(|part| matches!(part, Component::Normal(_)));
+    is_place.then_some(normal)
 }
 
 #[cfg(all(test, unix))]

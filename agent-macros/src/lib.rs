@@ -1,7 +1,7 @@
 //! The `#[tool]` attribute of Entourage: an async function becomes a tool that a model can call.
 //!
-//! `attribute` and `params` parse the input, `check` finds every mistake in it, `expand` writes the code. Nothing here
-//! knows what a tool is at run time: the generated code calls `entourage_core::tool`.
+//! `attribute` and `params` parse the input, `check` and `subjects` find every mistake in it, `expand` writes the code.
+//! Nothing here knows what a tool is at run time: the generated code calls `entourage_core::tool`.
 
 mod attribute;
 mod check;
@@ -9,6 +9,7 @@ mod docs;
 mod errors;
 mod expand;
 mod params;
+mod subjects;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -60,10 +61,6 @@ use self::{attribute::Options, errors::Errors};
 /// | `timeout` | `"500ms"`, `"30s"`, `"5m"` | the limit of the agent |
 /// | `crate` | the path of entourage-core, or of a crate with its `tool` and `__private` | `"::entourage"` |
 ///
-/// Such a tool cannot declare the paths, hosts or commands of a call, so a rule with a subject, such as `deny` of
-/// `count:secrets/*`, holds for all of its calls: see `entourage_core::permission::Policy`. Write rules for the whole
-/// tool, or implement `Tool` and its `footprint` by hand.
-///
 /// # Parameters
 ///
 /// Each parameter is an argument from the model; its type implements `serde::Deserialize` and `schemars::JsonSchema`
@@ -72,10 +69,56 @@ use self::{attribute::Options, errors::Errors};
 ///
 /// - a doc comment or `#[arg(description = "…")]`: its description for the model
 /// - `#[serde(…)]` and `#[schemars(…)]`: as on the field of a struct, such as `#[serde(default)]`
+/// - `#[arg(read)]`, `#[arg(write)]`, `#[arg(host)]` or `#[arg(command)]`: what it names, see below
 /// - `#[args]`: this one parameter, a struct, is the whole argument object; there are no other arguments
 /// - `#[state]`: given by the program when it makes the tool, not by the model
 ///
 /// A parameter of type `&ToolContext<'_>` is given by the run.
+///
+/// # Arguments that name what a call touches
+///
+/// A mark makes an argument a subject of the rules, shown to approvers: see `entourage_core::permission::Policy`. It
+/// stands alone or beside a description: `#[arg(write, description = "…")]`.
+///
+/// | mark | argument | needs `access` | type |
+/// |---|---|---|---|
+/// | `read` | a path that the call reads | `read` | `AsRef<Path>` |
+/// | `write` | a path that the call changes, and may read | `write` | `AsRef<Path>` |
+/// | `host` | a host, or a URL whose host counts | `network` | `AsRef<str>` |
+/// | `command` | the command line that the call runs, which also names all that its program does | `execute` | `AsRef<str>` |
+///
+/// `Option<T>` and `Vec<T>` of such a type name each value, but a call has one command. Once an argument is marked,
+/// each of these accesses needs a mark, as rules take the tool for one that names all that it touches. Without marks,
+/// a rule with a subject that denies or asks, such as `deny` of `count:secrets/*`, holds for all calls.
+///
+/// ```
+/// use entourage_core::{permission::{Policy, Ruling}, tool::Tool};
+/// # use std::{path::PathBuf, sync::Arc};
+/// # use entourage_macros::tool;
+///
+/// #[tool(access = "read+write", crate = "entourage_core")]
+/// /// Save a note.
+/// async fn save(#[arg(write)] path: PathBuf, #[arg(read)] template: Option<String>, text: String) {
+///     // …
+/// }
+///
+/// let tool: Arc<dyn Tool> = save.into();
+/// let footprint = tool.footprint(&serde_json::json!({"path": "./a/../secrets//key", "text": "x"}));
+/// assert_eq!(footprint.writes, ["secrets/key"]);
+/// let policy = Policy::allow_all().deny("save:secrets/*");
+/// assert_eq!(policy.judge(tool.spec(), &footprint), Ruling::Deny("deny save:secrets/*".into()));
+/// ```
+///
+/// The names are those of the values that the function gets, after `#[serde(…)]` and the type have done their part.
+///
+/// - A path is relative to the current directory, and `.` and `..` are resolved by name. If the tool opens paths
+///   elsewhere or expands `~`, do it in the type or with `#[serde(deserialize_with = "…")]`. Links are not followed: a
+///   tool whose tree may hold them opens it by a handle that refuses them.
+/// - A host is lower case, without user, port and final dot. `url::Url` has the host that a request will use.
+/// - An absent argument names nothing. If the function has a default, give it by `#[serde(default = "…")]`: so it is
+///   named.
+/// - Text with no one meaning, such as `~/x` or `http:/host`, makes the call `Footprint::unclear`: rules with a subject
+///   deny and ask, and do not allow. Arguments that do not fit are unclear too, and do not reach the function.
 ///
 /// # State
 ///
@@ -156,6 +199,7 @@ fn tool_of(attribute: TokenStream, item: &TokenStream) -> TokenStream {
     let options = Options::parse(attribute, &mut errors);
     let params = params::take(&mut function.sig, &mut errors);
     check::function(&function, &params, &mut errors);
+    subjects::check(&params, &options.access, &mut errors);
     let spec = check::spec(&function, options, &mut errors);
     match (spec, errors.into_error()) {
         (Some(spec), None) => expand::tool(&function, &params, &spec),

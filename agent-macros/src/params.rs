@@ -5,8 +5,8 @@
 
 use proc_macro2::Ident;
 use syn::{
-    Attribute, Error, FnArg, Meta, Pat, PatType, Result, Signature, Token, Type, parse_quote_spanned,
-    punctuated::Punctuated, spanned::Spanned,
+    Attribute, Error, FnArg, GenericArgument, Meta, Pat, PatType, PathArguments, Result, Signature, Token,
+    Type, parse_quote_spanned, punctuated::Punctuated, spanned::Spanned,
 };
 
 use crate::{attribute, errors::Errors};
@@ -19,6 +19,33 @@ pub(crate) struct Param {
     pub(crate) role: Role,
     /// Attributes for the field of the argument struct: docs, `serde` and `schemars`.
     pub(crate) field: Vec<Attribute>,
+    /// What an argument names, and the word that says so.
+    pub(crate) names: Option<(Subject, Ident)>,
+}
+
+/// Kind of a thing that a call touches and an argument names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A path that the call reads.
+    Read,
+    /// A path that the call changes.
+    Write,
+    /// A host, or a URL whose host counts.
+    Host,
+    /// The command line that the call runs.
+    Command,
+}
+
+impl Subject {
+    const WORDS: [(&str, Self); 4] =
+        [("read", Self::Read), ("write", Self::Write), ("host", Self::Host), ("command", Self::Command)];
+
+    fn parse(meta: &Meta) -> Option<(Self, Ident)> {
+        let Meta::Path(path) = meta else { return None };
+        let word = path.get_ident()?;
+        let (_, subject) = Self::WORDS.into_iter().find(|(name, _)| word == name)?;
+        Some((subject, word.clone()))
+    }
 }
 
 /// Source of a parameter's value.
@@ -54,7 +81,7 @@ fn take_one(param: &mut PatType, errors: &mut Errors) -> Option<Param> {
     let mut field = if marks.described.is_some() { Vec::new() } else { marks.docs };
     field.extend(marks.described);
     field.extend(marks.derives);
-    Some(Param { ident, ty: (*param.ty).clone(), role, field })
+    Some(Param { ident, ty: (*param.ty).clone(), role, field, names: marks.names })
 }
 
 /// The attributes of one parameter, sorted.
@@ -66,6 +93,8 @@ struct Marks {
     described: Option<Attribute>,
     /// Attributes `serde` and `schemars`.
     derives: Vec<Attribute>,
+    /// The mark of `#[arg(write)]` and the like.
+    names: Option<(Subject, Ident)>,
 }
 
 impl Marks {
@@ -75,7 +104,7 @@ impl Marks {
         match name.as_str() {
             "doc" => self.docs.push(attribute),
             "serde" | "schemars" => self.derives.push(attribute),
-            "arg" => self.described = Some(described(&attribute)?),
+            "arg" => self.arg(&attribute)?,
             "args" => self.mark(Role::Arguments, attribute)?,
             "state" => self.mark(Role::State, attribute)?,
             "allow" | "expect" | "warn" | "deny" | "forbid" => return Ok(Some(attribute)),
@@ -91,6 +120,37 @@ impl Marks {
             }
         }
         Ok(None)
+    }
+
+    /// Reads `#[arg(write, description = "…")]`.
+    fn arg(&mut self, attribute: &Attribute) -> Result<()> {
+        const FORM: &str = "`#[arg]` takes a description, and a word for what the argument names: `#[arg(description = \
+                            \"…\")]`, `#[arg(read)]` or `#[arg(write)]` for a path, `#[arg(host)]`, `#[arg(command)]`";
+        let Meta::List(list) = &attribute.meta else { return Err(Error::new_spanned(attribute, FORM)) };
+        let metas = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?;
+        if metas.is_empty() {
+            return Err(Error::new_spanned(attribute, FORM));
+        }
+        for meta in &metas {
+            match Subject::parse(meta) {
+                Some((_, word)) if self.names.is_some() => {
+                    let message = format!(
+                        "an argument names one thing, so `{word}` is one word too many; a path that is read and \
+                         changed is `write`"
+                    );
+                    return Err(Error::new_spanned(meta, message));
+                }
+                Some(names) => self.names = Some(names),
+                None if self.described.is_some() || !meta.path().is_ident("description") => {
+                    return Err(Error::new_spanned(meta, FORM));
+                }
+                None => {
+                    let text = attribute::description(meta)?;
+                    self.described = Some(parse_quote_spanned!(attribute.path().span()=> #[doc = #text]));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn mark(&mut self, role: Role, attribute: Attribute) -> Result<()> {
@@ -122,33 +182,26 @@ impl Marks {
                         "the model does not see this; write it on the struct and its fields, where they are defined",
                     );
                 }
+                if let Some((_, word)) = &self.names {
+                    errors.on(
+                        word,
+                        "`#[args]` is the whole argument object; make what names something a parameter of its own, or \
+                         implement `Tool` and its `footprint` by hand",
+                    );
+                }
             }
             Role::State | Role::Context => {
+                const MESSAGE: &str = "the model does not give this parameter; take this attribute away";
                 for attribute in self.described.iter().chain(&self.derives) {
-                    errors.on(attribute, "the model does not give this parameter; take this attribute away");
+                    errors.on(attribute, MESSAGE);
+                }
+                if let Some((_, word)) = &self.names {
+                    errors.on(word, MESSAGE);
                 }
             }
         }
         role
     }
-}
-
-/// `#[arg(description = "…")]` as the doc attribute of a field.
-fn described(attribute: &Attribute) -> Result<Attribute> {
-    const FORM: &str = "`#[arg]` takes a description and nothing else: `#[arg(description = \"…\")]`";
-    let Meta::List(list) = &attribute.meta else { return Err(Error::new_spanned(attribute, FORM)) };
-    let metas = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)?;
-    if metas.is_empty() {
-        return Err(Error::new_spanned(attribute, FORM));
-    }
-    let mut text = None;
-    for meta in &metas {
-        if text.is_some() || !meta.path().is_ident("description") {
-            return Err(Error::new_spanned(meta, FORM));
-        }
-        text = Some(attribute::description(meta)?);
-    }
-    Ok(parse_quote_spanned!(attribute.path().span()=> #[doc = #text]))
 }
 
 fn name(pattern: &Pat) -> Result<Ident> {
@@ -175,6 +228,17 @@ pub(crate) fn names(ty: &Type, name: &str) -> bool {
     match ungroup(ty) {
         Type::Path(path) => path.path.segments.last().is_some_and(|segment| segment.ident == name),
         _ => false,
+    }
+}
+
+/// `T`, if `ty` is `Name<T>` with one of these names.
+pub(crate) fn inside<'t>(ty: &'t Type, names: &[&str]) -> Option<&'t Type> {
+    let Type::Path(path) = ungroup(ty) else { return None };
+    let last = path.path.segments.last().filter(|last| names.iter().any(|name| last.ident == name))?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(inner)) => Some(inner),
+        _ => None,
     }
 }
 

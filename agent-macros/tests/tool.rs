@@ -1,6 +1,8 @@
 //! The code that `#[tool]` writes, called through a run.
 
 mod common;
+#[path = "tool/footprint.rs"]
+mod footprint;
 
 use std::sync::{
     Arc, Mutex,

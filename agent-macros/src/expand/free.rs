@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, ItemFn, ext::IdentExt};
 
-use super::Tool;
+use super::{Tool, footprint};
 use crate::params::Role;
 
 pub(super) fn expand(tool: &Tool<'_>) -> TokenStream {
@@ -44,6 +44,7 @@ fn implementation(tool: &Tool<'_>) -> TokenStream {
     let (definition, arguments) = tool.arguments();
     let spec = tool.spec_method(&arguments);
     let call = tool.call(&quote!(#name), None, &arguments);
+    let footprint = footprint::method(tool, &arguments);
     let cx = tool.context_binding();
     quote! {
         #definition
@@ -53,6 +54,8 @@ fn implementation(tool: &Tool<'_>) -> TokenStream {
         #[#core::__private::async_trait]
         impl #core::tool::Tool for #name {
             #spec
+
+            #footprint
 
             async fn call(
                 &self,

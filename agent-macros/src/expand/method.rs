@@ -6,7 +6,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::{Tool, maker};
+use super::{Tool, footprint, maker};
 
 pub(super) fn expand(tool: &Tool<'_>) -> TokenStream {
     let core = &tool.spec.core;
@@ -46,6 +46,7 @@ pub(super) fn expand(tool: &Tool<'_>) -> TokenStream {
 fn local_struct(tool: &Tool<'_>, arguments: &TokenStream) -> TokenStream {
     let core = &tool.spec.core;
     let spec = tool.spec_method(arguments);
+    let footprint = footprint::method(tool, arguments);
     let result = quote!(::core::result::Result<#core::tool::ToolOutput, #core::tool::ToolError>);
     quote! {
         struct __EntourageTool<S> {
@@ -62,6 +63,8 @@ fn local_struct(tool: &Tool<'_>, arguments: &TokenStream) -> TokenStream {
         #[#core::__private::async_trait]
         impl<S: ::core::marker::Send + ::core::marker::Sync + 'static> #core::tool::Tool for __EntourageTool<S> {
             #spec
+
+            #footprint
 
             async fn call(
                 &self,

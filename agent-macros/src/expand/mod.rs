@@ -3,6 +3,7 @@
 //! Names of bindings and types in the generated code begin with `__entourage`, since a user's constant or unit struct
 //! of the same name would turn a binding into a comparison.
 
+mod footprint;
 mod free;
 mod method;
 
@@ -70,6 +71,7 @@ impl Tool<'_> {
     /// `fn spec` of the `Tool` impl. The spec is made once for the program, however many agents have the tool.
     fn spec_method(&self, arguments: &TokenStream) -> TokenStream {
         let Spec { name, description, access, repeat, timeout, core } = self.spec;
+        let named = self.params.iter().any(|param| param.names.is_some()).then(|| quote!(.naming_subjects()));
         let repeat = repeat.iter().map(|repeat| quote!(.with_repeat(#core::tool::Repeat::#repeat)));
         let timeout =
             timeout.iter().map(|millis| quote!(.with_timeout(::core::time::Duration::from_millis(#millis))));
@@ -80,6 +82,7 @@ impl Tool<'_> {
                         .with_access(#(#core::tool::Access::#access)|*)
                         #(#repeat)*
                         #(#timeout)*
+                        #named
                 });
                 &__ENTOURAGE_SPEC
             }

@@ -37,6 +37,9 @@ pub struct Profile {
     /// True if the service makes the reply follow a schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured_output: Option<bool>,
+    /// True if the service does so while the model may also call tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub structured_beside_tools: Option<bool>,
     /// True if the model reasons before it answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<bool>,
@@ -65,6 +68,8 @@ impl Profile {
         with_documents(documents: bool) => Some(documents);
         /// Says whether the service makes the reply follow a schema.
         with_structured_output(structured_output: bool) => Some(structured_output);
+        /// Says whether the service does so while the model may also call tools.
+        with_structured_beside_tools(structured_beside_tools: bool) => Some(structured_beside_tools);
         /// Says whether the model reasons before it answers.
         with_reasoning(reasoning: bool) => Some(reasoning);
         /// Says whether the model accepts sampling parameters.
@@ -85,6 +90,7 @@ impl Profile {
             vision: self.vision.or(others.vision),
             documents: self.documents.or(others.documents),
             structured_output: self.structured_output.or(others.structured_output),
+            structured_beside_tools: self.structured_beside_tools.or(others.structured_beside_tools),
             reasoning: self.reasoning.or(others.reasoning),
             sampling: self.sampling.or(others.sampling),
             prices: self.prices.or_else(|| others.prices.clone()),

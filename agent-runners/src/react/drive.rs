@@ -8,7 +8,7 @@ use entourage_core::{
     agent::{Agent, AgentPart},
     context::{Compaction, CompactionCause, Instructions},
     event::Event,
-    message::{History, Message},
+    message::Message,
     provider::{Model, ToolChoice},
     run::{Effect, ModelCall, Observation, Outcome, RunContext, Task, ToolCalls},
     session::SessionState,
@@ -17,7 +17,10 @@ use entourage_core::{
 use entourage_runtime::context::shown_to;
 
 use super::{Compacts, More, Prepared, ReactAgent, Step, offer::Offer};
-use crate::turn::{Action, Turn};
+use crate::{
+    turn::{Action, Turn},
+    typed::{AnswerRefused, Rule, Strategy},
+};
 
 const REMINDER: &str = "<reminder>The list of what is to be done is empty. If this takes three steps or more, keep one \
     with the tool `todos`; otherwise go on without. Do not mention this reminder.</reminder>";
@@ -45,28 +48,39 @@ struct Run {
 impl Run {
     /// Returns the next action. A plain function, so that no part of an action lives across an `.await`: that keeps the
     /// future small and cheap to allocate.
-    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Next {
-        if self.turn.is_over() {
-            return Next::Finish;
-        }
-        match self.turn.action() {
-            Action::Remind => Next::Remind,
-            Action::Steer => Next::Steer,
-            Action::Compact(cause) => Next::Compact(cause),
-            Action::CallModel(step) => {
-                let model = self.model.take().unwrap_or_else(|| agent.0.model.model());
-                let mut call = agent.next_call(step, cx.history(), model);
-                self.shown.restrict(&mut call.request, cx.scope());
-                self.offered = Some(call.offered.clone());
-                Next::Model(call)
+    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Result<Next> {
+        loop {
+            if self.turn.is_over() {
+                return Ok(Next::Finish);
             }
-            Action::CallTools { message, calls } => {
-                // After a restart the tools offered before are unknown: assume those that would be offered now.
-                let now = || agent.next_call(self.turn.steps(), cx.history(), agent.0.model.model()).offered;
-                let offered = self.offered.get_or_insert_with(now).clone();
-                Next::Tools(Box::new(ToolCalls::new(message, calls, offered, agent.limits())))
-            }
-            Action::Finish(_) => Next::Finish,
+            return Ok(match self.turn.action() {
+                Action::Remind => Next::Remind,
+                Action::Steer => Next::Steer,
+                Action::Compact(cause) => Next::Compact(cause),
+                Action::CallModel(step) => {
+                    let model = self.model.take().unwrap_or_else(|| agent.0.model.model());
+                    let mut call = agent.next_call(step, cx, model);
+                    self.shown.restrict(&mut call.request, cx.scope());
+                    self.offered = Some(call.offered.clone());
+                    Next::Model(call)
+                }
+                Action::CallTools { message, calls } => {
+                    // After a restart the tools offered before are unknown: assume those that would be offered now.
+                    let now = || agent.next_call(self.turn.steps(), cx, agent.0.model.model()).offered;
+                    let offered = self.offered.get_or_insert_with(now).clone();
+                    Next::Tools(Box::new(ToolCalls::new(message, calls, offered, agent.limits())))
+                }
+                Action::Check(message) => {
+                    self.turn.checked(agent.check(&message, cx));
+                    continue;
+                }
+                Action::Refuse { problem, round, told } => {
+                    agent.refuse(cx, round, &problem, told)?;
+                    self.turn.refused();
+                    continue;
+                }
+                Action::Finish(_) => Next::Finish,
+            });
         }
     }
 }
@@ -80,6 +94,9 @@ impl ReactAgent {
         let reminds = more.is_some_and(|more| more.reminds) && cx.parent().is_none() && cx.todos().is_empty();
         let turn = Turn::new(limits.steps).stop_when(stop_when).loops(limits.loops);
         let mut turn = turn.compacts(compacts).reminds(reminds);
+        if let Some(rule) = self.rule() {
+            turn = turn.answers_with_a_value(rule.repairs());
+        }
         turn.resume(&cx.effects().recorded(), || cx.read(SessionState::may_retry));
         Run { turn, model: None, offered: None, shown: Offer::default() }
     }
@@ -99,8 +116,35 @@ impl ReactAgent {
         }
     }
 
+    /// Returns the rule of the agent's answers, if they must be values.
+    fn rule(&self) -> Option<&Rule> {
+        self.0.more.as_ref()?.rule.as_deref()
+    }
+
+    /// Returns the strategy by which a value is asked for now.
+    fn strategy(&self, rule: &Rule, cx: &RunContext) -> Strategy {
+        rule.strategy(&self.0.model.model(), &self.tools(), cx.scope())
+    }
+
+    /// Checks if a message answers with a value. Returns it as JSON text, or the problem in words for the model.
+    fn check(&self, message: &Message, cx: &RunContext) -> Result<String, String> {
+        match self.rule() {
+            Some(rule) => rule.check(message, self.strategy(rule, cx), cx),
+            None => Ok(message.text()),
+        }
+    }
+
+    /// Records that an answer was refused, and tells the model unless it was told. The message comes first: one that
+    /// is recorded without the refusal is not given again.
+    fn refuse(&self, cx: &RunContext, round: u32, problem: &str, told: bool) -> Result<()> {
+        if let (Some(rule), false) = (self.rule(), told) {
+            cx.remind(rule.refusal(round, problem, self.strategy(rule, cx)))?;
+        }
+        cx.append(AnswerRefused::new(round, problem))
+    }
+
     /// Builds the call of the next step, with all settings read afresh.
-    fn next_call(&self, step: u32, history: History, model: Model) -> Box<ModelCall> {
+    fn next_call(&self, step: u32, cx: &RunContext, model: Model) -> Box<ModelCall> {
         let more = self.0.more.as_deref();
         let params = more.and_then(|more| more.params.as_ref());
         let mut plan = Prepared {
@@ -108,7 +152,7 @@ impl ReactAgent {
                 Arc::clone(&self.0.instructions),
                 more.and_then(|more| more.template.clone()),
             ),
-            messages: history,
+            messages: cx.history(),
             tools: self.tools(),
             tool_choice: ToolChoice::Auto,
             model,
@@ -125,8 +169,18 @@ impl ReactAgent {
         if let Some(params) = params {
             request.params = Arc::new((**params).clone().or(model.params()));
         }
-        let specs = Arc::clone(tools.specs());
-        let mut call = ModelCall::new(model, request, if speaks_only { Tools::none() } else { tools });
+        request.tools = Arc::clone(tools.specs());
+        let offered = match self.rule() {
+            Some(rule) => {
+                let joined = rule.join(&tools);
+                rule.ask(rule.strategy(&model, &tools, cx.scope()), &mut request, &joined);
+                joined
+            }
+            None if speaks_only => Tools::none(),
+            None => tools,
+        };
+        let specs = Arc::clone(&request.tools);
+        let mut call = ModelCall::new(model, request, offered);
         call.request.tools = specs;
         call.repair = more.and_then(|more| more.repair.clone());
         (call.step, call.silence, call.template) = (step, self.limits().model_silence, template);
@@ -145,7 +199,9 @@ impl Agent for ReactAgent {
     }
 
     fn parts(&self) -> Vec<AgentPart> {
-        let mut parts = vec![AgentPart::Model(self.0.model.clone()), AgentPart::Tools(self.tools())];
+        let tools = self.tools();
+        let tools = self.rule().map(|rule| rule.join(&tools)).unwrap_or(tools);
+        let mut parts = vec![AgentPart::Model(self.0.model.clone()), AgentPart::Tools(tools)];
         if let Some(More { compacts: Compacts::As(compaction), .. }) = self.0.more.as_deref() {
             parts.push(AgentPart::Model(compaction.summariser(&self.0.model.model()).into()));
         }
@@ -173,7 +229,7 @@ impl Agent for ReactAgent {
         let effects = cx.effects();
         let mut run = self.begin(cx);
         loop {
-            match run.next(self, cx) {
+            match run.next(self, cx)? {
                 Next::Remind => {
                     // A run that is over has no model call to remind: its first effect is refused.
                     drop(cx.remind(Message::user(REMINDER)));

@@ -3,6 +3,7 @@
 mod drive;
 mod offer;
 mod prepare;
+mod typed;
 mod variant;
 
 use std::{fmt, sync::Arc};
@@ -17,9 +18,10 @@ use entourage_core::{
 };
 use entourage_runtime::check_agent_name;
 
-use crate::{todo_tool::TodoTool, turn::StopWhen};
+use crate::{todo_tool::TodoTool, turn::StopWhen, typed::Rule};
 
 pub use prepare::{Prepare, Prepared, Step};
+pub use typed::{TypedAgent, TypedBuilder};
 
 /// An agent made of a model, instructions and tools. Cloning shares the agent.
 ///
@@ -66,6 +68,8 @@ struct More {
     reminds: bool,
     /// True when the agent may call none of its tools.
     speaks_only: bool,
+    /// The rule of answers that must be values.
+    rule: Option<Arc<Rule>>,
 }
 
 /// Compaction of the conversation: default settings, custom settings, or none.

@@ -11,7 +11,15 @@
 //!              └── smaller ── Compact ◄── too long ───┘
 //!                                └─ no smaller ─► Finish
 //! ```
+//!
+//! The answer of a typed agent, in a reply or in a call among others, passes one gate more:
+//!
+//! ```text
+//! answer ─► Check ─┬─ value ─► Finish
+//!                  └─ none ─► Refuse ─► Steer; Finish once all repairs are used up
+//! ```
 
+mod answers;
 mod phase;
 mod stop_when;
 
@@ -20,15 +28,21 @@ use std::sync::Arc;
 use entourage_core::{
     Error, ErrorKind, Money, Result, Usage,
     context::CompactionCause,
-    event::{Event, ModelFinished, ToolFinished},
+    event::{Event, ModelFinished, Record, ToolFinished},
     message::Message,
     provider::FinishReason,
     run::{LoopDetection, Outcome, PendingCall, Status, StopReason},
     session::OpenRun,
 };
 
-use self::phase::{End, Phase, Stage, Stop};
-use crate::loops::Loops;
+use self::{
+    answers::Answers,
+    phase::{End, Phase, Stage, Stop},
+};
+use crate::{
+    loops::Loops,
+    typed::{AnswerRefused, refused_in},
+};
 
 pub(crate) use phase::CallState;
 pub use stop_when::StopWhen;
@@ -52,6 +66,17 @@ pub enum Action {
         message: Arc<Message>,
         /// The calls without a result, in order.
         calls: Vec<PendingCall>,
+    },
+    /// Check if this message of the model answers with a value, and report it with [`Turn::checked`].
+    Check(Arc<Message>),
+    /// Record that the answer was refused, and report it with [`Turn::refused`].
+    Refuse {
+        /// What is wrong with it.
+        problem: Arc<str>,
+        /// Number of answers refused, this one included.
+        round: u32,
+        /// True if a tool's result has told the model; else a message must.
+        told: bool,
     },
     /// The run is over: return [`Turn::finish`].
     Finish(Outcome),
@@ -82,6 +107,8 @@ pub struct Turn {
     cost: Option<Money>,
     /// The newest message with text.
     text: Option<Arc<Message>>,
+    /// State of a typed answer; `None` when any text is an answer.
+    answers: Option<Box<Answers>>,
     loops: Loops,
     phase: Phase,
 }
@@ -99,6 +126,7 @@ impl Turn {
             usage: Usage::default(),
             cost: Some(Money::default()),
             text: None,
+            answers: None,
             loops: Loops::default(),
             phase: Phase::Before(Stage::Steer),
         }
@@ -161,11 +189,15 @@ impl Turn {
             Event::Compacted(_) | Event::OutputsCleared(_) if matches!(self.phase, Phase::TooLong { .. }) => {
                 self.phase = Phase::Before(Stage::Steer);
             }
-            // Of messages that nobody queued, a run has its reminder alone.
+            // Of messages that nobody queued, a run has its reminder first.
             Event::MessageAdded(added) if added.queued.is_none() => self.reminds = false,
+            Event::Recorded(value) if value.name() == AnswerRefused::KIND => self.refused(),
             Event::Checkpoint(checkpoint) => {
                 if let Some(run) = checkpoint.state.run() {
                     self.go_on(run);
+                }
+                if let Some(answers) = &mut self.answers {
+                    answers.refused = refused_in(&checkpoint.state);
                 }
             }
             _ => {}
@@ -193,6 +225,11 @@ impl Turn {
                     call
                 });
                 Action::CallTools { message: Arc::clone(&reply.message), calls: pending.collect() }
+            }
+            Phase::Check { reply, .. } => Action::Check(Arc::clone(&reply.message)),
+            Phase::Refused { problem, told } => {
+                let refused = self.answers.as_ref().map_or(0, |answers| answers.refused);
+                Action::Refuse { problem: Arc::clone(problem), round: refused + 1, told: *told }
             }
             Phase::TooLong { may_retry: true, .. } => Action::Compact(CompactionCause::Overflow),
             Phase::TooLong { end, .. } | Phase::Done(end) => Action::Finish(self.outcome(end.status())),
@@ -265,7 +302,7 @@ impl Turn {
         }
         let end = match std::mem::replace(&mut self.phase, Phase::Before(Stage::Steer)) {
             Phase::TooLong { end, .. } | Phase::Done(end) => end,
-            Phase::Before(_) | Phase::Tools { .. } => End::Recorded(self.out_of_steps()),
+            _ => End::Recorded(self.out_of_steps()),
         };
         end.result(|status| self.outcome(status))
     }
@@ -280,7 +317,10 @@ impl Turn {
     #[must_use]
     pub fn outcome(&self, status: Status) -> Outcome {
         let mut outcome = Outcome::new(status);
-        if let Some(text) = self.text.as_ref().and_then(|message| message.first_text()) {
+        let value = self.answers.as_ref().and_then(|answers| answers.value.as_deref());
+        if let Some(value) = value {
+            value.clone_into(&mut outcome.text);
+        } else if let Some(text) = self.text.as_ref().and_then(|message| message.first_text()) {
             text.clone_into(&mut outcome.text);
         }
         outcome.usage = self.usage;
@@ -293,7 +333,7 @@ impl Turn {
     pub(crate) fn is_over(&self) -> bool {
         match &self.phase {
             Phase::Before(_) => self.step >= self.max_steps,
-            Phase::Tools { .. } => false,
+            Phase::Tools { .. } | Phase::Check { .. } | Phase::Refused { .. } => false,
             Phase::TooLong { may_retry, .. } => !may_retry,
             Phase::Done(_) => true,
         }
@@ -335,14 +375,15 @@ impl Turn {
         }
         self.phase = match reply.finish.reason {
             // Only a reply that waits for its calls continues the run.
-            FinishReason::ToolCalls if reply.message.tool_calls().next().is_some() => {
+            reason if self.waits_for_calls(reason, &reply.message) => {
                 let state = |repeated| if repeated { CallState::Repeated } else { CallState::New };
                 let calls = self.loops.note_calls(&reply.message, state);
                 Phase::Tools { reply: Arc::clone(reply), calls, stopped: None }
             }
-            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => {
-                Phase::Done(End::Recorded(Status::Completed))
-            }
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => match &self.answers {
+                Some(_) => Phase::of_answer(reply),
+                None => Phase::Done(End::Recorded(Status::Completed)),
+            },
             reason => Phase::Done(End::Recorded(Status::Stopped(StopReason::Reply(reason)))),
         };
     }
@@ -362,7 +403,10 @@ impl Turn {
         if !calls.iter().all(CallState::is_settled) {
             return;
         }
+        let told = self.answers.as_ref().and_then(|_| answers::told(&reply.message, calls, stopped.as_ref()));
+        let typed = self.answers.is_some();
         let stopped = stopped.take().map(|stop| match stop {
+            Stop::Turn if typed => answers::ended_by_a_tool(),
             Stop::Turn => Status::Completed,
             Stop::Status(status) => status,
         });
@@ -375,8 +419,11 @@ impl Turn {
         };
         let circling = self.loops.note_step(self.step, reply, std::mem::take(calls));
         let circling = circling.then_some(Status::Stopped(StopReason::LoopDetected));
-        let status = stopped.or_else(condition).or(circling);
-        self.phase = status.map_or(Phase::Before(Stage::Steer), |status| Phase::Done(End::Recorded(status)));
+        self.phase = match (told, stopped.or_else(condition).or(circling)) {
+            (Some(told), then) => Phase::Check { reply: Arc::clone(reply), told, then: then.map(Box::new) },
+            (None, Some(status)) => Phase::Done(End::Recorded(status)),
+            (None, None) => Phase::Before(Stage::Steer),
+        };
     }
 }
 

@@ -15,6 +15,11 @@ pub(super) enum Phase {
     Before(Stage),
     /// Calls of the newest reply wait for results.
     Tools { reply: Arc<ModelFinished>, calls: Vec<CallState>, stopped: Option<Stop> },
+    /// The newest reply may hold the value that the run is for. Without it the run ends as `then` says, if that is
+    /// known.
+    Check { reply: Arc<ModelFinished>, told: bool, then: Option<Box<Status>> },
+    /// An answer was refused, and the model will be asked again.
+    Refused { problem: Arc<str>, told: bool },
     /// The conversation was too long for the newest model call. This ends the run, unless the call may be made again
     /// once the conversation is smaller.
     TooLong { end: End, may_retry: bool },

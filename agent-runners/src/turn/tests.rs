@@ -12,7 +12,7 @@ use entourage_core::{
     context::CompactionCause,
     event::{
         Checkpoint, Compacted, CompactionFailed, EffectKey, Envelope, Event, MessageAdded, ModelFinished,
-        Origin, OutputsCleared, RunStarted, ToolFinished,
+        Origin, OutputsCleared, Recorded, RunStarted, ToolFinished,
     },
     message::{Arguments, Message, Part, Role, ToolCall, ToolResult},
     provider::{Finish, FinishReason},
@@ -20,20 +20,22 @@ use entourage_core::{
     session::SessionState,
 };
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use super::{Action, Turn};
+use crate::typed::{AnswerRefused, FINAL_ANSWER};
 
 /// A session with one run, recorded and folded as its journal does it.
-struct Record {
+pub(super) struct Record {
     origin: Arc<Origin>,
-    state: SessionState,
+    pub(super) state: SessionState,
     /// The events of the run, without its start.
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     seq: u64,
 }
 
 impl Record {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let origin = Arc::new(Origin::new(SessionId::new("turn").unwrap(), RunId::generate(), "worker"));
         let mut record = Self { origin, state: SessionState::default(), events: Vec::new(), seq: 0 };
         let started = RunStarted::new("worker".into(), Arc::new(Message::user("Go.")));
@@ -42,7 +44,7 @@ impl Record {
         record
     }
 
-    fn add(&mut self, event: Event) -> Event {
+    pub(super) fn add(&mut self, event: Event) -> Event {
         self.seq += 1;
         let at = Timestamp::from_micros(0);
         self.state.apply(&Envelope::new(Arc::clone(&self.origin), self.seq, at, event.clone()));
@@ -50,7 +52,7 @@ impl Record {
         event
     }
 
-    fn reply(&mut self, reason: FinishReason, parts: Vec<Part>, error: Option<&Error>) -> Event {
+    pub(super) fn reply(&mut self, reason: FinishReason, parts: Vec<Part>, error: Option<&Error>) -> Event {
         let step = self.state.run().unwrap().steps + 1;
         let message = Arc::new(Message::new(Role::Assistant, parts));
         let mut reply = ModelFinished::new(step, message, Finish::new(reason), Usage::new(10, 2));
@@ -59,12 +61,36 @@ impl Record {
         self.add(Event::ModelFinished(Arc::new(reply)))
     }
 
-    fn answer(&mut self) -> Event {
+    pub(super) fn answer(&mut self) -> Event {
         self.reply(FinishReason::Stop, vec![Part::Text("Done.".into())], None)
     }
 
+    /// An answer that is another one each time.
+    fn answer_anew(&mut self) -> Event {
+        self.reply(FinishReason::Stop, vec![Part::Text(self.seq.to_string())], None)
+    }
+
+    /// Calls of another tool and of the one that takes an answer.
+    pub(super) fn final_calls(&mut self, arguments: &[Value]) -> Event {
+        let call = |(number, arguments): (usize, &Value)| {
+            let name = if arguments.is_null() { "look" } else { FINAL_ANSWER };
+            let arguments = Arguments::from(&json!({ "n": arguments }));
+            Part::ToolCall(ToolCall::new(format!("c{number}"), name, arguments))
+        };
+        let calls = arguments.iter().enumerate().map(call).collect();
+        self.reply(FinishReason::ToolCalls, calls, None)
+    }
+
+    /// The program tells the model that its answer was refused, and records it.
+    pub(super) fn refuse(&mut self, problem: &str, round: u32, told: bool) {
+        if !told {
+            self.reminded();
+        }
+        self.add(Event::Recorded(Recorded::new(AnswerRefused::new(round, problem))));
+    }
+
     /// Calls that no other step makes.
-    fn calls(&mut self, count: u64) -> Event {
+    pub(super) fn calls(&mut self, count: u64) -> Event {
         let call = |number: u64| {
             let arguments = Arguments::from(&serde_json::json!({ "n": self.seq * 10 + number }));
             Part::ToolCall(ToolCall::new(format!("c{number}"), "look", arguments))
@@ -108,7 +134,7 @@ impl Record {
         self.add(Event::CompactionFailed(Arc::new(CompactionFailed::new(error))));
     }
 
-    fn checkpoint(&mut self) {
+    pub(super) fn checkpoint(&mut self) {
         let checkpoint = Checkpoint::new(self.state.clone(), None);
         self.add(Event::Checkpoint(Arc::new(checkpoint)));
     }
@@ -118,11 +144,11 @@ fn too_long() -> Error {
     Error::new(ErrorKind::ContextOverflow, "too long")
 }
 
-fn never() -> bool {
+pub(super) fn never() -> bool {
     panic!("nobody needs to know it now")
 }
 
-fn status(action: Action) -> Status {
+pub(super) fn status(action: Action) -> Status {
     let Action::Finish(outcome) = action else { panic!("{action:?}") };
     outcome.status
 }
@@ -287,15 +313,29 @@ fn a_turn_that_is_not_over_has_no_outcome_yet() {
     assert_eq!(outcome.status, Status::Stopped(StopReason::Steps(0)));
 }
 
+/// The verdict on an answer, which follows from the answer alone.
+fn judged(message: &Message) -> Result<String, String> {
+    let calls = message.tool_calls().filter(|call| *call.name == *FINAL_ANSWER);
+    let text = calls.map(|call| call.arguments.as_str().to_owned()).next().unwrap_or_else(|| message.text());
+    if text.contains(['0', '3', '6']) { Ok(text) } else { Err(format!("{text} is no value")) }
+}
+
 /// A turn as a process sets it up, from what is recorded.
-fn fresh(record: &Record, compacts: bool, reminds: bool) -> Turn {
+fn fresh(record: &Record, compacts: bool, reminds: bool, repairs: Option<u32>) -> Turn {
     let mut turn = Turn::new(6).compacts(compacts).reminds(reminds);
+    if let Some(repairs) = repairs {
+        turn = turn.answers_with_a_value(repairs);
+    }
     turn.resume(&record.events, || record.state.may_retry());
     turn
 }
 
 /// Asserts that a process which takes over here does what the one that worked would do next.
 fn assert_taken_over(turn: &Turn, mut taken: Turn) {
+    // An answer is checked again, with the same result.
+    if let Action::Check(message) = taken.action() {
+        taken.checked(judged(&message));
+    }
     // Steering leaves no trace when nobody waits, so the other process steers once more and is told the same.
     if turn.action() != Action::Steer && taken.action() == Action::Steer {
         taken.steered(|| turn.action() == Action::Compact(CompactionCause::Threshold));
@@ -312,11 +352,12 @@ proptest! {
         choices in prop::collection::vec(0_u8..12, 0..60),
         compacts: bool,
         reminds: bool,
+        repairs in prop::option::of(0_u32..3),
     ) {
         let mut choices = choices.into_iter().chain(std::iter::repeat(0));
         let mut choose = || choices.next().unwrap_or_default();
         let (mut record, mut ended) = (Record::new(), None::<Outcome>);
-        let mut turn = fresh(&record, compacts, reminds);
+        let mut turn = fresh(&record, compacts, reminds, repairs);
         for _ in 0..200 {
             prop_assert_eq!(turn.is_over(), matches!(turn.action(), Action::Finish(_)));
             match turn.action() {
@@ -357,8 +398,9 @@ proptest! {
                         record.checkpoint();
                     }
                     match choose() {
-                        0..=1 => turn.apply(&record.answer()),
-                        2..=6 => turn.apply(&record.calls(2)),
+                        0..=1 => turn.apply(&record.answer_anew()),
+                        2..=4 => turn.apply(&record.calls(2)),
+                        5..=6 => turn.apply(&record.final_calls(&[Value::Null, record.seq.into()])),
                         7 => {
                             let error = Error::new(ErrorKind::Authentication, "no");
                             record.refused(&error);
@@ -374,18 +416,40 @@ proptest! {
                     let index = calls[usize::from(choose()) % calls.len()].index;
                     turn.apply(&record.result(&message, index));
                 }
+                Action::Check(message) => turn.checked(judged(&message)),
+                Action::Refuse { problem, round, told } => {
+                    prop_assert!(repairs.is_some_and(|repairs| round <= repairs));
+                    // A process may die after the message and before the record.
+                    let reminds_first = choose() % 2 == 1;
+                    if reminds_first && !told {
+                        record.reminded();
+                        if matches!(turn.action(), Action::Check(_)) {
+                continue;
+            }
+            let taken = fresh(&record, compacts, reminds, repairs);
+                        prop_assert!(matches!(taken.action(), Action::Check(_)));
+                    }
+                    record.refuse(&problem, round, told || reminds_first);
+                    turn.refused();
+                }
                 Action::Finish(outcome) => {
                     ended = Some(outcome);
                     break;
                 }
             }
-            let taken = fresh(&record, compacts, reminds);
+            if matches!(turn.action(), Action::Check(_)) {
+                continue;
+            }
+            let taken = fresh(&record, compacts, reminds, repairs);
             assert_taken_over(&turn, taken.clone());
             if choose() == 11 {
                 turn = taken;
             }
         }
         let ended = ended.expect("a run comes to its end");
+        if repairs.is_some() && ended.is_completed() {
+            prop_assert!(ended.text.contains(['0', '3', '6']), "{} is no value", ended.text);
+        }
         prop_assert!(ended.steps <= 6);
     }
 }

@@ -5,12 +5,14 @@ use std::{error::Error as _, sync::Arc};
 use entourage_core::{
     Error, ErrorKind, Money, Usage,
     message::{Message, Part},
+    run::StopReason,
 };
 
 /// Characters of a reply that an error shows.
 const SHOWN: usize = 200;
 
-/// The source of the error that ends a generation without a value.
+/// The source of the error that ends a generation without a value, and of the one that an outcome without a value
+/// gives.
 ///
 /// ```
 /// use entourage_core::Error;
@@ -37,7 +39,7 @@ pub struct NoValue {
 }
 
 impl NoValue {
-    /// The `NoValue` behind `error`, if it ended a generation.
+    /// The `NoValue` behind `error`, if a value was to be read.
     #[must_use]
     pub fn of(error: &Error) -> Option<&Self> {
         error.source()?.downcast_ref()
@@ -62,6 +64,12 @@ impl NoValue {
                 ErrorKind::Protocol,
                 format!("the model gave no `{name}`, not at a second try either: {problem}; try a larger model"),
             ),
+            NoValueReason::Stopped(reason) => {
+                (ErrorKind::Stopped, format!("the run was stopped before it gave a `{name}`: {reason}"))
+            }
+            NoValueReason::Unfinished => {
+                (ErrorKind::Stopped, format!("the run ended before it gave a `{name}`; give the task again"))
+            }
         };
         let began = excerpt(&self.message);
         let error = Error::new(kind, message).during("model.generate");
@@ -70,7 +78,7 @@ impl NoValue {
     }
 }
 
-/// Reason that a generation gave no value.
+/// Reason that there is no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoValueReason {
@@ -80,8 +88,12 @@ pub enum NoValueReason {
     Withheld,
     /// The reply reached its output limit.
     CutOff,
-    /// Both replies were invalid; the text says what was wrong with the second.
+    /// The last reply that could be asked for was invalid, as all before it; the text says what was wrong with it.
     Invalid(String),
+    /// The run of a typed agent was stopped for this reason, which has nothing to do with its answers.
+    Stopped(StopReason),
+    /// The run of a typed agent was cancelled, failed or is paused.
+    Unfinished,
 }
 
 /// The first characters of a reply's text, refusal or arguments.

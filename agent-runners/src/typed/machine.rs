@@ -12,6 +12,7 @@ use entourage_runtime::context::shown_to;
 use entourage_runtime::reply::Assembler;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::typed::{Generate, Generated, NoValue, NoValueReason, Strategy, shape::Shape, text};
 
@@ -148,40 +149,22 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
 
     /// The value. The error describes the problem in words for the model.
     fn value(&self, message: &Message) -> Result<T, String> {
-        let calls = message.tool_calls().filter(|call| *call.name == *self.shape.name);
-        let mut candidates = Vec::new();
-        if self.strategy == Strategy::Tool {
-            for call in calls {
-                if let Some(problem) = &call.malformed {
-                    return Err(format!("the call could not be read: {problem}"));
-                }
-                candidates.push(call.arguments.to_value());
-            }
-        }
+        let mut candidates = match self.strategy {
+            Strategy::Tool => arguments_of(message, &self.shape.name)?,
+            Strategy::Native | Strategy::Prompt => Vec::new(),
+        };
         if candidates.is_empty() {
             // Some services do not force the call; what the model writes instead may be the value all the same.
             candidates = text::values(&message.text());
         }
-        self.shape.read(candidates).map_err(|problem| {
-            problem.unwrap_or_else(|| match self.strategy {
-                Strategy::Tool => format!("the tool `{}` was not called", self.shape.name),
-                Strategy::Native | Strategy::Prompt => {
-                    "there is no complete JSON value in the reply".to_owned()
-                }
-            })
-        })
+        self.shape
+            .read(candidates)
+            .map_err(|problem| problem.unwrap_or_else(|| absent(self.strategy, &self.shape.name)))
     }
 
     /// Appends the reply and the problem. A call must have a result, so its result states the problem.
     fn ask_again(&mut self, message: &Arc<Message>, problem: &str) {
-        let how = match self.strategy {
-            Strategy::Tool => {
-                format!("Call `{}` once, with arguments that follow its schema.", self.shape.name)
-            }
-            Strategy::Native | Strategy::Prompt => {
-                "Answer again with one JSON value that follows the schema, and with nothing else.".to_owned()
-            }
-        };
+        let how = how_to_answer(self.strategy, &self.shape.name);
         let text = format!("This is not what was asked for: {problem}. {how}");
         let messages = &mut self.request.messages;
         if message.has_content() {
@@ -189,6 +172,37 @@ impl<T: DeserializeOwned + JsonSchema> Generation<T> {
         }
         let results: Vec<_> = message.tool_calls().map(|call| ToolResult::error(call, &*text)).collect();
         messages.push(if results.is_empty() { Message::user(text) } else { Message::tool(results) });
+    }
+}
+
+/// Arguments of the calls of `tool` in a message.
+///
+/// # Errors
+/// The problem of a call that could not be read, in words for the model.
+pub(super) fn arguments_of(message: &Message, tool: &str) -> Result<Vec<Value>, String> {
+    let calls = message.tool_calls().filter(|call| *call.name == *tool);
+    let read = calls.map(|call| match &call.malformed {
+        Some(problem) => Err(format!("the call could not be read: {problem}")),
+        None => Ok(call.arguments.to_value()),
+    });
+    read.collect()
+}
+
+/// Says to the model that its reply holds no value.
+pub(super) fn absent(strategy: Strategy, tool: &str) -> String {
+    match strategy {
+        Strategy::Tool => format!("the tool `{tool}` was not called"),
+        Strategy::Native | Strategy::Prompt => "there is no complete JSON value in the reply".to_owned(),
+    }
+}
+
+/// Says to the model how to answer again.
+pub(super) fn how_to_answer(strategy: Strategy, tool: &str) -> String {
+    match strategy {
+        Strategy::Tool => format!("Call `{tool}` once, with arguments that follow its schema."),
+        Strategy::Native | Strategy::Prompt => {
+            "Answer again with one JSON value that follows the schema, and with nothing else.".to_owned()
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! Typed output: a value of a Rust type from a model, by the best strategy that the model offers.
 //!
 //! The schema is sent as it is: its wire translates it into a service's dialect. [`Generation`] decides and is pure;
-//! [`ModelExt`] only makes the calls.
+//! [`ModelExt`] only makes the calls. For an agent with tools and a typed answer there is a rule of its answers, which
+//! its turn asks: see [`TypedAgent`](crate::TypedAgent).
 
 mod answer;
 mod failure;
 mod machine;
+mod outcome;
+mod refused;
+mod rule;
 mod run;
 mod shape;
 mod text;
@@ -13,7 +17,12 @@ mod text;
 pub use answer::{answer_as, answer_rule};
 pub use failure::{NoValue, NoValueReason};
 pub use machine::Generation;
+pub use outcome::OutcomeExt;
+pub use refused::AnswerRefused;
 pub use run::RunExt;
+
+pub(crate) use refused::refused_in;
+pub(crate) use rule::{FINAL_ANSWER, Rule, Validator};
 
 use std::{fmt, sync::Arc};
 
@@ -115,6 +124,18 @@ impl Strategy {
             (Some(true), _) => Self::Native,
             (_, Some(true)) => Self::Tool,
             _ => Self::Prompt,
+        }
+    }
+
+    /// The best strategy for the last answer of an agent, which also has tools if `tools`. Beside tools, a service's
+    /// own form counts only where it is known to leave the model free to call them.
+    #[must_use]
+    pub fn of_agent(profile: &Profile, tools: bool) -> Self {
+        match (profile.structured_output, profile.structured_beside_tools, profile.tools) {
+            _ if !tools => Self::of(profile),
+            (Some(true), Some(true), _) => Self::Native,
+            (_, _, Some(false)) => Self::Prompt,
+            _ => Self::Tool,
         }
     }
 }

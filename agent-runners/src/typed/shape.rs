@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::typed::Strategy;
 
 /// Field that holds a value that is not an object.
-const FIELD: &str = "value";
+pub(super) const FIELD: &str = "value";
 
 pub(super) struct Shape {
     /// Name of the type: letters, digits, `_` and `-`, at most 64.
@@ -30,6 +30,11 @@ impl Shape {
         Self { name: name(&T::schema_name()), description, plain, wrapped }
     }
 
+    /// True if the value is sent as the one field of an object.
+    pub(super) fn is_wrapped(&self) -> bool {
+        self.wrapped.is_some()
+    }
+
     /// The schema that the model is given.
     pub(super) fn sent(&self) -> &Value {
         self.wrapped.as_ref().unwrap_or(&self.plain)
@@ -42,6 +47,14 @@ impl Shape {
         &self,
         candidates: impl IntoIterator<Item = Value>,
     ) -> Result<T, Option<String>> {
+        self.read_both(candidates).map(|(_, value)| value)
+    }
+
+    /// Reads as [`Shape::read`] does, and returns the value as JSON too, without an object around it.
+    pub(super) fn read_both<T: DeserializeOwned>(
+        &self,
+        candidates: impl IntoIterator<Item = Value>,
+    ) -> Result<(Value, T), Option<String>> {
         let mut problem = None;
         let mut only: Option<(Value, T)> = None;
         for candidate in candidates {
@@ -55,7 +68,7 @@ impl Shape {
                 Err(found) => problem = Some(found),
             }
         }
-        only.map(|(_, value)| value).ok_or(problem)
+        only.ok_or(problem)
     }
 
     fn read_one<T: DeserializeOwned>(&self, value: Value) -> Result<(Value, T), String> {

@@ -30,6 +30,13 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     values
 }
 
+/// The value that is the whole text, or its one code block, without any other word.
+pub(super) fn only_value(text: &str) -> Option<Value> {
+    let text = without_thoughts(text).trim();
+    let block = || text.strip_prefix("```")?.strip_suffix("```").filter(|inner| !inner.contains("```"));
+    whole(text).or_else(|| block().and_then(|_| blocks(text).find_map(whole)))
+}
+
 /// Strips a leading `<think>` section: a draft in it is not the answer.
 fn without_thoughts(text: &str) -> &str {
     let thoughts = text.trim_start().strip_prefix("<think>");

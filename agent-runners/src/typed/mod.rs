@@ -8,6 +8,7 @@ mod answer;
 mod failure;
 mod machine;
 mod outcome;
+mod partial;
 mod refused;
 mod rule;
 mod run;
@@ -18,6 +19,7 @@ pub use answer::{answer_as, answer_rule};
 pub use failure::{NoValue, NoValueReason};
 pub use machine::Generation;
 pub use outcome::OutcomeExt;
+pub use partial::Partial;
 pub use refused::AnswerRefused;
 pub use run::RunExt;
 

@@ -324,7 +324,11 @@ impl<O> TaskGraphBuilder<O> {
         self.parts.draft.push(node);
     }
 
-    fn add<T: Output>(&self, id: &str, work: impl FnOnce(&mut Wiring<'_>) -> DraftWork) -> Handle<T> {
+    pub(super) fn add<T: Output>(
+        &self,
+        id: &str,
+        work: impl FnOnce(&mut Wiring<'_>) -> DraftWork,
+    ) -> Handle<T> {
         let mut links = Links::new(id);
         let work = work(&mut Wiring { draft: &self.parts.draft, links: &mut links, values: true });
         Handle::add(&self.parts.draft, DraftNode::new(links, TypeId::of::<T>(), work))
@@ -335,7 +339,10 @@ pub(super) fn worker(agent: Arc<dyn Agent>, ask: Ask, read: ReadFn) -> DraftAgen
     DraftAgent { agents: vec![(None, agent)], ask, read, scope: Scope::all(), form: None }
 }
 
-fn made<R: Read, K: Into<Task>>(reader: R, task: impl Fn(R::Given) -> K + Send + Sync + 'static) -> Ask {
+pub(super) fn made<R: Read, K: Into<Task>>(
+    reader: R,
+    task: impl Fn(R::Given) -> K + Send + Sync + 'static,
+) -> Ask {
     Ask::Made(Arc::new(move |inputs| Ok(task(reader.read(inputs)?).into())))
 }
 

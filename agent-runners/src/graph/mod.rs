@@ -22,6 +22,7 @@ mod schedule;
 mod schema;
 mod signature;
 mod task_graph;
+mod typed;
 mod validate;
 mod value;
 mod work;

@@ -16,7 +16,7 @@ use super::{
     needs::sealed::Read,
     prompt::Prompt,
 };
-use crate::typed::answer_as;
+use crate::typed::{OutcomeExt, answer_as};
 
 /// Creates a step of the program.
 pub(super) fn step<R, T, F, Fut>(reader: R, run: F) -> StepFn
@@ -105,6 +105,11 @@ pub(super) fn read_answer<T: Output + JsonSchema>() -> ReadFn {
             Error::new(ErrorKind::Protocol, text)
         })
     })
+}
+
+/// Reads the value of a typed agent.
+pub(super) fn read_typed<T: Output + JsonSchema>() -> ReadFn {
+    Arc::new(|outcome| outcome.value::<T>().map(NodeValue::new))
 }
 
 /// Parses a nested graph's output.

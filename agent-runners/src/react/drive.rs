@@ -33,6 +33,7 @@ enum Next {
     Model(Box<ModelCall>),
     Tools(Box<ToolCalls>),
     Finish,
+    Fail(Error),
 }
 
 /// A run in progress.
@@ -48,39 +49,35 @@ struct Run {
 impl Run {
     /// Returns the next action. A plain function, so that no part of an action lives across an `.await`: that keeps the
     /// future small and cheap to allocate.
-    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Result<Next> {
+    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Next {
         loop {
             if self.turn.is_over() {
-                return Ok(Next::Finish);
+                return Next::Finish;
             }
-            return Ok(match self.turn.action() {
-                Action::Remind => Next::Remind,
-                Action::Steer => Next::Steer,
-                Action::Compact(cause) => Next::Compact(cause),
+            match self.turn.action() {
+                Action::Remind => return Next::Remind,
+                Action::Steer => return Next::Steer,
+                Action::Compact(cause) => return Next::Compact(cause),
                 Action::CallModel(step) => {
                     let model = self.model.take().unwrap_or_else(|| agent.0.model.model());
                     let mut call = agent.next_call(step, cx, model);
                     self.shown.restrict(&mut call.request, cx.scope());
                     self.offered = Some(call.offered.clone());
-                    Next::Model(call)
+                    return Next::Model(call);
                 }
                 Action::CallTools { message, calls } => {
                     // After a restart the tools offered before are unknown: assume those that would be offered now.
                     let now = || agent.next_call(self.turn.steps(), cx, agent.0.model.model()).offered;
                     let offered = self.offered.get_or_insert_with(now).clone();
-                    Next::Tools(Box::new(ToolCalls::new(message, calls, offered, agent.limits())))
+                    return Next::Tools(Box::new(ToolCalls::new(message, calls, offered, agent.limits())));
                 }
-                Action::Check(message) => {
-                    self.turn.checked(agent.check(&message, cx));
-                    continue;
-                }
-                Action::Refuse { problem, round, told } => {
-                    agent.refuse(cx, round, &problem, told)?;
-                    self.turn.refused();
-                    continue;
-                }
-                Action::Finish(_) => Next::Finish,
-            });
+                Action::Check(message) => self.turn.checked(agent.check(&message, cx)),
+                Action::Refuse { problem, round, told } => match agent.refuse(cx, round, &problem, told) {
+                    Ok(()) => self.turn.refused(),
+                    Err(error) => return Next::Fail(error),
+                },
+                Action::Finish(_) => return Next::Finish,
+            }
         }
     }
 }
@@ -229,7 +226,7 @@ impl Agent for ReactAgent {
         let effects = cx.effects();
         let mut run = self.begin(cx);
         loop {
-            match run.next(self, cx)? {
+            match run.next(self, cx) {
                 Next::Remind => {
                     // A run that is over has no model call to remind: its first effect is refused.
                     drop(cx.remind(Message::user(REMINDER)));
@@ -259,6 +256,7 @@ impl Agent for ReactAgent {
                     _ => return Err(wrong_observation()),
                 },
                 Next::Finish => return run.turn.finish(),
+                Next::Fail(error) => return Err(error),
             }
         }
     }

@@ -31,15 +31,14 @@ impl Turn {
     /// at most. Default: any text is an answer.
     #[must_use]
     pub fn answers_with_a_value(mut self, repairs: u32) -> Self {
-        self.answers = Some(Box::new(Answers { repairs, refused: 0, value: None }));
+        self.extra.get_or_insert_default().answers = Some(Answers { repairs, refused: 0, value: None });
         self
     }
 
     /// Reports the value of the message to check, as JSON text, or the problem in words for the model.
     pub fn checked(&mut self, value: Result<String, String>) {
-        let (Phase::Check { told, then, .. }, Some(answers)) = (&mut self.phase, &mut self.answers) else {
-            return;
-        };
+        let answers = self.extra.as_mut().and_then(|extra| extra.answers.as_mut());
+        let (Phase::Check { told, then, .. }, Some(answers)) = (&mut self.phase, answers) else { return };
         let status = match value {
             Ok(value) => {
                 answers.value = Some(value);
@@ -63,17 +62,27 @@ impl Turn {
 
     /// Reports that the refusal is recorded and that the model was told.
     pub fn refused(&mut self) {
-        if let (Phase::Check { .. } | Phase::Refused { .. }, Some(answers)) = (&self.phase, &mut self.answers)
-        {
-            answers.refused = answers.refused.saturating_add(1);
-            self.phase = Phase::Before(Stage::Steer);
+        if !matches!(self.phase, Phase::Check { .. } | Phase::Refused { .. }) {
+            return;
         }
+        if let Some(answers) = self.answers_mut() {
+            answers.refused = answers.refused.saturating_add(1);
+        }
+        self.phase = Phase::Before(Stage::Steer);
+    }
+
+    pub(super) fn answers(&self) -> Option<&Answers> {
+        self.extra.as_ref()?.answers.as_ref()
+    }
+
+    pub(super) fn answers_mut(&mut self) -> Option<&mut Answers> {
+        self.extra.as_mut()?.answers.as_mut()
     }
 
     /// True if the calls of a reply that ended for this reason are run. A reply that must be a value is refused by a
     /// message after it, which no service takes while a call has no result.
     pub(super) fn waits_for_calls(&self, reason: FinishReason, message: &Message) -> bool {
-        let answers = self.answers.is_some() && matches!(reason, FinishReason::Stop | FinishReason::Other);
+        let answers = self.answers().is_some() && matches!(reason, FinishReason::Stop | FinishReason::Other);
         (reason == FinishReason::ToolCalls || answers) && message.tool_calls().next().is_some()
     }
 }

@@ -98,7 +98,8 @@ pub enum Action {
 #[derive(Debug, Clone)]
 pub struct Turn {
     max_steps: u32,
-    stop_when: Arc<[StopWhen]>,
+    /// What few agents need; boxed apart, since a run holds its machine for as long as it lasts.
+    extra: Option<Box<Extra>>,
     compacts: bool,
     /// True until the reminder is given, or the time for it is over.
     reminds: bool,
@@ -107,10 +108,16 @@ pub struct Turn {
     cost: Option<Money>,
     /// The newest message with text.
     text: Option<Arc<Message>>,
-    /// State of a typed answer; `None` when any text is an answer.
-    answers: Option<Box<Answers>>,
     loops: Loops,
     phase: Phase,
+}
+
+/// Settings that most turns leave at their defaults.
+#[derive(Debug, Clone, Default)]
+struct Extra {
+    stop_when: Arc<[StopWhen]>,
+    /// State of a typed answer; `None` when any text is an answer.
+    answers: Option<Answers>,
 }
 
 impl Turn {
@@ -119,14 +126,13 @@ impl Turn {
     pub fn new(max_steps: u32) -> Self {
         Self {
             max_steps,
-            stop_when: Arc::default(),
+            extra: None,
             compacts: false,
             reminds: false,
             step: 0,
             usage: Usage::default(),
             cost: Some(Money::default()),
             text: None,
-            answers: None,
             loops: Loops::default(),
             phase: Phase::Before(Stage::Steer),
         }
@@ -142,7 +148,9 @@ impl Turn {
     /// Ends the run when any of `conditions` holds.
     #[must_use]
     pub fn stop_when(mut self, conditions: Arc<[StopWhen]>) -> Self {
-        self.stop_when = conditions;
+        if !conditions.is_empty() || self.extra.is_some() {
+            self.extra.get_or_insert_default().stop_when = conditions;
+        }
         self
     }
 
@@ -196,7 +204,7 @@ impl Turn {
                 if let Some(run) = checkpoint.state.run() {
                     self.go_on(run);
                 }
-                if let Some(answers) = &mut self.answers {
+                if let Some(answers) = self.answers_mut() {
                     answers.refused = refused_in(&checkpoint.state);
                 }
             }
@@ -228,7 +236,7 @@ impl Turn {
             }
             Phase::Check { reply, .. } => Action::Check(Arc::clone(&reply.message)),
             Phase::Refused { problem, told } => {
-                let refused = self.answers.as_ref().map_or(0, |answers| answers.refused);
+                let refused = self.answers().map_or(0, |answers| answers.refused);
                 Action::Refuse { problem: Arc::clone(problem), round: refused + 1, told: *told }
             }
             Phase::TooLong { may_retry: true, .. } => Action::Compact(CompactionCause::Overflow),
@@ -317,7 +325,7 @@ impl Turn {
     #[must_use]
     pub fn outcome(&self, status: Status) -> Outcome {
         let mut outcome = Outcome::new(status);
-        let value = self.answers.as_ref().and_then(|answers| answers.value.as_deref());
+        let value = self.answers().and_then(|answers| answers.value.as_deref());
         if let Some(value) = value {
             value.clone_into(&mut outcome.text);
         } else if let Some(text) = self.text.as_ref().and_then(|message| message.first_text()) {
@@ -380,7 +388,7 @@ impl Turn {
                 let calls = self.loops.note_calls(&reply.message, state);
                 Phase::Tools { reply: Arc::clone(reply), calls, stopped: None }
             }
-            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => match &self.answers {
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => match self.answers() {
                 Some(_) => Phase::of_answer(reply),
                 None => Phase::Done(End::Recorded(Status::Completed)),
             },
@@ -403,18 +411,18 @@ impl Turn {
         if !calls.iter().all(CallState::is_settled) {
             return;
         }
-        let told = self.answers.as_ref().and_then(|_| answers::told(&reply.message, calls, stopped.as_ref()));
-        let typed = self.answers.is_some();
+        let extra = self.extra.as_deref();
+        let typed = extra.is_some_and(|extra| extra.answers.is_some());
+        let told = if typed { answers::told(&reply.message, calls, stopped.as_ref()) } else { None };
         let stopped = stopped.take().map(|stop| match stop {
             Stop::Turn if typed => answers::ended_by_a_tool(),
             Stop::Turn => Status::Completed,
             Stop::Status(status) => status,
         });
         let condition = || {
-            let held = self
-                .stop_when
-                .iter()
-                .find(|condition| condition.holds(self.step, reply, &self.usage, self.cost))?;
+            let conditions = extra.into_iter().flat_map(|extra| &*extra.stop_when);
+            let held =
+                { conditions }.find(|condition| condition.holds(self.step, reply, &self.usage, self.cost))?;
             Some(Status::Stopped(StopReason::Condition(held.to_string())))
         };
         let circling = self.loops.note_step(self.step, reply, std::mem::take(calls));

@@ -10,6 +10,7 @@ mod distant;
 mod faulty;
 mod leave;
 mod talk;
+mod typed;
 
 use entourage_testkit::{
     crash::{self, Medium, Scenario},

@@ -92,5 +92,6 @@ mod titles;
 mod todos;
 mod tool_calls;
 mod tool_layers;
+mod typed_agent;
 mod usage;
 mod waits;

@@ -23,6 +23,7 @@ pub mod agent {
     pub use entourage_runners::{
         Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, Phase, Verdict,
     };
+    pub use entourage_runners::{TypedAgent, TypedBuilder, typed::Partial};
     pub use entourage_runtime::AgentExt;
     pub use entourage_runtime::Mode;
 }
@@ -99,7 +100,10 @@ pub mod run {
         Child, Limits, LoopDetection, Observer, Outcome, Pause, RunContext, Spawn, Status, StopReason, Task,
         Waited,
     };
-    pub use entourage_runners::{StopWhen, typed::RunExt};
+    pub use entourage_runners::{
+        StopWhen,
+        typed::{OutcomeExt, RunExt},
+    };
     pub use entourage_runtime::RunHandle;
 }
 
@@ -232,8 +236,8 @@ pub mod prelude {
         tool::{Access, Json, Tool, ToolContext, ToolError, ToolOutput, Tools},
     };
     pub use entourage_runners::{
-        AgentTool, ReactAgent, StopWhen,
-        typed::{ModelExt, RunExt},
+        AgentTool, ReactAgent, StopWhen, TypedAgent,
+        typed::{ModelExt, OutcomeExt, RunExt},
     };
     pub use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, graph::TaskGraph};
     pub use entourage_runtime::{AgentExt, MemoryStore, RunHandle, Runtime, Session, layers::Retry};

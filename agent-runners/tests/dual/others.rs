@@ -8,7 +8,9 @@ use entourage_core::{
     agent::Agent,
     run::{Outcome, RunContext, StopReason, Task},
 };
-use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, ReactAgent, Verdict, graph::TaskGraph};
+use entourage_runners::{
+    Autonomy, AutonomyLevel, DualAgent, ReactAgent, Verdict, graph::TaskGraph, typed::OutcomeExt,
+};
 use entourage_runtime::{AgentExt, Runtime};
 use entourage_testkit::ScriptedProvider;
 
@@ -118,4 +120,25 @@ async fn a_graph_checks_what_a_model_did_at_every_level_that_has_a_checker() {
     assert_eq!(agent.ask("Plant two.").await.unwrap(), "I planted two.");
     let claims = Autonomy::builder("levels", &asked).until_task_complete().build();
     assert_eq!(claims.unwrap_err().kind(), ErrorKind::Config);
+}
+
+#[tokio::test]
+async fn the_value_of_a_typed_executor_is_that_of_the_pair() {
+    let works = ScriptedProvider::new().text("Two?").text("[2]").text("[1, 2]");
+    let checks = ScriptedProvider::named("other")
+        .text(r#"{"accepted": false, "reason": "One is missing."}"#)
+        .text(r#"{"accepted": true, "reason": "I counted two."}"#);
+    let executor = ReactAgent::builder("works", works.model()).returns::<Vec<u8>>().build().unwrap();
+    // A typed checker answers with the verdict that any checker answers with.
+    let checker = ReactAgent::builder("checks", checks.model()).returns::<Decided>().build().unwrap();
+    let pair = DualAgent::builder("pair", executor, checker).build().unwrap();
+    let outcome = pair.start("Plant two trees.").outcome().await.unwrap();
+    assert_eq!(outcome.value::<Vec<u8>>().unwrap(), [1, 2]);
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[allow(dead_code, reason = "only its schema counts")]
+struct Decided {
+    accepted: bool,
+    reason: String,
 }

@@ -9,9 +9,14 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::Agent,
+    provider::FinishReason,
     run::{Outcome, RunContext, Status, Task},
 };
-use entourage_runners::graph::{Each, NodeState, Plan, PlanTask, TaskGraph};
+use entourage_runners::{
+    ReactAgent, TypedAgent,
+    graph::{Each, NodeState, Plan, PlanTask, TaskGraph},
+};
+use entourage_testkit::{Script, ScriptedProvider};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -276,4 +281,64 @@ async fn lo06_a_plan_runs_as_it_was_written() {
     assert_eq!(run.outcome.status, Status::Completed);
     assert_eq!(tester.heard(), ["Test it.\n\n<result of=\"backend\">\nfn login()\n</result>"]);
     assert_eq!(run.output.unwrap().as_str(), "green");
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct Sales {
+    sold: u32,
+}
+
+/// An agent that refuses more than nine sales.
+fn clerk(provider: &ScriptedProvider) -> TypedAgent<Sales> {
+    let few = |sales: &Sales| if sales.sold < 10 { Ok(()) } else { Err("too many".to_owned()) };
+    let clerk = ReactAgent::builder("clerk", provider.model()).returns::<Sales>();
+    clerk.validate(move |sales, _| few(sales)).build().unwrap()
+}
+
+#[tokio::test]
+async fn the_value_of_a_typed_agent_is_that_of_its_node() {
+    let provider = ScriptedProvider::by_history().text("Some.").text("{\"sold\": 3}");
+    let clerk = clerk(&provider);
+    let graph = TaskGraph::builder("report");
+    let here = graph.typed_agent("here", &clerk, "Count here.");
+    let there = graph.typed_agent_with("there", &clerk, &here, |sales| format!("More than {}?", sales.sold));
+    let sum = graph.step("sum", (&here, &there), |(here, there)| async move { Ok(here.sold + there.sold) });
+    // An agent without types is told the value as JSON.
+    let hears = Hears::new("hears", "Good.");
+    let text = graph.agent("text", &hears, "Comment.").after(&there);
+    let both = graph.step("both", (&sum, &text), |(sum, text)| async move { Ok(format!("{sum} {text}")) });
+    let run = graph.returning(&both).build().unwrap().run("Sales").await.unwrap();
+    assert_eq!(run.output.as_ref().unwrap().as_str(), "6 Good.");
+    assert_eq!(hears.heard(), ["Comment.\n\n<result of=\"there\">\n{\"sold\":3}\n</result>"]);
+    assert_eq!(run.report().value(&here).unwrap().as_deref(), Some(&Sales { sold: 3 }));
+    let prompts =
+        provider.requests().into_iter().map(|request| request.messages.iter().next().unwrap().text());
+    assert!(prompts.into_iter().all(|prompt| !prompt.contains("Schema")), "the agent knows how to ask");
+}
+
+#[tokio::test]
+async fn a_typed_agent_without_a_value_fails_its_attempt() {
+    let wrong = || Script::new().text("{\"sold\": 99}").usage(1, 1).finish(FinishReason::Stop);
+    let provider = ScriptedProvider::new().step(wrong()).step(wrong()).text("{\"sold\": 1}");
+    let graph = TaskGraph::builder("report");
+    let sales = graph.typed_agent("sales", &clerk(&provider), "Count.").attempts(2);
+    let run = graph.returning(&sales).build().unwrap().run("Sales").await.unwrap();
+    assert_eq!(run.output.as_deref(), Some(&Sales { sold: 1 }));
+    let provider = ScriptedProvider::new().step(wrong()).step(wrong());
+    let graph = TaskGraph::builder("report");
+    let sales = graph.typed_agent("sales", &clerk(&provider), "Count.");
+    let run = graph.returning(&sales).build().unwrap().run("Sales").await.unwrap();
+    assert!(run.output.is_none());
+    assert!(format!("{}", run.outcome.status).contains("too many"), "{}", run.outcome.status);
+}
+
+#[tokio::test]
+async fn a_typed_agent_works_on_each_item_of_a_list() {
+    let provider = ScriptedProvider::new().text("{\"sold\": 1}").text("{\"sold\": 2}");
+    let graph = TaskGraph::builder("report");
+    let shops = graph.step("shops", (), |()| async { Ok(vec!["a".to_owned(), "b".to_owned()]) });
+    let sales = graph.map_typed_agent("sales", &shops, &clerk(&provider), |shop| format!("Count in {shop}."));
+    let sum =
+        graph.step("sum", &sales, |sales| async move { Ok(sales.iter().map(|it| it.sold).sum::<u32>()) });
+    assert_eq!(*graph.returning(&sum).build().unwrap().ask("Sales").await.unwrap(), 3);
 }

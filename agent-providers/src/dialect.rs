@@ -34,6 +34,8 @@ pub struct Dialect {
     pub strict_tools: bool,
     /// The way in which replies are made to follow a schema.
     pub schema: SchemaSupport,
+    /// Replies are made to follow a schema also while the model may call tools.
+    pub schema_beside_tools: bool,
     /// The form in which reasoning is requested.
     pub reasoning: ReasoningStyle,
     /// Reasoning is sent back with its messages, under the field name under which it came.
@@ -97,6 +99,7 @@ impl Dialect {
         parallel_tool_calls: true,
         strict_tools: false,
         schema: SchemaSupport::Any,
+        schema_beside_tools: false,
         reasoning: ReasoningStyle::Effort,
         replays_reasoning: true,
         cache: CacheStyle::Automatic,
@@ -110,6 +113,7 @@ impl Dialect {
         max_completion_tokens: true,
         strict_tools: true,
         schema: SchemaSupport::Strict,
+        schema_beside_tools: true,
         reasoning: ReasoningStyle::WideEffort,
         replays_reasoning: false,
         cache: CacheStyle::Key,

@@ -13,6 +13,8 @@ mod ollama;
 mod openai_chat;
 #[path = "conformance/openai_responses.rs"]
 mod openai_responses;
+#[path = "conformance/schemas.rs"]
+mod schemas;
 #[path = "conformance/server.rs"]
 mod server;
 #[path = "conformance/spelling.rs"]

@@ -89,7 +89,7 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8], vendor: &str) -
 fn system(request: &Request, leading: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let more = request.messages.iter().take(leading).map(|message| message::system_text(message));
-    for text in std::iter::once(request.instructions.to_string()).chain(more) {
+    for text in std::iter::once(tools::instructions(request).into_owned()).chain(more) {
         if text.trim().is_empty() {
             continue;
         }

@@ -63,6 +63,7 @@ pub(super) fn profile(model: &str) -> Profile {
     let mut profile = Profile::default();
     if let Some(claude) = Claude::named(model) {
         profile.tools = Some(true);
+        profile.structured_beside_tools = Some(true);
         profile.vision = Some(claude.version >= (3, 0));
         profile.reasoning = Some(claude.thinks());
         profile.sampling = claude.refuses_budget().then_some(false);

@@ -2,8 +2,10 @@
 //!
 //! The service enforces schemas in its strict dialect only, and only a limited number in one request.
 
+use std::borrow::Cow;
+
 use entourage_core::{
-    provider::{OutputFormat, Request, ToolChoice, Warning, WarningKind},
+    provider::{OutputFormat, OutputSchema, Request, ToolChoice, Warning, WarningKind},
     tool::ToolSpec,
 };
 use serde_json::{Map, Value, json};
@@ -153,6 +155,34 @@ pub(super) fn choice(request: &Request, thinks: bool, warnings: &mut Vec<Warning
     (choice != json!({"type": "auto"})).then_some(choice)
 }
 
+/// The instructions, with the schema of the reply if the service cannot enforce it.
+pub(super) fn instructions(request: &Request) -> Cow<'_, str> {
+    match &request.output {
+        OutputFormat::Schema(output) if enforced(request, output).is_err() => {
+            Cow::Owned(schema::told(&request.instructions, output))
+        }
+        _ => Cow::Borrowed(&request.instructions),
+    }
+}
+
+/// The form of a schema that the service can enforce.
+///
+/// # Errors
+/// The reason why it cannot, for people.
+fn enforced(request: &Request, output: &OutputSchema) -> Result<schema::Translated, String> {
+    let asked = "was not asked to; the schema went into the instructions";
+    if request.profile.structured_output == Some(false) {
+        return Err(format!("the service does not enforce schemas with this model, and {asked}"));
+    }
+    let translated = schema::strict(&output.schema);
+    if translated.strict && !translated.recursive {
+        return Ok(translated);
+    }
+    let lost = translated.lost.join("; ");
+    let why = if translated.strict { "it refers to itself" } else { lost.as_str() };
+    Err(format!("the service cannot enforce this schema, and {asked}: {why}"))
+}
+
 /// The `format` of the reply, if the service can enforce it.
 pub(super) fn format(request: &Request, warnings: &mut Vec<Warning>) -> Option<Value> {
     let mut warn = |text: String| warnings.push(Warning::new(WarningKind::Schema, "output", text));
@@ -164,17 +194,14 @@ pub(super) fn format(request: &Request, warnings: &mut Vec<Warning>) -> Option<V
             return None;
         }
     };
-    if request.profile.structured_output == Some(false) {
-        warn("the service does not enforce schemas with this model; it was not asked to".to_owned());
-        return None;
-    }
-    let translated = schema::strict(&output.schema);
+    let translated = match enforced(request, output) {
+        Ok(translated) => translated,
+        Err(why) => {
+            warn(why);
+            return None;
+        }
+    };
     let lost = translated.lost.join("; ");
-    if !translated.strict || translated.recursive {
-        let why = if translated.strict { "it refers to itself" } else { lost.as_str() };
-        warn(format!("the service cannot enforce this schema, and was not asked to: {why}"));
-        return None;
-    }
     if !lost.is_empty() {
         warn(format!("not enforced by the service: {lost}"));
     }

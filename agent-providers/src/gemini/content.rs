@@ -8,7 +8,7 @@ use entourage_core::{
 };
 use serde_json::{Value, json};
 
-use super::{MADE_ID, WIRE, media, profile::Name};
+use super::{MADE_ID, WIRE, media, params, profile::Name};
 use crate::{
     body::put,
     media::{origin, result_text},
@@ -248,7 +248,8 @@ pub(super) fn system(request: &Request) -> Option<Value> {
         Part::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    let parts: Vec<_> = std::iter::once(&*request.instructions)
+    let instructions = params::instructions(request);
+    let parts: Vec<_> = std::iter::once(&*instructions)
         .chain(texts)
         .filter(|text| !text.is_empty())
         .map(|text| json!({"text": text}))

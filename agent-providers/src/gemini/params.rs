@@ -2,6 +2,8 @@
 //!
 //! A setting that the service or the model does not take is left out with a warning; nothing here fails.
 
+use std::borrow::Cow;
+
 use entourage_core::provider::{
     Effort, OutputFormat, Params, ReasoningParams, Request, Warning, WarningKind,
 };
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use super::profile::{Name, Thinking};
 use crate::{
     body::{Body, finite},
-    schema::gemini,
+    schema::{self, gemini},
 };
 
 /// Most stop sequences that the service takes.
@@ -67,11 +69,25 @@ fn sampling(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warning>)
     }
 }
 
+/// The instructions, with the schema of the reply where the service is not asked to enforce it.
+pub(super) fn instructions(request: &Request) -> Cow<'_, str> {
+    match &request.output {
+        OutputFormat::Schema(wanted) if !types_reply(request) => {
+            Cow::Owned(schema::told(&request.instructions, wanted))
+        }
+        _ => Cow::Borrowed(&request.instructions),
+    }
+}
+
+fn types_reply(request: &Request) -> bool {
+    request.tools.is_empty() || Name::read(&request.model).types_beside_tools()
+}
+
 fn output(body: &mut Body<'_>, request: &Request, warnings: &mut Vec<Warning>) {
     if request.output == OutputFormat::Text {
         return;
     }
-    if !request.tools.is_empty() && !Name::read(&request.model).types_beside_tools() {
+    if !types_reply(request) {
         let text =
             "this model gives no typed replies while it is offered tools; the reply is not held to its form";
         warnings.push(Warning::new(WarningKind::Schema, "output", text));

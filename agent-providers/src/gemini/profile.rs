@@ -83,6 +83,7 @@ impl Name {
             profile.vision = Some(true);
             profile.documents = Some(true);
             profile.structured_output = Some(true);
+            profile.structured_beside_tools = Some(self.types_beside_tools());
             profile.reasoning = Some(self.thinking(&profile) != Thinking::Unknown);
         }
         profile

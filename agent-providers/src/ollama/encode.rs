@@ -65,11 +65,11 @@ pub(super) fn encode_with_tools(request: &Request, tools: &[u8]) -> Encoded {
     let (messages, size) = gather(request.messages.iter(), |message| {
         message.encoded(key(vision), |message| encode_message(message, vision))
     });
-    let mut instructions = Vec::new();
-    put_message(&mut instructions, "system", &request.instructions, &[]);
-    let room = size.saturating_add(tools.len()).saturating_add(instructions.len()).saturating_add(1_024);
     // The wire cannot forbid calls of an offered tool.
     let offers_tools = !request.tools.is_empty() && request.tool_choice != ToolChoice::None;
+    let mut instructions = Vec::new();
+    put_message(&mut instructions, "system", &params::instructions(request, offers_tools), &[]);
+    let room = size.saturating_add(tools.len()).saturating_add(instructions.len()).saturating_add(1_024);
     let mut body = Body::new(room, request.params.extra.as_ref(), &FIXED);
     body.field("model", &*request.model);
     if let Some(options) = params::options(request, &mut warnings) {

@@ -2,13 +2,18 @@
 //!
 //! A setting that the server does not take is left out with a warning; nothing here fails.
 
+use std::borrow::Cow;
+
 use entourage_core::provider::{
     Effort, OutputFormat, Params, ReasoningParams, Request, ToolChoice, Warning, WarningKind,
 };
 use serde_json::{Value, json};
 
 use super::profile::thinks_in_degrees;
-use crate::body::{Body, finite};
+use crate::{
+    body::{Body, finite},
+    schema,
+};
 
 /// The `options`; `None` if they would be empty. The `options` in [`Params::extra`] are merged into them.
 pub(super) fn options(request: &Request, warnings: &mut Vec<Warning>) -> Option<Vec<u8>> {
@@ -41,13 +46,23 @@ pub(super) fn options(request: &Request, warnings: &mut Vec<Warning>) -> Option<
     (!body.is_empty()).then(|| body.finish())
 }
 
+/// The instructions, with the schema of the reply where the `format` is left out.
+pub(super) fn instructions(request: &Request, offers_tools: bool) -> Cow<'_, str> {
+    match &request.output {
+        OutputFormat::Schema(wanted) if offers_tools => {
+            Cow::Owned(schema::told(&request.instructions, wanted))
+        }
+        _ => Cow::Borrowed(&request.instructions),
+    }
+}
+
 /// The `format`. The server makes the whole reply follow it, so that no tool could be called: while tools are offered,
 /// it is left out.
 pub(super) fn format(request: &Request, offers_tools: bool, warnings: &mut Vec<Warning>) -> Option<Value> {
     let format = match &request.output {
         OutputFormat::Json => json!("json"),
         OutputFormat::Schema(wanted) => {
-            let mut schema = wanted.schema.clone();
+            let mut schema = schema::loose(&wanted.schema);
             if let Some(fields) = schema.as_object_mut() {
                 fields.remove("$schema");
             }

@@ -12,6 +12,7 @@ pub(super) fn thinks_in_degrees(model: &str) -> bool {
 pub(super) fn profile() -> Profile {
     let mut profile = Profile::default();
     profile.structured_output = Some(true);
+    profile.structured_beside_tools = Some(false);
     profile.documents = Some(false);
     profile
 }

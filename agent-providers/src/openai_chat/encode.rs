@@ -93,13 +93,12 @@ pub(super) fn encode_with_tools(request: &Request, dialect: Dialect, tools: &[u8
 
 /// The instructions, including the schema if the service cannot enforce one.
 fn instructions_of(request: &Request, dialect: Dialect) -> String {
-    let mut text = request.instructions.to_string();
-    if let (OutputFormat::Schema(output), SchemaSupport::JsonOnly) = (&request.output, dialect.schema) {
-        let gap = if text.is_empty() { "" } else { "\n\n" };
-        text =
-            format!("{text}{gap}Reply with one JSON value that follows this JSON Schema:\n{}", output.schema);
+    match (&request.output, dialect.schema) {
+        (OutputFormat::Schema(output), SchemaSupport::JsonOnly) => {
+            schema::told(&request.instructions, output)
+        }
+        _ => request.instructions.to_string(),
     }
-    text
 }
 
 fn tool_choice(
@@ -160,7 +159,7 @@ fn output(
         name: &output.name,
         description: output.description.as_deref(),
         strict: output.strict && (translated.is_some() || dialect.schema != SchemaSupport::Strict),
-        schema: translated.as_ref().map_or(&output.schema, |translated| &translated.schema),
+        schema: translated.map_or_else(|| schema::loose(&output.schema), |translated| translated.schema),
     };
     body.field("response_format", &json!({"type": "json_schema", "json_schema": format}));
 }
@@ -172,7 +171,7 @@ struct Format<'a> {
     description: Option<&'a str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     strict: bool,
-    schema: &'a Value,
+    schema: Value,
 }
 
 /// Marks the instructions and the newest two user messages, for services that pass marks on. The kept bytes do not

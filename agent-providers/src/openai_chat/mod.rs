@@ -85,6 +85,7 @@ impl Wire for Chat {
             SchemaSupport::Always => Some(true),
             SchemaSupport::Strict | SchemaSupport::Any => None,
         };
+        profile.structured_beside_tools = self.0.schema_beside_tools.then_some(true);
         profile
     }
 }

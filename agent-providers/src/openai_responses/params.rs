@@ -115,7 +115,7 @@ impl Settings<'_> {
                     "type": "json_schema",
                     "name": wanted.name,
                     "strict": strict.is_some(),
-                    "schema": strict.map_or_else(|| wanted.schema.clone(), |translated| translated.schema),
+                    "schema": strict.map_or_else(|| schema::loose(&wanted.schema), |translated| translated.schema),
                 });
                 if let (Some(text), Some(fields)) = (&wanted.description, format.as_object_mut()) {
                     fields.insert("description".to_owned(), json!(text));

@@ -5,6 +5,10 @@ use entourage_core::provider::{Effort, Profile};
 /// Abilities that follow from a model's name. Nothing is known of names that are not OpenAI's.
 pub(super) fn of(model: &str) -> Profile {
     let mut profile = Profile::default();
+    let name = model.rsplit('/').next().unwrap_or(model);
+    if name.starts_with("gpt-") || efforts(model).is_some() {
+        profile.structured_beside_tools = Some(true);
+    }
     if let Some(words) = efforts(model) {
         profile.reasoning = Some(true);
         // Sampling can be set from the generation on that can work without reasoning.

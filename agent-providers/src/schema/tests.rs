@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{object, strict};
+use super::{loose, object, strict};
 
 fn done(schema: &Value) -> Value {
     let translated = strict(schema);
@@ -208,6 +208,28 @@ fn a_schema_that_is_not_enforced_describes_an_object() {
     assert_eq!(object(&choice), choice);
     let free = json!({"type": "object", "additionalProperties": true});
     assert_eq!(object(&free), json!({"type": "object", "properties": {}, "additionalProperties": true}));
+}
+
+#[test]
+fn a_schema_of_any_value_is_an_object_where_no_schema_is_enforced() {
+    let from = json!({
+        "type": "object",
+        "properties": {"any": true, "map": {"type": "object", "additionalProperties": true}, "default": true},
+        "additionalProperties": false,
+        "anyOf": [true, {"items": true}],
+        "default": {"properties": {"a": true}},
+        "$defs": {"T": {"properties": {"t": true}, "not": true}}
+    });
+    let to = json!({
+        "type": "object",
+        "properties": {"any": {}, "map": {"type": "object", "additionalProperties": true}, "default": {}},
+        "additionalProperties": false,
+        "anyOf": [{}, {"items": {}}],
+        "default": {"properties": {"a": true}},
+        "$defs": {"T": {"properties": {"t": {}}, "not": {}}}
+    });
+    assert_eq!(loose(&from), to);
+    assert_eq!(loose(&to), to);
 }
 
 fn any_schema() -> impl Strategy<Value = Value> {

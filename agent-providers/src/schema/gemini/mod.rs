@@ -4,6 +4,7 @@
 //! constraint that is not enforced costs little, since tools and typed replies are checked anyway. It must not decide
 //! whether a schema is sent at all.
 
+mod cycles;
 mod finish;
 mod join;
 
@@ -86,7 +87,10 @@ pub(crate) fn gemini(schema: &Value) -> Dialected {
     let mut root = walk.written_out(root, 0);
     let mut named = Vec::new();
     finish::finish(&mut root, &mut named);
-    let definitions = walk.definitions(named);
+    let mut definitions = walk.definitions(named);
+    for name in cycles::relax(&mut definitions) {
+        walk.lose(&format!("that `{name}` is required"));
+    }
     if !definitions.is_empty() {
         root.insert("$defs".to_owned(), Value::Object(definitions));
     }
@@ -247,11 +251,12 @@ impl<'a> Walk<'a> {
             self.lose("$ref");
             return Fields::new();
         };
-        if let Some(key) = definition(name) {
+        let key = if std::ptr::eq(target, self.root) { Some(self.root_name()) } else { definition(name) };
+        if let Some(key) = key {
             let name = format!("#/$defs/{}", key.replace('~', "~0").replace('/', "~1"));
             return Fields::from_iter([("$ref".to_owned(), Value::String(name))]);
         }
-        if std::ptr::eq(target, self.root) || self.open.iter().any(|open| open == name) {
+        if self.open.iter().any(|open| open == name) {
             self.lose("a reference to a schema that is no definition");
             return Fields::from_iter([("type".to_owned(), json!("object"))]);
         }
@@ -277,7 +282,21 @@ impl<'a> Walk<'a> {
     }
 
     fn target(&self, name: &str) -> Option<&'a Value> {
+        let named = self.defined(name);
+        named.or_else(|| (name == self.root_name()).then_some(self.root))
+    }
+
+    fn defined(&self, name: &str) -> Option<&'a Value> {
         ["$defs", "definitions"].iter().find_map(|group| self.root.get(*group)?.get(name))
+    }
+
+    /// The name of the root among the definitions, for a schema that refers to it: only a definition can be named.
+    fn root_name(&self) -> String {
+        let mut name = "Root".to_owned();
+        while self.defined(&name).is_some() {
+            name.push('_');
+        }
+        name
     }
 
     /// Puts the values of two keys of a schema into one place, which has room for the later one only.

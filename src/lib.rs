@@ -23,7 +23,7 @@ pub mod agent {
     pub use entourage_runners::{
         Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, Phase, Verdict,
     };
-    pub use entourage_runners::{TypedAgent, TypedBuilder, typed::Partial};
+    pub use entourage_runners::{TypedAgent, typed::Partial};
     pub use entourage_runtime::AgentExt;
     pub use entourage_runtime::Mode;
 }

@@ -61,7 +61,7 @@ fn assert_taken(wire: &str, schema: &Value) {
         for (key, value) in fields {
             match (key.as_str(), value) {
                 ("properties" | "$defs", Value::Object(all)) => {
-                    all.values().for_each(|it| walk(wire, root, it))
+                    all.values().for_each(|it| walk(wire, root, it));
                 }
                 ("anyOf", Value::Array(all)) => all.iter().for_each(|it| walk(wire, root, it)),
                 ("items", one) => walk(wire, root, one),

@@ -90,8 +90,7 @@ async fn outcome(agent: &TypedAgent<Report>) -> Outcome {
 
 /// Asserts that each request extends the one before: what a prompt cache keeps stays.
 fn assert_stable(requests: &[Request]) {
-    for pair in requests.windows(2) {
-        let [one, next] = pair else { unreachable!() };
+    for (one, next) in requests.iter().zip(requests.iter().skip(1)) {
         assert_eq!((&one.instructions, &one.output), (&next.instructions, &next.output));
         assert_eq!((&one.tool_choice, &one.params), (&next.tool_choice, &next.params));
         assert!(Arc::ptr_eq(&one.tools, &next.tools), "wires keep encoded tools by their address");
@@ -125,7 +124,7 @@ async fn a_value_is_asked_for_by_the_best_strategy_beside_tools() {
         let choice = &requests[0].tool_choice;
         match strategy {
             Strategy::Native => {
-                assert_eq!((names.as_slice(), typed, schema_told), (["grep"].as_slice(), true, false))
+                assert_eq!((names.as_slice(), typed, schema_told), (["grep"].as_slice(), true, false));
             }
             Strategy::Tool => {
                 assert_eq!((names, typed, schema_told), (vec!["final_answer", "grep"], false, false));

@@ -3,13 +3,18 @@
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
-use entourage::{agent::Partial, prelude::*, testkit::ScriptedProvider};
+use entourage::{
+    agent::Partial,
+    prelude::*,
+    provider::FinishReason,
+    testkit::{Script, ScriptedProvider},
+};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The dependencies of a package.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 struct Report {
     /// Name of the package.
     package: String,
@@ -18,28 +23,22 @@ struct Report {
 }
 
 fn is_known(report: &Report, _: &RunContext) -> Result<(), String> {
-    match report.for_tests.iter().find(|name| name.contains(' ')) {
-        Some(name) => Err(format!("`{name}` is no name of a package")),
-        None => Ok(()),
-    }
+    let unknown = report.for_tests.iter().find(|name| name.contains(' '));
+    unknown.map_or(Ok(()), |name| Err(format!("`{name}` is no name of a package")))
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let provider = scripted();
-    let agent = ReactAgent::builder("reader", provider.model())
-        .tools([fs::grep(), fs::view()])
-        .returns::<Report>()
-        .validate(is_known)
-        .repairs(2)
-        .build()?;
+    let builder = ReactAgent::builder("reader", provider.model()).tools([fs::grep(), fs::view()]);
+    let agent = builder.returns::<Report>().validate(is_known).repairs(2).build()?;
 
     let session = Runtime::in_memory().session();
     let mut run = session.start(&agent, "Which dependencies are for tests alone?");
     let mut partial = Partial::of::<Report>();
     while let Some(event) = run.next().await {
         if partial.apply(&event.event) {
-            println!("so far: {}", partial.value().unwrap_or(&Value::Null));
+            partial.value().into_iter().for_each(|value| println!("so far: {value}"));
         } else if let Event::Recorded(refused) = &event.event {
             println!("{}", refused.summary());
         }
@@ -50,9 +49,12 @@ async fn main() -> Result<()> {
 }
 
 fn scripted() -> ScriptedProvider {
-    let answer = |names: Value| json!({"package": "entourage-examples", "for_tests": names});
+    let answers = |names: Value| {
+        let json = json!({"package": "entourage-examples", "for_tests": names}).to_string();
+        json.split_inclusive([',', '-', ' ']).fold(Script::new(), Script::text).finish(FinishReason::Stop)
+    };
     ScriptedProvider::new()
         .call("grep", json!({"pattern": "dev-dependencies", "path": "examples/Cargo.toml"}))
-        .call("final_answer", answer(json!(["all of them"])))
-        .call("final_answer", answer(json!(["tokio", "serde_json"])))
+        .step(answers(json!(["all of them"])))
+        .step(answers(json!(["tokio", "serde_json"])))
 }

@@ -98,7 +98,9 @@ impl StopReason {
             Self::Deadline => "give the task a later deadline with `Task::with_deadline`",
             Self::Budget(_) => "give the task again with a larger budget",
             Self::LoopDetected => "change the prompt or the tools, or set `Limits::with_loops`",
-            Self::Incomplete { .. } => "allow more rounds with `iterations`, or give a smaller task",
+            Self::Incomplete { .. } => {
+                "allow more rounds with `iterations` or `repairs`, or give a smaller task"
+            }
             Self::Tasks { .. } => "mend these tasks and run the graph again",
         }
     }

@@ -19,7 +19,7 @@ use entourage_runners::{
     typed::{NoValue, NoValueReason, OutcomeExt, Partial, Strategy},
 };
 use entourage_runtime::{AgentExt, layers::Retry};
-use entourage_testkit::{FakeTool, Script, ScriptedProvider};
+use entourage_testkit::{FakeTool, LiveProvider, Script, ScriptedProvider};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -423,4 +423,46 @@ async fn refusals_are_recorded_for_people() {
     }
     assert_eq!(lines, ["answer 1 refused: there is no complete JSON value in the reply"]);
     run.outcome().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_pauses_at_a_refusal_tells_the_model_once() {
+    let live = LiveProvider::new();
+    let model = live.model().with_profile(ways()[0].1.clone());
+    let typed = agent(model).returns::<Report>().build().unwrap();
+    let session = open_runtime().session();
+    let run = session.start(&typed, "It crashes!");
+    let mut first = live.asked().await;
+    run.pause();
+    first.text("Hm.");
+    first.finish(FinishReason::Stop);
+    assert!(matches!(run.outcome().await.unwrap().status, Status::Paused(_)));
+
+    let resumed = session.resume(&typed);
+    let mut second = live.asked().await;
+    let told = second.request().messages.iter().filter(|message| message.text().contains("Answer 1 of"));
+    assert_eq!(told.count(), 1);
+    second.text(&answer(2).to_string());
+    second.finish(FinishReason::Stop);
+    let outcome = resumed.outcome().await.unwrap();
+    assert_eq!((outcome.value::<Report>().unwrap(), outcome.steps), (report(2), 2));
+}
+
+#[tokio::test]
+async fn a_prompt_that_waits_joins_before_a_repair_and_after_the_refusal() {
+    let live = LiveProvider::new();
+    let model = live.model().with_profile(ways()[0].1.clone());
+    let typed = agent(model).returns::<Report>().build().unwrap();
+    let session = open_runtime().session();
+    let run = session.start(&typed, "It crashes!");
+    let mut first = live.asked().await;
+    session.steer("On Mondays.").await.unwrap();
+    first.text("Hm.");
+    first.finish(FinishReason::Stop);
+    let mut second = live.asked().await;
+    let texts: Vec<_> = second.request().messages.iter().map(|message| message.text()).collect();
+    assert!(texts[2].contains("Answer 1 of") && texts[3] == "On Mondays.", "{texts:?}");
+    second.text(&answer(2).to_string());
+    second.finish(FinishReason::Stop);
+    assert_eq!(run.outcome().await.unwrap().value::<Report>().unwrap(), report(2));
 }

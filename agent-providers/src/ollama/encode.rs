@@ -53,7 +53,8 @@ pub(super) fn encode_tools(tools: &[ToolSpec]) -> Vec<u8> {
         function: Function {
             name: tool.name(),
             description: tool.description(),
-            parameters: schema::object(tool.schema()),
+            // The server reads properties as structures without references, and so forgets them.
+            parameters: schema::inlined(&schema::object(tool.schema())),
         },
     }))
 }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{loose, object, strict};
+use super::{inlined, loose, object, strict};
 
 fn done(schema: &Value) -> Value {
     let translated = strict(schema);
@@ -230,6 +230,32 @@ fn a_schema_of_any_value_is_an_object_where_no_schema_is_enforced() {
     });
     assert_eq!(loose(&from), to);
     assert_eq!(loose(&to), to);
+}
+
+#[test]
+fn references_are_written_out_where_they_are_dropped() {
+    let tree = json!({
+        "type": "object",
+        "properties": {"kind": {"$ref": "#/$defs/Kind", "description": "K."}, "all": {"type": "array", "items": {"$ref": "#"}}},
+        "$defs": {"Kind": {"type": "string", "enum": ["a"]}}
+    });
+    let kind = json!({"type": "string", "enum": ["a"], "description": "K."});
+    let node = |items: Value| json!({"type": "object", "properties": {"kind": kind, "all": {"type": "array", "items": items}}});
+    assert_eq!(inlined(&tree), node(node(node(json!({"type": "object"})))));
+    assert_eq!(inlined(&inlined(&tree)), inlined(&tree));
+    let none = json!({"properties": {"a": {"$ref": "#/$defs/Gone"}, "b": {"$ref": "https://h/s"}}});
+    assert_eq!(inlined(&none), json!({"properties": {"a": {"type": "object"}, "b": {"type": "object"}}}));
+    inlined(&json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}));
+}
+
+#[test]
+fn attack_46_a_schema_that_grows_when_it_is_written_out_is_bounded() {
+    // Each definition names the next one ten times.
+    let next = |n: usize| json!({"$ref": format!("#/$defs/d{n}")});
+    let wide = |n: usize| json!({"anyOf": (0..10).map(|_| next(n + 1)).collect::<Vec<_>>()});
+    let definitions: serde_json::Map<_, _> = (0..60).map(|n| (format!("d{n}"), wide(n))).collect();
+    let out = inlined(&json!({"properties": {"a": next(0)}, "$defs": definitions}));
+    assert!(out.to_string().len() < 500_000, "{}", out.to_string().len());
 }
 
 fn any_schema() -> impl Strategy<Value = Value> {

@@ -43,6 +43,7 @@ fn profile(facts: &At<'_>) -> Result<Profile> {
             "vision" => profile.vision = Some(fact.truth()?),
             "documents" => profile.documents = Some(fact.truth()?),
             "structured_output" => profile.structured_output = Some(fact.truth()?),
+            "structured_beside_tools" => profile.structured_beside_tools = Some(fact.truth()?),
             "reasoning" => profile.reasoning = Some(fact.truth()?),
             "sampling" => profile.sampling = Some(fact.truth()?),
             "size" => profile.size = Some(fact.size()?),
@@ -50,7 +51,7 @@ fn profile(facts: &At<'_>) -> Result<Profile> {
             _ => {
                 return Err(fact.refused(
                     "is no fact about a model; use context_window, max_output, tools, vision, documents, \
-                     structured_output, reasoning, sampling, size or prices",
+                     structured_output, structured_beside_tools, reasoning, sampling, size or prices",
                 ));
             }
         }

@@ -13,6 +13,7 @@ use entourage_core::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    deps::Deps,
     engine::Engine,
     session::{
         delivery::{bus::Bus, emit::Watcher},
@@ -33,6 +34,7 @@ pub(crate) struct Env {
     pub(crate) tool_layers: Vec<Arc<dyn ToolLayer>>,
     pub(crate) observers: Arc<[Watcher]>,
     pub(crate) egress: Egress,
+    pub(crate) deps: Deps,
     pub(crate) tasks: TaskTracker,
     pub(crate) bus: Bus,
     pub(crate) unstored: Unstored,

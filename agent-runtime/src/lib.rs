@@ -16,6 +16,7 @@ mod approvers;
 mod caught;
 mod children;
 pub mod context;
+mod deps;
 mod effects;
 pub mod engine;
 mod env;

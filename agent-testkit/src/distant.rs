@@ -1,6 +1,7 @@
 //! An engine that performs effects as a distributed one does.
 
 use std::{
+    any::{Any, TypeId},
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -244,6 +245,10 @@ impl Effects for DistantEffects {
 
     fn set_todos<'a>(&'a self, cx: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()> {
         self.local.set_todos(cx, todos)
+    }
+
+    fn dep(&self, of: TypeId) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.local.dep(of)
     }
 
     fn time(&self) -> Timestamp {

@@ -2,6 +2,7 @@
 //! widen it.
 
 use std::{
+    any::{Any, TypeId, type_name},
     fmt,
     sync::{
         Arc,
@@ -141,6 +142,26 @@ impl RunContext {
     /// Returns the implementation that performs this run's effects.
     pub fn effects(&self) -> &Arc<dyn Effects> {
         &self.inner.effects
+    }
+
+    /// Returns the program's own value of type `T`, such as a pool of connections or a tenant: the one that the
+    /// session's handle has, or else the runtime's (`Session::with_dep`, `RuntimeBuilder::dep`). Agents below this run
+    /// have the same values.
+    ///
+    /// Such values are never stored. A run that continues in another process has those that it is given there.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`], with the type's name, when there is none.
+    pub fn deps<T: Any + Send + Sync>(&self) -> Result<Arc<T>> {
+        let found = self.effects().dep(TypeId::of::<T>());
+        found.and_then(|value| value.downcast().ok()).ok_or_else(|| {
+            let name = type_name::<T>();
+            let text = format!(
+                "the run was given no value of type `{name}`; give one with `RuntimeBuilder::dep`, or with \
+                 `Session::with_dep` on the handle that starts or resumes the run"
+            );
+            Error::new(ErrorKind::Config, text)
+        })
     }
 
     /// Returns the conversation up to now, the prompt included.

@@ -3,7 +3,15 @@
 //! Every effect passes through [`Effects`], whose local implementation performs it here and records it in the session's
 //! journal.
 
-use std::{borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    any::{Any, TypeId},
+    borrow::Cow,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -439,6 +447,9 @@ pub trait Effects: Send + Sync + fmt::Debug {
     /// # Errors
     /// The store's; an error of a run that is over.
     fn set_todos<'a>(&'a self, cx: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()>;
+
+    /// Returns the program's value of this type, of those that the run was given: see [`RunContext::deps`].
+    fn dep(&self, of: TypeId) -> Option<Arc<dyn Any + Send + Sync>>;
 
     /// Returns the time. It may flow into records and waits, never into a decision: see [`RunContext::now`].
     fn time(&self) -> Timestamp;

@@ -1,6 +1,7 @@
 //! The trait of a tool, and the context of a call.
 
 use std::{
+    any::Any,
     borrow::Cow,
     fmt,
     sync::{
@@ -187,6 +188,14 @@ impl ToolContext<'_> {
     /// The session that asks.
     pub fn session(&self) -> &SessionId {
         self.run.session()
+    }
+
+    /// Returns the program's own value of type `T`, as [`RunContext::deps`] does.
+    ///
+    /// # Errors
+    /// A fatal one when there is none: no model can mend that.
+    pub fn deps<T: Any + Send + Sync>(&self) -> Result<Arc<T>, ToolError> {
+        self.run.deps().map_err(ToolError::Fatal)
     }
 
     /// The id of the call, as chosen by the model's service. Do not build paths or keys from it.

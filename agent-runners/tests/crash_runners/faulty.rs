@@ -1,6 +1,7 @@
 //! Engines that break their word: the run ends, nothing hangs or panics, and the session goes on without the engine.
 
 use std::{
+    any::{Any, TypeId},
     collections::BTreeSet,
     fmt,
     future::poll_fn,
@@ -158,6 +159,10 @@ impl Effects for FaultyEffects {
 
     fn set_todos<'a>(&'a self, cx: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()> {
         self.local.set_todos(cx, todos)
+    }
+
+    fn dep(&self, of: TypeId) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.local.dep(of)
     }
 
     fn time(&self) -> Timestamp {

@@ -257,6 +257,7 @@ fn begin(
         subtree: subtree.or_else(|| site.subtree.clone()),
         above: site.journal.as_above(site.origin.run),
         owns_cancel: given.is_none(),
+        deps: site.deps.clone(),
     });
     run_child(&site.env, journal, spawn.agent, spawn.task, run.map_or(Turn::Only, Turn::Of), within)
 }

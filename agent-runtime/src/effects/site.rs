@@ -24,6 +24,7 @@ use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    deps::Deps,
     effects::{asked::Newest, subtree::Subtree},
     env::Env,
     session::{
@@ -58,6 +59,8 @@ pub(crate) struct Site {
     pub(crate) todos: TodoList,
     /// Counter of its model calls; `None` when nobody needs it.
     pub(crate) subtree: Option<Arc<Subtree>>,
+    /// The program's values for its agents and tools.
+    pub(crate) deps: Deps,
     pub(crate) life: Life,
     /// The newest request of the run.
     pub(crate) newest: Newest,
@@ -77,6 +80,7 @@ impl Site {
             journal,
             emitter,
             subtree: None,
+            deps: Deps::default(),
             life: Life::default(),
             newest: Newest::default(),
             warned: Mutex::default(),

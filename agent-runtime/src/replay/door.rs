@@ -1,6 +1,10 @@
 //! The effects of a replay, as its agent's code sees them.
 
-use std::{future::pending, sync::Arc};
+use std::{
+    any::{Any, TypeId},
+    future::pending,
+    sync::Arc,
+};
 
 use entourage_core::{
     Error, Result, Timestamp,
@@ -127,6 +131,10 @@ impl Effects for ReplayEffects {
 
     fn set_todos<'a>(&'a self, _: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()> {
         Box::pin(self.site.set_todos(todos))
+    }
+
+    fn dep(&self, of: TypeId) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.site.deps.get(of)
     }
 
     fn time(&self) -> Timestamp {

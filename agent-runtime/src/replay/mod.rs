@@ -31,6 +31,7 @@ use crate::{
         child::{ChildEnd, Turn as ChildTurn, recorded_end},
         pool::too_many,
     },
+    deps::Deps,
     effects::{
         compaction,
         site::{Given, Site},
@@ -373,6 +374,7 @@ pub(crate) struct Recording {
     /// An empty runtime, on the recorded time.
     pub(crate) offline: Arc<Env>,
     pub(crate) time: RecordedTime,
+    pub(crate) deps: Deps,
 }
 
 /// Replays the record with `agent`.
@@ -380,7 +382,7 @@ pub(crate) struct Recording {
 /// # Errors
 /// [`ErrorKind::Diverged`], [`ErrorKind::Unfinished`], the store's.
 pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Result<Outcome> {
-    let Recording { record, before, events, live, offline, time } = recording;
+    let Recording { record, before, events, live, offline, time, deps } = recording;
     let journal = Journal::replaying(&offline, record, before, Script::new(events, time));
     let first = journal.follow(|script, _| script.started().cloned())?;
     let Some(Envelope { origin, seq, event: Event::RunStarted(started), .. }) = first else {
@@ -395,7 +397,9 @@ pub(crate) async fn replay(recording: Recording, agent: Arc<dyn Agent>) -> Resul
     while let Some(recorded) = journal.follow(Script::begin)? {
         let (env, journal_, origin_) = (Arc::clone(&offline), Arc::clone(&journal), Arc::clone(&origin));
         let emitter = Emitter::new(None, &offline).of_replay(origin.run);
-        let site = Arc::new(Site::new(env, journal_, origin_, emitter));
+        let mut site = Site::new(env, journal_, origin_, emitter);
+        site.deps = deps.clone();
+        let site = Arc::new(site);
         let given = Given {
             scope: Scope::all(),
             cancel: CancellationToken::new(),

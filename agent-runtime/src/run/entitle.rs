@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     children::child::{Turn as ChildTurn, known_end, open_child, run_child},
     context::title::{INSTRUCTIONS, MAX_OUTPUT, UNTITLED, question, title},
+    deps::Deps,
     env::Env,
     own::own,
     run::{end::TITLE, execute::Within},
@@ -72,6 +73,7 @@ async fn entitle(
         subtree: None,
         above: journal.as_above(origin.run),
         owns_cancel: true,
+        deps: Deps::default(),
     });
     let child = journal.session().child(TITLE.0, TITLE.1)?;
     let mut task = Task::new("");

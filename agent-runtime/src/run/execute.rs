@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Caught,
     children::pool::Pool,
+    deps::Deps,
     effects::{
         site::{Given, Site, TodoList},
         subtree::Subtree,
@@ -84,6 +85,8 @@ pub(crate) struct Within {
     pub(crate) above: Option<Arc<RunAbove>>,
     /// True if the token was made for this run alone, so that its end may cancel it.
     pub(crate) owns_cancel: bool,
+    /// The program's values for its agents and tools.
+    pub(crate) deps: Deps,
 }
 
 /// Runs `agent` to its outcome. A failure is recorded, and then an `Err`.
@@ -217,7 +220,7 @@ impl Admitted {
             budget: budget::open(task.budget, spent, within.budget, &origin.agent),
         };
         let mut site = Site::new(env, journal, origin, within.emitter);
-        site.subtree = within.subtree;
+        (site.subtree, site.deps) = (within.subtree, within.deps);
         if let Some(todos) = within.todos {
             site.todos = todos;
         }

@@ -2,7 +2,7 @@
 
 pub(crate) mod recover;
 
-use std::{sync::Arc, time::Duration};
+use std::{any::Any, sync::Arc, time::Duration};
 
 use entourage_core::{
     Clock, Result, SessionId, SystemClock,
@@ -16,6 +16,7 @@ use entourage_core::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    deps::Deps,
     engine::Engine,
     env::Env,
     memory::MemoryStore,
@@ -72,14 +73,14 @@ impl Runtime {
     /// Creates a session. Nothing is stored until its first run begins.
     #[must_use]
     pub fn session(&self) -> Session {
-        Session(self.0.open(SessionId::generate(), true))
+        Session::of(self.0.open(SessionId::generate(), true))
     }
 
     /// Returns the session of this id: the stored one if there is one, otherwise a new one. `$$` is for the ids of
     /// child sessions: a new session whose id holds it is refused when something is to be stored in it.
     #[must_use]
     pub fn session_with_id(&self, id: SessionId) -> Session {
-        Session(self.0.open(id, false))
+        Session::of(self.0.open(id, false))
     }
 
     /// Opens a stored session, to continue it.
@@ -153,6 +154,7 @@ pub struct RuntimeBuilder {
     tool_layers: Vec<Arc<dyn ToolLayer>>,
     observers: Vec<Arc<dyn Observer>>,
     egress: Egress,
+    deps: Deps,
     titles: Option<Titles>,
     engine: Option<Arc<dyn Engine>>,
     budget: Option<BudgetLimits>,
@@ -173,6 +175,7 @@ impl Default for RuntimeBuilder {
             tool_layers: Vec::new(),
             observers: Vec::new(),
             egress: Egress::Any,
+            deps: Deps::default(),
             titles: None,
             engine: None,
             budget: None,
@@ -238,6 +241,18 @@ impl RuntimeBuilder {
     /// Sets the hosts that model calls may connect to. Default: all.
     pub fn egress(mut self, egress: Egress) -> Self {
         self.egress = egress;
+        self
+    }
+
+    /// Adds a value of the program's own type for its agents and tools, which find it by that type:
+    /// [`RunContext::deps`](entourage_core::run::RunContext::deps). One that [`Session::with_dep`] gives wins. Of two
+    /// values of one type the later one counts; an `Arc<T>` is another type than `T`.
+    ///
+    /// It is never stored and is part of no `Debug` output: a run that continues in another process gets what the
+    /// runtime has there. Model calls are not given it. It is behind the scope, the policy and the approver of a call,
+    /// and changes none of them.
+    pub fn dep<T: Any + Send + Sync>(mut self, value: T) -> Self {
+        self.deps = self.deps.with(value);
         self
     }
 
@@ -310,6 +325,7 @@ impl RuntimeBuilder {
                 observers => observers.into_iter().map(Watcher::new).collect(),
             },
             egress: self.egress,
+            deps: self.deps,
             tasks: TaskTracker::new(),
             bus: Bus::default(),
             unstored: Default::default(),

@@ -171,7 +171,7 @@ impl Runtime {
             Err(error) => return skip(info.head.agent, SkipReason::Unreadable(error.record())),
         };
         let Some(known) = agents.get(&agent) else { return skip(agent, SkipReason::UnknownAgent) };
-        let entry = Entry::new(run, Arc::clone(known));
+        let entry = Entry::new(run, Arc::clone(known), &session.env.deps);
         let recovering = Recovering { agents: agents.clone(), seen };
         Some((agent, session.go_on(entry, admission, Some(recovering))))
     }

@@ -1,6 +1,7 @@
 //! The public handle of a session: starts runs, one at a time, and answers what paused ones wait for.
 
 use std::{
+    any::Any,
     fmt,
     sync::{Arc, Weak},
     time::Duration,
@@ -22,6 +23,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    deps::Deps,
     effects::tool_ask::ALWAYS,
     env::Env,
     run::{compact::compact_session, execute::Admission, handle::RunHandle},
@@ -40,21 +42,68 @@ const TRIES: u32 = 16;
 
 /// A session: runs happen in it one after another, and each sees what was said before. Cloning shares it.
 #[derive(Clone)]
-pub struct Session(pub(crate) Arc<Live>);
+pub struct Session(pub(crate) Arc<Live>, pub(super) Deps);
 
 impl Session {
     /// Creates a session for one question: known to nobody else, and kept only while it runs.
     #[must_use]
     pub fn ephemeral() -> Self {
         let env = Arc::new(RuntimeBuilder::default().env());
-        Self(Arc::new(Live::new(env, Weak::new(), SessionId::generate(), true)))
+        Self::of(Arc::new(Live::new(env, Weak::new(), SessionId::generate(), true)))
+    }
+
+    /// Returns a handle with the values of its runtime.
+    pub(crate) fn of(live: Arc<Live>) -> Self {
+        let deps = live.env.deps.clone();
+        Self(live, deps)
+    }
+
+    /// Returns a handle of the same session that also has `value`, for agents and tools that find it by its type:
+    /// [`RunContext::deps`](entourage_core::run::RunContext::deps). It takes the place of the runtime's value of that
+    /// type. Other handles are not changed.
+    ///
+    /// Runs that this handle starts, queues, resumes or replays have it, and so have all agents below them. So have the
+    /// runs of prompts that it steers, unless they join another run, and those of queued prompts that its `resume`
+    /// takes over. It is never stored: when the process is gone, give it again to the handle that resumes the run.
+    /// [`Runtime::recover`] knows the values of its runtime alone.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use async_trait::async_trait;
+    /// use entourage_core::{Result, agent::Agent, run::{Outcome, RunContext, Status, Task}};
+    /// use entourage_runtime::Runtime;
+    ///
+    /// struct Tenant(&'static str);
+    /// struct Greeter;
+    ///
+    /// #[async_trait]
+    /// impl Agent for Greeter {
+    ///     fn name(&self) -> &str {
+    ///         "greeter"
+    ///     }
+    ///
+    ///     async fn run(&self, _: Task, cx: &RunContext) -> Result<Outcome> {
+    ///         let mut outcome = Outcome::new(Status::Completed);
+    ///         outcome.text = format!("Hello, {}!", cx.deps::<Tenant>()?.0);
+    ///         Ok(outcome)
+    ///     }
+    /// }
+    ///
+    /// let session = Runtime::builder().dep(Tenant("nobody")).build().session();
+    /// let outcome = session.with_dep(Tenant("Ada")).start(Greeter, "Hi").outcome().await.unwrap();
+    /// assert_eq!(outcome.text, "Hello, Ada!");
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn with_dep<T: Any + Send + Sync>(&self, value: T) -> Self {
+        Self(Arc::clone(&self.0), self.1.with(value))
     }
 
     pub(super) fn env(&self) -> &Arc<Env> {
         &self.0.env
     }
 
-    /// Returns another session of the same runtime.
+    /// Returns another session of the same runtime, with the values of this handle.
     pub(super) fn sibling(&self, id: SessionId) -> Result<Self> {
         let registry = self.0.registry.upgrade().ok_or_else(|| {
             Error::new(
@@ -62,7 +111,7 @@ impl Session {
                 "the runtime of this session is gone; keep it while its sessions are used",
             )
         })?;
-        Ok(Runtime(registry).session_with_id(id))
+        Ok(Self(Runtime(registry).session_with_id(id).0, self.1.clone()))
     }
 
     /// Returns its id.
@@ -92,7 +141,7 @@ impl Session {
     /// below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
     /// budget. Must be called within a tokio runtime.
     pub fn start<Form>(&self, agent: impl IntoAgent<Form>, prompt: impl Into<Task>) -> RunHandle {
-        self.0.begin(Entry::new(RunId::generate(), agent.into_agent()), prompt.into())
+        self.0.begin(Entry::new(RunId::generate(), agent.into_agent(), &self.1), prompt.into())
     }
 
     /// Adds a prompt to the active run: it joins the conversation before the next model call, together with all that
@@ -108,7 +157,7 @@ impl Session {
     /// [`ErrorKind::EmptyPrompt`], [`ErrorKind::Busy`] for a full queue or a run of another process,
     /// [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the store's.
     pub async fn steer(&self, prompt: impl Into<Message>) -> Result<()> {
-        self.0.steer(Task::new(prompt)).await
+        self.0.steer(Task::new(prompt), &self.1).await
     }
 
     /// Continues the run that a process left unfinished, or that is paused. No completed step runs again. What this
@@ -121,7 +170,7 @@ impl Session {
     /// was faster, [`ErrorKind::Config`] when another agent started it, [`ErrorKind::InvalidInput`] for a session below
     /// another one: resume its root, which enters its children again.
     pub fn resume<Form>(&self, agent: impl IntoAgent<Form>) -> RunHandle {
-        self.0.go_on(Entry::new(RunId::generate(), agent.into_agent()), Admission::Resume, None)
+        self.0.go_on(Entry::new(RunId::generate(), agent.into_agent(), &self.1), Admission::Resume, None)
     }
 
     /// Cancels the active run and drops the prompts that wait. Later prompts are not affected, and an idle session is

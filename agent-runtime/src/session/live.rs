@@ -12,6 +12,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    deps::Deps,
     env::Env,
     session::{
         delivery::emit::Sink,
@@ -228,16 +229,21 @@ pub(crate) struct Entry {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) cancel: CancellationToken,
     pub(crate) sink: Arc<Sink>,
+    pub(crate) deps: Deps,
 }
 
 impl Entry {
-    pub(crate) fn new(run: RunId, agent: Arc<dyn Agent>) -> Self {
-        Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(Sink::new(run)) }
+    pub(crate) fn new(run: RunId, agent: Arc<dyn Agent>, deps: &Deps) -> Self {
+        Self::with(run, agent, Sink::new(run), deps)
     }
 
     /// Creates the entry of a run without a handle.
-    pub(crate) fn unread(run: RunId, agent: Arc<dyn Agent>) -> Self {
-        Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(Sink::unread(run)) }
+    pub(crate) fn unread(run: RunId, agent: Arc<dyn Agent>, deps: &Deps) -> Self {
+        Self::with(run, agent, Sink::unread(run), deps)
+    }
+
+    fn with(run: RunId, agent: Arc<dyn Agent>, sink: Sink, deps: &Deps) -> Self {
+        Self { run, agent, cancel: CancellationToken::new(), sink: Arc::new(sink), deps: deps.clone() }
     }
 
     pub(crate) fn running(&self, accepted: u64) -> Running {

@@ -163,7 +163,8 @@ impl Session {
         let time = RecordedTime::default();
         let offline = Arc::new(RuntimeBuilder::default().clock(time.clone()).env());
         let live = Arc::clone(self.env());
-        let recording = Recording { record: info.record, before, events, live, offline, time };
+        let recording =
+            Recording { record: info.record, before, events, live, offline, time, deps: self.1.clone() };
         Box::pin(replay(recording, agent)).await
     }
 

@@ -182,7 +182,7 @@ impl Live {
                 seen.get_or_insert_with(|| open_run(&journal));
                 let before = journal.committed();
                 let agents = recovering.as_ref().map(|recovering| &recovering.agents);
-                self.adopt(&journal, &entry.agent, &admission, agents);
+                self.adopt(&journal, &entry, &admission, agents);
                 let (env, agent) = (Arc::clone(&self.env), Arc::clone(&entry.agent));
                 let within = self.within(&entry);
                 let newest = journal.seq();
@@ -222,6 +222,7 @@ impl Live {
             subtree: None,
             above: None,
             owns_cancel: false,
+            deps: entry.deps.clone(),
         })
     }
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, MutexGuard};
 
 use entourage_core::{
     Error, ErrorKind, Result, RunId,
-    agent::Agent,
     event::PromptQueued,
     run::{Outcome, Status, Task},
 };
@@ -14,6 +13,7 @@ use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle};
 use crate::{
     agents::Agents,
     caught, check_agent_name,
+    deps::Deps,
     run::{
         admit::{check_lease, check_prompt},
         execute::{Admission, CLEAN_UP},
@@ -87,7 +87,7 @@ impl Live {
     }
 
     /// Queues a plain prompt, which joins the active run at its next step. Returns once it is stored.
-    pub(super) async fn steer(self: &Arc<Self>, task: Task) -> Result<()> {
+    pub(super) async fn steer(self: &Arc<Self>, task: Task, deps: &Deps) -> Result<()> {
         check_prompt(&task)?;
         let tokio = tokio()?;
         if !self.runs_here() {
@@ -114,7 +114,7 @@ impl Live {
             self.check_room(&state)?;
             let (tell, stored) = oneshot::channel();
             let (mut ticket, mut wait) =
-                self.ticket(&mut state, Entry::unread(RunId::generate(), agent), task);
+                self.ticket(&mut state, Entry::unread(RunId::generate(), agent, deps), task);
             ticket.joins = Some(joins);
             wait.stored = Some(tell);
             state.queue.push(ticket);
@@ -275,10 +275,11 @@ impl Live {
     pub(super) fn adopt(
         self: &Arc<Self>,
         journal: &Journal,
-        agent: &Arc<dyn Agent>,
+        entry: &Entry,
         admission: &Admission,
         agents: Option<&Agents>,
     ) {
+        let agent = &entry.agent;
         let own = match admission {
             Admission::Start(_) => return,
             Admission::Queued(_, own) if agents.is_some() => own.map(|own| own.seq),
@@ -296,7 +297,9 @@ impl Live {
             let agent = if named { Some(agent) } else { agents.and_then(|it| it.get(&queued.queued.agent)) };
             let Some(agent) = agent.filter(|_| !state.queue.knows(queued.seq)) else { continue };
             let place = InQueue { seq: queued.seq, created: journal.record.created };
-            let (ticket, wait) = self.readmit(&mut state, place, &queued.queued, Arc::clone(agent));
+            let run = if queued.queued.steer { RunId::generate() } else { queued.queued.run };
+            let entry = Entry::unread(run, Arc::clone(agent), &entry.deps);
+            let (ticket, wait) = self.readmit(&mut state, place, &queued.queued, entry);
             tickets.push(ticket);
             waits.push(wait);
         }
@@ -312,10 +315,9 @@ impl Live {
         state: &mut State,
         place: InQueue,
         queued: &PromptQueued,
-        agent: Arc<dyn Agent>,
+        entry: Entry,
     ) -> (Ticket, Wait) {
-        let run = if queued.steer { RunId::generate() } else { queued.run };
-        let (mut ticket, wait) = self.ticket(state, Entry::unread(run, agent), queued_task(queued));
+        let (mut ticket, wait) = self.ticket(state, entry, queued_task(queued));
         (ticket.queued, ticket.noted) = (Some(place), true);
         let active = state.queue.active().filter(|_| queued.steer);
         ticket.joins = active.map(|running| Arc::clone(&running.sink));

@@ -34,6 +34,7 @@ mod costs;
 mod crash;
 mod crash_suite;
 mod delegate;
+mod deps;
 mod display;
 mod diverged;
 mod door;

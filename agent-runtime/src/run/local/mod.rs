@@ -3,6 +3,7 @@
 mod waits;
 
 use std::{
+    any::{Any, TypeId},
     collections::HashMap,
     fmt,
     future::{poll_fn, ready},
@@ -393,6 +394,10 @@ impl Effects for LocalEffects {
 
     fn set_todos<'a>(&'a self, _: &'a RunContext, todos: Vec<Todo>) -> Performing<'a, ()> {
         Box::pin(self.site.set_todos(todos))
+    }
+
+    fn dep(&self, of: TypeId) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.site.deps.get(of)
     }
 
     fn time(&self) -> Timestamp {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     agent::{Agent, AgentPart},
-    context::{Compaction, CompactionCause, Instructions},
+    context::{Compaction, CompactionCause},
     event::Event,
     message::Message,
     provider::{Model, ToolChoice},
@@ -16,7 +16,7 @@ use entourage_core::{
 };
 use entourage_runtime::context::shown_to;
 
-use super::{Compacts, More, Prepared, ReactAgent, Step, offer::Offer};
+use super::{Compacts, More, Prepared, ReactAgent, Step, offer::Offer, prepare::joined};
 use crate::{
     turn::{Action, Turn},
     typed::{AnswerRefused, Rule, Strategy},
@@ -49,34 +49,45 @@ struct Run {
 impl Run {
     /// Returns the next action. A plain function, so that no part of an action lives across an `.await`: that keeps the
     /// future small and cheap to allocate.
-    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Next {
+    ///
+    /// # Errors
+    /// Those of the hook that writes instructions.
+    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Result<Next> {
         loop {
             if self.turn.is_over() {
-                return Next::Finish;
+                return Ok(Next::Finish);
             }
             match self.turn.action() {
-                Action::Remind => return Next::Remind,
-                Action::Steer => return Next::Steer,
-                Action::Compact(cause) => return Next::Compact(cause),
+                Action::Remind => return Ok(Next::Remind),
+                Action::Steer => return Ok(Next::Steer),
+                Action::Compact(cause) => return Ok(Next::Compact(cause)),
                 Action::CallModel(step) => {
                     let model = self.model.take().unwrap_or_else(|| agent.0.model.model());
-                    let mut call = agent.next_call(step, cx, model);
+                    let mut call = agent.next_call(step, cx, model)?;
                     self.shown.restrict(&mut call.request, cx.scope());
                     self.offered = Some(call.offered.clone());
-                    return Next::Model(call);
+                    return Ok(Next::Model(call));
                 }
                 Action::CallTools { message, calls } => {
                     // After a restart the tools offered before are unknown: assume those that would be offered now.
-                    let now = || agent.next_call(self.turn.steps(), cx, agent.0.model.model()).offered;
-                    let offered = self.offered.get_or_insert_with(now).clone();
-                    return Next::Tools(Box::new(ToolCalls::new(message, calls, offered, agent.limits())));
+                    let offered = match &self.offered {
+                        Some(offered) => offered.clone(),
+                        None => agent.next_call(self.turn.steps(), cx, agent.0.model.model())?.offered,
+                    };
+                    self.offered = Some(offered.clone());
+                    return Ok(Next::Tools(Box::new(ToolCalls::new(
+                        message,
+                        calls,
+                        offered,
+                        agent.limits(),
+                    ))));
                 }
                 Action::Check(message) => self.turn.checked(agent.check(&message, cx)),
                 Action::Refuse { problem, round, told } => match agent.refuse(cx, round, &problem, told) {
                     Ok(()) => self.turn.refused(),
-                    Err(error) => return Next::Fail(error),
+                    Err(error) => return Ok(Next::Fail(error)),
                 },
-                Action::Finish(_) => return Next::Finish,
+                Action::Finish(_) => return Ok(Next::Finish),
             }
         }
     }
@@ -140,24 +151,33 @@ impl ReactAgent {
         cx.append(AnswerRefused::new(round, problem))
     }
 
-    /// Builds the call of the next step, with all settings read afresh.
-    fn next_call(&self, step: u32, cx: &RunContext, model: Model) -> Box<ModelCall> {
-        let more = self.0.more.as_deref();
-        let params = more.and_then(|more| more.params.as_ref());
+    /// Returns the content of a step's request, as the hooks make it.
+    fn plan(&self, step: u32, cx: &RunContext, model: Model) -> Result<Prepared> {
         let mut plan = Prepared {
-            instructions: Instructions::new(
-                Arc::clone(&self.0.instructions),
-                more.and_then(|more| more.template.clone()),
-            ),
+            instructions: self.instructions(),
             messages: cx.history(),
             tools: self.tools(),
             tool_choice: ToolChoice::Auto,
             model,
         };
-        if let Some(prepare) = more.and_then(|more| more.prepare.as_ref()) {
-            prepare.prepare(&Step { number: step }, &mut plan);
+        let hooks = self.0.more.as_ref().filter(|more| more.instruct.is_some() || more.prepare.is_some());
+        if let Some(more) = hooks {
+            let step = Step { number: step, run: cx.clone() };
+            if let Some(instruct) = &more.instruct {
+                plan.instructions = joined(&plan.instructions, &instruct(&step)?);
+            }
+            if let Some(prepare) = &more.prepare {
+                prepare.prepare(&step, &mut plan);
+            }
         }
-        let Prepared { model, instructions, messages, tools, tool_choice } = plan;
+        Ok(plan)
+    }
+
+    /// Builds the call of the next step, with all settings read afresh.
+    fn next_call(&self, step: u32, cx: &RunContext, model: Model) -> Result<Box<ModelCall>> {
+        let more = self.0.more.as_deref();
+        let params = more.and_then(|more| more.params.as_ref());
+        let Prepared { model, instructions, messages, tools, tool_choice } = self.plan(step, cx, model)?;
         let mut request = model.request(shown_to(&messages, model.profile()));
         let (instructions, template) = instructions.into_parts();
         request.instructions = instructions;
@@ -181,7 +201,7 @@ impl ReactAgent {
         call.request.tools = specs;
         call.repair = more.and_then(|more| more.repair.clone());
         (call.step, call.silence, call.template) = (step, self.limits().model_silence, template);
-        Box::new(call)
+        Ok(Box::new(call))
     }
 }
 
@@ -211,7 +231,7 @@ impl Agent for ReactAgent {
     }
 
     fn begins_with_an_effect(&self) -> bool {
-        self.0.more.as_ref().is_none_or(|more| more.prepare.is_none())
+        self.0.more.as_ref().is_none_or(|more| more.prepare.is_none() && more.instruct.is_none())
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
@@ -226,7 +246,7 @@ impl Agent for ReactAgent {
         let effects = cx.effects();
         let mut run = self.begin(cx);
         loop {
-            match run.next(self, cx) {
+            match run.next(self, cx)? {
                 Next::Remind => {
                     // A run that is over has no model call to remind: its first effect is refused.
                     drop(cx.remind(Message::user(REMINDER)));

@@ -18,6 +18,8 @@ use entourage_core::{
 };
 use entourage_runtime::check_agent_name;
 
+use prepare::Instruct;
+
 use crate::{todo_tool::TodoTool, turn::StopWhen, typed::Rule};
 
 pub use prepare::{Prepare, Prepared, Step};
@@ -59,6 +61,7 @@ struct More {
     limits: Limits,
     stop_when: Arc<[StopWhen]>,
     repair: Option<Arc<dyn Repair>>,
+    instruct: Option<Instruct>,
     prepare: Option<Arc<dyn Prepare>>,
     compacts: Compacts,
     /// Id of the template that the instructions were rendered from.
@@ -153,6 +156,43 @@ impl ReactBuilder {
         if template.is_some() || self.more.is_some() {
             self.more().template = template;
         }
+        self
+    }
+
+    /// Sets a hook that writes more instructions for each step, after the fixed ones: a text, or a rendered template,
+    /// whose id is then recorded too. An empty text adds nothing.
+    ///
+    /// The text must follow from the step alone (its number; the state, the mode, the todo list and the
+    /// [`deps`](entourage_core::run::RunContext::deps) of its run), so that a resumed run sends the same. A text that
+    /// changes often costs the service's prompt cache: put what never changes into
+    /// [`instructions`](ReactBuilder::instructions). A hook set by [`prepare`](ReactBuilder::prepare) comes after it.
+    ///
+    /// An error of the hook, such as that of a missing value, fails the run.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use entourage_runners::ReactAgent;
+    /// use entourage_runtime::Runtime;
+    /// use entourage_testkit::ScriptedProvider;
+    ///
+    /// struct Customer(&'static str);
+    ///
+    /// let provider = ScriptedProvider::new().text("Hello!");
+    /// let agent = ReactAgent::builder("clerk", provider.model())
+    ///     .instructions("You are a clerk.")
+    ///     .instructions_with(|step| Ok(format!("You talk to {}.", step.run.deps::<Customer>()?.0)))
+    ///     .build()
+    ///     .unwrap();
+    /// let session = Runtime::in_memory().session().with_dep(Customer("Ada"));
+    /// session.start(&agent, "Hi").outcome().await.unwrap();
+    /// assert_eq!(&*provider.requests()[0].instructions, "You are a clerk.\n\nYou talk to Ada.");
+    /// # });
+    /// ```
+    pub fn instructions_with<T: Into<Instructions>>(
+        mut self,
+        write: impl Fn(&Step) -> Result<T> + Send + Sync + 'static,
+    ) -> Self {
+        self.more().instruct = Some(Arc::new(move |step| write(step).map(Into::into)));
         self
     }
 

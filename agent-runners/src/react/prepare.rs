@@ -1,18 +1,25 @@
 //! The content of a step's request, and the hook that changes it.
 
+use std::sync::Arc;
+
 use entourage_core::{
+    Result,
     context::Instructions,
     message::{History, Message},
     provider::{Model, ToolChoice},
+    run::RunContext,
     tool::Tools,
 };
 
 /// A step that is about to be made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Step {
     /// Number of the step in the run, from 1.
     pub number: u32,
+    /// The run, to read from: its [`deps`](RunContext::deps), todo list, mode and state. A hook performs and records
+    /// nothing.
+    pub run: RunContext,
 }
 
 /// The content of a step's request. A [`Prepare`] hook changes it.
@@ -49,4 +56,16 @@ impl<F: Fn(&Step, &mut Prepared) + Send + Sync> Prepare for F {
     fn prepare(&self, step: &Step, plan: &mut Prepared) {
         self(step, plan);
     }
+}
+
+/// Makes the part of a step's instructions that differs from step to step.
+pub(super) type Instruct = Arc<dyn Fn(&Step) -> Result<Instructions> + Send + Sync>;
+
+/// Returns both instructions, one after the other. Records name both templates.
+pub(super) fn joined(first: &Instructions, second: &Instructions) -> Instructions {
+    let both = [first, second];
+    let texts: Vec<_> = both.iter().map(|one| one.text()).filter(|text| !text.is_empty()).collect();
+    let templates: Vec<_> = both.iter().filter_map(|one| one.template()).collect();
+    let template = Some(templates.join(" ").into()).filter(|ids: &Arc<str>| !ids.is_empty());
+    Instructions::new(texts.join("\n\n").into(), template)
 }

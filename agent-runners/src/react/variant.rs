@@ -11,7 +11,7 @@ use entourage_core::{
 
 use crate::{
     combined::Combined,
-    react::{More, ReactAgent, ToolSource},
+    react::{More, ReactAgent, ToolSource, prepare::joined},
 };
 
 impl ReactAgent {
@@ -29,7 +29,7 @@ impl ReactAgent {
         &self.0.model
     }
 
-    /// Returns the instructions with their template.
+    /// Returns the instructions with their template, without what a hook adds to each step.
     #[must_use]
     pub fn instructions(&self) -> Instructions {
         let template = self.0.more.as_ref().and_then(|more| more.template.clone());
@@ -83,16 +83,9 @@ impl ReactAgent {
     #[must_use]
     pub fn instructed(&self, first: &Instructions) -> Self {
         let mut inner = (*self.0).clone();
-        let own = inner.more.as_ref().and_then(|more| more.template.clone());
-        let ids = [first.template(), own.as_deref()];
-        let template = ids.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        inner.instructions = if inner.instructions.is_empty() {
-            first.text().into()
-        } else {
-            format!("{}\n\n{}", first.text(), inner.instructions).into()
-        };
-        inner.more.get_or_insert_default().template =
-            Some(template.into()).filter(|it: &Arc<str>| !it.is_empty());
+        let (text, template) = joined(first, &self.instructions()).into_parts();
+        inner.instructions = text;
+        inner.more.get_or_insert_default().template = template;
         Self(Arc::new(inner))
     }
 

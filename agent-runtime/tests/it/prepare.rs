@@ -4,17 +4,20 @@ use std::sync::{Arc, Mutex};
 
 use entourage_core::{
     ErrorKind, Money, Prices,
+    context::Instructions,
+    event::Event,
     message::Message,
+    permission::{Decision, Policy},
     provider::{FinishReason, Model, ModelSource, Params, Profile, ToolChoice},
-    run::{Limits, Status, StopReason},
-    tool::{Tool, Tools, Toolset},
+    run::{Limits, Pause, Status, StopReason},
+    tool::{Access, Tool, Tools, Toolset},
 };
 use entourage_runners::{Prepared, Step, StopWhen};
-use entourage_runtime::AgentExt;
+use entourage_runtime::{AgentExt, Mode};
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 
-use crate::common::{agent, open_runtime, results};
+use crate::common::{agent, memory, open_runtime, results};
 
 fn offered(provider: &ScriptedProvider) -> Vec<Vec<String>> {
     let names = |request: &entourage_core::provider::Request| {
@@ -216,4 +219,81 @@ async fn cm18_what_cannot_work_is_refused_when_the_agent_is_built() {
         let builder = entourage_runners::ReactAgent::builder(name, provider.model());
         assert_eq!(kind(builder), ErrorKind::Config, "{name}");
     }
+}
+
+/// The texts of the instructions that a run sent, of a hook that looks at all that a step shows. With `paused`, the run
+/// waits for an approval in its first step, and goes on in another process.
+async fn instructed(paused: bool) -> Vec<String> {
+    let store = memory();
+    let runtime = || {
+        let policy = if paused { Policy::new() } else { Policy::allow_all() };
+        let builder = entourage_testkit::runtime().policy(policy).shared_store(Arc::clone(&store));
+        builder.dep("Ada").build()
+    };
+    let write = |step: &Step| {
+        let (messages, mode) = step.run.read(|state| (state.history().len(), state.mode().cloned()));
+        let (todos, who) = (step.run.todos().len(), step.run.deps::<&str>()?);
+        Ok(format!("{who}: step {}, {messages} messages, {todos} todos, mode {}", step.number, mode.unwrap()))
+    };
+    let list = json!({"todos": [{"content": "Write", "status": "pending", "active_form": "Writing"}]});
+    let script =
+        || ScriptedProvider::by_history().call("write", json!({})).call("todos", list.clone()).text("Done.");
+    let made = |provider: &ScriptedProvider| {
+        let tool = FakeTool::new("write").access(Access::WRITE);
+        let agent = agent(provider.model()).instructions("Fixed.").instructions_with(write);
+        agent.tool(tool).tool(entourage_runners::TodoTool::new()).build().unwrap()
+    };
+    let (one, two) = (script(), script());
+    let session = runtime().session();
+    session.set_mode("plan", &[Mode::new("plan", "Plan")]).await.unwrap();
+    let outcome = session.start(&made(&one), "Go").outcome().await.unwrap();
+    if paused {
+        let Status::Paused(Pause::Approval(asked)) = outcome.status else { panic!("{outcome:?}") };
+        let again = runtime().open(session.id()).await.unwrap();
+        again.decide(&asked, Decision::Allow).await.unwrap();
+        again.resume(&made(&two)).outcome().await.unwrap();
+    }
+    let sent = one.requests().into_iter().chain(two.requests());
+    sent.map(|request| request.instructions.to_string()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumed_run_sends_the_same_instructions_of_each_step() {
+    let whole = instructed(false).await;
+    let text = |step, messages, todos| {
+        format!("Fixed.\n\nAda: step {step}, {messages} messages, {todos} todos, mode plan")
+    };
+    assert_eq!(whole, [text(1, 1, 0), text(2, 3, 0), text(3, 5, 1)]);
+    assert_eq!(instructed(true).await, whole);
+}
+
+#[tokio::test(start_paused = true)]
+async fn instructions_of_a_step_are_rendered_joined_and_fail_the_run_by_their_error() {
+    let provider = ScriptedProvider::new().text("Hi.");
+    let fixed = Instructions::from_template("Fixed.", "one@1");
+    let agent_ = agent(provider.model())
+        .prepare(|_: &Step, plan: &mut Prepared| {
+            assert_eq!(plan.instructions.template(), Some("one@1 two@1"))
+        })
+        .instructions(fixed)
+        .instructions_with(|step| match step.number {
+            1 => Ok(Instructions::from_template("More.", "two@1")),
+            _ => Ok("".into()),
+        })
+        .build()
+        .unwrap();
+    let session = open_runtime().session();
+    session.start(&agent_, "Go").outcome().await.unwrap();
+    assert_eq!(&*provider.requests()[0].instructions, "Fixed.\n\nMore.");
+    let events = session.events(0, 99).await.unwrap();
+    let template = events.iter().find_map(|event| match &event.event {
+        Event::ModelStarted(call) => call.template.clone(),
+        _ => None,
+    });
+    assert_eq!(template.as_deref(), Some("one@1 two@1"));
+
+    let none = ScriptedProvider::new();
+    let lacks = agent(none.model()).instructions_with(|step| Ok(*step.run.deps::<&str>()?)).build().unwrap();
+    let error = open_runtime().session().start(&lacks, "Go").outcome().await.unwrap_err();
+    assert_eq!((error.kind(), none.count()), (ErrorKind::Config, 0), "{error}");
 }

@@ -33,10 +33,9 @@ async fn main() -> Result<()> {
 
     let executor = ReactAgent::builder("executor", model(StandIn::Executor))
         .instructions("You answer in one sentence.")
-        .tools([line_count.into()])
+        .tool(line_count)
         .build()?;
-    let checker =
-        ReactAgent::builder("checker", model(StandIn::Checker)).tools([line_count.into()]).build()?;
+    let checker = ReactAgent::builder("checker", model(StandIn::Checker)).tool(line_count).build()?;
     let agent = Autonomy::builder("counter", executor)
         .judge(model(StandIn::Judge))
         .discriminator(checker)

@@ -41,12 +41,11 @@ async fn main() -> Result<()> {
         .text("The tools have answered.");
 
     let shelf = Shelf::new(BTreeMap::from([("lamp".to_owned(), 3)]));
-    let tools: [Arc<dyn Tool>; 2] = [stock(shelf).into(), multiply.into()];
-    for tool in &tools {
-        println!("the model is offered {} with {}", tool.spec().name(), tool.spec().schema());
+    let agent = ReactAgent::builder("clerk", provider.model()).tools((stock(shelf), multiply)).build()?;
+    for tool in agent.tool_set().specs().iter() {
+        println!("the model is offered {} with {}", tool.name(), tool.schema());
     }
 
-    let agent = ReactAgent::builder("clerk", provider.model()).tools(tools).build()?;
     let mut run = agent.start("What are our lamps worth at 9.99 each?");
     while let Some(event) = run.next().await {
         if let Event::ToolFinished(_) = event.event {

@@ -33,8 +33,8 @@ async fn main() -> Result<()> {
         None => found.map(|model| (model.clone(), model))?,
     };
     // The two may use different services: a checker is most useful if its model differs from the worker's.
-    let executor = ReactAgent::builder("executor", works).tools([line_count.into()]).build()?;
-    let checker = ReactAgent::builder("checker", checks).tools([line_count.into()]).build()?;
+    let executor = ReactAgent::builder("executor", works).tool(line_count).build()?;
+    let checker = ReactAgent::builder("checker", checks).tool(line_count).build()?;
     let pair = DualAgent::builder("pair", executor, checker).read_only().iterations(3).build()?;
 
     let runtime = Runtime::in_memory();

@@ -28,7 +28,7 @@ async fn main() -> Result<()> {
     });
     let agent = ReactAgent::builder("scout", model)
         .instructions("You explore code and answer briefly.")
-        .tools([line_count.into(), fs::ls(), fs::grep()])
+        .tools((line_count, fs::ls(), fs::grep()))
         .build()?;
 
     println!("{}\n", agent.ask("How many lines has Cargo.toml?").await?);

@@ -1,6 +1,7 @@
 //! The reason-and-act loop: call a model, run the tools that it asks for, and call it again.
 
 mod drive;
+mod into_tools;
 mod offer;
 mod prepare;
 mod typed;
@@ -22,6 +23,7 @@ use prepare::Instruct;
 
 use crate::{todo_tool::TodoTool, turn::StopWhen, typed::Rule};
 
+pub use into_tools::IntoTools;
 pub use prepare::{Prepare, Prepared, Step};
 pub use typed::{TypedAgent, TypedBuilder};
 
@@ -202,9 +204,9 @@ impl ReactBuilder {
         self
     }
 
-    /// Adds tools.
-    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        self.tools.extend(tools);
+    /// Adds tools: a tuple of tools of any types, or a list of `Arc<dyn Tool>`.
+    pub fn tools<Form>(mut self, tools: impl IntoTools<Form>) -> Self {
+        self.tools.extend(tools.into_tools());
         self
     }
 

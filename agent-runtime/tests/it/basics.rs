@@ -9,8 +9,9 @@ use entourage_core::{
     provider::FinishReason,
     run::{Status, StopReason, Task},
     session::SessionFilter,
-    tool::ToolOutput,
+    tool::{Access, Tool, ToolOutput, Tools, typed},
 };
+use entourage_runners::ReactBuilder;
 use entourage_runtime::AgentExt;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
@@ -196,4 +197,33 @@ async fn the_future_of_a_run_is_small() {
         })
     });
     assert_eq!(weighed.ask("Go").await.unwrap(), "Done.");
+}
+
+#[tokio::test]
+async fn tools_of_different_types_need_no_conversion() {
+    /// A tool that becomes a shared one with `into()`, as those of `#[tool]` do.
+    struct Convertible(FakeTool);
+    impl From<Convertible> for Arc<dyn Tool> {
+        fn from(tool: Convertible) -> Self {
+            Arc::new(tool.0)
+        }
+    }
+
+    let model = || ScriptedProvider::new().model();
+    let fake = FakeTool::new;
+    let shared = |name| -> Arc<dyn Tool> { Arc::new(fake(name)) };
+    let typed = typed("typed", "A tool.", Access::NONE, |(): ()| async { Ok("done") });
+    let names = |agent: ReactBuilder| {
+        let specs = Arc::clone(agent.build().unwrap().tool_set().specs());
+        specs.iter().map(|spec| spec.name().to_owned()).collect::<Vec<_>>()
+    };
+
+    let mixed = agent(model()).tools((fake("fake"), shared("shared"), typed)).tool(Arc::new(fake("tool")));
+    assert_eq!(names(mixed), ["fake", "shared", "tool", "typed"]);
+    assert_eq!(names(agent(model()).tools((fake("a"),)).tool(shared("b"))), ["a", "b"]);
+    let set = Tools::new([shared("a"), shared("b")]).unwrap();
+    assert_eq!(names(agent(model()).tools(set).tools(vec![shared("c")])), ["a", "b", "c"]);
+    // Lists whose items are converted keep their type, also when nothing else in them tells it.
+    let converted = agent(model()).tools([Convertible(fake("a")).into()]);
+    assert_eq!(names(converted.tools([Convertible(fake("b")).into(), shared("c")])), ["a", "b", "c"]);
 }

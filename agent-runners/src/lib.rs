@@ -45,8 +45,6 @@ pub use autonomy::{
 };
 pub use combined::{Combined, ToolsetExt};
 pub use dual::{DualAgent, DualBuilder};
-pub use react::{
-    IntoTools, Prepare, Prepared, ReactAgent, ReactBuilder, Step, TypedAgent, TypedBuilder,
-};
+pub use react::{IntoTools, Prepare, Prepared, ReactAgent, ReactBuilder, Step, TypedAgent, TypedBuilder};
 pub use todo_tool::TodoTool;
 pub use turn::{Action, StopWhen, Turn};

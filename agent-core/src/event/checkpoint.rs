@@ -13,5 +13,8 @@ payload! {
         /// Origin of the session, if it is a fork and this is its first event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         forked: Option<Forked>,
+        /// True if this is the first event, and the program gave the conversation in the state: nothing ran before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        given: bool,
     }
 }

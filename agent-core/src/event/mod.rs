@@ -277,10 +277,10 @@ events! {
 }
 
 impl Event {
-    /// True unless the session can be read without this event. A checkpoint repeats the events before it, except in a
-    /// fork, whose earlier events are in another session.
+    /// True unless the session can be read without this event. A checkpoint repeats the events before it, except one
+    /// with which a session begins.
     fn must_be_read(&self) -> bool {
-        !matches!(self, Self::Checkpoint(checkpoint) if checkpoint.forked.is_none())
+        !matches!(self, Self::Checkpoint(checkpoint) if checkpoint.forked.is_none() && !checkpoint.given)
     }
 
     /// The recorded value, if it is a `T`.

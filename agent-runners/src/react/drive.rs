@@ -49,10 +49,15 @@ struct Run {
 impl Run {
     /// Returns the next action. A plain function, so that no part of an action lives across an `.await`: that keeps the
     /// future small and cheap to allocate.
+    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Next {
+        self.decide(agent, cx).unwrap_or_else(Next::Fail)
+    }
+
+    /// Returns the next action.
     ///
     /// # Errors
     /// Those of the hook that writes instructions.
-    fn next(&mut self, agent: &ReactAgent, cx: &RunContext) -> Result<Next> {
+    fn decide(&mut self, agent: &ReactAgent, cx: &RunContext) -> Result<Next> {
         loop {
             if self.turn.is_over() {
                 return Ok(Next::Finish);
@@ -246,7 +251,7 @@ impl Agent for ReactAgent {
         let effects = cx.effects();
         let mut run = self.begin(cx);
         loop {
-            match run.next(self, cx)? {
+            match run.next(self, cx) {
                 Next::Remind => {
                     // A run that is over has no model call to remind: its first effect is refused.
                     drop(cx.remind(Message::user(REMINDER)));

@@ -135,7 +135,7 @@ impl Record {
     }
 
     pub(super) fn checkpoint(&mut self) {
-        let checkpoint = Checkpoint::new(self.state.clone(), None);
+        let checkpoint = Checkpoint::new(self.state.clone(), None, false);
         self.add(Event::Checkpoint(Arc::new(checkpoint)));
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod below;
 pub(crate) mod delivery;
+mod given;
 mod handle;
 pub(crate) mod journal;
 pub(crate) mod live;

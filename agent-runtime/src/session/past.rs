@@ -122,7 +122,7 @@ impl Session {
         let journal = Journal::create(env, SessionRecord::root(id.clone(), env.clock.now()));
         let origin = Arc::new(Origin::new(id.clone(), RunId::generate(), agent));
         let forked = Some(Forked::new(self.id().clone(), seq));
-        let checkpoint = Checkpoint::new(state.forked(), forked);
+        let checkpoint = Checkpoint::new(state.forked(), forked, false);
         journal.stage(&origin, env.clock.now(), Event::Checkpoint(Arc::new(checkpoint)));
         journal.commit(&Emitter::new(None, env)).await?;
         self.sibling(id)

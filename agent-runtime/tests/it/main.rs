@@ -47,6 +47,7 @@ mod failures;
 mod floods;
 mod fold;
 mod generate;
+mod given;
 mod history;
 mod judging;
 mod keys;

@@ -23,7 +23,7 @@ use crate::{
     Digest, Money, RunId, Usage,
     base::{ApprovalId, Spend, Todo, json},
     event::{Kept, ModelFinished, RunAbove, ToolFinished, versions},
-    message::{History, Message, ToolResult, estimate_tokens},
+    message::{History, Message, Role, ToolResult, estimate_tokens},
     outcome::{Outcome, Status},
     permission::Decision,
 };
@@ -244,6 +244,18 @@ impl SessionState {
         self.head.usage = Usage::default();
         self.head.cost = Some(Money::default());
         self
+    }
+
+    /// State of a session that begins with this conversation, of which nothing ran or was spent there.
+    ///
+    /// # Errors
+    /// The flaw of a conversation that no service accepts.
+    pub fn given(history: History) -> Result<Self, &'static str> {
+        let mut state = Self::default();
+        let first = history.iter().find(|message| message.role() == Role::User);
+        state.head.title = first.map(|first| shorter::title(first)).unwrap_or_default();
+        history.iter().for_each(|message| state.push(Arc::clone(message)));
+        flaw(&history, None).map_or(Ok(state), Err)
     }
 
     /// Adds a message that is not the model's to the conversation.

@@ -86,7 +86,7 @@ impl Fold {
         match envelope {
             // The fold already holds what this checkpoint says: one that cannot be read is made again.
             Err(error) if !first && columns.kind == "checkpoint" && error.kind() == ErrorKind::Corrupt => {
-                let checkpoint = Checkpoint::new(self.state.clone(), None);
+                let checkpoint = Checkpoint::new(self.state.clone(), None, false);
                 let origin = Arc::new(Origin::new(id.clone(), columns.run, columns.agent));
                 let event = Event::Checkpoint(Arc::new(checkpoint));
                 self.take(Envelope::new(origin, seq, columns.at, event));

@@ -428,7 +428,7 @@ impl Inner {
             return;
         }
         let state = (*self.state).clone();
-        let checkpoint = Event::Checkpoint(Arc::new(Checkpoint::new(state, None)));
+        let checkpoint = Event::Checkpoint(Arc::new(Checkpoint::new(state, None, false)));
         self.stage_sized(Arc::clone(origin), at, checkpoint, bytes);
     }
 

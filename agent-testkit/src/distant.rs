@@ -12,7 +12,7 @@ use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     agent::AgentPart,
     event::{EffectKey, Event, Origin, Recorded},
-    message::{Content, Message},
+    message::{Content, Message, deserialize_value},
     run::{Effect, Effects, Observation, Pause, Performing, RunContext, ToolCalls},
     session::SessionState,
     team::Todo,
@@ -295,7 +295,8 @@ impl Tool for DistantTool {
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let sent = text(&input.arguments).map_err(ToolError::Fatal)?;
         let called = async {
-            let input = ToolInput::new(read(&sent)?);
+            let Plain(arguments) = read(&sent)?;
+            let input = ToolInput::new(arguments);
             text(&Called::of(self.tool.call(input, cx).await))
         };
         let answered = self.shared.step(called).await.and_then(|text| read::<Called>(&text));
@@ -315,10 +316,14 @@ impl Tool for DistantTool {
     }
 }
 
+/// A value with any keys, those of the serializer among them.
+#[derive(Deserialize)]
+struct Plain(#[serde(deserialize_with = "deserialize_value")] Value);
+
 /// The answer of a tool, as it crosses.
 #[derive(Serialize, Deserialize)]
 enum Called {
-    Done { content: Vec<Content>, is_error: bool, stop_turn: bool, metadata: Option<Value> },
+    Done { content: Vec<Content>, is_error: bool, stop_turn: bool, metadata: Option<String> },
     Tell(String),
     Fatal { error: ErrorRecord, pause: Option<Pause> },
 }
@@ -327,6 +332,7 @@ impl Called {
     fn of(result: Result<ToolOutput, ToolError>) -> Self {
         match result {
             Ok(ToolOutput { content, is_error, stop_turn, metadata, .. }) => {
+                let metadata = metadata.map(|metadata| metadata.to_string());
                 Self::Done { content, is_error, stop_turn, metadata }
             }
             Err(ToolError::Tell(text)) => Self::Tell(text),
@@ -341,7 +347,9 @@ impl Called {
             Self::Done { content, is_error, stop_turn, metadata } => {
                 let mut output = ToolOutput::default();
                 (output.content, output.is_error) = (content, is_error);
-                (output.stop_turn, output.metadata) = (stop_turn, metadata);
+                let metadata =
+                    metadata.map(|text| read::<Plain>(&text)).transpose().map_err(ToolError::Fatal)?;
+                (output.stop_turn, output.metadata) = (stop_turn, metadata.map(|Plain(metadata)| metadata));
                 Ok(output)
             }
             Self::Tell(text) => Err(ToolError::Tell(text)),

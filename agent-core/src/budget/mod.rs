@@ -79,6 +79,12 @@ impl Budget {
         Self::open(Arc::default(), None, state, Arc::default())
     }
 
+    /// True if both are the same budget, and not only equal ones.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.node, &other.node)
+    }
+
     /// A narrower budget for a part of the work, with this one's label. Its use is charged here as well.
     #[must_use]
     pub fn child(&self, limits: BudgetLimits) -> Self {

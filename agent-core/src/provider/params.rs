@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{PromptCache, ReasoningParams};
-use crate::base::setters;
+use crate::base::{json, setters};
 
 /// Sampling and limits of a call. An absent value is left out of the request.
 ///
@@ -62,7 +62,7 @@ pub struct Params {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
     /// Fields added to the request body unchanged, for settings that only this service knows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "json::option")]
     pub extra: Option<Value>,
 }
 

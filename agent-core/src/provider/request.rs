@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Params, Profile};
-use crate::{base::setters, message::History, spec::ToolSpec};
+use crate::{
+    base::setters,
+    message::{History, deserialize_value},
+    spec::ToolSpec,
+};
 
 /// One model call. Cheap to clone: history and tools are shared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -119,6 +123,7 @@ pub struct OutputSchema {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// JSON Schema, draft 2020-12. A wire translates it into its service's dialect.
+    #[serde(deserialize_with = "deserialize_value")]
     pub schema: Value,
     /// True if the service should enforce the schema.
     pub strict: bool,

@@ -24,7 +24,7 @@ use crate::{
     base::{Todo, setters},
     context::{Compaction, CompactionCause},
     event::{EffectKey, Event, ModelFinished, Recorded, ToolFinished},
-    message::Message,
+    message::{Message, deserialize_value},
     permission::Scope,
     provider::{Model, Request},
     session::SessionState,
@@ -359,7 +359,7 @@ pub enum Observation {
         total: Option<Box<Usage>>,
     },
     /// A signal came.
-    Signal(Value),
+    Signal(#[serde(deserialize_with = "deserialize_value")] Value),
     /// The wait is over.
     Slept,
     /// The time.

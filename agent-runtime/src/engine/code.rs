@@ -163,6 +163,15 @@ impl Code {
         Err(Error::new(ErrorKind::Config, text).with("agent", self.shown()))
     }
 
+    /// Returns the error of a part that is another one than was meant.
+    pub(super) fn differs(&self, what: &str, name: &str) -> Error {
+        let text = format!(
+            "the {what} `{name}` that is found by name is another one than the agent used; list the one that a hook \
+             offers in `Agent::parts`, under a name of its own"
+        );
+        Error::new(ErrorKind::Config, text).with("agent", self.shown())
+    }
+
     /// Returns the names from the root down, joined by `/`.
     fn shown(&self) -> String {
         let path: Vec<_> = self.path.iter().map(|name| name.agent.as_str()).collect();

@@ -3,9 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use entourage_core::{
-    Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
+    Digest, Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
     context::{Clearing, Compaction, CompactionCause},
-    message::{History, Message},
+    message::{History, Message, deserialize_value},
     permission::Scope,
     provider::{Model, OutputFormat, Params, Request, ToolChoice},
     run::{Delegate, Effect, Limits, ModelCall, Observation, Pause, PendingCall, Spawn, Task, ToolCalls},
@@ -30,7 +30,7 @@ pub fn effect_to_json(effect: &Effect) -> Result<String> {
         Effect::Model(call) => EffectForm::Model {
             model: ModelName::of(&call.model),
             request: Box::new(RequestForm::of(&call.request)),
-            offered: names(&call.offered),
+            offered: Offered::all(&call.offered),
             repairs: call.repair.is_some(),
             step: call.step,
             silence: call.silence,
@@ -39,7 +39,7 @@ pub fn effect_to_json(effect: &Effect) -> Result<String> {
         Effect::Tools(calls) => EffectForm::Tools {
             message: Arc::clone(&calls.message),
             calls: calls.calls.clone(),
-            offered: names(&calls.offered),
+            offered: Offered::all(&calls.offered),
             limits: calls.limits,
         },
         Effect::Spawn(spawn) => EffectForm::Spawn(Box::new(SpawnForm::of(spawn))),
@@ -107,7 +107,7 @@ impl Code {
     pub fn effect(&self, json: &str, cancel: CancellationToken) -> Result<Effect> {
         Ok(match from_json(json, "effect")? {
             EffectForm::Model { model, request, offered, repairs, step, silence, template } => {
-                let (model, offered) = (self.model_of(&model)?, self.tools(&offered)?);
+                let (model, offered) = (self.model_of(&model)?, self.offered(&offered)?);
                 let request = request.made(&model, &offered);
                 let mut call = ModelCall::new(model, request.clone(), offered);
                 call.request = request;
@@ -117,7 +117,7 @@ impl Code {
                 Effect::Model(Box::new(call))
             }
             EffectForm::Tools { message, calls, offered, limits } => {
-                Effect::Tools(Box::new(ToolCalls::new(message, calls, self.tools(&offered)?, limits)))
+                Effect::Tools(Box::new(ToolCalls::new(message, calls, self.offered(&offered)?, limits)))
             }
             EffectForm::Spawn(spawn) => Effect::Spawn(Box::new(spawn.made(self)?)),
             EffectForm::Delegate(form) => {
@@ -148,7 +148,23 @@ impl Code {
     }
 
     fn model_of(&self, named: &ModelName) -> Result<Model> {
-        self.model(&named.provider, &named.name)
+        let model = self.model(&named.provider, &named.name)?;
+        if Some(params(&model)?) != named.params {
+            return Err(self.differs("model", &named.name));
+        }
+        Ok(model)
+    }
+
+    /// Returns the tools that were offered.
+    fn offered(&self, offered: &[Offered]) -> Result<Tools> {
+        let names: Vec<_> = offered.iter().map(|tool| tool.name.clone()).collect();
+        let tools = self.tools(&names)?;
+        let is_other =
+            |it: &&Offered| tools.get(&it.name).is_none_or(|tool| tool.spec().digest() != it.digest);
+        match offered.iter().find(is_other) {
+            Some(other) => Err(self.differs("tool", &other.name)),
+            None => Ok(tools),
+        }
     }
 }
 
@@ -158,7 +174,7 @@ enum EffectForm {
     Model {
         model: ModelName,
         request: Box<RequestForm>,
-        offered: Vec<String>,
+        offered: Vec<Offered>,
         repairs: bool,
         step: u32,
         silence: Duration,
@@ -167,7 +183,7 @@ enum EffectForm {
     Tools {
         message: Arc<Message>,
         calls: Vec<PendingCall>,
-        offered: Vec<String>,
+        offered: Vec<Offered>,
         limits: Limits,
     },
     Spawn(Box<SpawnForm>),
@@ -207,11 +223,32 @@ enum AnswerForm {
 struct ModelName {
     provider: String,
     name: String,
+    /// Digest of its default parameters; `None` for some that do not serialize, which no model has.
+    params: Option<Digest>,
 }
 
 impl ModelName {
     fn of(model: &Model) -> Self {
-        Self { provider: model.provider_name().to_string(), name: model.name().to_string() }
+        let (provider, name) = (model.provider_name().to_string(), model.name().to_string());
+        Self { provider, name, params: params(model).ok() }
+    }
+}
+
+fn params(model: &Model) -> Result<Digest> {
+    Ok(Digest::of([to_json(model.params())?.as_bytes()]))
+}
+
+/// A tool that was offered. Another one of its name must not take its place.
+#[derive(Serialize, Deserialize)]
+struct Offered {
+    name: String,
+    digest: Digest,
+}
+
+impl Offered {
+    fn all(tools: &Tools) -> Vec<Self> {
+        let of = |spec: &ToolSpec| Self { name: spec.name().to_owned(), digest: spec.digest() };
+        tools.specs().iter().map(of).collect()
     }
 }
 
@@ -256,6 +293,7 @@ impl RequestForm {
 struct SpecForm {
     name: String,
     description: String,
+    #[serde(deserialize_with = "deserialize_value")]
     schema: Value,
     access: Access,
     repeat: Repeat,
@@ -336,10 +374,6 @@ struct DelegateForm {
     limit: Option<Duration>,
     anew: bool,
     lasting: bool,
-}
-
-fn names(tools: &Tools) -> Vec<String> {
-    tools.specs().iter().map(|spec| spec.name().to_owned()).collect()
 }
 
 fn to_json(form: &impl Serialize) -> Result<String> {

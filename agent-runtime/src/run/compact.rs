@@ -44,8 +44,8 @@ pub(crate) async fn compact_session(
     let agent = journal.read(|state| Arc::clone(&state.head().agent));
     let origin = Arc::new(Origin::new(journal.session().clone(), run, agent));
     let site = Arc::new(Site::new(env, journal, origin, emitter));
-    let effects = Arc::new(LocalEffects::new(Arc::clone(&site), Vec::new()));
     let given = Given { scope: Scope::all(), cancel, budget: None };
+    let effects = Arc::new(LocalEffects::new(Arc::clone(&site), given.clone(), Vec::new()));
     let cx = site.context(given, Arc::clone(&effects) as _);
     let here = Here { site: &site, cx: &cx, local: &*effects };
     let ended =

@@ -19,7 +19,7 @@ use futures_util::{FutureExt, future::Either};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Caught,
+    Caught, caught,
     children::pool::Pool,
     deps::Deps,
     effects::{
@@ -224,14 +224,24 @@ impl Admitted {
         if let Some(todos) = within.todos {
             site.todos = todos;
         }
-        let effects = Arc::new(LocalEffects::new(Arc::new(site), recorded).seated(within.pool));
+        let effects =
+            Arc::new(LocalEffects::new(Arc::new(site), given.clone(), recorded).seated(within.pool));
         let local = Arc::clone(&effects) as _;
+        let mut unmade = false;
         let seen = match &effects.site.env.engine {
-            Some(engine) if !is_own(&*agent) => engine.effects(&effects.site.origin, local),
+            Some(engine) if !is_own(&*agent) => {
+                let (origin, fallback) = (&effects.site.origin, Arc::clone(&local));
+                caught(|| engine.effects(origin, local)).unwrap_or_else(|panic| {
+                    let text = format!("the engine panicked when it was asked for effects: {panic}");
+                    effects.engine_failed(&Error::new(ErrorKind::Internal, text));
+                    unmade = true;
+                    fallback
+                })
+            }
             _ => local,
         };
         let cx = effects.site.context(given, seen);
-        Run { agent, task: Some(task), cx, effects, resumed, unseated: within.unseated }
+        Run { agent, task: Some(task).filter(|_| !unmade), cx, effects, resumed, unseated: within.unseated }
     }
 }
 
@@ -255,7 +265,7 @@ impl Run {
         async move {
             let (outcome, error) = {
                 let (result, cut) = match self.task.take().filter(|_| !self.unseated) {
-                    None => (Err(Error::cancelled()), None),
+                    None => (Err(self.effects.unbegun()), None),
                     Some(task) => {
                         let deadline = task.deadline;
                         let work = Caught::new(|| (*self.agent).run(task, &self.cx));

@@ -41,6 +41,7 @@ mod door;
 mod dropped;
 mod effects;
 mod engine;
+mod engine_attacks;
 mod events;
 mod external;
 mod failures;

@@ -4,7 +4,7 @@ mod waits;
 
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     future::{poll_fn, ready},
     sync::{
@@ -18,7 +18,9 @@ use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     event::{self, ChildStarted, EffectKey, Event, Observed},
     message::Message,
-    run::{Delegate, Effect, Effects, Observation, Pause, Performing, RunContext, Spawn, ToolCalls},
+    run::{
+        Delegate, Effect, Effects, Observation, Pause, PendingCall, Performing, RunContext, Spawn, ToolCalls,
+    },
     session::SessionState,
     team::Todo,
 };
@@ -32,7 +34,7 @@ use crate::{
     effects::{
         compaction::{Here, answer},
         model_call,
-        site::Site,
+        site::{Given, Site},
         tool_call,
     },
 };
@@ -48,6 +50,14 @@ pub(crate) struct LocalEffects {
     /// Slots of the children: the tree's pool, or this run's own when it is the root and has any.
     pool: OnceLock<Pool>,
     diverged: OnceLock<ErrorRecord>,
+    /// The bounds of the run. No context of it is wider.
+    given: Given,
+    /// Keyed effects of this life, by their ordinals.
+    performed: Mutex<HashSet<u64>>,
+    /// The newest message whose calls were performed in this life, by the number of its event, and a bit for each call.
+    claimed: Mutex<(u64, u128)>,
+    /// The failure of the engine to give effects.
+    unmade: OnceLock<Box<ErrorRecord>>,
     /// True once a child of this life came to rest without an end.
     left_open: Arc<AtomicBool>,
 }
@@ -60,7 +70,7 @@ pub(crate) struct Recorded {
 }
 
 impl LocalEffects {
-    pub(crate) fn new(site: Arc<Site>, recorded: Vec<Event>) -> Self {
+    pub(crate) fn new(site: Arc<Site>, given: Given, recorded: Vec<Event>) -> Self {
         let mut replay: HashMap<u64, Recorded> = HashMap::new();
         for event in &recorded {
             if let Some(key) = event.effect_key() {
@@ -77,6 +87,10 @@ impl LocalEffects {
             kept: OnceLock::new(),
             pool: OnceLock::new(),
             diverged: OnceLock::new(),
+            given,
+            performed: Mutex::default(),
+            claimed: Mutex::default(),
+            unmade: OnceLock::new(),
             left_open: Arc::default(),
         }
     }
@@ -120,6 +134,51 @@ impl LocalEffects {
         }
     }
 
+    /// Notes that the engine failed to give effects.
+    pub(crate) fn engine_failed(&self, error: &Error) {
+        self.unmade.get_or_init(|| Box::new(error.record()));
+    }
+
+    /// Returns the error of a run whose agent never began.
+    pub(crate) fn unbegun(&self) -> Error {
+        self.unmade.get().map_or_else(Error::cancelled, |error| error.to_error())
+    }
+
+    /// Checks that a context has no more than the run was given: anybody can make one.
+    fn check_given(&self, cx: &RunContext) -> Result<()> {
+        let Given { scope, budget, .. } = &self.given;
+        let fits = cx.scope() == scope || scope.narrow(cx.scope()) == *cx.scope();
+        let pays = match (budget, cx.budget()) {
+            (None, None) => true,
+            (Some(own), Some(other)) => own.is(other),
+            _ => false,
+        };
+        if fits && pays {
+            return Ok(());
+        }
+        let text =
+            "the context has more than its run was given; use the run's own context, which can only narrow";
+        Err(Error::new(ErrorKind::PermissionDenied, text)
+            .with("session", self.site.journal.session().as_str()))
+    }
+
+    /// Checks that a keyed effect was not performed before in this life.
+    fn check_first(&self, key: EffectKey) -> Result<()> {
+        match lock(&self.performed).insert(key.ordinal) {
+            true => Ok(()),
+            false => Err(self.given_twice("the effect was performed before")),
+        }
+    }
+
+    fn given_twice(&self, what: &str) -> Error {
+        let text = format!(
+            "{what}: each is performed once in a life of its run; resume the run, which goes on from its record"
+        );
+        let error =
+            Error::new(ErrorKind::Diverged, text).with("session", self.site.journal.session().as_str());
+        self.diverged.get_or_init(|| error.record()).to_error()
+    }
+
     /// Takes the recorded events of the effect; a second call gets none.
     fn take_recorded(&self, key: Option<EffectKey>) -> Result<Vec<Event>> {
         let Some(key) = key else { return Ok(Vec::new()) };
@@ -147,23 +206,33 @@ impl LocalEffects {
     /// performed again in the same life of its run, would run a tool twice.
     fn check_open(&self, calls: &ToolCalls) -> Result<()> {
         let waits = self.site.read(|state| {
-            let Some(step) = state.step() else { return false };
+            let step = state.step()?;
             let is_it = Arc::ptr_eq(&step.message, &calls.message) || step.message == calls.message;
-            is_it
-                && calls.calls.iter().all(|call| {
-                    let open = step.results.get(call.index).is_some_and(Option::is_none);
-                    open && (call.started || step.started.get(call.index).is_some_and(|started| !started))
-                })
+            let open = |call: &PendingCall| {
+                let open = step.results.get(call.index).is_some_and(Option::is_none);
+                open && (call.started || step.started.get(call.index).is_some_and(|started| !started))
+            };
+            (is_it && !calls.calls.is_empty() && calls.calls.iter().all(open)).then_some(step.seq)
         });
-        if waits {
-            return Ok(());
+        match waits {
+            Some(seq) if self.claim(seq, &calls.calls) => Ok(()),
+            _ => Err(self.given_twice("the calls are not those that wait for results")),
         }
-        let error = Error::new(
-            ErrorKind::Diverged,
-            "the calls are not those that wait for results: each is performed once in a life of its run; resume the run, which goes on from its record",
-        );
-        let error = error.with("session", self.site.journal.session().as_str());
-        Err(self.diverged.get_or_init(|| error.record()).to_error())
+    }
+
+    /// Notes that calls are performed in this life. Returns false if one of them was before.
+    fn claim(&self, seq: u64, calls: &[PendingCall]) -> bool {
+        let mut claimed = lock(&self.claimed);
+        if claimed.0 != seq {
+            *claimed = (seq, 0);
+        }
+        calls.iter().all(|call| {
+            // A message has at most 128 calls.
+            let bit = u32::try_from(call.index).ok().and_then(|index| 1_u128.checked_shl(index)).unwrap_or(0);
+            let is_new = claimed.1 & bit == 0;
+            claimed.1 |= bit;
+            is_new
+        })
     }
 
     /// Returns the error of an agent that asked for something other than what is recorded. It gets nothing more: it is
@@ -309,7 +378,8 @@ impl Effects for LocalEffects {
         if let Some(error) = self.stopped() {
             return Box::pin(ready(Err(error)));
         }
-        let recorded = match self.take_recorded(key) {
+        let checked = self.check_given(cx).and_then(|()| key.map_or(Ok(()), |key| self.check_first(key)));
+        let recorded = match checked.and_then(|()| self.take_recorded(key)) {
             Ok(recorded) => recorded,
             Err(error) => return Box::pin(ready(Err(error))),
         };

@@ -20,9 +20,7 @@ pub use entourage_runtime::{Agents, Moment, Recovery, Runtime, RuntimeBuilder, S
 pub mod agent {
     pub use entourage_core::agent::{Agent, AgentPart, IntoAgent};
     pub use entourage_runners::{AgentTool, Prepare, Prepared, ReactAgent, ReactBuilder, Step};
-    pub use entourage_runners::{
-        Autonomy, AutonomyBuilder, AutonomyLevel, DualAgent, DualBuilder, Phase, Verdict,
-    };
+    pub use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, Verdict};
     pub use entourage_runners::{TypedAgent, typed::Partial};
     pub use entourage_runtime::AgentExt;
     pub use entourage_runtime::Mode;
@@ -30,9 +28,7 @@ pub mod agent {
 
 /// The context that a model sees.
 pub mod context {
-    pub use entourage_core::context::{
-        Compaction, ContextFile, GitFacts, Instructions, PromptFacts, estimate_tokens,
-    };
+    pub use entourage_core::context::{Compaction, Instructions, PromptFacts, estimate_tokens};
     pub use entourage_runtime::context::repair;
     #[cfg(feature = "templates")]
     pub use entourage_runtime::context::{PromptTemplate, Templates};
@@ -52,8 +48,8 @@ pub mod event {
 /// Tasks that depend on each other.
 pub mod graph {
     pub use entourage_runners::graph::{
-        GraphControl, GraphError, GraphReport, Handle, NodeEnd, NodeState, OnFailure, Output, Plan, PlanTask,
-        SkipAs, TaskGraph, TaskGraphBuilder,
+        GraphControl, GraphReport, Handle, NodeEnd, NodeState, OnFailure, Output, Plan, PlanTask, SkipAs,
+        TaskGraph, TaskGraphBuilder,
     };
 }
 
@@ -79,7 +75,7 @@ pub mod message {
 /// Scopes, policies and approvers.
 pub mod permission {
     pub use entourage_core::permission::{
-        ApprovalId, ApprovalRequest, Approver, Decision, Policy, Rule, RuleEffect, Scope, judge,
+        Answer, ApprovalId, ApprovalRequest, Approver, Decision, Policy, Rule, RuleEffect, Scope, judge,
     };
     pub use entourage_runtime::{AllowAll, DenyAll};
 }
@@ -88,8 +84,8 @@ pub mod permission {
 pub mod provider {
     pub use entourage_core::provider::{
         CallContext, Delta, DeltaStream, Effort, Egress, Embedder, Embeddings, Finish, FinishReason, Model,
-        OutputFormat, OutputSchema, Params, Profile, PromptCache, Provider, ReasoningParams, Request, Size,
-        ToolChoice, Warning, cosine,
+        OutputFormat, Params, Profile, PromptCache, Provider, ReasoningParams, Request, Size, ToolChoice,
+        cosine,
     };
     pub use entourage_runners::typed::{Generate, Generated, ModelExt, NoValue, NoValueReason};
 }
@@ -112,7 +108,7 @@ pub mod session {
     pub use entourage_core::session::{
         SessionFilter, SessionHead, SessionInfo, SessionStatus, SessionStore, SharedStore,
     };
-    pub use entourage_runtime::MemoryStore;
+    pub use entourage_runtime::{MemoryStore, Pending, Waiting};
 }
 
 /// The todo list that agents share.
@@ -131,10 +127,10 @@ pub mod telemetry {
 /// Tools and what they declare.
 pub mod tool {
     pub use entourage_core::tool::{
-        Access, Footprint, IntoToolOutput, Json, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput,
-        ToolSpec, Tools, Toolset, from_fn, schema_of, typed,
+        Access, CallId, Footprint, IntoToolOutput, Json, LayerVerdict, NextCall, Repeat, Tool, ToolContext,
+        ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, from_fn, schema_of, typed,
     };
-    pub use entourage_runners::{Combined, ToolsetExt};
+    pub use entourage_runners::{ToolsetExt, external, layered};
     pub use entourage_runtime::reply::repair_json;
 }
 
@@ -183,9 +179,7 @@ pub mod providers {
     /// Chat completions, and their dialects.
     #[cfg(feature = "openai-chat")]
     pub mod openai_chat {
-        pub use entourage_providers::openai_chat::{
-            DEFAULT_MODEL, Dialect, OpenAiChat, SchemaSupport, encode,
-        };
+        pub use entourage_providers::openai_chat::{DEFAULT_MODEL, Dialect, OpenAiChat, encode};
     }
 
     /// The responses API of OpenAI.

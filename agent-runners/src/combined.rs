@@ -8,10 +8,11 @@ use entourage_core::{
     agent::AgentPart,
     tool::{
         Footprint, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset,
-        layered,
     },
 };
 use serde_json::Value;
+
+use crate::layered::layered;
 
 /// Combinators over [`Toolset`], implemented for every set. Not meant to be implemented elsewhere.
 pub trait ToolsetExt: Toolset + Sized {

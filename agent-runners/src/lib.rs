@@ -31,7 +31,9 @@ mod autonomy;
 pub mod checked;
 mod combined;
 mod dual;
+mod external;
 pub mod graph;
+mod layered;
 mod loops;
 mod react;
 mod todo_tool;
@@ -45,6 +47,8 @@ pub use autonomy::{
 };
 pub use combined::{Combined, ToolsetExt};
 pub use dual::{DualAgent, DualBuilder};
+pub use external::external;
+pub use layered::layered;
 pub use react::{IntoTools, Prepare, Prepared, ReactAgent, ReactBuilder, Step, TypedAgent, TypedBuilder};
 pub use todo_tool::TodoTool;
 pub use turn::{Action, StopWhen, Turn};

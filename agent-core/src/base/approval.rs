@@ -26,15 +26,8 @@ impl ApprovalId {
     }
 
     /// The session that asks; `None` for text that is not such an id.
-    #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         session_of(&self.0)
-    }
-
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }
 
@@ -52,27 +45,8 @@ impl CallId {
     }
 
     /// The session of the call; `None` for text that is not such an id.
-    #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         session_of(&self.0)
-    }
-
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&str> for CallId {
-    fn from(id: &str) -> Self {
-        Self(id.to_owned())
-    }
-}
-
-impl fmt::Display for CallId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -82,14 +56,29 @@ fn session_of(id: &str) -> Option<SessionId> {
     SessionId::new(session).ok()
 }
 
-impl From<&str> for ApprovalId {
-    fn from(id: &str) -> Self {
-        Self(id.to_owned())
-    }
+macro_rules! texts {
+    ($($id:ident)*) => {
+        $(
+            impl $id {
+                /// The id as text.
+                pub fn as_str(&self) -> &str {
+                    &self.0
+                }
+            }
+
+            impl From<&str> for $id {
+                fn from(id: &str) -> Self {
+                    Self(id.to_owned())
+                }
+            }
+
+            impl fmt::Display for $id {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str(&self.0)
+                }
+            }
+        )*
+    };
 }
 
-impl fmt::Display for ApprovalId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+texts!(ApprovalId CallId);

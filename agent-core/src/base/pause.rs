@@ -35,7 +35,6 @@ pub enum Pause {
 
 impl Pause {
     /// Returns the question that is waited for.
-    #[must_use]
     pub fn approval(&self) -> Option<&ApprovalId> {
         match self {
             Self::Approval(id) | Self::Deadline { approval: id, .. } => Some(id),
@@ -44,7 +43,6 @@ impl Pause {
     }
 
     /// Returns the time at which the wait ends by itself.
-    #[must_use]
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             Self::Deadline { until, .. } => Some(*until),

@@ -122,13 +122,11 @@ impl Decision {
     }
 
     /// True if the question is still open after it.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self, Self::Later | Self::Until { .. })
     }
 
     /// Returns the decision that holds at `now`: that of a deadline which has passed, or this one.
-    #[must_use]
     pub fn at(&self, now: Timestamp) -> Self {
         match self {
             Self::Until { at, allow } if *at <= now => {

@@ -62,7 +62,7 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
-    /// Returns the layers around the tool, the outermost first; none by default. [`layered`](super::layered) adds one.
+    /// Returns the layers around the tool, the outermost first; none by default. `entourage_runners::layered` adds one.
     fn layers(&self) -> &[Arc<dyn ToolLayer>] {
         &[]
     }

@@ -12,7 +12,7 @@ use crate::{Result, run::RunContext};
 /// call's run.
 ///
 /// ```
-/// use entourage_core::{Result, run::RunContext, tool::{Gate, ToolLayer, ToolSpec}};
+/// use entourage_core::{Result, run::RunContext, tool::{LayerVerdict, ToolLayer, ToolSpec}};
 /// use serde_json::Value;
 ///
 /// /// Keeps personal data out of what tools are given.
@@ -21,9 +21,9 @@ use crate::{Result, run::RunContext};
 ///
 /// #[async_trait::async_trait]
 /// impl ToolLayer for NoMail {
-///     async fn before(&self, _: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<Gate> {
+///     async fn before(&self, _: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<LayerVerdict> {
 ///         let mail = arguments.to_string().contains('@');
-///         Ok(if mail { Gate::Refuse("leave out addresses of people".to_owned()) } else { Gate::Pass })
+///         Ok(if mail { LayerVerdict::Refuse("leave out addresses of people".to_owned()) } else { LayerVerdict::Pass })
 ///     }
 /// }
 /// ```
@@ -35,13 +35,18 @@ use crate::{Result, run::RunContext};
 ///   from its arguments and from what the context shows.
 #[async_trait]
 pub trait ToolLayer: Send + Sync + fmt::Debug {
-    /// Looks at a call before anything else does. What it leaves in `arguments` is checked against the schema, judged by
-    /// the scope, the rules and the approver, shown to the approver, and run. All calls of a step are passed through
+    /// Looks at a call before anything else does. What it leaves in `arguments` is checked against the schema, judged
+    /// by the scope, the rules and the approver, shown to the approver, and run. All calls of a step are passed through
     /// before the first of them runs.
     ///
     /// Arguments that an approver gave instead are passed through once more, and must be left as they are.
-    async fn before(&self, _spec: &ToolSpec, _arguments: &mut Value, _cx: &RunContext) -> Result<Gate> {
-        Ok(Gate::Pass)
+    async fn before(
+        &self,
+        _spec: &ToolSpec,
+        _arguments: &mut Value,
+        _cx: &RunContext,
+    ) -> Result<LayerVerdict> {
+        Ok(LayerVerdict::Pass)
     }
 
     /// Runs the call by [`NextCall::run`], and does something before or after that. It may change the output, or give
@@ -55,7 +60,7 @@ pub trait ToolLayer: Send + Sync + fmt::Debug {
 /// A shared layer is a layer.
 #[async_trait]
 impl<T: ToolLayer + ?Sized> ToolLayer for Arc<T> {
-    async fn before(&self, spec: &ToolSpec, arguments: &mut Value, cx: &RunContext) -> Result<Gate> {
+    async fn before(&self, spec: &ToolSpec, arguments: &mut Value, cx: &RunContext) -> Result<LayerVerdict> {
         (**self).before(spec, arguments, cx).await
     }
 
@@ -67,7 +72,7 @@ impl<T: ToolLayer + ?Sized> ToolLayer for Arc<T> {
 /// The verdict of a layer on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Gate {
+pub enum LayerVerdict {
     /// The call goes on.
     Pass,
     /// The call does not run, and the model is told why; the run continues.
@@ -96,19 +101,16 @@ impl<'a> NextCall<'a> {
     }
 
     /// Returns the tool's declarations.
-    #[must_use]
     pub fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }
 
     /// Returns the arguments of the call.
-    #[must_use]
     pub fn arguments(&self) -> &Value {
         &self.input.arguments
     }
 
     /// Returns the context of the call.
-    #[must_use]
     pub fn context(&self) -> &'a ToolContext<'a> {
         self.cx
     }
@@ -128,40 +130,5 @@ impl<'a> NextCall<'a> {
 impl fmt::Debug for NextCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextCall").field("tool", &self.spec().name()).finish_non_exhaustive()
-    }
-}
-
-/// Puts `layer` around a tool. A second layer goes around the first.
-pub fn layered(tool: impl Tool + 'static, layer: impl ToolLayer + 'static) -> impl Tool {
-    let mut layers: Vec<Arc<dyn ToolLayer>> = vec![Arc::new(layer)];
-    layers.extend(tool.layers().iter().map(Arc::clone));
-    Layered { tool, layers }
-}
-
-struct Layered<T> {
-    tool: T,
-    layers: Vec<Arc<dyn ToolLayer>>,
-}
-
-#[async_trait]
-impl<T: Tool> Tool for Layered<T> {
-    fn spec(&self) -> &ToolSpec {
-        self.tool.spec()
-    }
-
-    async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
-        self.tool.call(input, cx).await
-    }
-
-    fn footprint(&self, arguments: &Value) -> super::Footprint {
-        self.tool.footprint(arguments)
-    }
-
-    fn parts(&self) -> Vec<crate::agent::AgentPart> {
-        self.tool.parts()
-    }
-
-    fn layers(&self) -> &[Arc<dyn ToolLayer>] {
-        &self.layers
     }
 }

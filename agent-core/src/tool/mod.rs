@@ -3,7 +3,6 @@
 //! Nothing here runs a tool or decides if it may run: see `run` and `permission`.
 
 mod call;
-mod external;
 mod from_fn;
 mod layer;
 mod output;
@@ -13,9 +12,8 @@ mod toolset;
 pub use crate::base::CallId;
 pub use crate::spec::{Access, Footprint, Repeat, ToolSpec, normal_path};
 pub use call::{Tool, ToolContext, ToolInput, idempotency_key};
-pub use external::external;
 pub use from_fn::{from_fn, schema_of, typed};
-pub use layer::{Gate, NextCall, ToolLayer, layered};
+pub use layer::{LayerVerdict, NextCall, ToolLayer};
 pub use output::{IntoToolOutput, Json, ToolError, ToolOutput};
 pub use repair::Repair;
 pub use toolset::{Tools, Toolset};

@@ -77,8 +77,8 @@ impl<'a> Questions<'a> {
     }
 }
 
-/// Asks the approver, and records the answer unless it puts the question off for good. An error or a panic is a refusal;
-/// without an approver the decision is `Later`.
+/// Asks the approver, and records the answer unless it puts the question off for good. An error or a panic is a
+/// refusal; without an approver the decision is `Later`.
 async fn decide(site: &Site, request: &ApprovalRequest) -> Decision {
     let Some(approver) = &site.env.approver else { return Decision::Later };
     let (decision, failure) = match Caught::new(|| approver.decide(request)).await {

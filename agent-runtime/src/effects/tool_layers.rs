@@ -5,7 +5,7 @@ use std::sync::Arc;
 use entourage_core::{
     message::Arguments,
     run::RunContext,
-    tool::{Gate, NextCall, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput},
+    tool::{LayerVerdict, NextCall, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput},
 };
 use serde_json::Value;
 
@@ -51,13 +51,15 @@ pub(super) async fn pass(
     for layer in layers(site, tool) {
         let gate = match Caught::new(|| layer.before(tool.spec(), arguments, cx)).await {
             Ok(Ok(gate)) => gate,
-            Ok(Err(error)) => Gate::Refuse(format!("a layer failed: {error}")),
-            Err(panic) => Gate::Refuse(format!("a layer panicked: {panic}")),
+            Ok(Err(error)) => LayerVerdict::Refuse(format!("a layer failed: {error}")),
+            Err(panic) => LayerVerdict::Refuse(format!("a layer panicked: {panic}")),
         };
         match gate {
-            Gate::Pass => {}
-            Gate::Refuse(reason) => return Err(Held::refused(format!("not run: {reason}"))),
-            Gate::Stop(reason) => return Err(Held { text: format!("not run: {reason}"), stops: true }),
+            LayerVerdict::Pass => {}
+            LayerVerdict::Refuse(reason) => return Err(Held::refused(format!("not run: {reason}"))),
+            LayerVerdict::Stop(reason) => {
+                return Err(Held { text: format!("not run: {reason}"), stops: true });
+            }
             _ => {
                 return Err(Held::refused(
                     "not run: a layer gave a verdict that is not known here".to_owned(),

@@ -82,7 +82,7 @@ impl Session {
             return Ok(());
         }
         let most = self.env().store.as_ref().map_or(EVENT, |store| store.largest_batch());
-        let state = SessionState::given(history)
+        let state = SessionState::given(&history)
             .map_err(|flaw| Error::new(ErrorKind::InvalidInput, format!("no session begins so: {flaw}")))?;
         if json_bytes(&state, most) > most {
             return Err(Flaw::Large(most).refused("the conversation"));

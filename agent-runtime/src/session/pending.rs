@@ -93,7 +93,7 @@ impl Session {
         session.read(|state| waiting(id, state)).await
     }
 
-    /// Gives the result of a call that was handed out (see [`tool::external`](entourage_core::tool::external));
+    /// Gives the result of a call that was handed out (see `entourage_runners::external`);
     /// [`Session::resume`] then continues the run, in this process or another one. In a session below another one,
     /// resume its root.
     ///

@@ -9,7 +9,7 @@ use entourage_core::{
     permission::{Decision, Policy},
     run::{Outcome, Pause, RunContext, Status, Task},
     session::SharedStore,
-    tool::{self, Access, CallId, Tool, ToolOutput, ToolSpec, Tools},
+    tool::{Access, CallId, Tool, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runtime::{Runtime, Session, Waiting};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
@@ -18,7 +18,9 @@ use serde_json::json;
 use crate::common::{agent, assert_valid, count, memory, settled, stored};
 
 fn click(access: Access) -> impl Tool {
-    tool::external(ToolSpec::new("click", "Clicks.", json!({"type": "object"})).with_access(access))
+    entourage_runners::external(
+        ToolSpec::new("click", "Clicks.", json!({"type": "object"})).with_access(access),
+    )
 }
 
 fn on(store: &SharedStore) -> Runtime {

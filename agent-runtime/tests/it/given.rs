@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    ErrorKind, Money, SessionId,
+    Digest, ErrorKind, Money, SessionId,
     event::Event,
     message::{Arguments, Message, Opaque, Part, Reasoning, Role, Signature, ToolCall, ToolResult},
     permission::{ApprovalId, Decision, Policy},
@@ -108,7 +108,7 @@ async fn attack_14_a_call_in_a_given_conversation_is_never_run_and_answers_no_qu
         let outcome = session.start(&agent, "Go on").outcome().await.unwrap();
         assert_eq!((outcome.status, write.started()), (Status::Completed, 0), "{name}");
         assert_valid(&provider.requests()[0].messages);
-        let guess = ApprovalId::from(&*format!("{}.1$$0", session.id()));
+        let guess = ApprovalId::new(session.id(), None, 1, 0, Digest::of([b"asked".as_slice()]));
         assert_eq!(runtime.decide(&guess, Decision::Allow).await.unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
@@ -161,8 +161,8 @@ async fn a_given_conversation_goes_on_is_listed_replayed_forked_and_reopened() {
     let provider = ScriptedProvider::new().text("Yes.");
     let speaker = agent(provider.model()).build().unwrap();
     // Another process, which never saw the messages.
-    let other = runtime_on(&store);
-    let again = other.open(session.id()).await.unwrap();
+    let runtime = runtime_on(&store);
+    let again = runtime.open(session.id()).await.unwrap();
     let outcome = again.start(&speaker, "Is it written?").outcome().await.unwrap();
     let sent: Vec<_> = provider.requests()[0].messages.iter().map(|it| (**it).clone()).collect();
     assert_eq!(sent, [talk(), vec![Message::user("Is it written?")]].concat());

@@ -10,7 +10,7 @@ use entourage_core::{
     permission::{ApprovalRequest, Approver, Decision, Policy},
     run::{RunContext, Status, StopReason},
     tool::{
-        self, Access, Footprint, Gate, NextCall, Tool, ToolContext, ToolError, ToolInput, ToolLayer,
+        Access, Footprint, LayerVerdict, NextCall, Tool, ToolContext, ToolError, ToolInput, ToolLayer,
         ToolOutput, ToolSpec,
     },
 };
@@ -55,7 +55,7 @@ impl Tool for Write {
     }
 }
 
-type Before = fn(&mut Value) -> Result<Gate>;
+type Before = fn(&mut Value) -> Result<LayerVerdict>;
 
 /// A layer that logs, and does to the arguments what the test says.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ impl Layer {
 
 #[async_trait]
 impl ToolLayer for Layer {
-    async fn before(&self, _: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<Gate> {
+    async fn before(&self, _: &ToolSpec, arguments: &mut Value, _: &RunContext) -> Result<LayerVerdict> {
         self.2.lock().unwrap().push(format!("before {}", self.0));
         (self.1)(arguments)
     }
@@ -82,14 +82,14 @@ impl ToolLayer for Layer {
     }
 }
 
-fn pass(_: &mut Value) -> Result<Gate> {
-    Ok(Gate::Pass)
+fn pass(_: &mut Value) -> Result<LayerVerdict> {
+    Ok(LayerVerdict::Pass)
 }
 
 /// Rewrites the path.
-fn elsewhere(arguments: &mut Value) -> Result<Gate> {
+fn elsewhere(arguments: &mut Value) -> Result<LayerVerdict> {
     arguments["path"] = json!("secret/x");
-    Ok(Gate::Pass)
+    Ok(LayerVerdict::Pass)
 }
 
 fn model(goes_on: bool) -> ScriptedProvider {
@@ -102,7 +102,8 @@ async fn issue_13_layers_wrap_each_other_those_of_the_runtime_outermost() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let layer = |name| Layer(name, pass, Arc::clone(&log));
     let (provider, write) = (model(true), Write::new());
-    let tool = tool::layered(tool::layered(write.clone(), layer("inner")), layer("outer"));
+    let tool =
+        entourage_runners::layered(entourage_runners::layered(write.clone(), layer("inner")), layer("outer"));
     let agent = agent(provider.model()).tool(tool).build().unwrap();
     let runtime = testkit::runtime().policy(Policy::allow_all()).tool_layer(layer("runtime")).build();
     runtime.session().start(&agent, "Go").outcome().await.unwrap();
@@ -132,7 +133,7 @@ async fn issue_13_what_a_layer_changes_is_judged_so_it_widens_nothing() {
     ] {
         let (store, write) = (memory(), Write::new());
         let provider = model(wrote.is_some());
-        let tool = tool::layered(write.clone(), Layer::new("elsewhere", elsewhere));
+        let tool = entourage_runners::layered(write.clone(), Layer::new("elsewhere", elsewhere));
         let agent = agent(provider.model()).tool(tool).build().unwrap();
         let runtime = testkit::runtime().shared_store(Arc::clone(&store)).policy(policy).build();
         let session = runtime.session();
@@ -164,15 +165,15 @@ impl Approver for Shown {
 
 #[tokio::test]
 async fn issue_13_an_approver_is_shown_what_layers_left_and_cannot_pass_them_by() {
-    fn no_secrets(arguments: &mut Value) -> Result<Gate> {
+    fn no_secrets(arguments: &mut Value) -> Result<LayerVerdict> {
         match arguments["path"].as_str() {
-            Some("plain") => Ok(Gate::Pass),
-            Some("stop") => Ok(Gate::Stop("enough".to_owned())),
+            Some("plain") => Ok(LayerVerdict::Pass),
+            Some("stop") => Ok(LayerVerdict::Stop("enough".to_owned())),
             Some("a") => {
                 arguments["path"] = json!("b");
-                Ok(Gate::Pass)
+                Ok(LayerVerdict::Pass)
             }
-            _ => Ok(Gate::Refuse("no secrets".to_owned())),
+            _ => Ok(LayerVerdict::Refuse("no secrets".to_owned())),
         }
     }
     let edit = |path: &str| Decision::Edit(Arguments::parse(json!({"path": path}).to_string()).unwrap());
@@ -184,7 +185,7 @@ async fn issue_13_an_approver_is_shown_what_layers_left_and_cannot_pass_them_by(
     ] {
         let (store, write) = (memory(), Write::new());
         let provider = model(true);
-        let tool = tool::layered(write.clone(), Layer::new("no secrets", no_secrets));
+        let tool = entourage_runners::layered(write.clone(), Layer::new("no secrets", no_secrets));
         let agent = agent(provider.model()).tool(tool).build().unwrap();
         let approver = Shown(decision.clone(), Arc::default());
         let runtime = testkit::runtime().shared_store(Arc::clone(&store)).policy(Policy::new().ask("write"));
@@ -199,20 +200,20 @@ async fn issue_13_an_approver_is_shown_what_layers_left_and_cannot_pass_them_by(
 
 #[tokio::test]
 async fn issue_13_a_layer_refuses_stops_fails_and_breaks_arguments_without_a_run() {
-    fn broken(arguments: &mut Value) -> Result<Gate> {
+    fn broken(arguments: &mut Value) -> Result<LayerVerdict> {
         *arguments = json!([1]);
-        Ok(Gate::Pass)
+        Ok(LayerVerdict::Pass)
     }
     let cases: [(Before, &str, bool); 6] = [
-        (|_| Ok(Gate::Refuse("not on Sundays".to_owned())), "not run: not on Sundays", true),
-        (|_| Ok(Gate::Stop("a trap".to_owned())), "not run: a trap", false),
+        (|_| Ok(LayerVerdict::Refuse("not on Sundays".to_owned())), "not run: not on Sundays", true),
+        (|_| Ok(LayerVerdict::Stop("a trap".to_owned())), "not run: a trap", false),
         (|_| Err(Error::new(ErrorKind::Transport, "the guard is away")), "the guard is away", true),
         (|_| panic!("boom"), "a layer panicked", true),
         (broken, "a layer changed its arguments", true),
         (
             |arguments| {
                 arguments["path"] = json!(1);
-                Ok(Gate::Pass)
+                Ok(LayerVerdict::Pass)
             },
             "a layer changed its arguments",
             true,
@@ -263,7 +264,8 @@ async fn issue_13_a_layer_changes_an_output_gives_one_of_its_own_and_stops_the_r
         .call("write", json!({"path": "known"}))
         .call("write", json!({"path": "a"}))
         .call("write", json!({"path": "secret"}));
-    let agent = agent(provider.model()).tool(tool::layered(write.clone(), Cached)).build().unwrap();
+    let agent =
+        agent(provider.model()).tool(entourage_runners::layered(write.clone(), Cached)).build().unwrap();
     let session =
         testkit::runtime().shared_store(Arc::clone(&store)).policy(Policy::allow_all()).build().session();
     session.start(&agent, "Go").outcome().await.unwrap();

@@ -128,7 +128,7 @@ impl Scenario {
         self
     }
 
-    /// Sets the result of each call of the [external](entourage_core::tool::external) tool `tool`.
+    /// Sets the result of each call of the [external](entourage_runners::external) tool `tool`.
     #[must_use]
     pub fn result(mut self, tool: impl Into<String>, text: impl Into<String>) -> Self {
         self.results.push((tool.into(), text.into()));

@@ -11,7 +11,7 @@ use entourage_core::{
     permission::{Decision, Policy, Scope},
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Profile, Provider, Request},
     run::{Outcome, RunContext, Task, Waited},
-    tool::{self, Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
+    tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runners::ReactAgent;
 use serde_json::json;
@@ -101,15 +101,15 @@ pub fn approvals() -> Scenario {
         .runtime(move |builder| builder.policy(policy()).checkpoint_every(8))
 }
 
-/// Calls that are handed out: two at once and one that must run alone, in a tool call of the root, beside tools that may
-/// not run twice, with arguments of an approver.
+/// Calls that are handed out: two at once and one that must run alone, in a tool call of the root, beside tools that
+/// may not run twice, with arguments of an approver.
 #[must_use]
 pub fn handed_out() -> Scenario {
     let scenario = Scenario::new("handed-out", |life| {
         let scripted = |provider: ScriptedProvider| life.model(&provider.model());
         let click = |access| {
             let spec = ToolSpec::new("click", "Clicks.", json!({"type": "object"})).with_access(access);
-            tool::external(spec)
+            entourage_runners::external(spec)
         };
         let leaf = ScriptedProvider::by_history()
             .calls([("click", json!({"on": "a"})), ("pay", json!({})), ("click", json!({"on": "b"}))])

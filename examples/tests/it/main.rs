@@ -13,6 +13,7 @@ mod bad_input;
 #[cfg(unix)]
 mod crash;
 mod dropped;
+mod given;
 mod http;
 mod kept;
 #[cfg(unix)]

@@ -20,7 +20,6 @@ use crate::{
 
 impl SessionState {
     /// Returns the decision on this question, if it is bound to `digest`.
-    #[must_use]
     pub fn approval(&self, id: &ApprovalId, digest: Digest) -> Option<Decision> {
         self.approvals
             .get(id)
@@ -29,26 +28,22 @@ impl SessionState {
     }
 
     /// True if the open run asked approvers anything.
-    #[must_use]
     pub fn has_asked(&self) -> bool {
         !self.approvals.is_empty()
     }
 
     /// Returns the questions to approvers that have no final answer, oldest first.
-    #[must_use]
     pub fn questions(&self) -> &[OpenQuestion] {
         &self.questions
     }
 
     /// Returns the calls that were handed out and have no result yet, oldest first.
-    #[must_use]
     pub fn external(&self) -> &[OpenCall] {
         &self.external
     }
 
     /// True if an approver allowed, for the session, what this digest stands for: see
     /// [`ApprovalRequest::grant`](crate::permission::ApprovalRequest::grant).
-    #[must_use]
     pub fn is_granted(&self, grant: Digest) -> bool {
         self.grants.contains(&grant)
     }

@@ -250,12 +250,12 @@ impl SessionState {
     ///
     /// # Errors
     /// The flaw of a conversation that no service accepts.
-    pub fn given(history: History) -> Result<Self, &'static str> {
+    pub fn given(history: &History) -> Result<Self, &'static str> {
         let mut state = Self::default();
         let first = history.iter().find(|message| message.role() == Role::User);
         state.head.title = first.map(|first| shorter::title(first)).unwrap_or_default();
         history.iter().for_each(|message| state.push(Arc::clone(message)));
-        flaw(&history, None).map_or(Ok(state), Err)
+        flaw(history, None).map_or(Ok(state), Err)
     }
 
     /// Adds a message that is not the model's to the conversation.

@@ -1,5 +1,6 @@
 //! Effects on this machine: performed here, recorded in the session's journal.
 
+mod checks;
 mod waits;
 
 use std::{
@@ -18,9 +19,7 @@ use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, SessionId, Timestamp,
     event::{self, ChildStarted, EffectKey, Event, Observed},
     message::Message,
-    run::{
-        Delegate, Effect, Effects, Observation, Pause, PendingCall, Performing, RunContext, Spawn, ToolCalls,
-    },
+    run::{Delegate, Effect, Effects, Observation, Pause, Performing, RunContext, Spawn},
     session::SessionState,
     team::Todo,
 };
@@ -144,41 +143,6 @@ impl LocalEffects {
         self.unmade.get().map_or_else(Error::cancelled, |error| error.to_error())
     }
 
-    /// Checks that a context has no more than the run was given: anybody can make one.
-    fn check_given(&self, cx: &RunContext) -> Result<()> {
-        let Given { scope, budget, .. } = &self.given;
-        let fits = cx.scope() == scope || scope.narrow(cx.scope()) == *cx.scope();
-        let pays = match (budget, cx.budget()) {
-            (None, None) => true,
-            (Some(own), Some(other)) => own.is(other),
-            _ => false,
-        };
-        if fits && pays {
-            return Ok(());
-        }
-        let text =
-            "the context has more than its run was given; use the run's own context, which can only narrow";
-        Err(Error::new(ErrorKind::PermissionDenied, text)
-            .with("session", self.site.journal.session().as_str()))
-    }
-
-    /// Checks that a keyed effect was not performed before in this life.
-    fn check_first(&self, key: EffectKey) -> Result<()> {
-        match lock(&self.performed).insert(key.ordinal) {
-            true => Ok(()),
-            false => Err(self.given_twice("the effect was performed before")),
-        }
-    }
-
-    fn given_twice(&self, what: &str) -> Error {
-        let text = format!(
-            "{what}: each is performed once in a life of its run; resume the run, which goes on from its record"
-        );
-        let error =
-            Error::new(ErrorKind::Diverged, text).with("session", self.site.journal.session().as_str());
-        self.diverged.get_or_init(|| error.record()).to_error()
-    }
-
     /// Takes the recorded events of the effect; a second call gets none.
     fn take_recorded(&self, key: Option<EffectKey>) -> Result<Vec<Event>> {
         let Some(key) = key else { return Ok(Vec::new()) };
@@ -200,39 +164,6 @@ impl LocalEffects {
         .with("recorded", recorded.to_owned())
         .with("session", self.site.journal.session().as_str());
         self.diverged.get_or_init(|| error.record()).to_error()
-    }
-
-    /// Checks that calls of the conversation go on from where its record ends. An effect that was dropped, and is
-    /// performed again in the same life of its run, would run a tool twice.
-    fn check_open(&self, calls: &ToolCalls) -> Result<()> {
-        let waits = self.site.read(|state| {
-            let step = state.step()?;
-            let is_it = Arc::ptr_eq(&step.message, &calls.message) || step.message == calls.message;
-            let open = |call: &PendingCall| {
-                let open = step.results.get(call.index).is_some_and(Option::is_none);
-                open && (call.started || step.started.get(call.index).is_some_and(|started| !started))
-            };
-            (is_it && !calls.calls.is_empty() && calls.calls.iter().all(open)).then_some(step.seq)
-        });
-        match waits {
-            Some(seq) if self.claim(seq, &calls.calls) => Ok(()),
-            _ => Err(self.given_twice("the calls are not those that wait for results")),
-        }
-    }
-
-    /// Notes that calls are performed in this life. Returns false if one of them was before.
-    fn claim(&self, seq: u64, calls: &[PendingCall]) -> bool {
-        let mut claimed = lock(&self.claimed);
-        if claimed.0 != seq {
-            *claimed = (seq, 0);
-        }
-        calls.iter().all(|call| {
-            // A message has at most 128 calls.
-            let bit = u32::try_from(call.index).ok().and_then(|index| 1_u128.checked_shl(index)).unwrap_or(0);
-            let is_new = claimed.1 & bit == 0;
-            claimed.1 |= bit;
-            is_new
-        })
     }
 
     /// Returns the error of an agent that asked for something other than what is recorded. It gets nothing more: it is

@@ -2,8 +2,10 @@
 
 use async_trait::async_trait;
 
-use super::{Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec};
-use crate::{Error, ErrorKind};
+use entourage_core::{
+    Error, ErrorKind,
+    tool::{Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
+};
 
 /// Makes a tool whose calls somebody else answers: a browser, a queue, another team.
 ///
@@ -12,11 +14,13 @@ use crate::{Error, ErrorKind};
 /// whose access changes something is handed out alone, and the calls after it wait for its result.
 ///
 /// ```
-/// use entourage_core::tool::{self, Access, Repeat, Tool, ToolSpec};
+/// use entourage_core::tool::{Access, Repeat, Tool, ToolSpec};
+/// use entourage_runners::external;
 /// use serde_json::json;
 ///
 /// let schema = json!({"type": "object", "properties": {"selector": {"type": "string"}}});
-/// let click = tool::external(ToolSpec::new("click", "Clicks in the user's browser.", schema).with_access(Access::READ));
+/// let click = ToolSpec::new("click", "Clicks in the user's browser.", schema).with_access(Access::READ);
+/// let click = external(click);
 /// assert_eq!(click.spec().repeat(), Repeat::External);
 /// ```
 pub fn external(spec: ToolSpec) -> impl Tool {

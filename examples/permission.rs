@@ -20,12 +20,15 @@ async fn write_note(name: String, text: String) -> Result<String, ToolError> {
 }
 
 /// An approver on the terminal. Without a terminal it refuses and says so.
-#[derive(Debug)]
-struct AskOnTerminal;
+///
+/// The calls of one step are asked about together; a terminal shows one question at a time.
+#[derive(Debug, Default)]
+struct AskOnTerminal(tokio::sync::Mutex<()>);
 
 #[async_trait]
 impl Approver for AskOnTerminal {
     async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
+        let _one_at_a_time = self.0.lock().await;
         print!("May {} run {} {}? [y/N] ", request.agent, request.tool, request.arguments.as_str());
         io::stdout().flush().ok();
         if !io::stdin().is_terminal() {
@@ -47,7 +50,7 @@ async fn main() -> Result<()> {
     let agent = ReactAgent::builder("scribe", provider.model()).tool(write_note).build()?;
     // Tools that change something need approval without any rule; `.allow("write_note")` would grant it.
     let policy = Policy::new().deny("shell").ask("write_*");
-    let runtime = Runtime::builder().policy(policy).approver(AskOnTerminal).build();
+    let runtime = Runtime::builder().policy(policy).approver(AskOnTerminal::default()).build();
 
     let outcome = runtime.session().start(&agent, "Leave a note.").outcome().await?;
     println!("{}\n{}", outcome.text, outcome.status);

@@ -164,7 +164,7 @@ async fn attack_20_no_context_is_wider_than_its_run() {
         act(move |cx| {
             let (tools, model) = (tools.clone(), model.clone());
             Box::pin(async move {
-                let wide = wider(&cx);
+                let wide = wider(cx);
                 for error in [
                     wide.call_tool(&tools, "write", &json!({})).await.unwrap_err(),
                     wide.call_model(&model, model.request("x")).await.unwrap_err(),
@@ -199,7 +199,7 @@ async fn attack_20_no_context_is_free_of_its_runs_budget() {
     let root = act(move |cx| {
         let model = model.clone();
         Box::pin(async move {
-            let error = wider(&cx).call_model(&model, model.request("x")).await.unwrap_err();
+            let error = wider(cx).call_model(&model, model.request("x")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
             Ok("paid".to_owned())
         })
@@ -215,8 +215,8 @@ async fn attack_12_a_keyed_effect_that_is_given_twice_is_performed_once() {
     let root = act(|cx| {
         Box::pin(async move {
             let key = Some(EffectKey::new(90, Digest::of([b"id".as_slice()])));
-            let first = cx.effects().perform(&cx, key, Effect::NewId).await;
-            let second = cx.effects().perform(&cx, key, Effect::NewId).await;
+            let first = cx.effects().perform(cx, key, Effect::NewId).await;
+            let second = cx.effects().perform(cx, key, Effect::NewId).await;
             assert!(first.is_ok());
             assert_eq!(second.unwrap_err().kind(), ErrorKind::Diverged);
             Ok(String::new())

@@ -273,7 +273,7 @@ async fn instructions_of_a_step_are_rendered_joined_and_fail_the_run_by_their_er
     let fixed = Instructions::from_template("Fixed.", "one@1");
     let agent_ = agent(provider.model())
         .prepare(|_: &Step, plan: &mut Prepared| {
-            assert_eq!(plan.instructions.template(), Some("one@1 two@1"))
+            assert_eq!(plan.instructions.template(), Some("one@1 two@1"));
         })
         .instructions(fixed)
         .instructions_with(|step| match step.number {

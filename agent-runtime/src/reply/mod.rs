@@ -20,7 +20,8 @@ pub trait ProviderExt: Provider {
     /// Runs one call to its end and returns the reply that its deltas add up to.
     ///
     /// # Errors
-    /// Those of [`Provider::stream`] and of the stream; [`ErrorKind::Protocol`] when the stream ends early.
+    /// Those of [`Provider::stream`] and of the stream;
+    /// [`ErrorKind::Protocol`](entourage_core::ErrorKind::Protocol) when the stream ends early.
     async fn complete(&self, request: Request, cx: &CallContext) -> Result<Assembled> {
         let mut stream = self.stream(request, cx).await?;
         let mut assembler = Assembler::default();

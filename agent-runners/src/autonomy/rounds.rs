@@ -88,13 +88,22 @@ impl Rounds {
             criteria: check.is_some_and(|check| check.criteria().is_some()),
             claims: check.is_some_and(|check| check.is_claimed()),
         };
+        let mut begun = None;
         loop {
             let (started, fresh) = match plan.next(cx.read(CheckedTask::of)?.as_ref(), &task.prompt) {
                 Next::End(outcome) => return Ok(*outcome),
                 _ if cx.cancellation().is_cancelled() => return Err(self.cancelled(cx)),
                 // A run that is to pause begins no phase. A phase that goes on is paused by its own run.
                 Next::Begin { .. } if cx.is_stopping() => return Err(Error::paused(Pause::Asked)),
-                Next::Begin { iteration, phase, prompt } => (self.begin(cx, iteration, phase, prompt)?, true),
+                Next::Begin { iteration, phase, prompt } => {
+                    // Effects that do not show what is recorded would make it begin one phase for ever.
+                    if begun.replace((iteration, phase)) == Some((iteration, phase)) {
+                        let text =
+                            "the run's effects do not show the phase that has ended; read what they recorded";
+                        return Err(Error::new(ErrorKind::Internal, text));
+                    }
+                    (self.begin(cx, iteration, phase, prompt)?, true)
+                }
                 Next::GoOn(started) => (started, false),
             };
             let (outcome, work) = self.perform(cx, &started).await?;

@@ -43,6 +43,8 @@ enum Fault {
     Forgets,
     /// Never reports anything, until the run is cancelled.
     Hangs,
+    /// Shows nothing of the session's state.
+    Blind,
 }
 
 /// Performs everything in this process, and the effect of this number as it should not.
@@ -98,6 +100,7 @@ impl Effects for FaultyEffects {
         }
         Box::pin(async move {
             match self.fault {
+                Fault::Blind => self.local.perform(cx, key, effect).await,
                 Fault::Fails => Err(lost()),
                 Fault::Mistakes => Ok(Observation::Slept),
                 Fault::Forgets => self.local.perform(cx, key, effect).await.map(|_| Observation::Slept),
@@ -142,7 +145,9 @@ impl Effects for FaultyEffects {
     }
 
     fn read(&self, read: &mut dyn FnMut(&SessionState)) {
-        self.local.read(read);
+        if self.fault != Fault::Blind {
+            self.local.read(read);
+        }
     }
 
     fn recorded(&self) -> Arc<[Event]> {
@@ -318,5 +323,12 @@ async fn an_effect_that_is_dropped_at_any_poll_ends_the_run_alone() {
 async fn an_effect_that_is_performed_anew_breaks_no_session() {
     for polls in 0..9 {
         everywhere(Fault::Retries(polls)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_12_effects_that_show_nothing_end_the_run() {
+    for (name, agent) in agents() {
+        goes_wrong(name, &agent, Fault::Blind, usize::MAX).await;
     }
 }

@@ -1,6 +1,6 @@
 //! Checks of effects before they are performed: the bounds of their context, and that each is performed once.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use entourage_core::{
     Error, ErrorKind, Result,
@@ -79,4 +79,15 @@ impl LocalEffects {
             is_new
         })
     }
+}
+
+/// Checks that a keyed effect names its calls, each once.
+pub(super) fn check_listed(calls: &ToolCalls) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    if !calls.calls.is_empty() && calls.calls.iter().all(|call| seen.insert(call.index)) {
+        return Ok(());
+    }
+    let text =
+        "an effect of tool calls names the calls of its message that it runs, at least one and each once";
+    Err(Error::new(ErrorKind::InvalidInput, text))
 }

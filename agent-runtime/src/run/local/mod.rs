@@ -321,8 +321,8 @@ impl Effects for LocalEffects {
                 None => Box::pin(life.outlasts(model_call::perform(&self.site, cx, key, call))),
             },
             Effect::Tools(calls) => {
-                if key.is_none()
-                    && let Err(error) = self.check_open(&calls)
+                if let Err(error) =
+                    if key.is_some() { checks::check_listed(&calls) } else { self.check_open(&calls) }
                 {
                     return Box::pin(ready(Err(error)));
                 }

@@ -6,16 +6,18 @@ use std::{
 };
 
 use entourage_core::{
-    Digest,
+    Digest, Result,
     bound::VALUE,
     event::ModelStarted,
     message::{History, Message},
-    provider::{OutputFormat, Params, Request, ToolChoice},
+    provider::{OutputFormat, OutputSchema, Params, Request, ToolChoice},
     session::SessionState,
     tool::ToolSpec,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::engine::{check_numbers, check_schemas};
 
 /// Digests in one list of messages.
 const LIST: usize = 32;
@@ -29,6 +31,8 @@ struct Parts {
     instructions: Option<(Arc<str>, Digest)>,
     tools: Option<(Arc<[ToolSpec]>, Digest)>,
     settings: Option<(Settings, Digest)>,
+    /// The schemas that passed the check.
+    checked: (Arc<[ToolSpec]>, Option<Arc<OutputSchema>>),
     /// Messages that are not the conversation's.
     messages: Vec<(Arc<Message>, Digest)>,
 }
@@ -42,6 +46,28 @@ struct Settings {
 }
 
 impl Newest {
+    /// Checks a request as [`check_request`](crate::engine::check_request) does, its schemas only when they changed.
+    pub(crate) fn check(&self, request: &Request) -> Result<()> {
+        check_numbers(request)?;
+        let output = match &request.output {
+            OutputFormat::Schema(schema) => Some(schema),
+            _ => None,
+        };
+        if request.tools.is_empty() && output.is_none() {
+            return Ok(());
+        }
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same_output = match (&parts.checked.1, output) {
+            (Some(known), Some(schema)) => Arc::ptr_eq(known, schema),
+            (_, output) => output.is_none(),
+        };
+        if !same_output || !Arc::ptr_eq(&parts.checked.0, &request.tools) {
+            check_schemas(request)?;
+            parts.checked = (Arc::clone(&request.tools), output.cloned());
+        }
+        Ok(())
+    }
+
     /// Adds the contents of the request to the start of its call, in a session of this state.
     pub(crate) fn record(&self, request: &Request, state: &SessionState, started: &mut ModelStarted) {
         let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

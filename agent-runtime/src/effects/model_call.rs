@@ -53,6 +53,7 @@ pub(crate) fn perform<'a>(
     let number = key.map_or(u64::from(call.step), |key| EFFECTS.saturating_add(key.ordinal));
     let notes = Notes { site, key, step: call.step, request: RequestId::of(cx.run(), number) };
     async move {
+        site.newest.check(&call.request)?;
         let reserved = cx
             .budget()
             .map(|budget| budget.reserve(Forecast::new(&call.request, None).charge()))

@@ -26,6 +26,7 @@
 //! ```
 
 mod code;
+mod whole;
 mod wire;
 
 use std::{fmt, sync::Arc};
@@ -33,6 +34,7 @@ use std::{fmt, sync::Arc};
 use entourage_core::{event::Origin, run::Effects};
 
 pub use code::{Code, PartName};
+pub(crate) use whole::{check_numbers, check_request, check_schemas};
 pub use wire::{answer_from_json, answer_to_json, effect_to_json};
 
 /// Source of the effects of a runtime's runs.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use entourage_core::{
     Digest, Error, ErrorKind, ErrorRecord, Result, RunId, SessionId,
     context::{Clearing, Compaction, CompactionCause},
-    message::{History, Message, deserialize_value},
+    message::{Arguments, History, Message, ToolCall, deserialize_value},
     permission::Scope,
     provider::{Model, OutputFormat, Params, Request, ToolChoice},
     run::{Delegate, Effect, Limits, ModelCall, Observation, Pause, PendingCall, Spawn, Task, ToolCalls},
@@ -15,17 +15,27 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Code, PartName};
+use super::{Code, PartName, check_request};
 
 /// Returns the effect as JSON text: its data, and the names of its code.
 ///
 /// What lives in one process stays there: the cancellation token of a [`Delegate`], of which the JSON only says that
 /// there is one. Whoever sends the effect passes a cancel on by other means.
 ///
+/// # Secrets
+/// The request of a model call is whole: [`Params::extra`] and [`Params::metadata`] are in it, which the session's
+/// record leaves out. Whoever keeps the text keeps what a program passes on to its service there. Keys of a service are
+/// the provider's, and in no effect.
+///
 /// # Errors
+/// [`ErrorKind::InvalidInput`] for a parameter that JSON cannot hold, and for a schema of a tool or the reply that
+/// nests deeper than 96 levels;
 /// [`ErrorKind::Unsupported`] for an effect that this version does not know; [`ErrorKind::Internal`] for a value that
 /// does not serialize.
 pub fn effect_to_json(effect: &Effect) -> Result<String> {
+    if let Effect::Model(call) = effect {
+        check_request(&call.request)?;
+    }
     let form = match effect {
         Effect::Model(call) => EffectForm::Model {
             model: ModelName::of(&call.model),
@@ -90,10 +100,16 @@ pub fn answer_to_json(answer: &Result<Observation>) -> Result<String> {
 /// Reads the answer to an effect: the inner result is what was answered.
 ///
 /// # Errors
-/// [`ErrorKind::Protocol`] for JSON that is no answer.
+/// [`ErrorKind::Protocol`] for JSON that is no answer, or whose tool calls have arguments out of the bounds of
+/// [`Arguments::parse`].
 pub fn answer_from_json(json: &str) -> Result<Result<Observation>> {
     Ok(match from_json(json, "answer to an effect")? {
-        AnswerForm::Observed(observation) => Ok(observation),
+        AnswerForm::Observed(observation) => {
+            if let Observation::Model(reply) = &observation {
+                check_arguments(&reply.message)?;
+            }
+            Ok(observation)
+        }
         AnswerForm::Failed { pause: Some(pause), .. } => Err(Error::paused(pause)),
         AnswerForm::Failed { error, pause: None } => Err(error.to_error()),
     })
@@ -103,7 +119,8 @@ impl Code {
     /// Makes an effect of this code's run again. `cancel` becomes the token of a [`Delegate`] that has one.
     ///
     /// # Errors
-    /// [`ErrorKind::Protocol`] for JSON that is no effect; [`ErrorKind::Config`] for code that was not found.
+    /// [`ErrorKind::Protocol`] for JSON that is no effect, or whose tool calls have arguments out of the bounds of
+    /// [`Arguments::parse`]; [`ErrorKind::Config`] for code that was not found.
     pub fn effect(&self, json: &str, cancel: CancellationToken) -> Result<Effect> {
         Ok(match from_json(json, "effect")? {
             EffectForm::Model { model, request, offered, repairs, step, silence, template } => {
@@ -117,7 +134,9 @@ impl Code {
                 Effect::Model(Box::new(call))
             }
             EffectForm::Tools { message, calls, offered, limits } => {
-                Effect::Tools(Box::new(ToolCalls::new(message, calls, self.offered(&offered)?, limits)))
+                check_arguments(&message)?;
+                let calls = ToolCalls::new(message, calls, self.offered(&offered)?, limits);
+                Effect::Tools(Box::new(calls))
             }
             EffectForm::Spawn(spawn) => Effect::Spawn(Box::new(spawn.made(self)?)),
             EffectForm::Delegate(form) => {
@@ -223,7 +242,8 @@ enum AnswerForm {
 struct ModelName {
     provider: String,
     name: String,
-    /// Digest of its default parameters; `None` for some that do not serialize, which no model has.
+    /// Digest of its default parameters, without what its service gets unread, which may be a secret and another one in
+    /// each process; `None` for some that do not serialize, which no model has.
     params: Option<Digest>,
 }
 
@@ -235,7 +255,9 @@ impl ModelName {
 }
 
 fn params(model: &Model) -> Result<Digest> {
-    Ok(Digest::of([to_json(model.params())?.as_bytes()]))
+    let mut told = Params::clone(model.params());
+    (told.metadata, told.extra) = Default::default();
+    Ok(Digest::of([to_json(&told)?.as_bytes()]))
 }
 
 /// A tool that was offered. Another one of its name must not take its place.
@@ -374,6 +396,17 @@ struct DelegateForm {
     limit: Option<Duration>,
     anew: bool,
     lasting: bool,
+}
+
+/// Checks that the arguments of calls that may run are what tools can take. Others would run as `{}`.
+fn check_arguments(message: &Message) -> Result<()> {
+    let refused = |call: &ToolCall, why: Error| {
+        let text = format!("the arguments of the call `{}` did not cross: {}", call.name, why.message());
+        Error::new(ErrorKind::Protocol, text)
+    };
+    message.tool_calls().try_for_each(|call| {
+        Arguments::parse(call.arguments.as_str()).map(drop).map_err(|why| refused(call, why))
+    })
 }
 
 fn to_json(form: &impl Serialize) -> Result<String> {

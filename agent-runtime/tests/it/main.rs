@@ -18,6 +18,7 @@ mod afterwards;
 mod anew;
 mod answers;
 mod approvals;
+mod attack_door;
 mod attack_once;
 mod away;
 mod basics;

@@ -30,6 +30,8 @@ const BURST: usize = 128;
 
 /// First number of the calls that are keyed effects.
 const EFFECTS: u64 = 1 << 32;
+/// First number of the calls that are neither a step nor a keyed effect.
+const LOOSE: u64 = 1 << 63;
 
 /// Returns the answer that an earlier life of the run recorded, if there is one.
 pub(crate) fn recalled(recorded: Vec<Event>) -> Option<Result<Observation>> {
@@ -50,7 +52,12 @@ pub(crate) fn perform<'a>(
     call: Box<ModelCall>,
 ) -> impl Future<Output = Result<Observation>> + Send + 'a {
     // Steps and effects are counted apart; no run has so many steps that the two meet.
-    let number = key.map_or(u64::from(call.step), |key| EFFECTS.saturating_add(key.ordinal));
+    let number = match key {
+        Some(key) => EFFECTS.saturating_add(key.ordinal),
+        // Calls without a number of their own are each another one.
+        None if call.step == 0 => LOOSE | site.loose_call(),
+        None => u64::from(call.step),
+    };
     let notes = Notes { site, key, step: call.step, request: RequestId::of(cx.run(), number) };
     async move {
         site.newest.check(&call.request)?;

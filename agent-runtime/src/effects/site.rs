@@ -3,7 +3,10 @@
 use std::{
     collections::{HashSet, VecDeque},
     future::{Future, poll_fn, ready},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::Poll,
 };
 
@@ -66,6 +69,8 @@ pub(crate) struct Site {
     pub(crate) newest: Newest,
     /// Names of tools that a warning was given about.
     warned: Mutex<HashSet<Box<str>>>,
+    /// Model calls of this life that are neither a step nor a keyed effect.
+    loose: AtomicU64,
     /// The error of a child whose end cannot be known.
     lost: OnceLock<ErrorRecord>,
 }
@@ -84,6 +89,7 @@ impl Site {
             life: Life::default(),
             newest: Newest::default(),
             warned: Mutex::default(),
+            loose: AtomicU64::default(),
             lost: OnceLock::new(),
         }
     }
@@ -127,6 +133,13 @@ impl Site {
     /// Returns the number of the run's first event, which names its children.
     pub(crate) fn run_seq(&self) -> u64 {
         self.read(|state| state.run().map(|run| run.seq)).unwrap_or_default()
+    }
+
+    /// Returns a number for a model call that is neither a step nor a keyed effect: no other in any life of the run has
+    /// it.
+    pub(crate) fn loose_call(&self) -> u64 {
+        let count = self.loose.fetch_add(1, Ordering::Relaxed) & 0xffff;
+        (self.journal.seq() << 16) | count
     }
 
     /// Adds an event of the run that `make` derives from the current state, as [`Journal::stage_with`] does.

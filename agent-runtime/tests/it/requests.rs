@@ -8,7 +8,9 @@ use entourage_core::{
     event::{Envelope, Event},
     message::{History, Message},
     provider::{Params, Request, ToolChoice},
+    run::{Effect, ModelCall},
     session::{SessionFilter, SharedStore},
+    tool::Tools,
 };
 use entourage_runners::{
     AgentTool, Prepared, Step,
@@ -223,6 +225,31 @@ fn cw09_a_call_that_is_made_again_after_a_death_is_the_one_that_is_shown() {
         });
     }
     assert!(deaths > 5, "{deaths}");
+}
+
+#[tokio::test]
+async fn issue_12_calls_without_a_number_of_their_own_are_each_another_one() {
+    let store = memory();
+    let provider = ScriptedProvider::new().text("a").text("b").text("c").text("d").text("e");
+    let model = provider.model();
+    let agent = act(move |cx| {
+        let model = model.clone();
+        Box::pin(async move {
+            let ask = |text: &str| {
+                let call = ModelCall::new(model.clone(), model.request(text.to_owned()), Tools::none());
+                cx.effects().perform(cx, None, Effect::Model(Box::new(call)))
+            };
+            ask("one").await?;
+            ask("two").await?;
+            let (three, four) = futures_util::join!(ask("three"), ask("four"));
+            three?;
+            four?;
+            cx.call_model(&model, model.request("five")).await?;
+            Ok(String::new())
+        })
+    });
+    runtime_on(&store).session().start(&agent, "Go").outcome().await.unwrap();
+    check(&store, &[&provider]).await;
 }
 
 #[tokio::test]

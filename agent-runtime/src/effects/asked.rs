@@ -79,8 +79,10 @@ impl Newest {
             started.tools = Some(parts.tools(&request.tools, &mut new));
         }
         started.settings = parts.settings(request, &mut new);
-        if !is_same(&request.messages, state.history()) {
-            started.messages = Some(parts.messages(&request.messages, &mut new));
+        // A step shows the conversation, also where an engine made its messages anew. Any other call has its own.
+        let is_step = started.key.is_none();
+        if !is_same(&request.messages, state.history(), is_step) {
+            started.messages = Some(parts.messages(&request.messages, &mut new, is_step));
         }
         started.contents = Some(new.texts);
     }
@@ -130,17 +132,29 @@ impl Parts {
         Some(digest)
     }
 
-    fn messages(&mut self, messages: &History, new: &mut New<'_>) -> Digest {
+    fn messages(&mut self, messages: &History, new: &mut New<'_>, is_step: bool) -> Digest {
         let conversation = new.state.history().iter().zip(0_usize..);
         let places: HashMap<_, _> = conversation.map(|(message, at)| (Arc::as_ptr(message), at)).collect();
+        let known_here = |message: &Arc<Message>| places.get(&Arc::as_ptr(message)).copied();
+        // Messages that came from another process are the conversation's by what they say.
+        let crossed = is_step && !messages.iter().any(|message| known_here(message).is_some());
+        let mut next = 0;
+        let place = |message: &Arc<Message>, next: usize| {
+            if !crossed {
+                return known_here(message);
+            }
+            let is_it = |at: &usize| new.state.history().get(*at).is_some_and(|known| known == message);
+            (next..new.state.history().len()).chain(0..next).find(is_it)
+        };
         let mut known = std::mem::take(&mut self.messages).into_iter();
         let (mut pieces, mut others) = (Vec::new(), Vec::new());
         for message in messages {
-            if let Some(at) = places.get(&Arc::as_ptr(message)) {
+            if let Some(at) = place(message, next) {
+                next = at.saturating_add(1);
                 new.list(&mut others, &mut pieces);
                 match pieces.last_mut() {
-                    Some(Piece::Conversation(_, end)) if end == at => *end += 1,
-                    _ => pieces.push(Piece::Conversation(*at, at.saturating_add(1))),
+                    Some(Piece::Conversation(_, end)) if *end == at => *end = next,
+                    _ => pieces.push(Piece::Conversation(at, next)),
                 }
                 continue;
             }
@@ -208,9 +222,9 @@ impl New<'_> {
 }
 
 /// True for the conversation itself.
-fn is_same(messages: &History, history: &History) -> bool {
+fn is_same(messages: &History, history: &History, is_step: bool) -> bool {
     messages.len() == history.len()
-        && messages.iter().zip(history).all(|(one, other)| Arc::ptr_eq(one, other))
+        && messages.iter().zip(history).all(|(one, other)| Arc::ptr_eq(one, other) || is_step && one == other)
 }
 
 fn text(content: &impl Serialize) -> String {

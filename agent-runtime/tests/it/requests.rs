@@ -7,17 +7,17 @@ use entourage_core::{
     context::Compaction,
     event::{Envelope, Event},
     message::{History, Message},
-    provider::{Params, Request, ToolChoice},
+    provider::{OutputSchema, Params, Request, ToolChoice},
     run::{Effect, ModelCall},
     session::{SessionFilter, SharedStore},
-    tool::Tools,
+    tool::{ToolSpec, Tools},
 };
 use entourage_runners::{
     AgentTool, Prepared, Step,
     typed::{Generate, RunExt},
 };
-use entourage_runtime::{Moment, telemetry::Telemetry};
-use entourage_testkit::{FakeTool, Script, ScriptedProvider};
+use entourage_runtime::{Agents, Moment, telemetry::Telemetry};
+use entourage_testkit::{Distant, FakeTool, Script, ScriptedProvider};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -250,6 +250,68 @@ async fn issue_12_calls_without_a_number_of_their_own_are_each_another_one() {
     });
     runtime_on(&store).session().start(&agent, "Go").outcome().await.unwrap();
     check(&store, &[&provider]).await;
+}
+
+#[tokio::test]
+async fn issue_12_a_schema_with_a_key_that_serde_reserves_is_made_again() {
+    const RESERVED: &str = "$serde_json::private::RawValue";
+    let store = memory();
+    let provider = ScriptedProvider::new().text("a").text("b").text("c");
+    let model = provider.model();
+    let agent = act(move |cx| {
+        let model = model.clone();
+        Box::pin(async move {
+            for schema in
+                [json!({RESERVED: "[1]"}), json!({RESERVED: "]"}), json!({"default": {RESERVED: 3}})]
+            {
+                let request = model.request("hm").with_output(OutputSchema::new("answer", schema.clone()));
+                cx.call_model(&model, request.with_tools(vec![ToolSpec::new("look", "Looks.", schema)]))
+                    .await?;
+            }
+            Ok(String::new())
+        })
+    });
+    runtime_on(&store).session().start(&agent, "Go").outcome().await.unwrap();
+    check(&store, &[&provider]).await;
+}
+
+type Hook = fn(&Step, &mut Prepared);
+
+#[tokio::test]
+async fn issue_12_a_conversation_that_crossed_is_not_recorded_again() {
+    let dropped = |_: &Step, plan: &mut Prepared| {
+        plan.push(Message::user("by the way"));
+        plan.messages = plan.messages.iter().skip(1).cloned().collect();
+    };
+    let copied = |_: &Step, plan: &mut Prepared| {
+        let copy = |message: &std::sync::Arc<Message>| std::sync::Arc::new(Message::clone(message));
+        plan.messages = plan.messages.iter().map(copy).collect();
+    };
+    let plain = |_: &Step, _: &mut Prepared| {};
+    let hooks: [(Hook, bool); 3] = [(plain, false), (copied, false), (dropped, true)];
+    for (hook, changes) in hooks {
+        for crosses in [true, false] {
+            let store = memory();
+            let steps = 12;
+            let looks = (0..steps).fold(ScriptedProvider::new(), |it, n| it.call("look", json!({"n": n})));
+            let provider = looks.text("Done.");
+            let agent = agent(provider.model())
+                .tool(FakeTool::new("look").returning("a wall"))
+                .prepare(hook)
+                .build()
+                .unwrap();
+            let runtime = entourage_testkit::runtime()
+                .policy(entourage_core::permission::Policy::allow_all())
+                .shared_store(SharedStore::clone(&store));
+            let engine = Distant::new(Agents::new().with(agent.clone()));
+            let runtime = if crosses { runtime.effects(engine) } else { runtime }.build();
+            runtime.session().start(&agent, "Go").outcome().await.unwrap();
+            let contents = check(&store, &[&provider]).await;
+            // The tools; and of each step the list of its pieces, beside one message and its list.
+            let most = if changes { 1 + steps + 1 + 2 } else { 1 };
+            assert!(contents <= most, "crosses: {crosses}: {contents}");
+        }
+    }
 }
 
 #[tokio::test]

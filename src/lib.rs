@@ -128,9 +128,13 @@ pub mod telemetry {
 pub mod tool {
     pub use entourage_core::tool::{
         Access, CallId, Footprint, IntoToolOutput, Json, LayerVerdict, NextCall, Repeat, Tool, ToolContext,
-        ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, from_fn, schema_of, typed,
+        ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, schema_of,
     };
-    pub use entourage_runners::{ToolsetExt, external, layered};
+    pub use entourage_runners::{
+        ToolsetExt, external,
+        from_fn::{from_fn, typed},
+        layered,
+    };
     pub use entourage_runtime::reply::repair_json;
 }
 

@@ -32,6 +32,7 @@ pub mod checked;
 mod combined;
 mod dual;
 mod external;
+pub mod from_fn;
 pub mod graph;
 mod layered;
 mod loops;

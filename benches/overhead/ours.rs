@@ -8,9 +8,9 @@ use entourage_core::{
     event::Event,
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
     run::Limits,
-    tool::{Access, Tool, typed},
+    tool::{Access, Tool},
 };
-use entourage_runners::ReactAgent;
+use entourage_runners::{ReactAgent, from_fn::typed};
 use entourage_runtime::RunHandle;
 use futures_util::{StreamExt, stream};
 

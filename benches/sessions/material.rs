@@ -20,9 +20,9 @@ use entourage_core::{
         Batch, Lease, ReadRange, Row, SessionFilter, SessionHead, SessionInfo, SessionRecord, SessionStore,
         SharedStore,
     },
-    tool::{Access, typed},
+    tool::Access,
 };
-use entourage_runners::ReactAgent;
+use entourage_runners::{ReactAgent, from_fn::typed};
 use entourage_runtime::Runtime;
 use futures_util::{StreamExt, stream};
 use tokio::sync::{Mutex as AsyncMutex, watch};

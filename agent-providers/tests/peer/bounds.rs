@@ -7,9 +7,9 @@ use entourage_core::{
     message::Message,
     provider::{CallContext, Delta, Request, ToolChoice},
     run::Status,
-    tool::{self, Access, ToolSpec},
+    tool::{Access, ToolSpec},
 };
-use entourage_runners::ReactAgent;
+use entourage_runners::{ReactAgent, from_fn::from_fn};
 use entourage_runtime::AgentExt;
 use entourage_runtime::reply::ProviderExt;
 use futures_util::StreamExt;
@@ -108,7 +108,7 @@ async fn a_cancel_in_the_middle_frees_the_server() {
         peer.provider.complete(request("Hi"), &CallContext::new()).await.unwrap();
         idle(&peer).await;
 
-        let write = tool::from_fn(long(), |_| async { Ok("written") });
+        let write = from_fn(long(), |_| async { Ok("written") });
         let mut params = params();
         params.max_output = Some(7_000);
         let agent =

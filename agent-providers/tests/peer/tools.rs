@@ -8,9 +8,9 @@ use std::sync::{
 use entourage_core::{
     message::{History, Message, ToolResult},
     provider::{CallContext, FinishReason, Request},
-    tool::{self, Access, ToolSpec},
+    tool::{Access, ToolSpec},
 };
-use entourage_runners::ReactAgent;
+use entourage_runners::{ReactAgent, from_fn::from_fn};
 use entourage_runtime::AgentExt;
 use entourage_runtime::reply::ProviderExt;
 use serde_json::json;
@@ -28,7 +28,7 @@ async fn an_agent_calls_its_tool_and_then_answers() {
             json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
         let spec =
             ToolSpec::new("line_count", "Counts the lines of a file.", schema).with_access(Access::NONE);
-        let line_count = tool::from_fn(spec, move |input| {
+        let line_count = from_fn(spec, move |input| {
             counted.fetch_add(1, Ordering::Relaxed);
             async move { Ok(format!("{} has 42 lines", input.arguments["path"].as_str().unwrap())) }
         });

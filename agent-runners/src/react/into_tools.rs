@@ -10,14 +10,14 @@ use entourage_core::tool::{Tool, Tools};
 /// ```
 /// use std::sync::Arc;
 ///
-/// use entourage_core::tool::{self, Access, Tool};
-/// use entourage_runners::ReactAgent;
+/// use entourage_core::tool::{Access, Tool};
+/// use entourage_runners::{ReactAgent, from_fn::typed};
 /// # let model = entourage_testkit::ScriptedProvider::new().model();
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Nothing {}
-/// let now = tool::typed("now", "The time.", Access::NONE, |_: Nothing| async { Ok("noon") });
-/// let here = tool::typed("here", "The place.", Access::NONE, |_: Nothing| async { Ok("Oslo") });
+/// let now = typed("now", "The time.", Access::NONE, |_: Nothing| async { Ok("noon") });
+/// let here = typed("here", "The place.", Access::NONE, |_: Nothing| async { Ok("Oslo") });
 /// let shared: Arc<dyn Tool> = Arc::new(here);
 ///
 /// let agent = ReactAgent::builder("guide", model).tools((now, shared)).build().unwrap();

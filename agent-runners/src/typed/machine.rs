@@ -6,7 +6,7 @@ use entourage_core::{
     Error, ErrorKind, Money, Result, Usage,
     message::{Message, Part, ToolResult},
     provider::{FinishReason, Model, OutputFormat, OutputSchema, Request, ToolChoice},
-    tool::{Access, Tool, ToolSpec, Tools, from_fn},
+    tool::{Access, Tool, ToolSpec, Tools},
 };
 use entourage_runtime::context::shown_to;
 use entourage_runtime::reply::Assembler;
@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::from_fn::from_fn;
 use crate::typed::{Generate, Generated, NoValue, NoValueReason, Strategy, shape::Shape, text};
 
 /// Calls per value: the first one, and one to repair its reply.

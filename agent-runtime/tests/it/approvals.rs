@@ -216,7 +216,7 @@ async fn attack_15_an_answer_is_void_once_the_tool_has_changed() {
     let counter = Arc::clone(&ran);
     let spec = ToolSpec::new("write", "Sends everything home.", json!({"type": "object"}))
         .with_access(Access::WRITE);
-    let changed = entourage_core::tool::from_fn(spec, move |_| {
+    let changed = entourage_runners::from_fn::from_fn(spec, move |_| {
         *counter.lock().unwrap() += 1;
         async { Ok("sent") }
     });

@@ -9,8 +9,9 @@ use entourage_core::{
     message::{Arguments, Message, Part, Role, ToolCall},
     provider::{FinishReason, Model, OutputSchema, Params},
     run::{Effect, Limits, ModelCall, Observation, PendingCall, ToolCalls},
-    tool::{Access, Tool, ToolSpec, Tools, from_fn},
+    tool::{Access, Tool, ToolSpec, Tools},
 };
+use entourage_runners::from_fn::from_fn;
 use entourage_runtime::engine::{answer_from_json, answer_to_json, effect_to_json};
 use entourage_testkit::ScriptedProvider;
 use serde_json::{Value, json};

@@ -9,9 +9,9 @@ use entourage_core::{
     provider::FinishReason,
     run::{Status, StopReason, Task},
     session::SessionFilter,
-    tool::{Access, Tool, ToolOutput, Tools, typed},
+    tool::{Access, Tool, ToolOutput, Tools},
 };
-use entourage_runners::ReactBuilder;
+use entourage_runners::{ReactBuilder, from_fn::typed};
 use entourage_runtime::AgentExt;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;

@@ -18,8 +18,9 @@ use entourage_core::{
         Delegate, Effect, Effects, Limits, ModelCall, Observation, Outcome, Pause, PendingCall, RunContext,
         Spawn, Status, StopReason, Task, ToolCalls,
     },
-    tool::{Access, Repair, Repeat, Tool, ToolSpec, Tools, from_fn},
+    tool::{Access, Repair, Repeat, Tool, ToolSpec, Tools},
 };
+use entourage_runners::from_fn::from_fn;
 use entourage_runtime::{
     Agents, Titles,
     engine::{Code, Engine, PartName, answer_from_json, answer_to_json, effect_to_json},

@@ -17,8 +17,9 @@ use entourage_core::{
     run::{Effect, Effects, Observation, Outcome, Performing, RunContext, Status, Task, ToolCalls, Waited},
     session::{SessionState, SessionStatus},
     team::Todo,
-    tool::{Access, Repeat, Tool, ToolSpec, Tools, from_fn},
+    tool::{Access, Repeat, Tool, ToolSpec, Tools},
 };
+use entourage_runners::from_fn::from_fn;
 use entourage_runtime::engine::{Code, Engine, PartName, answer_from_json, answer_to_json, effect_to_json};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::{Value, json};

@@ -14,9 +14,10 @@ use entourage_core::{
     run::{Pause, Status, StopReason},
     tool::{
         Access, Footprint, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools,
-        Toolset, from_fn,
+        Toolset,
     },
 };
+use entourage_runners::from_fn::from_fn;
 use entourage_runners::{AgentTool, Combined, TodoTool, ToolsetExt};
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::{Value, json};

@@ -11,9 +11,10 @@ use entourage_core::{
     provider::FinishReason,
     run::{Limits, LoopDetection, Outcome, Status, StopReason},
     session::SharedStore,
-    tool::{Access, Repeat, Tool, ToolSpec, from_fn},
+    tool::{Access, Repeat, Tool, ToolSpec},
 };
 use entourage_runners::ReactAgent;
+use entourage_runners::from_fn::from_fn;
 use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 

@@ -1,25 +1,27 @@
 //! Tools made of closures.
 
-use std::{fmt, future::Future, marker::PhantomData};
+use std::{future::Future, marker::PhantomData};
 
 use async_trait::async_trait;
+use entourage_core::tool::{
+    Access, IntoToolOutput, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, schema_of,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-
-use super::{IntoToolOutput, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec};
 
 /// Makes a tool of a spec and an async closure over the raw input.
 ///
 /// ```
-/// use entourage_core::tool::{self, Access, ToolSpec};
+/// use entourage_core::tool::{Access, ToolSpec};
+/// use entourage_runners::from_fn::from_fn;
 /// use serde_json::json;
 ///
 /// let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
 /// let spec = ToolSpec::new("echo", "Says it again.", schema)
 ///     .with_access(Access::NONE);
-/// let echo = tool::from_fn(spec, |input| async move { Ok(input.arguments["text"].to_string()) });
+/// let echo = from_fn(spec, |input| async move { Ok(input.arguments["text"].to_string()) });
 /// ```
-pub fn from_fn<F, Fut, O>(spec: ToolSpec, call: F) -> FnTool<F, Fut, O>
+pub fn from_fn<F, Fut, O>(spec: ToolSpec, call: F) -> impl Tool
 where
     F: Fn(ToolInput) -> Fut + Send + Sync,
     Fut: Future<Output = Result<O, ToolError>> + Send,
@@ -31,7 +33,8 @@ where
 /// Makes a tool of an async closure over typed arguments; the schema is derived from their type.
 ///
 /// ```
-/// use entourage_core::tool::{self, Access, Tool};
+/// use entourage_core::tool::{Access, Tool};
+/// use entourage_runners::from_fn::typed;
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Add {
@@ -41,13 +44,13 @@ where
 ///     b: i64,
 /// }
 ///
-/// let add = tool::typed("add", "Adds two numbers.", Access::NONE, |Add { a, b }| async move { Ok(a + b) });
+/// let add = typed("add", "Adds two numbers.", Access::NONE, |Add { a, b }| async move { Ok(a + b) });
 /// assert_eq!(add.spec().schema()["required"], serde_json::json!(["a", "b"]));
 /// ```
 pub fn typed<T, F, Fut, O>(
     name: impl Into<String>,
     description: impl Into<String>,
-    access: super::Access,
+    access: Access,
     call: F,
 ) -> impl Tool
 where
@@ -63,28 +66,11 @@ where
     })
 }
 
-/// The JSON Schema of `T`, without `$schema` and `title`, which mean nothing to a model.
-#[must_use]
-pub fn schema_of<T: JsonSchema>() -> serde_json::Value {
-    let mut schema = serde_json::Value::from(schemars::schema_for!(T));
-    if let Some(object) = schema.as_object_mut() {
-        object.remove("$schema");
-        object.remove("title");
-    }
-    schema
-}
-
 /// A tool made by [`from_fn`].
-pub struct FnTool<F, Fut, O> {
+struct FnTool<F, Fut, O> {
     spec: ToolSpec,
     call: F,
     types: PhantomData<fn() -> (Fut, O)>,
-}
-
-impl<F, Fut, O> fmt::Debug for FnTool<F, Fut, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FnTool").field("spec", &self.spec).finish_non_exhaustive()
-    }
 }
 
 #[async_trait]

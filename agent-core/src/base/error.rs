@@ -71,6 +71,8 @@ pub enum ErrorKind {
     Stopped,
     /// A store could not read or write.
     Store,
+    /// A file or device of this machine could not be read or written.
+    Io,
     /// Stored data is damaged.
     Corrupt,
     /// Stored data was written by a newer version of this library.
@@ -114,6 +116,7 @@ impl ErrorKind {
             Self::Paused => "paused",
             Self::Stopped => "stopped",
             Self::Store => "store",
+            Self::Io => "input or output",
             Self::Corrupt => "corrupt",
             Self::NewerVersion => "newer version",
             Self::Tool => "tool",
@@ -147,7 +150,8 @@ pub enum RetryStatus {
 
 /// The error of every fallible operation in the family.
 ///
-/// `Display` is one line; `Debug` adds context and causes. Both show control and hidden characters as escapes, so that
+/// `Display` is one line; `Debug` is a report of several lines with all causes. Errors of the standard library and of
+/// `serde_json` become one with `?`, so that `main` can return `entourage::Result<()>`. Both forms show control and hidden characters as escapes, so that
 /// text of a model or a service cannot control a terminal. [`Error::message`] is the text as it is.
 ///
 /// ```
@@ -298,7 +302,8 @@ impl Error {
             RECORDED if place == 0 => value.clone(),
             name => format!("{name}: {value}"),
         });
-        let context = operation.chain(values).chain(self.causes()).collect::<Vec<_>>().join(", ");
+        let causes = self.causes().map(|cause| format!("cause: {cause}"));
+        let context = operation.chain(values).chain(causes).collect::<Vec<_>>().join(", ");
         ErrorRecord {
             kind: self.kind(),
             retry: self.retry(),
@@ -315,7 +320,7 @@ impl Error {
         let causes = iter::successors(StdError::source(self), |&cause| cause.source());
         let texts = causes.take(8).map(ToString::to_string);
         let new = texts.filter(|text| !self.message().contains(&**text));
-        new.map(|text| format!("cause: {}", bound::shortened(&text, 2 << 10)))
+        new.map(|text| bound::shortened(&text, 2 << 10).into_owned())
     }
 
     /// True if the error or a cause of it shows that the call never left.
@@ -356,22 +361,56 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
+    /// Writes a report of several lines: it is what Rust prints for a `main` that returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{self}")?;
-        writeln!(f, "  retry: {:?}, after: {:?}", self.0.retry, self.0.retry_after)?;
-        let mut source = StdError::source(self);
-        while let Some(cause) = source {
-            let text = cause.to_string();
-            // An error that combines others has the text of its message as a cause too.
-            if text != self.0.message {
-                write!(Shown::line(f), "  caused by: {text}")?;
-                writeln!(f)?;
+        write!(Shown::line(f), "{}", self.0.message)?;
+        let mut line = |name: &str, text: &dyn fmt::Display| {
+            f.write_str("\n  ")?;
+            write!(Shown::line(f), "{name}: {text}")
+        };
+        line("kind", &self.0.kind.as_str())?;
+        self.0.operation.iter().try_for_each(|operation| line("operation", operation))?;
+        self.0.context.iter().try_for_each(|(name, value)| line(name, value))?;
+        self.causes().try_for_each(|cause| line("caused by", &cause))?;
+        match (self.0.retry, self.0.retry_after) {
+            (RetryStatus::Permanent, _) => Ok(()),
+            (RetryStatus::Temporary, None) => line("retry", &"may succeed later"),
+            (RetryStatus::Temporary, Some(wait)) => {
+                line("retry", &format_args!("may succeed after {wait:?}"))
             }
-            source = cause.source();
+            (RetryStatus::Exhausted, _) => line("retry", &"none is left, all failed"),
         }
-        Ok(())
     }
 }
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind as Io;
+        let kind = match error.kind() {
+            Io::NotFound => ErrorKind::NotFound,
+            Io::PermissionDenied => ErrorKind::PermissionDenied,
+            Io::InvalidInput | Io::InvalidData | Io::UnexpectedEof => ErrorKind::InvalidInput,
+            Io::TimedOut => ErrorKind::Timeout,
+            Io::ConnectionReset | Io::ConnectionAborted | Io::NotConnected | Io::BrokenPipe => {
+                ErrorKind::Transport
+            }
+            _ if has_no_connection(&error) => ErrorKind::Transport,
+            _ => ErrorKind::Io,
+        };
+        Self::new(kind, error.to_string()).caused_by(error)
+    }
+}
+
+/// Conversions of errors about text that was read as a value.
+macro_rules! from_misread {
+    ($($error:ty)*) => {$(impl From<$error> for Error {
+        fn from(error: $error) -> Self {
+            Self::new(ErrorKind::InvalidInput, error.to_string()).caused_by(error)
+        }
+    })*};
+}
+
+from_misread!(serde_json::Error std::num::ParseIntError std::num::ParseFloatError std::str::Utf8Error);
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {

@@ -1,6 +1,6 @@
 //! Text for people: one line each, in which nothing of a tool or a model controls the terminal.
 
-use std::sync::Arc;
+use std::{io, sync::Arc, time::Duration};
 
 use entourage_core::{
     Error, ErrorKind, Money, RunId, SessionId, Timestamp, Usage,
@@ -166,7 +166,7 @@ fn an_error_does_not_say_its_message_again_as_its_cause() {
     let inner = Error::new(ErrorKind::Transport, "it broke");
     let same = Error::new(ErrorKind::Config, inner.to_string()).caused_by(inner);
     assert!(!format!("{same:?}").contains("caused by"), "{same:?}");
-    let low = std::io::Error::other("the line is dead");
+    let low = io::Error::other("the line is dead");
     let other = Error::new(ErrorKind::Config, "it broke")
         .caused_by(Error::new(ErrorKind::Transport, "x").caused_by(low));
     let told = format!("{other:?}");
@@ -174,6 +174,43 @@ fn an_error_does_not_say_its_message_again_as_its_cause() {
         told.contains("caused by: x (transport)") && told.contains("caused by: the line is dead"),
         "{told}"
     );
+}
+
+#[test]
+fn an_error_that_main_returns_is_printed_as_a_report() {
+    let error = Error::new(ErrorKind::RateLimited, "too many\nrequests; wait")
+        .during("model.stream")
+        .with("model", "large-1\u{1b}[2J")
+        .with_retry_after(Duration::from_secs(3))
+        .caused_by(Error::new(ErrorKind::Transport, "it broke").caused_by(io::Error::other("dead line")));
+    let report = "too many requests; wait\n  kind: rate limited\n  operation: model.stream\n  \
+                  model: large-1\\u{1b}[2J\n  caused by: it broke (transport)\n  caused by: dead line\n  \
+                  retry: may succeed after 3s";
+    assert_eq!(format!("{error:?}"), report);
+    let plain = Error::new(ErrorKind::Config, "no such setting; remove it");
+    assert_eq!(format!("{plain:?}"), "no such setting; remove it\n  kind: configuration");
+}
+
+#[test]
+fn errors_of_the_standard_library_and_of_json_are_converted() {
+    fn sum(path: &str, text: &[u8]) -> entourage_core::Result<u32> {
+        if !path.is_empty() {
+            std::fs::read(path)?;
+        }
+        let text = std::str::from_utf8(text)?;
+        let _: f32 = text.parse()?;
+        Ok(text.parse::<u32>()? + serde_json::from_str::<u32>(text)?)
+    }
+    assert_eq!(sum("", b"2").unwrap(), 4);
+    assert_eq!(sum("/nowhere/at/all", b"2").unwrap_err().kind(), ErrorKind::NotFound);
+    for text in [b"\xff".as_slice(), b"x", b"1.5", b"007"] {
+        let error = sum("", text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(!error.message().is_empty() && std::error::Error::source(&error).is_some());
+    }
+    let refused = Error::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+    assert_eq!((refused.kind(), refused.is_unsent()), (ErrorKind::Transport, true));
+    assert_eq!(Error::from(io::Error::from(io::ErrorKind::StorageFull)).kind(), ErrorKind::Io);
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 ///   [`CallContext::timeout`]. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts get the
 ///   remaining timeout.
 /// - An error without any retry before it is passed on as it is. After retries, the last error's kind comes back as
-///   [`Exhausted`](entourage_core::RetryStatus::Exhausted), with the errors of all attempts in its message; a permanent
+///   [`Exhausted`](entourage_core::RetryStatus::Exhausted), with the errors of all attempts in its message, equal ones once; a permanent
 ///   error ends them as it is.
 ///
 /// ```
@@ -288,8 +288,8 @@ impl Attempts {
         let (kind, after) = (last.kind(), last.retry_after());
         let failures = std::mem::take(&mut self.failures);
         let tries = failures.len().saturating_add(1);
-        let before = failures.iter().map(|(attempt, error)| format!("attempt {attempt}: {error}; "));
-        let list: String = before.chain([format!("attempt {}: {last}", self.call.attempt)]).collect();
+        let told = failures.iter().map(|(attempt, error)| (*attempt, error.to_string()));
+        let list = listed(told.chain([(self.call.attempt, last.to_string())]));
         let text = format!("the model call failed {tries} times and {why}; try again later. {list}");
         let error =
             Error::new(kind, text).with_retry(RetryStatus::Exhausted).during("model.stream").caused_by(last);
@@ -298,4 +298,20 @@ impl Attempts {
             None => error,
         }
     }
+}
+
+/// Returns the errors of numbered attempts as one text, in which attempts in a row that failed alike are one entry.
+fn listed(errors: impl Iterator<Item = (u32, String)>) -> String {
+    let mut entries: Vec<(u32, u32, String)> = Vec::new();
+    for (attempt, text) in errors {
+        match entries.last_mut() {
+            Some((_, to, same)) if *same == text => *to = attempt,
+            _ => entries.push((attempt, attempt, text)),
+        }
+    }
+    let shown = entries.iter().map(|(from, to, text)| match from == to {
+        true => format!("attempt {from}: {text}"),
+        false => format!("attempts {from} to {to}: {text}"),
+    });
+    shown.collect::<Vec<_>>().join("; ")
 }

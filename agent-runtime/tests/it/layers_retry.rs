@@ -213,6 +213,18 @@ async fn cm09_an_exhausted_error_tells_of_every_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn cm09_attempts_that_failed_alike_are_told_once() {
+    let away = || Err(Error::new(ErrorKind::Transport, "no way there"));
+    let provider = Played::new([away(), away(), Err(busy("too fast")), away()]);
+    let error = error_of(&retried(&provider, Retry::new()), &CallContext::new()).await;
+    let list = "attempts 1 to 2: no way there (transport); attempt 3: too fast (rate limited); \
+        attempt 4: no way there (transport)";
+    assert!(error.message().ends_with(list), "{error}");
+    let report = format!("{error:?}");
+    assert_eq!(report.matches("no way there").count(), 2, "the cause is not told again: {report}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn cm09_what_cannot_pass_is_not_tried_again() {
     let refusal = || Error::new(ErrorKind::InvalidInput, "no such model");
     let provider = Played::new([Err(refusal()), Err(busy("slow down")), Err(refusal())]);

@@ -227,10 +227,15 @@ impl Endpoint {
             let kind = if tls.is_refused { ErrorKind::Config } else { ErrorKind::Transport };
             return failing.error(kind, format!("TLS with {address} failed: {tls}")).caused_by(error);
         }
-        let text = if error.is_connect() && Egress::Loopback.admits(self.base.host_str().unwrap_or_default())
-        {
-            format!("could not connect to {address}; is the server running?")
-        } else if error.is_connect() {
+        let local = Egress::Loopback.admits(self.base.host_str().unwrap_or_default());
+        if error.is_connect() && local {
+            // Nothing listens there, and no wait starts a server.
+            let refused = is_refused(&error);
+            let text = format!("could not connect to {address}; is the server running?");
+            let error = failing.error(ErrorKind::Transport, text).caused_by(error);
+            return if refused { error.with_retry(RetryStatus::Permanent) } else { error };
+        }
+        let text = if error.is_connect() {
             format!("could not connect to {address}; check the address and the network")
         } else {
             format!("the connection to {address} failed before an answer came; try again")
@@ -333,6 +338,14 @@ fn header_name(name: &str) -> Result<HeaderName> {
 
 fn bad_header(name: &str) -> Error {
     config(format!("the header `{}` has an invalid name or value", name.escape_debug()))
+}
+
+/// True if the other machine answered that nothing listens on the port.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let causes = std::iter::successors(std::error::Error::source(error), |&cause| cause.source());
+    let mut kinds =
+        causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+    kinds.any(|kind| kind == std::io::ErrorKind::ConnectionRefused)
 }
 
 fn compressed(failing: &Failing, coding: &str) -> Error {

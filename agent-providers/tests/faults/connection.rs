@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use entourage_core::{
     ErrorKind, RetryStatus,
-    provider::{CallContext, FinishReason},
+    provider::{CallContext, FinishReason, Layer},
 };
-use entourage_runtime::layers::Timeout;
-use entourage_runtime::reply::ProviderExt;
-use tokio::net::TcpSocket;
+use entourage_runtime::{
+    layers::{Retry, Timeout},
+    reply::ProviderExt,
+};
+use tokio::{net::TcpSocket, time::Instant};
 
 use crate::{
     server::{Act, Fault, check_words, give_back, request, send, serve, serve_on},
@@ -52,9 +54,18 @@ async fn a_refused_connection_names_the_address_and_the_fix() {
         let provider = wire.provider(&format!("http://{address}/v1"));
         let error = provider.complete(request(), &CallContext::new()).await.unwrap_err();
         check_words(&error, &format!("{wire:?}: refused"));
-        assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, RetryStatus::Temporary), "{wire:?}");
+        assert_eq!((error.kind(), error.retry()), (ErrorKind::Transport, RetryStatus::Permanent), "{wire:?}");
         assert!(error.message().contains(&address), "{error}");
         assert!(error.message().contains("is the server running?"), "{error}");
+
+        // A layer that retries does not wait for a server that nobody starts, and its error says all of that once.
+        tokio::time::pause();
+        let begun = Instant::now();
+        let retried = Retry::new().layer(wire.provider(&format!("http://{address}/v1")));
+        let error = retried.complete(request(), &CallContext::new()).await.unwrap_err();
+        assert_eq!(begun.elapsed(), Duration::ZERO, "{wire:?}");
+        assert_eq!(format!("{error:?}").matches("is the server running?").count(), 1, "{error:?}");
+        tokio::time::resume();
 
         let server = serve_on(socket.listen(8).unwrap(), vec![vec![send(wire.good())]]);
         provider.complete(request(), &CallContext::new()).await.unwrap();

@@ -28,7 +28,8 @@ pub trait AgentExt: Agent + Clone + Sized + 'static {
     /// # Errors
     /// The error that the run failed with; [`ErrorKind::Paused`](entourage_core::ErrorKind::Paused) or
     /// [`ErrorKind::Stopped`](entourage_core::ErrorKind::Stopped) when it ended without an answer:
-    /// [`Error::stop_reason`](entourage_core::Error::stop_reason) tells why.
+    /// [`Error::stop_reason`](entourage_core::Error::stop_reason) and [`Error::pause`](entourage_core::Error::pause)
+    /// tell why.
     fn ask(&self, prompt: impl Into<Task>) -> impl Future<Output = Result<String>> + Send {
         let (agent, task) = (self.clone(), prompt.into());
         async move {

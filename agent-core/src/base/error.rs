@@ -202,9 +202,7 @@ impl Error {
     /// A pause: the run stops here and waits for `pause`. An agent passes this on with `?`.
     #[must_use]
     pub fn paused(pause: Pause) -> Self {
-        let mut error = Self::new(ErrorKind::Paused, pause.to_string());
-        error.0.pause = Some(pause);
-        error
+        Self::new(ErrorKind::Paused, pause.to_string()).with_pause(pause)
     }
 
     /// The error of a run that was stopped before it had an answer. The message names the reason and the next step.
@@ -238,6 +236,8 @@ impl Error {
         with_retry_after(delay: Duration) sets 0.retry_after = Some(delay);
         /// Sets the bound of a budget that was reached. The run then ends as stopped by it, and not as failed.
         with_exhausted(exhausted: Exhausted) sets 0.exhausted = Some(Box::new(exhausted));
+        /// Sets the input that the run waits for.
+        with_pause(pause: Pause) sets 0.pause = Some(pause);
         /// Sets the reason for which a run was stopped.
         with_stop_reason(reason: StopReason) sets 0.stopped = Some(Box::new(reason));
         /// Marks the call that failed as one that never left this machine, so that it cost nothing: there was no

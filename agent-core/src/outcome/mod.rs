@@ -99,14 +99,23 @@ impl Status {
         }
     }
 
-    /// The error of a run that ended so, and had to complete.
+    /// The error of a run that ended so, had to complete, and has no session in which it could be resumed.
     #[must_use]
     pub fn unanswered(self) -> Error {
         match self {
             Self::Completed => Error::new(ErrorKind::Internal, "a run that completed gave no output"),
             Self::Stopped(reason) => Error::stopped(reason),
             Self::Cancelled => Error::cancelled(),
-            Self::Paused(pause) => Error::paused(pause),
+            Self::Paused(pause) => {
+                let text = match &pause {
+                    Pause::Approval(_) => {
+                        "a tool call needs approval, and without a session nobody can be asked; start the agent in a session \
+                         of a `Runtime` that has an approver, or a rule that allows the tool (`Policy::allow`)"
+                    }
+                    _ => "the run paused, and without a session nobody can resume it; start it in one of a `Runtime`",
+                };
+                Error::new(ErrorKind::Paused, text).with_pause(pause)
+            }
             Self::Failed(error) => error.to_error(),
         }
     }

@@ -11,7 +11,7 @@ use entourage_core::{
     session::{ReadRange, SessionStatus, SharedStore},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
-use entourage_runtime::{AllowAll, DenyAll, Runtime};
+use entourage_runtime::{AgentExt, AllowAll, DenyAll, Runtime};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::json;
 
@@ -394,4 +394,19 @@ async fn a_prompt_steered_into_a_run_that_waits_is_refused_and_the_question_stay
     let resumed = other.open(session.id()).await.unwrap().resume(&agent);
     assert_eq!(resumed.outcome().await.unwrap().text, "Written.");
     assert_eq!(session.steer("Thanks").await.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn an_answer_that_needs_approval_says_who_can_give_it() {
+    let provider = ScriptedProvider::new().call("write", json!({}));
+    let tool = FakeTool::new("write").access(Access::WRITE);
+    let agent = agent(provider.model()).tool(tool.clone()).build().unwrap();
+    let error = agent.ask("Write!").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Paused);
+    assert!(matches!(error.pause(), Some(Pause::Approval(_))), "{error:?}");
+    for way in ["approver", "Policy::allow", "Runtime"] {
+        assert!(error.message().contains(way), "{error}");
+    }
+    assert!(!error.message().contains("resume the session"), "there is none: {error}");
+    assert_eq!(tool.started(), 0);
 }

@@ -59,8 +59,8 @@ pub struct AgentTool {
 }
 
 impl AgentTool {
-    /// Tools that [`AgentTool::read_only`] leaves its agent: they find and show text, and change nothing.
-    pub const READ_ONLY_TOOLS: [&str; 4] = ["glob", "grep", "ls", "view"];
+    /// Tools that [`AgentTool::file_reader`] leaves its agent: they find and show text, and change nothing.
+    pub const FILE_READING_TOOLS: [&str; 4] = ["glob", "grep", "ls", "view"];
 
     /// Creates the tool `agent`, which delegates to `agent` with all permissions of the caller. The model is told
     /// [what the agent is for](Agent::description), and how to delegate.
@@ -71,14 +71,23 @@ impl AgentTool {
         Self::described_as(agent.into_agent(), description)
     }
 
-    /// Creates the tool `agent`, which delegates to `agent` with read access alone, and with
-    /// [`AgentTool::READ_ONLY_TOOLS`] alone. The agent cannot delegate in turn.
+    /// Creates the tool `agent`, which delegates to `agent` with [`Scope::read_only`], as
+    /// [`DualBuilder::read_only`](crate::DualBuilder::read_only) gives it to a checker: the agent keeps all of its tools
+    /// that only read, whatever their names, and cannot delegate in turn.
     pub fn read_only<Form>(agent: impl IntoAgent<Form>) -> Self {
+        let description = "Hands a question to another agent, which looks things up, changes nothing, and answers once. \
+                           It sees nothing of this conversation: the prompt must say all that it needs to know, and \
+                           what it should answer with. Several calls at once run side by side.";
+        Self::described_as(agent.into_agent(), description).with_scope(Scope::read_only())
+    }
+
+    /// Creates the tool `agent` like [`AgentTool::read_only`], with [`AgentTool::FILE_READING_TOOLS`] alone.
+    pub fn file_reader<Form>(agent: impl IntoAgent<Form>) -> Self {
         let description = "Hands a question to another agent, which searches and reads files, changes nothing, and \
                            answers once. It sees nothing of this conversation: the prompt must say all that it needs to \
                            know, and what it should answer with. Several calls at once run side by side.";
         Self::described_as(agent.into_agent(), description)
-            .with_scope(Scope::read_only().with_tools(Self::READ_ONLY_TOOLS))
+            .with_scope(Scope::read_only().with_tools(Self::FILE_READING_TOOLS))
     }
 
     fn described_as(agent: Arc<dyn Agent>, delegation: &str) -> Self {

@@ -112,7 +112,9 @@ impl Status {
                         "a tool call needs approval, and without a session nobody can be asked; start the agent in a session \
                          of a `Runtime` that has an approver, or a rule that allows the tool (`Policy::allow`)"
                     }
-                    _ => "the run paused, and without a session nobody can resume it; start it in one of a `Runtime`",
+                    _ => {
+                        "the run paused, and without a session nobody can resume it; start it in one of a `Runtime`"
+                    }
                 };
                 Error::new(ErrorKind::Paused, text).with_pause(pause)
             }

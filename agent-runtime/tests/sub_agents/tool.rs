@@ -119,9 +119,9 @@ async fn ca01_several_agents_have_names_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ca02_the_read_only_agent_is_offered_four_tools_and_can_do_nothing_else() {
+async fn ca02_the_file_reader_is_offered_four_tools_and_can_do_nothing_else() {
     let store = memory();
-    let readers = AgentTool::READ_ONLY_TOOLS.map(FakeTool::new);
+    let readers = AgentTool::FILE_READING_TOOLS.map(FakeTool::new);
     let edit = FakeTool::new("edit").access(Access::WRITE);
     let (shell, secret) = (FakeTool::new("bash").access(Access::EXECUTE), FakeTool::new("memory"));
     // A tool with an admitted name that declares more than reading.
@@ -135,17 +135,33 @@ async fn ca02_the_read_only_agent_is_offered_four_tools_and_can_do_nothing_else(
     tools.push(Arc::new(deeper));
     let able = ReactAgent::builder("task", provider.model()).tools(tools).build().unwrap();
 
-    run(&store, &parent(AgentTool::read_only(able), json!({"prompt": "Look!"}))).await;
+    run(&store, &parent(AgentTool::file_reader(able), json!({"prompt": "Look!"}))).await;
     assert_eq!(told(&store).await, ("I looked.".into(), false));
     let requests = provider.requests();
     let offered: Vec<_> = requests[0].tools.iter().map(|tool| tool.name()).collect();
-    assert_eq!(offered, AgentTool::READ_ONLY_TOOLS);
+    assert_eq!(offered, AgentTool::FILE_READING_TOOLS);
     assert_eq!((edit.started(), secret.started(), below.count(), readers[3].finished()), (0, 0, 0, 1));
     let answers = results(requests[1].messages.last().unwrap());
     for (name, answer) in ["edit", "memory", "agent"].iter().zip(&answers) {
         assert!(answer.contains(&format!("`{name}`")) && answer.contains("scope"), "{answer}");
     }
     assert_eq!(answers[3], "ok");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ca02_the_read_only_agent_has_what_the_scope_of_that_name_admits() {
+    let store = memory();
+    let (edit, look) = (FakeTool::new("edit").access(Access::WRITE), FakeTool::new("look_up"));
+    let provider =
+        ScriptedProvider::new().calls([("edit", json!({})), ("look_up", json!({}))]).text("I looked.");
+    let below = ScriptedProvider::new();
+    let able = ReactAgent::builder("task", provider.model());
+    let able = able.tools((edit.clone(), look.clone(), AgentTool::new(sub(&below)))).build().unwrap();
+
+    run(&store, &parent(AgentTool::read_only(able), json!({"prompt": "Look!"}))).await;
+    assert_eq!(told(&store).await, ("I looked.".into(), false));
+    let offered: Vec<_> = provider.requests()[0].tools.iter().map(|tool| tool.name().to_owned()).collect();
+    assert_eq!((offered.as_slice(), edit.started(), look.finished()), (&["look_up".to_owned()][..], 0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,7 +363,7 @@ fn the_description_of_an_agent_begins_that_of_its_tool() {
 fn the_tools_that_a_model_sees_are_plain() {
     let provider = ScriptedProvider::new();
     let agent = || ReactAgent::builder("helper", provider.model()).build().unwrap();
-    for tool in [AgentTool::new(agent()), AgentTool::read_only(agent())] {
+    for tool in [AgentTool::new(agent()), AgentTool::read_only(agent()), AgentTool::file_reader(agent())] {
         entourage_testkit::assert_plain_words(tool.spec());
     }
 }

@@ -199,7 +199,8 @@ impl<O> TaskGraphBuilder<O> {
         self.add(id.as_ref(), |wiring| DraftWork::Map(work::map(items.wire(wiring), run)))
     }
 
-    /// Adds an agent that works on each item of a list that another node returns; `task` makes its task from the item.
+    /// Adds an agent that works on each item of a list that another node returns; `task` makes its task from the item,
+    /// which it is given by value, as a step of [`TaskGraphBuilder::map`] is.
     /// The answers are in the order of the items, as text unless [`Handle::returns`](Handle::<Vec<String>>::returns)
     /// changes that. An agent works on one item at a time, unless it has a higher limit: see
     /// [`TaskGraphBuilder::agent_limit`].
@@ -211,14 +212,16 @@ impl<O> TaskGraphBuilder<O> {
         task: F,
     ) -> Handle<Vec<String>>
     where
-        T: Output,
+        T: Output + Clone,
         K: Into<Task>,
-        F: Fn(&T) -> K + Send + Sync + 'static,
+        F: Fn(T) -> K + Send + Sync + 'static,
     {
         self.add(id.as_ref(), |wiring| {
             let reader = items.wire(wiring);
-            let tasks =
-                move |inputs: &_| Ok(reader.read(inputs)?.iter().map(|item| task(item).into()).collect());
+            let tasks = move |inputs: &_| {
+                let items = Arc::unwrap_or_clone(reader.read(inputs)?);
+                Ok(items.into_iter().map(|item| task(item).into()).collect())
+            };
             let worker = worker(agent.into_agent(), Ask::Text(Arc::default()), work::read_text());
             DraftWork::MapAgent(worker, Arc::new(tasks), work::map_agent::<String>())
         })

@@ -206,7 +206,7 @@ impl Handle<Vec<String>> {
     /// let critic = ReactAgent::builder("critic", provider.model()).build().unwrap();
     /// let graph = TaskGraph::builder("marks");
     /// let essays = graph.step("essays", (), |()| async { Ok(vec!["one".to_owned(), "two".to_owned()]) });
-    /// let marks = graph.map_agent("marks", &essays, &critic, |essay| essay.clone()).returns::<u32>();
+    /// let marks = graph.map_agent("marks", &essays, &critic, |essay| essay).returns::<u32>();
     /// let best = graph.step("best", &marks, |marks| async move { Ok(marks.iter().max().copied()) });
     /// let graph = graph.returning(&best).build().unwrap();
     /// assert_eq!(*graph.ask("Who is best?").await.unwrap(), Some(9));

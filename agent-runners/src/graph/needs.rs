@@ -31,6 +31,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Output for T {}
 /// | a slice, array or `Vec` of handles, all of nodes that return `T` | [`Each<T>`](Each): as a list, in that order |
 /// | a tuple of up to eight of these | a tuple of their values |
 ///
+/// A map gives its function each item by value, whether a step or an agent works on it.
+///
 /// # Compile errors
 /// A step that takes another type than the node gives:
 ///

@@ -203,7 +203,7 @@ async fn a_list_is_worked_on_item_by_item_in_order() {
 async fn an_item_that_fails_fails_a_list_that_is_to_be_whole() {
     let graph = TaskGraph::builder("files");
     let files = graph.step("files", (), |()| async { Ok(vec!["a".to_owned(), "silence".to_owned()]) });
-    let shouts = graph.map_agent("shouts", &files, &Shouts, |file| file.clone());
+    let shouts = graph.map_agent("shouts", &files, &Shouts, |file| file);
     let run = graph.returning(&shouts).build().unwrap().run("x").await.unwrap();
     assert!(run.output.is_none());
     let report = run.report();

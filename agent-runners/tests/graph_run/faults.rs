@@ -47,7 +47,7 @@ fn graph(hand: &Hand) -> TaskGraph<String> {
     let graph = TaskGraph::builder("faults").limit_each_agent(20);
     let list = graph.step("list", (), |()| async { Ok(ITEMS.map(str::to_owned).to_vec()) });
     let each = graph
-        .map_agent("each", &list, hand, |item: &String| format!("{item} please"))
+        .map_agent("each", &list, hand, |item: String| format!("{item} please"))
         .attempts(2)
         .timeout(secs(5))
         .partial();
@@ -134,7 +134,7 @@ async fn attack_an_item_that_failed_is_tried_again_alone() {
         let graph = TaskGraph::builder("again").limit_each_agent(20);
         let list = graph.step("list", (), |()| async { Ok(["bad", "slow"].map(str::to_owned).to_vec()) });
         let hand = hand.clone().on("slow", [Act::Wait(slow.clone())]);
-        let each = graph.map_agent("each", &list, &hand, |item: &String| format!("{item} please")).partial();
+        let each = graph.map_agent("each", &list, &hand, |item: String| format!("{item} please")).partial();
         let end = graph.step("end", &each, |each| async move { Ok(format!("{each:?}")) });
         graph.limit(20).returning(&end).build().unwrap()
     };

@@ -139,11 +139,11 @@ async fn the_answers_for_the_items_of_a_list_are_read_as_values() {
 async fn an_invalid_typed_answer_leaves_a_gap_or_fails_the_list() {
     let hand = || Hand::new("hand").on("b", [Act::Fail("no")]);
     let graph = TaskGraph::builder("gaps");
-    let each = graph.map_agent("each", &essays(&graph), &hand(), String::clone).returns::<bool>().partial();
+    let each = graph.map_agent("each", &essays(&graph), &hand(), |essay| essay).returns::<bool>().partial();
     let graph = graph.returning(&each).build().unwrap();
     assert_eq!(*graph.ask("Go").await.unwrap(), [None, None, None], "`a done` is no bool");
     let graph = TaskGraph::builder("typed");
-    let each = graph.map_agent("each", &essays(&graph), &hand(), String::clone).returns::<bool>();
+    let each = graph.map_agent("each", &essays(&graph), &hand(), |essay| essay).returns::<bool>();
     let error = graph.returning(&each).build().unwrap().ask("Go").await.unwrap_err();
     assert!(error.message().contains("the answer does not match its schema"), "{error}");
 }
@@ -161,7 +161,7 @@ fn only_answers_of_agents_are_read_as_values_and_their_schema_is_in_the_signatur
     assert_eq!(lists.build().unwrap_err().kind(), ErrorKind::Config);
     let build = |typed: bool| {
         let graph = TaskGraph::builder("signed");
-        let each = graph.map_agent("each", &essays(&graph), &Hand::new("hand"), String::clone);
+        let each = graph.map_agent("each", &essays(&graph), &Hand::new("hand"), |essay| essay);
         match typed {
             true => drop(each.returns::<u32>()),
             false => drop(each),

@@ -188,7 +188,7 @@ async fn items_of_a_map_are_as_narrow_as_the_map() {
             Ok("held".to_owned())
         }
     });
-    graph.map_agent("each", &list, &scout, |item: &String| item.clone()).scope(no_write());
+    graph.map_agent("each", &list, &scout, |item: String| item).scope(no_write());
     graph.agent("own", &other, "own").scope(Scope::read_only());
     let graph = graph.build().unwrap();
     let run = runtime_on(&memory()).session_with_id(root()).start(&graph, "Go");

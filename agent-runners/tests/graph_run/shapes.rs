@@ -56,7 +56,7 @@ async fn an_agent_works_on_each_item_and_items_are_repeated_alone() {
     let graph = TaskGraph::builder("review");
     let files = graph.step("files", (), |()| async { Ok(["a", "b", "c"].map(str::to_owned).to_vec()) });
     let each = graph
-        .map_agent("each", &files, &hand, |file: &String| format!("{file} is to be reviewed"))
+        .map_agent("each", &files, &hand, |file: String| format!("{file} is to be reviewed"))
         .attempts(2);
     let graph = graph.agent_limit("hand", 3).returning(&each).build().unwrap();
     let outcome = runtime_on(&store).session_with_id(root()).start(&graph, "Go").outcome().await.unwrap();
@@ -100,7 +100,7 @@ async fn lo13_a_map_is_tried_again_where_it_failed_and_its_items_are_changed_lik
         .on("c", [Act::Wait(slow.clone())]);
     let graph = TaskGraph::builder("again").limit_each_agent(9);
     let files = graph.step("files", (), |()| async { Ok(["a", "b", "c"].map(str::to_owned).to_vec()) });
-    let each = graph.map_agent("each", &files, &hand, |file: &String| file.clone());
+    let each = graph.map_agent("each", &files, &hand, |file: String| file);
     graph.step("end", &each, |each| async move { Ok(each.len()) });
     graph.agent("hold", &hand, "hold");
     let graph = graph.build().unwrap();
@@ -128,7 +128,7 @@ async fn lo13_a_map_that_runs_is_skipped_with_its_items() {
     let hand = Hand::new("hand").on("a", [Act::Hang]);
     let graph = TaskGraph::builder("skips");
     let files = graph.step("files", (), |()| async { Ok(["a", "b"].map(str::to_owned).to_vec()) });
-    let each = graph.map_agent("each", &files, &hand, |file: &String| file.clone());
+    let each = graph.map_agent("each", &files, &hand, |file: String| file);
     graph.agent("end", &hand, "end").after(&each);
     let graph = graph.build().unwrap();
     let run = graph.start("Go");

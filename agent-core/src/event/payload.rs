@@ -469,9 +469,9 @@ payload! {
 }
 
 payload! {
-    /// A tool reported its progress.
+    /// A tool reported its progress, or a runner that of its parts.
     Progress {
-        /// Id of the call.
+        /// Id of the call; of a runner, its name for the part, or empty.
         call: String,
         /// Text for people.
         text: String,

@@ -21,7 +21,7 @@ use entourage_runners::{
     ReactAgent,
     graph::{GraphReport, NodeFinished, NodeStarted, NodeState, PlanTask, SkipAs, TaskGraph},
 };
-use entourage_runtime::Runtime;
+use entourage_runtime::{RunHandle, Runtime};
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 
@@ -143,6 +143,43 @@ fn design_3_a_graph_that_is_asked_to_pause_does_so_before_its_next_node() {
         let outcome = resume_on(&store, &build(&log, &Gate::new())).await.unwrap();
         assert_eq!(outcome.text, "two done");
         assert_eq!((log.count("one starts"), log.count("two starts")), (1, 1));
+    });
+}
+
+#[test]
+fn a_resumed_graph_shows_what_was_over_and_what_continues() {
+    let (store, log) = (memory(), Log::default());
+    let build = |gate: Option<&Gate>| {
+        let wait = gate.map(|gate| Act::Wait(gate.clone()));
+        let coder = Hand::logging("coder", &log).on("backend", wait);
+        let graph = TaskGraph::builder("login");
+        let schema = graph.step("schema", (), |()| async { Ok("a table".to_owned()) });
+        let backend = graph.agent("backend", &coder, "backend").after(&schema);
+        graph.agent("tests", &coder, "tests").after(&backend);
+        graph.build().unwrap()
+    };
+    let progress = |mut run: RunHandle| async move {
+        let mut told = Vec::new();
+        while let Some(event) = run.next().await {
+            if let Event::Progress(progress) = event.event {
+                told.push((progress.call.clone(), progress.text.clone()));
+            }
+        }
+        told
+    };
+    process(async {
+        let gate = Gate::new();
+        runtime_on(&store).session_with_id(root()).start(&build(Some(&gate)), "Go").detach();
+        gate.arrived(1).await;
+    });
+    process(async {
+        let told = progress(runtime_on(&store).session_with_id(root()).resume(&build(None))).await;
+        let told: Vec<_> = told.iter().map(|(call, text)| (call.as_str(), text.as_str())).collect();
+        assert_eq!(told, [("", "1 of 3 are over: schema"), ("backend", "continues backend, attempt 1")]);
+    });
+    process(async {
+        let fresh = progress(runtime_on(&memory()).session_with_id(root()).start(&build(None), "Go")).await;
+        assert_eq!(fresh, [], "a run that begins found nothing");
     });
 }
 

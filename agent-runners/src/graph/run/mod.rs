@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, Result,
     agent::{Agent, AgentPart},
+    event::Event,
     run::{Outcome, RunContext, Status, Task},
 };
 use entourage_runtime::{RunHandle, Session};
@@ -43,6 +44,8 @@ pub(crate) use topology::Shape;
 ///   written by hand.
 /// - A resumed graph must be the one that began: otherwise the outcome is `ErrorKind::Diverged`, which names the
 ///   differences, and the run stays open.
+/// - A resumed run first shows what it found: an [`Event::Progress`], which is not stored, for the nodes that are over
+///   and for each node whose attempt continues. [`GraphControl::report`] has all of it as values.
 /// - A panic of the program's code is a failure of its node.
 /// - A node's time limit starts anew when its attempt continues after a restart or a pause. The time limit and the
 ///   attempts of a map apply to each of its items.
@@ -189,6 +192,9 @@ async fn run(graph: &Arc<Inner>, task: &Task, cx: &RunContext) -> Result<(Result
         recorded.extend(machine.recall(&replayed, effects.time())?);
     }
     let begun = machine.go_on(&recorded, effects.time());
+    for shown in machine.found().filter(|_| begun) {
+        effects.show(cx, Event::Progress(Arc::new(shown)));
+    }
     if machine.schedule.is_over() && machine.told.is_empty() {
         return Ok((Ok(machine.outcome()), machine));
     }

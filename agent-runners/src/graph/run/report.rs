@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
-use entourage_core::team::{Todo, TodoStatus};
+use entourage_core::{
+    event::Progress,
+    team::{Todo, TodoStatus},
+};
 
 use super::{
     super::{GraphReport, NodeReport, NodeSignature, NodeState, schedule::State},
     machine::Machine,
     track::Track,
 };
+
+/// Most nodes that one line names.
+const NAMED: usize = 20;
 
 impl GraphReport {
     /// Returns the run as a todo list, one entry per node: a view that follows the graph. A node that failed or was
@@ -30,6 +36,23 @@ impl GraphReport {
 }
 
 impl Machine {
+    /// Returns what a resumed run found, for people: the nodes that are over, then each attempt that continues.
+    pub(super) fn found(&self) -> impl Iterator<Item = Progress> {
+        let nodes = 0..self.tracks.len();
+        let over: Vec<_> = nodes.clone().filter(|place| self.end(*place).is_some()).collect();
+        let named: Vec<_> = over.iter().take(NAMED).map(|place| self.id(*place)).collect();
+        let more = if over.len() > NAMED { " and others" } else { "" };
+        let text = format!("{} of {} are over: {}{more}", over.len(), nodes.len(), named.join(", "));
+        let summary = (!over.is_empty()).then(|| Progress::new(String::new(), text));
+        let going_on = nodes.filter_map(|place| {
+            let track = self.tracks.get(place)?;
+            let continues = track.more.as_ref()?.goes_on;
+            let text = format!("continues {}, attempt {}", self.id(place), track.attempt);
+            continues.then(|| Progress::new(self.id(place).to_string(), text))
+        });
+        summary.into_iter().chain(going_on)
+    }
+
     /// Returns the current state of the run.
     pub(super) fn report(&self) -> GraphReport {
         let mut report = GraphReport::new(&self.graph.name, self.graph.signature());

@@ -10,7 +10,7 @@ use entourage_core::{
     Error, ErrorKind, Result,
     agent::Agent,
     provider::FinishReason,
-    run::{Outcome, RunContext, Status, Task},
+    run::{Outcome, Pause, RunContext, Status, Task},
 };
 use entourage_runners::{
     ReactAgent, TypedAgent,
@@ -230,6 +230,29 @@ async fn a_graph_is_a_node_and_what_it_comes_to_is_typed() {
     let outer = outer.returning(&both).build().unwrap();
     let both = outer.ask("x").await.unwrap();
     assert_eq!(*both, (4, "\"Quote\n\n<result of=\"word\">\nfour\n</result>\"".to_owned()));
+}
+
+#[tokio::test]
+async fn the_outcome_of_a_run_in_a_session_has_the_typed_output() {
+    let graph = TaskGraph::builder("lengths");
+    let lengths = graph.step("lengths", graph.input(), |text| async move {
+        if text.len() > 9 {
+            return Err(Error::new(ErrorKind::InvalidInput, "too long"));
+        }
+        Ok(text.split(' ').map(str::len).collect::<Vec<_>>())
+    });
+    let graph = graph.returning(&lengths).build().unwrap();
+    let session = entourage_testkit::runtime().build().session();
+    let outcome = session.start(&graph, "a bcd").outcome().await.unwrap();
+    assert_eq!(graph.output(&outcome).unwrap(), [1, 3]);
+
+    let outcome = session.start(&graph, "a bcd ef ghi").outcome().await.unwrap();
+    let error = graph.output(&outcome).unwrap_err();
+    assert!(error.stop_reason().is_some_and(|reason| reason.to_string().contains("lengths")), "{error}");
+    let paused = Outcome::new(Status::Paused(Pause::Asked));
+    assert_eq!(graph.output(&paused).unwrap_err().pause(), Some(&Pause::Asked));
+    let other = graph.output(&Outcome::completed("of somebody else")).unwrap_err();
+    assert_eq!(other.kind(), ErrorKind::Corrupt);
 }
 
 #[tokio::test]

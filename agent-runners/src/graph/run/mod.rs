@@ -111,6 +111,36 @@ impl<O: Output> TaskGraph<O> {
         }
     }
 
+    /// Returns the graph's output from the outcome of a run of it: in a session, resumed or not, and in any process that
+    /// builds the graph again.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use entourage_runners::graph::TaskGraph;
+    /// use entourage_runtime::Runtime;
+    ///
+    /// let graph = TaskGraph::builder("count");
+    /// let words = graph.step("words", graph.input(), |text| async move { Ok(text.split(' ').count()) });
+    /// let graph = graph.returning(&words).build()?;
+    ///
+    /// let outcome = Runtime::in_memory().session().start(&graph, "one two").outcome().await?;
+    /// assert_eq!(graph.output(&outcome)?, 2);
+    /// # Ok::<_, entourage_core::Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// When the run did not complete: its error, [`ErrorKind::Stopped`](entourage_core::ErrorKind::Stopped), a cancel or
+    /// [`ErrorKind::Paused`](entourage_core::ErrorKind::Paused). [`ErrorKind::Corrupt`](entourage_core::ErrorKind::Corrupt)
+    /// for the outcome of another agent.
+    pub fn output(&self, outcome: &Outcome) -> Result<O> {
+        match &outcome.status {
+            Status::Completed => read_output(&outcome.text),
+            Status::Paused(pause) => Err(Error::paused(pause.clone())),
+            status => Err(status.clone().unanswered()),
+        }
+    }
+
     /// Runs the graph in memory, and returns the run: a stream of events and an outcome.
     pub fn start(&self, prompt: impl Into<Task>) -> RunHandle {
         Session::ephemeral().start(self, prompt)

@@ -6,7 +6,8 @@ use std::{
     borrow::Cow,
     error::Error as StdError,
     fmt::{self, Write as _},
-    io, iter,
+    io, iter, num,
+    str::Utf8Error,
     time::Duration,
 };
 
@@ -150,9 +151,9 @@ pub enum RetryStatus {
 
 /// The error of every fallible operation in the family.
 ///
-/// `Display` is one line; `Debug` is a report of several lines with all causes. Errors of the standard library and of
-/// `serde_json` become one with `?`, so that `main` can return `entourage::Result<()>`. Both forms show control and hidden characters as escapes, so that
-/// text of a model or a service cannot control a terminal. [`Error::message`] is the text as it is.
+/// `Display` is one line; `Debug`, which Rust prints for a `main` that fails, is a report with all causes. Both show
+/// control and hidden characters as escapes, so that text of a model or a service cannot control a terminal.
+/// [`Error::message`] is the text as it is. With `?` errors of `io`, of numbers and of JSON become one.
 ///
 /// ```
 /// use entourage_core::{Error, ErrorKind, RetryStatus};
@@ -361,7 +362,6 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// Writes a report of several lines: it is what Rust prints for a `main` that returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(Shown::line(f), "{}", self.0.message)?;
         let mut line = |name: &str, text: &dyn fmt::Display| {
@@ -369,48 +369,38 @@ impl fmt::Debug for Error {
             write!(Shown::line(f), "{name}: {text}")
         };
         line("kind", &self.0.kind.as_str())?;
-        self.0.operation.iter().try_for_each(|operation| line("operation", operation))?;
-        self.0.context.iter().try_for_each(|(name, value)| line(name, value))?;
+        let operation = self.0.operation.map(|operation| ("operation", operation));
+        operation.into_iter().chain(self.context()).try_for_each(|(name, value)| line(name, &value))?;
         self.causes().try_for_each(|cause| line("caused by", &cause))?;
         match (self.0.retry, self.0.retry_after) {
-            (RetryStatus::Permanent, _) => Ok(()),
             (RetryStatus::Temporary, None) => line("retry", &"may succeed later"),
             (RetryStatus::Temporary, Some(wait)) => {
                 line("retry", &format_args!("may succeed after {wait:?}"))
             }
-            (RetryStatus::Exhausted, _) => line("retry", &"none is left, all failed"),
+            _ => Ok(()),
         }
     }
 }
 
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Self {
-        use io::ErrorKind as Io;
-        let kind = match error.kind() {
-            Io::NotFound => ErrorKind::NotFound,
-            Io::PermissionDenied => ErrorKind::PermissionDenied,
-            Io::InvalidInput | Io::InvalidData | Io::UnexpectedEof => ErrorKind::InvalidInput,
-            Io::TimedOut => ErrorKind::Timeout,
-            Io::ConnectionReset | Io::ConnectionAborted | Io::NotConnected | Io::BrokenPipe => {
-                ErrorKind::Transport
-            }
-            _ if has_no_connection(&error) => ErrorKind::Transport,
-            _ => ErrorKind::Io,
-        };
-        Self::new(kind, error.to_string()).caused_by(error)
-    }
-}
-
-/// Conversions of errors about text that was read as a value.
-macro_rules! from_misread {
-    ($($error:ty)*) => {$(impl From<$error> for Error {
-        fn from(error: $error) -> Self {
-            Self::new(ErrorKind::InvalidInput, error.to_string()).caused_by(error)
+macro_rules! from_others {
+    ($($other:ty),*) => {$(impl From<$other> for Error {
+        fn from(error: $other) -> Self {
+            Self::new(kind_of(&error), error.to_string()).caused_by(error)
         }
     })*};
 }
+from_others!(io::Error, serde_json::Error, num::ParseIntError, num::ParseFloatError, Utf8Error);
 
-from_misread!(serde_json::Error std::num::ParseIntError std::num::ParseFloatError std::str::Utf8Error);
+fn kind_of(error: &(dyn StdError + 'static)) -> ErrorKind {
+    match error.downcast_ref().map(io::Error::kind) {
+        None => ErrorKind::InvalidInput,
+        Some(io::ErrorKind::NotFound) => ErrorKind::NotFound,
+        Some(io::ErrorKind::PermissionDenied) => ErrorKind::PermissionDenied,
+        Some(io::ErrorKind::TimedOut) => ErrorKind::Timeout,
+        Some(_) if has_no_connection(error) => ErrorKind::Transport,
+        Some(_) => ErrorKind::Io,
+    }
+}
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {

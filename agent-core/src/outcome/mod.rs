@@ -87,6 +87,10 @@ pub enum Status {
     Failed(ErrorRecord),
 }
 
+/// The text for a run that paused where nobody could hear its question.
+const UNHEARD: &str = "the run waits for an approval or another answer, and without a session nobody can give it; start \
+    the agent in a session of a `Runtime` that has an approver, or a rule that allows the tool (`Policy::allow`)";
+
 impl Status {
     /// The status of a run that ended with `error`.
     #[must_use]
@@ -106,18 +110,7 @@ impl Status {
             Self::Completed => Error::new(ErrorKind::Internal, "a run that completed gave no output"),
             Self::Stopped(reason) => Error::stopped(reason),
             Self::Cancelled => Error::cancelled(),
-            Self::Paused(pause) => {
-                let text = match &pause {
-                    Pause::Approval(_) => {
-                        "a tool call needs approval, and without a session nobody can be asked; start the agent in a session \
-                         of a `Runtime` that has an approver, or a rule that allows the tool (`Policy::allow`)"
-                    }
-                    _ => {
-                        "the run paused, and without a session nobody can resume it; start it in one of a `Runtime`"
-                    }
-                };
-                Error::new(ErrorKind::Paused, text).with_pause(pause)
-            }
+            Self::Paused(pause) => Error::new(ErrorKind::Paused, UNHEARD).with_pause(pause),
             Self::Failed(error) => error.to_error(),
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use super::{Envelope, Event};
 use crate::{
     base::shown::Shown,
+    message::ToolCall,
     provider::{Delta, Restart},
 };
 
@@ -30,7 +31,7 @@ impl Envelope {
             Event::Delta(Delta::Text(text)) => f.write_str(text),
             Event::Delta(_) => Ok(()),
             Event::RunStarted(run) => write!(f, "{agent}: {}", one_line(&run.prompt.text())),
-            Event::RunResumed(_) => write!(f, "{agent}: resumed"),
+            Event::RunResumed(it) => write!(f, "{agent}: resumed, time {}", it.count),
             Event::ModelStarted(call) => write!(f, "{agent}: asks {}:{}", call.provider, call.model),
             Event::ModelRestarted(call) => {
                 let Restart { attempt, error, delay, .. } = &call.restart;
@@ -43,7 +44,12 @@ impl Envelope {
             }
             Event::ModelFinished(reply) => match &reply.error {
                 Some(error) => write!(f, "{agent}: the model failed: {}", error.message),
-                None => write!(f, "{agent}: replied ({})", reply.usage),
+                None => {
+                    let call =
+                        |it: &ToolCall| one_line(&format!(", calls {} {}", it.name, it.arguments.as_str()));
+                    let calls: String = reply.message.tool_calls().map(call).collect();
+                    write!(f, "{agent}: replied ({}){calls}", reply.usage)
+                }
             },
             Event::ToolStarted(call) => write!(f, "{agent}: runs {}", call.tool),
             Event::ToolFinished(call) => {
@@ -57,16 +63,17 @@ impl Envelope {
                 Some(by) => write!(f, "{agent}: {} is {} by {}", answer.id, answer.decision, one_line(by)),
                 None => write!(f, "{agent}: {} is {}", answer.id, answer.decision),
             },
-            Event::ChildStarted(child) => write!(f, "{agent}: starts {}", child.agent),
-            Event::ChildFinished(child) => match &child.child {
-                Some(child) => write!(f, "{agent}: {child} is done"),
-                None => write!(f, "{agent}: timed out waiting for a child"),
+            Event::ChildStarted(child) => write!(f, "{agent}: starts {} in {}", child.agent, child.child),
+            Event::ChildFinished(it) => match (&it.child, &it.outcome) {
+                (Some(child), Some(outcome)) => write!(f, "{agent}: {child} ended, {}", outcome.status),
+                (Some(child), None) => write!(f, "{agent}: {child} ended"),
+                (None, _) => write!(f, "{agent}: timed out waiting for a child"),
             },
             Event::WaitStarted(wait) => match &wait.signal {
                 Some(signal) => write!(f, "{agent}: waits for the signal {signal}"),
                 None => write!(f, "{agent}: waits"),
             },
-            Event::Observed(_) => write!(f, "{agent}: observed a value"),
+            Event::Observed(it) => write!(f, "{agent}: observed {}", one_line(&it.value.to_string())),
             Event::SignalReceived(signal) => write!(f, "{agent}: received the signal {}", signal.name),
             Event::PromptQueued(it) if it.steer => write!(f, "{agent}: told {}", one_line(&it.prompt.text())),
             Event::PromptQueued(it) => write!(f, "{agent}: queued {}", one_line(&it.prompt.text())),

@@ -2,13 +2,16 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Money, RunId, SessionId, Timestamp, Usage,
+    agent::Agent,
     event::{Envelope, Event, Origin},
     provider::{Delta, FinishReason, Warning, WarningKind},
-    run::{Outcome, Pause, Status, StopReason},
+    run::{Outcome, Pause, RunContext, Status, StopReason, Task},
     tool::Access,
 };
+use entourage_runners::ReactAgent;
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};
 
@@ -159,6 +162,46 @@ fn a_pause_is_told_once_and_with_what_ends_it() {
     let told = "waits because somebody asked it to; resume the session to go on";
     assert_eq!(Status::Paused(Pause::Asked).to_string(), format!("paused: {told}"));
     assert_eq!(Error::paused(Pause::Asked).to_string(), format!("{told} (paused)"));
+}
+
+#[tokio::test]
+async fn the_line_of_an_event_says_of_what_and_for_what() {
+    let look = || json!({"at": "here"});
+    let below = ScriptedProvider::new().text("Seen.");
+    let scout = agent(below.model()).build().unwrap();
+    let provider = ScriptedProvider::new().calls([("look", look()), ("list", look())]).text("Done.");
+    let lister = FakeTool::new("list").returning("a list");
+    let able =
+        agent(provider.model()).tools((FakeTool::new("look").returning("a tree"), lister)).build().unwrap();
+    let lines = drain(&mut open_runtime().session().start(&able, "Look!")).await;
+    let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
+    let replied = lines.iter().find(|line| line.contains("replied")).unwrap();
+    assert!(replied.ends_with(r#"), calls look {"at":"here"}, calls list {"at":"here"}"#), "{replied}");
+
+    let lead = Delegating(scout);
+    let lines = drain(&mut open_runtime().session().start(&lead, "Ask!")).await;
+    let lines: Vec<_> = lines.iter().map(ToString::to_string).collect();
+    let told = |part: &str| lines.iter().any(|line| line.contains(part));
+    assert!(told("starts tester in ") && told(" ended, completed") && told(r#"observed "#), "{lines:#?}");
+    assert!(!told("observed a value"), "{lines:#?}");
+}
+
+/// An agent that asks another one, and reads the clock.
+#[derive(Clone)]
+struct Delegating(ReactAgent);
+
+#[async_trait]
+impl Agent for Delegating {
+    fn name(&self) -> &str {
+        "lead"
+    }
+
+    async fn run(&self, _: Task, cx: &RunContext) -> entourage_core::Result<Outcome> {
+        let child = cx.spawn(&self.0, "Look!").await?;
+        cx.wait_any(&[child], None).await?;
+        cx.new_id().await?;
+        Ok(Outcome::completed("Done."))
+    }
 }
 
 #[test]

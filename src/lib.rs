@@ -220,7 +220,16 @@ pub mod store {
     pub use entourage_store::{Held, HybridStore, Leave};
 }
 
+#[macro_use]
+mod missing;
+
 /// The items that most programs use, for `use entourage::prelude::*`.
+///
+/// Use of an item whose feature is off is a compile error that names the feature.
+#[cfg_attr(
+    not(feature = "sqlite"),
+    doc = "\n```compile_fail,E0277\nuse entourage::prelude::*;\nlet store = SqliteStore::open(\"sessions.db\");\n```"
+)]
 pub mod prelude {
     pub use entourage_core::{
         Error, ErrorKind, Money, Result, SessionId, Usage,
@@ -281,4 +290,18 @@ pub mod prelude {
 
     #[cfg(feature = "sqlite")]
     pub use entourage_store::SqliteStore;
+
+    missing! {
+        pub AnthropicMessages: AnthropicMessages of "anthropic-messages";
+        pub fs: Fs of "fs";
+        pub Workspace: Fs of "fs";
+        pub Gemini: Gemini of "gemini";
+        pub HybridStore: Hybrid of "hybrid";
+        pub JsonStore: Json of "json";
+        pub Ollama: Ollama of "ollama";
+        pub OpenAiChat: OpenAiChat of "openai-chat";
+        pub OpenAiResponses: OpenAiResponses of "openai-responses";
+        pub PostgresStore: Postgres of "postgres";
+        pub SqliteStore: Sqlite of "sqlite";
+    }
 }

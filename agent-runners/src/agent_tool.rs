@@ -72,8 +72,8 @@ impl AgentTool {
     }
 
     /// Creates the tool `agent`, which delegates to `agent` with [`Scope::read_only`], as
-    /// [`DualBuilder::read_only`](crate::DualBuilder::read_only) gives it to a checker: the agent keeps all of its tools
-    /// that only read, whatever their names, and cannot delegate in turn.
+    /// [`DualBuilder::read_only`](crate::DualBuilder::read_only) gives it to a checker: the agent keeps all of its
+    /// tools that only read, whatever their names, and cannot delegate in turn.
     pub fn read_only<Form>(agent: impl IntoAgent<Form>) -> Self {
         let description = "Hands a question to another agent, which looks things up, changes nothing, and answers once. \
                            It sees nothing of this conversation: the prompt must say all that it needs to know, and \

@@ -174,8 +174,8 @@ impl DualBuilder {
         self
     }
 
-    /// Restricts the checker to [`Scope::read_only`](entourage_core::permission::Scope::read_only) (L4): it keeps all of
-    /// its tools that only read. Its session is then `<id>$$verifier`. Default: it has the scope of the whole agent.
+    /// Restricts the checker to [`Scope::read_only`](entourage_core::permission::Scope::read_only) (L4): it keeps all
+    /// of its tools that only read. Its session is then `<id>$$verifier`. Default: it has the scope of the whole agent.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self

@@ -39,8 +39,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 ///   [`CallContext::timeout`]. A cancel also ends a wait, with [`ErrorKind::Cancelled`]. Later attempts get the
 ///   remaining timeout.
 /// - An error without any retry before it is passed on as it is. After retries, the last error's kind comes back as
-///   [`Exhausted`](entourage_core::RetryStatus::Exhausted), with the errors of all attempts in its message, equal ones once; a permanent
-///   error ends them as it is.
+///   [`Exhausted`](entourage_core::RetryStatus::Exhausted), with the errors of all attempts in its message, equal ones
+///   once; a permanent error ends them as it is.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {

@@ -111,8 +111,8 @@ impl<O: Output> TaskGraph<O> {
         }
     }
 
-    /// Returns the graph's output from the outcome of a run of it: in a session, resumed or not, and in any process that
-    /// builds the graph again.
+    /// Returns the graph's output from the outcome of a run of it: in a session, resumed or not, and in any process
+    /// that builds the graph again.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -130,9 +130,9 @@ impl<O: Output> TaskGraph<O> {
     /// ```
     ///
     /// # Errors
-    /// When the run did not complete: its error, [`ErrorKind::Stopped`](entourage_core::ErrorKind::Stopped), a cancel or
-    /// [`ErrorKind::Paused`](entourage_core::ErrorKind::Paused). [`ErrorKind::Corrupt`](entourage_core::ErrorKind::Corrupt)
-    /// for the outcome of another agent.
+    /// When the run did not complete: its error, [`ErrorKind::Stopped`](entourage_core::ErrorKind::Stopped), a cancel,
+    /// or [`ErrorKind::Paused`](entourage_core::ErrorKind::Paused). For the outcome of another agent
+    /// [`ErrorKind::Corrupt`](entourage_core::ErrorKind::Corrupt).
     pub fn output(&self, outcome: &Outcome) -> Result<O> {
         match &outcome.status {
             Status::Completed => read_output(&outcome.text),

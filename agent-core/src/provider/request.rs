@@ -61,6 +61,16 @@ impl Request {
         }
     }
 
+    /// The same request without what its service gets unread: that may be a secret, and another one in a later process.
+    pub(crate) fn told(&self) -> Self {
+        let mut told = self.clone();
+        if self.params.extra.is_some() || !self.params.metadata.is_empty() {
+            let params = Arc::make_mut(&mut told.params);
+            (params.metadata, params.extra) = Default::default();
+        }
+        told
+    }
+
     setters! {
         /// The same request with system instructions.
         with_instructions(instructions: impl Into<Arc<str>>) => instructions.into();

@@ -280,8 +280,9 @@ impl RunContext {
             // Such a signal could not be sent.
             bound::check_name(name, "the signal's name")?;
         }
+        // The scope above a child is no part of what it is compared by.
         let key = self.next_key(effect.digest());
-        self.inner.effects.perform(self, Some(key), effect).await
+        self.inner.effects.perform(self, Some(key), effect.scoped(self.scope())).await
     }
 
     /// Calls a model, which sees nothing but the request: [`Model::request`] makes one of a text, a message or a
@@ -329,6 +330,7 @@ impl RunContext {
             calls: vec![PendingCall { index: 0, started: false, repeated: false, late: false }],
             offered: tools.clone(),
             limits: Limits::default(),
+            scope: Scope::all(),
         };
         match self.perform(Effect::Tools(Box::new(calls))).await? {
             Observation::Tools(results) => match results.first() {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Limits, Outcome, RunContext, Task};
 use crate::{
-    Digest, Result, RunId, SessionId, Timestamp, Usage,
+    Result, RunId, SessionId, Timestamp, Usage,
     agent::{Agent, IntoAgent},
     base::{Todo, setters},
     context::{Compaction, CompactionCause},
@@ -77,50 +77,6 @@ pub enum Effect {
     },
 }
 
-impl Effect {
-    /// Returns the digest by which a recorded effect is compared: over everything that decides what it does.
-    pub(super) fn digest(&self) -> Digest {
-        let text = |value: Result<String, serde_json::Error>| value.unwrap_or_default();
-        match self {
-            Self::Model(call) => Digest::of([
-                b"model".as_slice(),
-                call.model.provider().name().as_bytes(),
-                text(serde_json::to_string(&call.request)).as_bytes(),
-            ]),
-            Self::Tools(calls) => {
-                let pieces = calls
-                    .message
-                    .tool_calls()
-                    .flat_map(|call| [call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
-                Digest::of(std::iter::once(b"tools".as_slice()).chain(pieces))
-            }
-            Self::Spawn(spawn) => Digest::of([
-                if spawn.at_once { b"try_spawn".as_slice() } else { b"spawn" },
-                spawn.agent.name().as_bytes(),
-                text(serde_json::to_string(&*spawn.task.prompt)).as_bytes(),
-                text(serde_json::to_string(&spawn.scope)).as_bytes(),
-            ]),
-            Self::Delegate(delegate) => Digest::of([
-                b"delegate".as_slice(),
-                delegate.child.as_str().as_bytes(),
-                delegate.spawn.agent.name().as_bytes(),
-                text(serde_json::to_string(&*delegate.spawn.task.prompt)).as_bytes(),
-                text(serde_json::to_string(&delegate.spawn.scope)).as_bytes(),
-            ]),
-            Self::WaitAny { children, timeout } => {
-                let timeout = format!("{timeout:?}");
-                let names = children.iter().map(|child| child.as_str().as_bytes());
-                Digest::of([b"wait".as_slice(), timeout.as_bytes()].into_iter().chain(names))
-            }
-            Self::Signal { name } => Digest::of([b"signal".as_slice(), name.as_bytes()]),
-            Self::Sleep(time) => Digest::of([b"sleep".as_slice(), format!("{time:?}").as_bytes()]),
-            Self::Now => Digest::of([b"now".as_slice()]),
-            Self::NewId => Digest::of([b"id".as_slice()]),
-            Self::Compact { .. } => Digest::of([b"compact".as_slice()]),
-        }
-    }
-}
-
 /// A model call.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -155,7 +111,7 @@ impl ToolCalls {
     /// Creates the calls of one message, of which these have no result.
     #[must_use]
     pub fn new(message: Arc<Message>, calls: Vec<PendingCall>, offered: Tools, limits: Limits) -> Self {
-        Self { message, calls, offered, limits }
+        Self { message, calls, offered, limits, scope: Scope::all() }
     }
 }
 
@@ -171,6 +127,8 @@ pub struct ToolCalls {
     pub offered: Tools,
     /// Bounds on how they run.
     pub limits: Limits,
+    /// Scope of the context that asks for them; they never have more than their run's.
+    pub scope: Scope,
 }
 
 impl PendingCall {

@@ -1,6 +1,7 @@
 //! A run, from one prompt to one outcome: its context, and the effects that its agent asks for.
 
 mod context;
+mod digest;
 mod effect;
 mod loop_detection;
 mod record;

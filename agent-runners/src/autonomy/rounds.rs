@@ -262,7 +262,8 @@ impl Rounds {
             .sharing_todos();
         let delegate =
             Delegate::new(started.child.clone(), spawn).run(started.run).opening(opening).part_of_run();
-        match cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await {
+        let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
+        match cx.effects().perform(cx, None, effect).await {
             Ok(Observation::Child { outcome: Some(outcome), work, .. }) => Ok((outcome, work)),
             Ok(_) => Err(Error::new(ErrorKind::Internal, "a child gave no outcome")),
             Err(error) if error.kind() == ErrorKind::Cancelled => Err(self.cancelled(cx)),

@@ -274,7 +274,10 @@ impl Agent for ReactAgent {
                     Ok(_) => return Err(wrong_observation()),
                     Err(error) => run.turn.failed(error, || cx.read(SessionState::may_retry)),
                 },
-                Next::Tools(calls) => match effects.perform(cx, None, Effect::Tools(calls)).await? {
+                Next::Tools(calls) => match effects
+                    .perform(cx, None, Effect::Tools(calls).scoped(cx.scope()))
+                    .await?
+                {
                     Observation::Tools(results) => {
                         results.into_iter().for_each(|result| run.turn.apply(&Event::ToolFinished(result)));
                     }

@@ -51,6 +51,7 @@ pub fn effect_to_json(effect: &Effect) -> Result<String> {
             calls: calls.calls.clone(),
             offered: Offered::all(&calls.offered),
             limits: calls.limits,
+            scope: calls.scope.clone(),
         },
         Effect::Spawn(spawn) => EffectForm::Spawn(Box::new(SpawnForm::of(spawn))),
         Effect::Delegate(delegate) => EffectForm::Delegate(Box::new(DelegateForm {
@@ -133,10 +134,10 @@ impl Code {
                 call.template = template.map(Arc::from);
                 Effect::Model(Box::new(call))
             }
-            EffectForm::Tools { message, calls, offered, limits } => {
+            EffectForm::Tools { message, calls, offered, limits, scope } => {
                 check_arguments(&message)?;
                 let calls = ToolCalls::new(message, calls, self.offered(&offered)?, limits);
-                Effect::Tools(Box::new(calls))
+                Effect::Tools(Box::new(calls)).scoped(&scope)
             }
             EffectForm::Spawn(spawn) => Effect::Spawn(Box::new(spawn.made(self)?)),
             EffectForm::Delegate(form) => {
@@ -204,6 +205,7 @@ enum EffectForm {
         calls: Vec<PendingCall>,
         offered: Vec<Offered>,
         limits: Limits,
+        scope: Scope,
     },
     Spawn(Box<SpawnForm>),
     Delegate(Box<DelegateForm>),

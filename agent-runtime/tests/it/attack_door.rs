@@ -1,25 +1,27 @@
 //! Attacks at the door for engines: what crosses as JSON arrives as it was sent, or is refused.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use entourage_core::{
     ErrorKind,
     agent::AgentPart,
     event::{Event, ModelFinished},
     message::{Arguments, Message, Part, Role, ToolCall},
+    permission::Scope,
     provider::{FinishReason, Model, OutputSchema, Params},
-    run::{Effect, Limits, ModelCall, Observation, PendingCall, ToolCalls},
+    run::{Effect, Limits, ModelCall, Observation, PendingCall, RunContext, ToolCalls},
     tool::{Access, Tool, ToolSpec, Tools},
 };
 use entourage_runners::from_fn::from_fn;
-use entourage_runtime::engine::{answer_from_json, answer_to_json, effect_to_json};
-use entourage_testkit::ScriptedProvider;
+use entourage_runtime::engine::{Code, answer_from_json, answer_to_json, effect_to_json};
+use entourage_testkit::{FakeTool, ReactAgent, ScriptedProvider};
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     common::{act, memory, runtime_on, stored},
-    meddler::{code, open},
+    meddler::{Meddler, code, open, set},
 };
 
 fn call(name: &str) -> Part {
@@ -92,6 +94,58 @@ async fn attack_12_a_parameter_that_is_no_number_is_refused_and_not_left_out() {
         }
     }
     assert_eq!(provider.count(), 0);
+}
+
+/// An engine that performs effects, as they cross, with the first context that it saw of each run: the run's own, as
+/// another process would have it.
+fn elsewhere(code: Code) -> Meddler {
+    let own: Arc<Mutex<Vec<RunContext>>> = Arc::default();
+    Meddler::new(move |cx, key, effect, local| {
+        let (own, code) = (Arc::clone(&own), code.clone());
+        async move {
+            let sent = effect_to_json(&effect)?;
+            let cx = {
+                let mut own = own.lock().unwrap();
+                let known = own.iter().find(|it| it.session() == cx.session()).cloned();
+                known.unwrap_or_else(|| {
+                    own.push(cx.clone());
+                    cx
+                })
+            };
+            local.perform(&cx, key, code.effect(&sent, CancellationToken::new())?).await
+        }
+        .boxed()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_12_the_scope_of_a_narrowed_context_crosses_with_its_effects() {
+    let write = FakeTool::new("write").access(Access::ALL);
+    let tools = set(&write);
+    let provider = ScriptedProvider::by_history().call("write", json!({})).text("done");
+    let model = provider.model();
+    let helper = ReactAgent::builder("helper", model.clone()).tool(write.clone()).build().unwrap();
+    let parts = vec![
+        AgentPart::Tools(tools.clone()),
+        AgentPart::Model(model.into()),
+        AgentPart::agent(helper.clone()),
+    ];
+    let agent = act(move |cx| {
+        let (tools, helper) = (tools.clone(), helper.clone());
+        Box::pin(async move {
+            cx.now().await?;
+            let narrow = cx.narrowed(&Scope::none());
+            let result = narrow.call_tool(&tools, "write", &json!({})).await?.to_text();
+            let child = narrow.spawn(&helper, "Write.").await?;
+            narrow.wait_any(&[child], None).await?;
+            narrow.ask("helper", &helper, "Write.").await?;
+            Ok(result)
+        })
+    });
+    let runtime = open().effects(elsewhere(code(parts))).build();
+    let outcome = runtime.session().start(&agent, "Go.").outcome().await.unwrap();
+    assert!(outcome.text.contains("scope"), "{}", outcome.text);
+    assert_eq!((write.started(), provider.count()), (0, 4));
 }
 
 /// Returns a value of so many levels.

@@ -7,8 +7,10 @@ use std::sync::{
 
 use entourage_core::{
     Error, ErrorKind,
+    agent::Agent,
+    event::EffectKey,
     message::{Arguments, Message, Part, Role, ToolCall},
-    provider::Model,
+    provider::{Model, Params},
     run::{Effect, Limits, PendingCall, RunContext, ToolCalls},
     tool::{Access, Tools},
 };
@@ -17,7 +19,7 @@ use futures_util::{FutureExt, future::BoxFuture, join};
 use serde_json::json;
 
 use crate::{
-    common::{act, memory, stored},
+    common::{act, memory, runtime_on, stored},
     meddler::{Meddler, open, set},
 };
 
@@ -173,4 +175,57 @@ async fn attack_12_a_call_twice_in_one_effect_of_an_agent_is_refused() {
     });
     let outcome = open().build().session().start(&agent, "Go.").outcome().await.unwrap();
     assert_eq!((&*outcome.text, look.started()), ("refused", 0));
+}
+
+/// Asks a model with a secret beside the request, and then waits for a signal.
+fn asks_with(secret: &'static str, text: &'static str) -> (ScriptedProvider, impl Agent + Clone + 'static) {
+    let provider = ScriptedProvider::by_history().text("hm");
+    let model = provider.model();
+    let agent = act(move |cx| {
+        let model = model.clone();
+        let params = Params::default().with_extra(json!({"token": secret})).with_metadata("token", secret);
+        Box::pin(async move {
+            let request = model.request(text).with_params(params);
+            let reply = cx.call_model(&model, request).await?.message.text();
+            cx.signal("go").await?;
+            Ok(reply)
+        })
+    });
+    (provider, agent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn attack_12_a_secret_that_changed_is_no_other_effect() {
+    let plain =
+        Meddler::new(|cx, key, effect, local| async move { local.perform(&cx, key, effect).await }.boxed());
+    // As earlier versions recorded it.
+    let earlier = Meddler::new(|cx, key, effect, local| {
+        let key = match (key, effect.older_digest()) {
+            (Some(key), Some(digest)) => Some(EffectKey::new(key.ordinal, digest)),
+            (key, _) => key,
+        };
+        async move { local.perform(&cx, key, effect).await }.boxed()
+    });
+    for (engine, again, diverges) in
+        [(&plain, "one", false), (&plain, "two", false), (&earlier, "one", false), (&earlier, "two", true)]
+    {
+        for text in ["Ask.", "Ask something else."] {
+            let label = format!("{again}, {text}");
+            let store = memory();
+            let (_first, agent) = asks_with("one", "Ask.");
+            let session = open().shared_store(Arc::clone(&store)).effects(engine.clone()).build().session();
+            drop(session.start(&agent, "Go.").outcome().await);
+            session.signal("go", json!(1)).await.unwrap();
+            let session = runtime_on(&store).open(session.id()).await.unwrap();
+            let (provider, agent) = asks_with(again, text);
+            let ended = session.resume(&agent).outcome().await;
+            let error = ended.err().map(|error| error.kind());
+            let want = (diverges || text != "Ask.").then_some(ErrorKind::Diverged);
+            assert_eq!((error, provider.count()), (want, 0), "{label}");
+            if want.is_none() {
+                let run = session.events(0, 1).await.unwrap()[0].origin.run;
+                assert_eq!(session.replay(&agent, run).await.unwrap().text, "hm", "{label}");
+            }
+        }
+    }
 }

@@ -110,7 +110,8 @@ impl Worker {
             .cancelled_by(self.stop.clone())
             .within(self.limit)
             .counted();
-        let observed = cx.effects().perform(cx, None, Effect::Delegate(Box::new(delegate))).await;
+        let effect = Effect::Delegate(Box::new(delegate)).scoped(cx.scope());
+        let observed = cx.effects().perform(cx, None, effect).await;
         let asked = || self.stop.is_cancelled() || cx.cancellation().is_cancelled();
         let late = self.limit.is_some() && !asked();
         match observed {

@@ -144,12 +144,15 @@ impl LocalEffects {
     }
 
     /// Takes the recorded events of the effect; a second call gets none.
-    fn take_recorded(&self, key: Option<EffectKey>) -> Result<Vec<Event>> {
+    fn take_recorded(&self, key: Option<EffectKey>, effect: Option<&Effect>) -> Result<Vec<Event>> {
         let Some(key) = key else { return Ok(Vec::new()) };
         let found = self.replay.lock().unwrap_or_else(PoisonError::into_inner).remove(&key.ordinal);
         match found {
             None => Ok(Vec::new()),
             Some(recorded) if recorded.key.digest == key.digest => Ok(recorded.events),
+            Some(recorded) if effect.and_then(Effect::older_digest) == Some(recorded.key.digest) => {
+                Ok(recorded.events)
+            }
             Some(recorded) => Err(self.diverge(key, recorded.events.first().map_or("nothing", Event::kind))),
         }
     }
@@ -310,7 +313,7 @@ impl Effects for LocalEffects {
             return Box::pin(ready(Err(error)));
         }
         let checked = self.check_given(cx).and_then(|()| key.map_or(Ok(()), |key| self.check_first(key)));
-        let recorded = match checked.and_then(|()| self.take_recorded(key)) {
+        let recorded = match checked.and_then(|()| self.take_recorded(key, Some(&effect))) {
             Ok(recorded) => recorded,
             Err(error) => return Box::pin(ready(Err(error))),
         };
@@ -325,6 +328,14 @@ impl Effects for LocalEffects {
                     if key.is_some() { checks::check_listed(&calls) } else { self.check_open(&calls) }
                 {
                     return Box::pin(ready(Err(error)));
+                }
+                // As a rule it is the context's own, or none.
+                let (within, own) = (&calls.scope, cx.scope());
+                if !within.is_all() && within != own && !within.contains(own) {
+                    return Box::pin(life.outlasts(async move {
+                        let cx = cx.narrowed(&calls.scope);
+                        tool_call::perform(&self.site, &cx, key, recorded, calls).await
+                    }));
                 }
                 Box::pin(life.outlasts(tool_call::perform(&self.site, cx, key, recorded, calls)))
             }
@@ -356,7 +367,7 @@ impl Effects for LocalEffects {
         let Site { journal, life, origin, .. } = &*self.site;
         life.check().and_then(|()| cx.effects().check())?;
         self.stopped().map_or(Ok(()), Err)?;
-        let known = self.take_recorded(key)?;
+        let known = self.take_recorded(key, None)?;
         let (Some(key), Some(Event::Recorded(known))) = (key, known.first()) else {
             return journal.append(life, origin, self.site.now(), make);
         };

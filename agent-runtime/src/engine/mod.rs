@@ -44,8 +44,10 @@ pub use wire::{answer_from_json, answer_to_json, effect_to_json};
 /// - What they do not perform themselves they pass on to `local`, which performs it in this process. `local` keeps the
 ///   session's record: everything recorded goes through it.
 /// - `local` is given an effect once in a life of its run. Tool calls that were given before, and dropped, are refused
-///   with [`ErrorKind::Diverged`](entourage_core::ErrorKind::Diverged), which leaves the run open: a new life goes on
-///   from the record, and no tool runs twice.
+///   with [`ErrorKind::Diverged`](entourage_core::ErrorKind::Diverged), so that no tool runs twice. The run then fails;
+///   a resumed one is left open, and its next life goes on from the record.
+/// - A context that it makes for a run holds the run's cancellation token or a child of it. A cancel reaches what runs
+///   in a context by that token alone. A context with a wider scope, or without the run's budget, is refused.
 /// - It is not asked for the runs in which the runtime itself writes titles and summaries: those are performed in this
 ///   process.
 pub trait Engine: Send + Sync + fmt::Debug {

@@ -14,12 +14,12 @@ pub trait Toolset: Send + Sync + fmt::Debug {
 /// A fixed set of tools, sorted by name, each name once. Cloning shares it.
 ///
 /// ```
-/// use entourage_core::tool::{self, Access, Tools};
-/// use entourage_runners::ToolsetExt;
+/// use entourage_core::tool::{Access, Tools};
+/// use entourage_runners::{ToolsetExt, from_fn::typed};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Nothing {}
-/// let now = tool::typed("now", "The time.", Access::NONE, |_: Nothing| async { Ok("noon") });
+/// let now = typed("now", "The time.", Access::NONE, |_: Nothing| async { Ok("noon") });
 /// let tools = Tools::new([std::sync::Arc::new(now) as _]).unwrap();
 /// assert!(tools.get("now").is_some());
 /// assert!(tools.prefixed("clock_").unwrap().get("clock_now").is_some());

@@ -302,9 +302,10 @@ fn attack_23_the_tools_are_exactly_these() {
     }
     operations.sort();
     makers.sort();
-    assert_eq!(tools, ["ReadTool<O>"]);
-    assert_eq!(operations, ["Find", "Grep", "Ls", "View"]);
-    assert_eq!(makers, ["glob", "glob", "grep", "grep", "ls", "ls", "read_tools", "view", "view"]);
+    assert_eq!(tools, ["FileTool<O>"]);
+    assert_eq!(operations, ["Edit", "Find", "Grep", "Ls", "MultiEdit", "View", "Write"]);
+    let expected = "edit glob glob grep grep ls ls multiedit read_tools view view write write_tools";
+    assert_eq!(makers.join(" "), expected);
 }
 
 #[tokio::test]

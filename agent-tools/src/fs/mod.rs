@@ -1,15 +1,23 @@
-//! Read-only file tools: [`view`], [`ls`], [`glob`] and [`grep`], confined to a [`Workspace`].
+//! File tools, confined to a [`Workspace`]: [`view`], [`ls`], [`glob`] and [`grep`] read, and those of
+//! [`Workspace::write_tools`] change files.
 //!
 //! A workspace is the only way to a file: it turns a model's path into a place below its root, and every file is
 //! opened through a handle on that root. So neither `..` nor a link leads out, however the tree changes meanwhile.
-//! Nothing here changes a file, and nothing reads one by an absolute path.
+//! Nothing opens a file by an absolute path.
 
+mod change;
+mod diff;
+mod document;
 mod glob;
 mod grep;
 mod level;
+mod loose;
 mod ls;
 mod path;
+mod replace;
 mod rules;
+mod save;
+mod seen;
 mod sight;
 mod similar;
 mod sniff;
@@ -28,7 +36,7 @@ use std::sync::Arc;
 
 use entourage_core::tool::Tool;
 
-use tool::{Place, ReadTool};
+use tool::{FileTool, Place};
 
 /// Shows lines of a file in the current directory.
 ///
@@ -41,7 +49,7 @@ use tool::{Place, ReadTool};
 /// the lines before it, are read. A call ends after 20 seconds, and reading stops when its future is dropped.
 #[must_use]
 pub fn view() -> Arc<dyn Tool> {
-    ReadTool::<view::View>::shared(Place::current())
+    FileTool::<view::View>::shared(Place::current())
 }
 
 /// Lists the current directory as a tree of at most 1,000 entries. See [`view()`] for when the directory is opened.
@@ -52,7 +60,7 @@ pub fn view() -> Arc<dyn Tool> {
 /// so far.
 #[must_use]
 pub fn ls() -> Arc<dyn Tool> {
-    ReadTool::<ls::Ls>::shared(Place::current())
+    FileTool::<ls::Ls>::shared(Place::current())
 }
 
 /// Finds files of the current directory by name. See [`view()`] for when the directory is opened.
@@ -62,7 +70,7 @@ pub fn ls() -> Arc<dyn Tool> {
 /// seconds with the paths found so far.
 #[must_use]
 pub fn glob() -> Arc<dyn Tool> {
-    ReadTool::<glob::Find>::shared(Place::current())
+    FileTool::<glob::Find>::shared(Place::current())
 }
 
 /// Searches the files of the current directory for a regular expression. See [`view()`] for when the directory is
@@ -74,5 +82,5 @@ pub fn glob() -> Arc<dyn Tool> {
 /// text.
 #[must_use]
 pub fn grep() -> Arc<dyn Tool> {
-    ReadTool::<grep::Grep>::shared(Place::current())
+    FileTool::<grep::Grep>::shared(Place::current())
 }

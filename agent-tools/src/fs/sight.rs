@@ -13,16 +13,19 @@ use std::{
 use cap_fs_ext::FollowSymlinks;
 use cap_std::fs::{Dir, Metadata};
 use entourage_core::{
+    SessionId,
     permission::{Admission, RuleEffect},
     tool::ToolError,
 };
 
-use super::{level::Kind, path, path::Inside, similar, text, workspace::Workspace};
+use super::{level::Kind, path, path::Inside, seen::Known, similar, text, workspace::Workspace};
 
 /// The view of one call on a workspace.
 #[derive(Debug)]
 pub(super) struct Sight<'a> {
     ws: &'a Workspace,
+    /// The session that calls.
+    session: &'a SessionId,
     /// `None` if all paths are judged alike: then the verdict on the call holds for every place it reaches.
     admission: Option<&'a Admission>,
     /// Number of places left out because they need approval.
@@ -45,14 +48,14 @@ impl Start {
 }
 
 impl<'a> Sight<'a> {
-    pub(super) fn new(ws: &'a Workspace, admission: &'a Admission) -> Self {
+    pub(super) fn new(ws: &'a Workspace, session: &'a SessionId, admission: &'a Admission) -> Self {
         let admission = Some(admission).filter(|admission| !admission.is_uniform());
-        Self { ws, admission, to_ask: Cell::new(0) }
+        Self { ws, session, admission, to_ask: Cell::new(0) }
     }
 
     #[cfg(test)]
-    pub(super) fn whole(ws: &'a Workspace) -> Self {
-        Self { ws, admission: None, to_ask: Cell::new(0) }
+    pub(super) fn whole(ws: &'a Workspace, session: &'a SessionId) -> Self {
+        Self { ws, session, admission: None, to_ask: Cell::new(0) }
     }
 
     pub(super) fn workspace(&self) -> &'a Workspace {
@@ -149,14 +152,30 @@ impl<'a> Sight<'a> {
         }
     }
 
-    fn open_plain(&self, at: &Path) -> io::Result<Option<std::fs::File>> {
+    /// The path of a place with links resolved: of the file or directory there, or of as much as exists.
+    pub(super) fn resolved(&self, place: &Inside) -> PathBuf {
+        self.ws.resolved(place.names()).unwrap_or_else(|| place.names().to_owned())
+    }
+
+    /// The file at a resolved path as this session last saw it.
+    pub(super) fn seen(&self, at: &Path) -> Option<Known> {
+        self.ws.seen().get(self.session, at)
+    }
+
+    /// Notes that this session sees the file at a resolved path as it is.
+    pub(super) fn saw(&self, at: &Path, known: Known) {
+        self.ws.seen().note(self.session, at, known);
+    }
+
+    /// Opens a file at a resolved path, without following links; `None` if it is not a regular file.
+    pub(super) fn open_plain(&self, at: &Path) -> io::Result<Option<std::fs::File>> {
         let Some(name) = at.file_name() else { return Ok(None) };
         let dir = self.plain(at.parent().unwrap_or(Path::new("")))?;
         Workspace::open_file(&dir, Path::new(name), FollowSymlinks::No)
     }
 
     /// Opens a directory name by name; no link is followed.
-    fn plain(&self, at: &Path) -> io::Result<Dir> {
+    pub(super) fn plain(&self, at: &Path) -> io::Result<Dir> {
         let start = self.ws.open_dir(Path::new("."), FollowSymlinks::Yes)?;
         at.components()
             .filter(|part| matches!(part, std::path::Component::Normal(_)))

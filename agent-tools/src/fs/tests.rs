@@ -7,7 +7,7 @@ use std::{
 };
 
 use entourage_core::{
-    ErrorKind,
+    ErrorKind, SessionId,
     message::Content,
     tool::{Access, Tool, ToolError, ToolOutput},
 };
@@ -18,6 +18,10 @@ use tempfile::TempDir;
 use super::{
     Workspace, glob::Find, grep::Grep, ls::Ls, sight::Sight, stop::Stop, tool::Operation, view::View,
 };
+
+fn session() -> SessionId {
+    SessionId::new("reader").unwrap()
+}
 
 struct Tree {
     dir: TempDir,
@@ -45,7 +49,11 @@ impl Tree {
     }
 
     fn output<O: Operation>(&self, arguments: Value, time: Duration) -> Result<ToolOutput, ToolError> {
-        O::run(&Sight::whole(&self.ws), serde_json::from_value(arguments).unwrap(), &Stop::after(time))
+        O::run(
+            &Sight::whole(&self.ws, &session()),
+            serde_json::from_value(arguments).unwrap(),
+            &Stop::after(time),
+        )
     }
 
     fn run<O: Operation>(&self, arguments: Value) -> Result<String, String> {
@@ -481,7 +489,8 @@ proptest! {
             let base = fs::canonicalize(dir.path()).unwrap();
             let path = pieces.join(if slashes { "/" } else { "" }).replace("BASE", &base.to_string_lossy());
             let stop = Stop::after(Duration::from_secs(60));
-            let sight = &Sight::whole(ws);
+            let session = session();
+            let sight = &Sight::whole(ws, &session);
             let results = [
                 View::run(sight, serde_json::from_value(json!({ "path": path })).unwrap(), &stop),
                 Ls::run(sight, serde_json::from_value(json!({ "path": path })).unwrap(), &stop),
@@ -512,7 +521,7 @@ fn a_workspace_is_known_by_the_link_that_leads_to_it() {
         for path in [link.join("a.txt"), ws.root().join("a.txt"), Path::new("a.txt").to_owned()] {
             let arguments = serde_json::from_value(json!({ "path": path })).unwrap();
             assert!(
-                View::run(&Sight::whole(&ws), arguments, &Stop::after(Duration::MAX)).is_ok(),
+                View::run(&Sight::whole(&ws, &session()), arguments, &Stop::after(Duration::MAX)).is_ok(),
                 "{path:?}"
             );
         }

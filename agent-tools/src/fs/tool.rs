@@ -25,12 +25,14 @@ use super::{
 /// Time that the runtime waits beyond an operation's own limit, for a file system that does not answer.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The operation of a read-only file tool. It runs on a thread that may block.
+/// The operation of a file tool. It runs on a thread that may block.
 pub(super) trait Operation: Send + Sync + 'static {
     /// Arguments from the model. A path in them is called `path`.
     type Arguments: DeserializeOwned + JsonSchema + Send + 'static;
     const NAME: &'static str;
     const DESCRIPTION: &'static str;
+    /// Access of a call; a change is one of the file at `path`.
+    const ACCESS: Access = Access::READ;
     /// Time limit of a call.
     const TIME: Duration;
     /// Path that is read when the model names none.
@@ -70,16 +72,16 @@ fn no_directory(error: io::Error) -> Error {
 
 /// An operation as a tool.
 #[derive(Debug)]
-pub(super) struct ReadTool<O> {
+pub(super) struct FileTool<O> {
     spec: ToolSpec,
     place: Place,
     operation: PhantomData<fn() -> O>,
 }
 
-impl<O: Operation> ReadTool<O> {
+impl<O: Operation> FileTool<O> {
     pub(super) fn shared(place: Place) -> Arc<dyn Tool> {
         let spec = ToolSpec::new(O::NAME, O::DESCRIPTION, schema_of::<O::Arguments>())
-            .with_access(Access::READ)
+            .with_access(O::ACCESS)
             .naming_subjects()
             .with_timeout(O::TIME + GRACE);
         Arc::new(Self { spec, place, operation: PhantomData })
@@ -87,28 +89,32 @@ impl<O: Operation> ReadTool<O> {
 }
 
 #[async_trait]
-impl<O: Operation> Tool for ReadTool<O> {
+impl<O: Operation> Tool for FileTool<O> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let arguments: O::Arguments = input.parse()?;
-        let (place, admission) = (self.place.clone(), cx.admission());
-        blocking(O::TIME, move |stop| O::run(&Sight::new(place.workspace()?, &admission), arguments, stop))
-            .await
+        let (place, session, admission) = (self.place.clone(), cx.session().clone(), cx.admission());
+        blocking(O::TIME, move |stop| {
+            O::run(&Sight::new(place.workspace()?, &session, &admission), arguments, stop)
+        })
+        .await
     }
 
     /// Names the path as the workspace knows it, so that a rule cannot be evaded by spelling. Resolves links on the
     /// file system, which takes microseconds.
     fn footprint(&self, arguments: &Value) -> Footprint {
-        let footprint = Footprint::new(Access::READ);
+        let footprint = Footprint::new(O::ACCESS);
+        let touching =
+            if O::ACCESS.contains(Access::WRITE) { Footprint::writing } else { Footprint::reading };
         let Some(path) = arguments.get("path").and_then(Value::as_str).or(O::WITHOUT_PATH) else {
             return footprint;
         };
         match self.place.workspace() {
-            Ok(workspace) => workspace.subjects(path).into_iter().fold(footprint, Footprint::reading),
-            Err(_) => footprint.reading(path),
+            Ok(workspace) => workspace.subjects(path).into_iter().fold(footprint, touching),
+            Err(_) => touching(footprint, path.to_owned()),
         }
     }
 }

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
+    seen::{Known, Stamp, digest_of},
     sight::Sight,
     sniff,
     stop::{Halt, Stop, StopReader, halted},
@@ -36,6 +37,8 @@ const IMAGE: u64 = 5 << 20;
 /// Most bytes that are skipped to find the end of a line, since one line could be the whole file.
 const LONG_LINE: usize = 16 << 20;
 const BUFFER: usize = 64 << 10;
+/// Most bytes of a file that is read whole, so that a change of it is noticed by its content.
+const READ_WHOLE: u64 = 1 << 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Arguments {
@@ -79,13 +82,33 @@ impl Operation for View {
                 "`{name}` is a pipe, a socket or a device, which cannot be viewed"
             )));
         };
-        let size = file.metadata().map_err(|error| sight.explain(&error, &place))?.len();
-        let mut section = Section::new(&name, file, stop);
-        let head = section.head()?;
-        if let Some(mime) = sniff::binary(&head) {
-            return section.binary(mime, size);
+        let metadata = file.metadata().map_err(|error| sight.explain(&error, &place))?;
+        let (stamp, size) = (Stamp::of(&metadata), metadata.len());
+        let seen = |digest| sight.saw(&sight.resolved(&place), Known { stamp, digest });
+        if size > READ_WHOLE {
+            let shown = Section::new(&name, file, stop).show(size, offset, limit)?;
+            seen(None);
+            return Ok(shown);
         }
-        section.lines(offset, limit)
+        // What is shown and what is remembered must be the same content.
+        let mut content = Vec::new();
+        let limited = StopReader { inner: file, stop }.take(READ_WHOLE + 1).read_to_end(&mut content);
+        limited.map_err(|error| fault(&name, stop, &error))?;
+        let shown = Section::new(&name, content.as_slice(), stop).show(size, offset, limit)?;
+        // It may have grown since it was opened.
+        seen((content.len() as u64 <= READ_WHOLE).then(|| digest_of(&content)));
+        Ok(shown)
+    }
+}
+
+fn fault(name: &str, stop: &Stop, error: &io::Error) -> ToolError {
+    match stop.check() {
+        Err(halt @ Halt::Dropped) => halted(halt, stop),
+        Err(Halt::TimeOver) => ToolError::tell(format!(
+            "stopped after {}: the lines lie too far into `{name}`; view an earlier part or search it with `grep`",
+            stop.limit()
+        )),
+        Ok(()) => ToolError::tell(format!("`{name}` cannot be read: {error}")),
     }
 }
 
@@ -110,16 +133,16 @@ impl<'a, R: Read> Section<'a, R> {
         Self { name, reader, stop }
     }
 
-    fn fault(&self, error: &io::Error) -> ToolError {
-        match self.stop.check() {
-            Err(halt @ Halt::Dropped) => halted(halt, self.stop),
-            Err(Halt::TimeOver) => ToolError::tell(format!(
-                "stopped after {}: the lines lie too far into `{}`; view an earlier part or search it with `grep`",
-                self.stop.limit(),
-                self.name
-            )),
-            Ok(()) => ToolError::tell(format!("`{}` cannot be read: {error}", self.name)),
+    fn show(mut self, size: u64, offset: u64, limit: u64) -> Result<ToolOutput, ToolError> {
+        let head = self.head()?;
+        match sniff::binary(&head) {
+            Some(mime) => self.binary(mime, size),
+            None => self.lines(offset, limit),
         }
+    }
+
+    fn fault(&self, error: &io::Error) -> ToolError {
+        fault(self.name, self.stop, error)
     }
 
     fn buffer(&mut self) -> Result<&[u8], ToolError> {

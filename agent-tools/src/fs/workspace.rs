@@ -6,7 +6,7 @@
 use std::{
     fmt, io,
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
@@ -20,12 +20,15 @@ use entourage_core::{
 };
 
 use super::{
+    change::{Edit, MultiEdit, Write},
     glob::Find,
     grep::Grep,
     ls::Ls,
     path::{self, Inside},
+    save::Names,
+    seen::Seen,
     text,
-    tool::{Place, ReadTool},
+    tool::{FileTool, Place},
     view::View,
 };
 
@@ -62,6 +65,10 @@ struct Inner {
     dir: Dir,
     /// The names of the root in an absolute path; the first is canonical.
     roots: Vec<PathBuf>,
+    seen: Seen,
+    names: Names,
+    /// Held while a file is looked at and changed.
+    writing: Mutex<()>,
 }
 
 impl Workspace {
@@ -81,7 +88,8 @@ impl Workspace {
         let plain = !root.components().any(|part| part == Component::ParentDir);
         let given = std::path::absolute(root).ok().filter(|_| plain).and_then(|full| path::normal(&full));
         roots.extend(given.filter(|given| !roots.contains(given)));
-        Ok(Self(Arc::new(Inner { dir, roots })))
+        let (seen, names, writing) = Default::default();
+        Ok(Self(Arc::new(Inner { dir, roots, seen, names, writing })))
     }
 
     /// The root's canonical path at the time it was opened. For people: nothing is opened by it.
@@ -93,31 +101,87 @@ impl Workspace {
     /// Shows lines of a file, or an image. The contract is that of [`view`](super::view()).
     #[must_use]
     pub fn view(&self) -> Arc<dyn Tool> {
-        ReadTool::<View>::shared(Place::fixed(self))
+        FileTool::<View>::shared(Place::fixed(self))
     }
 
     /// Lists a directory as a tree. The contract is that of [`ls`](super::ls()).
     #[must_use]
     pub fn ls(&self) -> Arc<dyn Tool> {
-        ReadTool::<Ls>::shared(Place::fixed(self))
+        FileTool::<Ls>::shared(Place::fixed(self))
     }
 
     /// Finds files by name. The contract is that of [`glob`](super::glob()).
     #[must_use]
     pub fn glob(&self) -> Arc<dyn Tool> {
-        ReadTool::<Find>::shared(Place::fixed(self))
+        FileTool::<Find>::shared(Place::fixed(self))
     }
 
     /// Searches files. The contract is that of [`grep`](super::grep()).
     #[must_use]
     pub fn grep(&self) -> Arc<dyn Tool> {
-        ReadTool::<Grep>::shared(Place::fixed(self))
+        FileTool::<Grep>::shared(Place::fixed(self))
     }
 
     /// All read-only tools: `view`, `ls`, `glob` and `grep`.
     #[must_use]
     pub fn read_tools(&self) -> Vec<Arc<dyn Tool>> {
         vec![self.view(), self.ls(), self.glob(), self.grep()]
+    }
+
+    /// Writes a whole file. The contract is that of [`Workspace::write_tools`].
+    #[must_use]
+    pub fn write(&self) -> Arc<dyn Tool> {
+        FileTool::<Write>::shared(Place::fixed(self))
+    }
+
+    /// Replaces a text in a file. The contract is that of [`Workspace::write_tools`].
+    #[must_use]
+    pub fn edit(&self) -> Arc<dyn Tool> {
+        FileTool::<Edit>::shared(Place::fixed(self))
+    }
+
+    /// Makes several edits of one file. The contract is that of [`Workspace::write_tools`].
+    #[must_use]
+    pub fn multiedit(&self) -> Arc<dyn Tool> {
+        FileTool::<MultiEdit>::shared(Place::fixed(self))
+    }
+
+    /// All tools that change files: `write`, `edit` and `multiedit`.
+    ///
+    /// # Contract
+    /// - A file that exists is changed only if the calling session has seen it: by `view` of this workspace or its
+    ///   clones, or by a change of its own. If its content is another one since, the call is an error result, and
+    ///   nothing is changed. This is checked when the call runs, which is after an approval. What a session has seen is
+    ///   not stored: after a restart a file is viewed again.
+    /// - A file is replaced whole by one rename, or not at all; its mode bits are kept, its owner and other names of it
+    ///   (hard links) are not. A call that is dropped before the rename changes nothing. A crash may leave a file
+    ///   `.entourage-….tmp` beside it.
+    /// - Line ends, a byte order mark and what is not replaced are kept byte for byte; new lines end as most do. A file
+    ///   that is not UTF-8, or larger than 16 MiB, is not changed.
+    /// - No link is followed: the path with its links resolved is judged, and changed if it is still that path.
+    /// - Nothing in a directory `.git` is changed.
+    /// - A result has the path, the numbers of added and removed lines, a unified diff of at most 64 KiB, and digests of
+    ///   the content before and after as metadata.
+    ///
+    /// The tools declare [`Access::WRITE`](entourage_core::tool::Access::WRITE), which needs approval unless a rule
+    /// allows it. Two workspaces on one directory do not know what the other one's sessions saw.
+    #[must_use]
+    pub fn write_tools(&self) -> Vec<Arc<dyn Tool>> {
+        vec![self.write(), self.edit(), self.multiedit()]
+    }
+
+    pub(super) fn seen(&self) -> &Seen {
+        &self.0.seen
+    }
+
+    /// A name for a file that lies beside another for a moment.
+    pub(super) fn next_name(&self) -> String {
+        self.0.names.next()
+    }
+
+    /// Lets one call at a time look at a file and change it.
+    pub(super) fn writing(&self) -> MutexGuard<'_, ()> {
+        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn dir(&self) -> &Dir {

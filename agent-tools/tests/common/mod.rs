@@ -10,7 +10,7 @@ use entourage_core::{
     run::{Outcome, RunContext, Task},
     tool::{Tool, Tools},
 };
-use entourage_runtime::Runtime;
+use entourage_runtime::{Runtime, Session};
 use serde_json::Value;
 
 #[derive(Clone)]
@@ -41,10 +41,20 @@ pub(crate) async fn call_all(
     tools: Vec<Arc<dyn Tool>>,
     calls: Vec<(&str, Value)>,
 ) -> Vec<ToolResult> {
+    call_in(&runtime.session(), tools, calls).await
+}
+
+/// The results of `calls`, made one after another in a run of `session`.
+#[allow(dead_code, reason = "not each test goes on in a session")]
+pub(crate) async fn call_in(
+    session: &Session,
+    tools: Vec<Arc<dyn Tool>>,
+    calls: Vec<(&str, Value)>,
+) -> Vec<ToolResult> {
     let calls = calls.into_iter().map(|(name, arguments)| (name.to_owned(), arguments)).collect();
     let caller =
         Caller { tools: Tools::new(tools).unwrap(), calls: Arc::new(calls), results: Arc::default() };
-    let outcome = runtime.session().start(&caller, "go").outcome().await.unwrap();
+    let outcome = session.start(&caller, "go").outcome().await.unwrap();
     assert!(outcome.is_completed(), "{outcome}");
     std::mem::take(&mut *caller.results.lock().unwrap())
 }

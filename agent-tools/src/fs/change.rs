@@ -1,0 +1,292 @@
+//! `write`, `edit` and `multiedit`: change one file of the workspace.
+
+use std::time::Duration;
+
+use entourage_core::tool::{Access, ToolError, ToolOutput};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    diff::Diff,
+    document::Document,
+    replace::{Change, find},
+    save::{Current, Target},
+    seen::digest_of,
+    sight::Sight,
+    stop::Stop,
+    text,
+    tool::Operation,
+};
+
+/// Most edits of one call.
+const EDITS: usize = 100;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WriteArguments {
+    /// The file, relative to the workspace's root. Missing directories are made.
+    path: String,
+    /// The whole content.
+    content: String,
+}
+
+/// Writes a whole file.
+#[derive(Debug)]
+pub(super) struct Write;
+
+impl Operation for Write {
+    type Arguments = WriteArguments;
+    const NAME: &'static str = "write";
+    const DESCRIPTION: &'static str = "Writes a whole text file. A file that exists must have been viewed in this \
+        session; to change parts of it use `edit`. Line ends and byte order mark of a file that exists are kept.";
+    const ACCESS: Access = Access::WRITE;
+    const TIME: Duration = Duration::from_secs(20);
+    const WITHOUT_PATH: Option<&'static str> = None;
+
+    fn run(sight: &Sight<'_>, arguments: WriteArguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+        let target = Target::of(sight, &arguments.path, stop)?;
+        let _one_at_a_time = sight.workspace().writing();
+        let Some(current) = target.read()? else {
+            return create(&target, &arguments.content);
+        };
+        target.check_seen(&current)?;
+        let before = decoded(&target, &current)?;
+        let mut document = Document::read(before);
+        let whole = 0..document.text().len();
+        let content = arguments.content.strip_prefix('\u{feff}').unwrap_or(&arguments.content);
+        document.replace(&[(whole, content.to_owned())]);
+        let after = document.written();
+        if after == before {
+            return Err(ToolError::tell(format!("`{}` has this content already", target.name)));
+        }
+        save(&target, &current, before, &after, "")
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct EditArguments {
+    /// The file, relative to the workspace's root.
+    path: String,
+    /// The text to replace, exactly as it is in the file, without line numbers. Empty to create a file.
+    old: String,
+    /// The text that comes instead. Empty to delete the old one.
+    new: String,
+    /// True to replace each place; otherwise the text must be found in one place alone. Default: false.
+    #[serde(default)]
+    replace_all: Option<bool>,
+}
+
+/// Replaces one text in a file.
+#[derive(Debug)]
+pub(super) struct Edit;
+
+impl Operation for Edit {
+    type Arguments = EditArguments;
+    const NAME: &'static str = "edit";
+    const DESCRIPTION: &'static str = "Replaces a text in a file that was viewed in this session. Give so many lines of \
+        it that it is found in one place alone. With an empty `old` it creates a file. For several changes of one file \
+        use `multiedit`.";
+    const ACCESS: Access = Access::WRITE;
+    const TIME: Duration = Duration::from_secs(20);
+    const WITHOUT_PATH: Option<&'static str> = None;
+
+    fn run(sight: &Sight<'_>, arguments: EditArguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+        let EditArguments { path, old, new, replace_all } = arguments;
+        let edits = [OneEdit { old, new, replace_all }];
+        let target = Target::of(sight, &path, stop)?;
+        let _one_at_a_time = sight.workspace().writing();
+        let edited = edit(&target, &edits)?;
+        match edited.failed.into_iter().next() {
+            Some((_, error)) => Err(ToolError::Tell(error)),
+            None => edited.change.save(&target),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct OneEdit {
+    /// The text to replace, as in `edit`. It may be empty in the first edit alone, which then creates the file.
+    old: String,
+    /// The text that comes instead.
+    new: String,
+    /// True to replace each place. Default: false.
+    #[serde(default)]
+    replace_all: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct MultiArguments {
+    /// The file, relative to the workspace's root.
+    path: String,
+    /// The edits, at least 1 and at most 100. Each is made on the result of those before it.
+    #[schemars(length(min = 1, max = 100))]
+    edits: Vec<OneEdit>,
+}
+
+/// Makes several edits of one file.
+#[derive(Debug)]
+pub(super) struct MultiEdit;
+
+impl Operation for MultiEdit {
+    type Arguments = MultiArguments;
+    const NAME: &'static str = "multiedit";
+    const DESCRIPTION: &'static str = "Makes several edits of one file, in order, and writes it once. An edit that fails \
+        is left out and named in the result; the others are made.";
+    const ACCESS: Access = Access::WRITE;
+    const TIME: Duration = Duration::from_secs(20);
+    const WITHOUT_PATH: Option<&'static str> = None;
+
+    fn run(sight: &Sight<'_>, arguments: MultiArguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+        let MultiArguments { path, edits } = arguments;
+        if edits.is_empty() || edits.len() > EDITS {
+            return Err(ToolError::tell("`edits` has at least 1 and at most 100 edits"));
+        }
+        let target = Target::of(sight, &path, stop)?;
+        let _one_at_a_time = sight.workspace().writing();
+        let mut edited = edit(&target, &edits)?;
+        let failed = std::mem::take(&mut edited.failed);
+        let list = failed.iter().map(|(index, error)| format!("\nedit {index} was left out: {error}"));
+        let list: String = list.collect();
+        if failed.len() == edits.len() {
+            return Err(ToolError::tell(format!("no edit could be made, so nothing was written{list}")));
+        }
+        edited.change.note.push_str(&list);
+        edited.change.save(&target)
+    }
+}
+
+/// Edits that were made on a text.
+struct Edited {
+    change: Prepared,
+    /// Edits that were left out, by their number from 1, with the errors for the model.
+    failed: Vec<(usize, String)>,
+}
+
+/// A content to write.
+struct Prepared {
+    /// `None` for a file that does not exist.
+    current: Option<Current>,
+    before: String,
+    after: String,
+    /// What the model is told beside the numbers.
+    note: String,
+}
+
+/// Makes the edits on the file's text. Writes nothing.
+fn edit(target: &Target<'_>, edits: &[OneEdit]) -> Result<Edited, ToolError> {
+    let creates = edits.first().is_some_and(|edit| edit.old.is_empty());
+    let current = target.read()?;
+    let (before, first) = match &current {
+        None if creates => (String::new(), edits.first().map(|edit| edit.new.as_str()).unwrap_or_default()),
+        None => {
+            let text =
+                format!("there is nothing at `{}`; an edit with an empty `old` creates a file", target.name);
+            return Err(ToolError::Tell(text));
+        }
+        Some(_) if creates => {
+            let text = format!("`{}` exists; give the text to replace, or use `write`", target.name);
+            return Err(ToolError::Tell(text));
+        }
+        Some(current) => {
+            target.check_seen(current)?;
+            let before = decoded(target, current)?.to_owned();
+            (before, "")
+        }
+    };
+    let mut document = Document::read(if creates { first } else { &before });
+    let (mut failed, mut note) = (Vec::new(), String::new());
+    for (index, edit) in edits.iter().enumerate().skip(usize::from(creates)) {
+        let number = index.saturating_add(1);
+        if edit.old.is_empty() {
+            failed.push((number, "`old` is empty, which creates a file in the first edit alone".to_owned()));
+            continue;
+        }
+        let all = edit.replace_all.unwrap_or(false);
+        match find(document.text(), Change { old: &edit.old, new: &edit.new, all }) {
+            Ok(found) => {
+                document.replace(&found.parts);
+                if found.loosely {
+                    note.push_str(&loosely(number, edits.len()));
+                }
+            }
+            Err(error) => failed.push((number, error)),
+        }
+    }
+    let after = document.written();
+    if current.is_some() && after == before && failed.is_empty() {
+        return Err(ToolError::tell("after the edits the file would be as it was, so nothing was written"));
+    }
+    Ok(Edited { change: Prepared { current, before, after, note }, failed })
+}
+
+fn loosely(number: usize, of: usize) -> String {
+    let which = if of > 1 { format!("edit {number}: ") } else { String::new() };
+    format!(
+        "\n{which}the old text was not there exactly; lines that differ in white space alone were replaced, and the new \
+         ones indented like them. View the place to verify it"
+    )
+}
+
+impl Prepared {
+    fn save(self, target: &Target<'_>) -> Result<ToolOutput, ToolError> {
+        match &self.current {
+            None => create(target, &self.after).map(|output| noted(output, &self.note)),
+            Some(_) if self.after == self.before => {
+                Err(ToolError::tell(format!("after the edits the file would be as it was{}", self.note)))
+            }
+            Some(current) => save(target, current, &self.before, &self.after, &self.note),
+        }
+    }
+}
+
+fn noted(mut output: ToolOutput, note: &str) -> ToolOutput {
+    if !note.is_empty() {
+        output.content.push(entourage_core::message::Content::Text(note.trim_start().to_owned()));
+    }
+    output
+}
+
+fn create(target: &Target<'_>, content: &str) -> Result<ToolOutput, ToolError> {
+    target.write(None, content.as_bytes())?;
+    let diff = Diff::of(&target.name, "", content);
+    let lines = text::count(content.lines().count(), "line", "lines");
+    let metadata = json!({
+        "path": target.name,
+        "created": true,
+        "added": diff.added,
+        "removed": 0,
+        "diff": diff.text,
+        "after": digest_of(content.as_bytes()).to_string(),
+    });
+    Ok(ToolOutput::text(format!("created `{}` with {lines}", target.name)).with_metadata(metadata))
+}
+
+fn save(
+    target: &Target<'_>,
+    current: &Current,
+    before: &str,
+    after: &str,
+    note: &str,
+) -> Result<ToolOutput, ToolError> {
+    target.write(Some(current), after.as_bytes())?;
+    let diff = Diff::of(&target.name, before, after);
+    let metadata = json!({
+        "path": target.name,
+        "created": false,
+        "added": diff.added,
+        "removed": diff.removed,
+        "diff": diff.text,
+        "before": digest_of(before.as_bytes()).to_string(),
+        "after": digest_of(after.as_bytes()).to_string(),
+    });
+    let (added, removed) = (diff.added, diff.removed);
+    let lines = text::count(added, "line", "lines");
+    let text = format!("changed `{}`: {lines} added, {removed} removed{note}", target.name);
+    Ok(ToolOutput::text(text).with_metadata(metadata))
+}
+
+/// The content as text. The error is for the model.
+fn decoded<'a>(target: &Target<'_>, current: &'a Current) -> Result<&'a str, ToolError> {
+    std::str::from_utf8(&current.content)
+        .map_err(|_| ToolError::tell(format!("`{}` is no UTF-8 text, so it cannot be changed", target.name)))
+}

@@ -1,0 +1,232 @@
+//! Lines compared without regard to white space, and indentation. Pure.
+
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
+};
+
+use super::text;
+
+/// Most comparisons of lines that a hint may cost.
+const EFFORT: usize = 20_000_000;
+/// Most lines that a hint shows.
+const SHOWN: usize = 20;
+/// Most characters of a line that a hint shows.
+const WIDTH: usize = 200;
+
+/// A line without its end.
+struct Line<'a> {
+    text: &'a str,
+    /// Place of the line in the text, its end included.
+    place: Range<usize>,
+    /// Hash of its words.
+    words: u64,
+}
+
+/// The lines of a text.
+pub(super) struct Lines<'a>(Vec<Line<'a>>);
+
+impl<'a> Lines<'a> {
+    pub(super) fn of(body: &'a str) -> Self {
+        let mut from = 0_usize;
+        let line = |text: &'a str| {
+            let place = from..from.saturating_add(text.len());
+            from = place.end;
+            let text = text.strip_suffix('\n').unwrap_or(text);
+            Line { text, place, words: words(text) }
+        };
+        Self(body.split_inclusive('\n').map(line).collect())
+    }
+
+    /// Places of lines that have the words of `old`, none twice.
+    pub(super) fn places(&self, old: &str) -> Vec<Range<usize>> {
+        let old = Lines::of(old);
+        // Blank lines are everywhere.
+        if old.0.iter().all(|line| line.text.trim().is_empty()) {
+            return Vec::new();
+        }
+        let (mut places, mut next) = (Vec::new(), 0);
+        for (at, window) in self.0.windows(old.0.len()).enumerate() {
+            if at < next || !window.iter().zip(&old.0).all(|(line, old)| line.has_words_of(old)) {
+                continue;
+            }
+            if let (Some(first), Some(last)) = (window.first(), window.last()) {
+                places.push(first.place.start..last.place.end);
+            }
+            next = at.saturating_add(old.0.len());
+        }
+        places
+    }
+
+    /// The new text at the depth of the matched lines, with the file's indentation.
+    pub(super) fn reindented(&self, depth: &str, old: &str, new: &str) -> String {
+        let of_file = Unit::of(self.0.iter().map(|line| line.text));
+        let given = Unit::of(old.lines().chain(new.lines()));
+        let here = of_file.levels(depth).0;
+        let (there, aligned) = given.levels(first_indent(old));
+        let mut out = String::with_capacity(new.len());
+        for line in new.split_inclusive('\n') {
+            let text = line.trim_start_matches([' ', '\t']);
+            if !text.trim().is_empty() {
+                let indent = line.get(..line.len().saturating_sub(text.len())).unwrap_or_default();
+                let (levels, rest) = given.levels(indent);
+                let levels = levels.saturating_add(here).saturating_sub(there);
+                (0..levels).for_each(|_| out.push_str(of_file.text()));
+                (aligned..rest).for_each(|_| out.push(' '));
+            }
+            out.push_str(text);
+        }
+        out
+    }
+
+    /// The error for a text that is not found: with the lines that are most like it, if half of them are equal.
+    pub(super) fn hint(&self, old: &str) -> String {
+        let mut answer =
+            "the old text is not in the file; view the file, and give the text exactly as it is there"
+                .to_owned();
+        let old = Lines::of(old);
+        let count = old.0.len();
+        let effort = self.0.len().saturating_mul(count);
+        if count == 0 || count > self.0.len() || effort > EFFORT {
+            return answer;
+        }
+        let alike = |window: &[Line<'_>]| {
+            let pairs = window.iter().zip(&old.0);
+            pairs.filter(|(line, old)| line.has_words_of(old) && !line.text.trim().is_empty()).count()
+        };
+        // Of equal ones the first.
+        let best = self.0.windows(count).enumerate().rev().max_by_key(|(_, window)| alike(window));
+        let Some((at, window)) = best.filter(|(_, window)| alike(window).saturating_mul(2) >= count) else {
+            return answer;
+        };
+        let _ = write!(
+            answer,
+            ". These lines are most like it, from line {}, with → for a tab and · for a space at the end:",
+            at.saturating_add(1)
+        );
+        for line in window.iter().take(SHOWN) {
+            let _ = write!(answer, "\n{}", visible(line.text));
+        }
+        if count > SHOWN {
+            let _ = write!(answer, "\n({} more)", text::count(count - SHOWN, "line", "lines"));
+        }
+        answer
+    }
+}
+
+impl Line<'_> {
+    fn has_words_of(&self, other: &Line<'_>) -> bool {
+        self.words == other.words && self.text.split_whitespace().eq(other.text.split_whitespace())
+    }
+}
+
+fn words(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.split_whitespace().for_each(|word| word.hash(&mut hasher));
+    hasher.finish()
+}
+
+/// Indentation of the first line that is not blank.
+pub(super) fn first_indent(text: &str) -> &str {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    indent(line)
+}
+
+fn indent(line: &str) -> &str {
+    let rest = line.trim_start_matches([' ', '\t']);
+    line.get(..line.len().saturating_sub(rest.len())).unwrap_or_default()
+}
+
+fn visible(line: &str) -> String {
+    let kept = line.trim_end_matches(' ');
+    let spaces = line.len().saturating_sub(kept.len());
+    let shown: String = kept.chars().take(WIDTH).map(|c| if c == '\t' { '→' } else { c }).collect();
+    shown + &"·".repeat(spaces.min(WIDTH))
+}
+
+/// One level of indentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Unit(String);
+
+impl Unit {
+    /// The unit that most lines fit.
+    fn of<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
+        let (mut tabs, mut spaces) = (0_usize, 0_usize);
+        let mut steps: HashMap<usize, usize> = HashMap::new();
+        let mut last = 0_usize;
+        for line in lines.filter(|line| !line.trim().is_empty()) {
+            let indent = indent(line);
+            if indent.starts_with('\t') {
+                tabs = tabs.saturating_add(1);
+            } else if !indent.is_empty() {
+                spaces = spaces.saturating_add(1);
+            }
+            // One space is alignment.
+            let step = indent.len().abs_diff(last);
+            if !indent.contains('\t') && (2..=8).contains(&step) {
+                let count = steps.entry(step).or_default();
+                *count = count.saturating_add(1);
+            }
+            last = indent.len();
+        }
+        if tabs > spaces {
+            return Self("\t".to_owned());
+        }
+        let common = steps.into_iter().max_by_key(|(step, count)| (*count, std::cmp::Reverse(*step)));
+        Self(" ".repeat(common.map_or(4, |(step, _)| step)))
+    }
+
+    fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Levels of an indentation, and the spaces that are left. A tab is a level.
+    fn levels(&self, indent: &str) -> (usize, usize) {
+        let tabs = indent.matches('\t').count();
+        let spaces = indent.len().saturating_sub(tabs);
+        let width = if self.0 == "\t" { 4 } else { self.0.len().max(1) };
+        (tabs.saturating_add(spaces / width), spaces % width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_unit_is_the_most_common_step() {
+        for (body, unit) in [
+            ("a\n\tb\n\t\tc\n", "\t"),
+            ("a\n  b\n    c\n", "  "),
+            ("a\n    b\n        c\n   x\n", "    "),
+            ("a\n", "    "),
+            ("   a\n   b\n", "   "),
+        ] {
+            assert_eq!(Unit::of(body.lines()).text(), unit, "{body:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn loose_places_are_whole_lines_in_order_and_have_the_words(
+            body in "([ \t]{0,3}[ab]?[ \t]?[ab]?\n?){0,12}", old in "([ \t]{0,2}[ab]?\n?){0,3}",
+        ) {
+            let places = Lines::of(&body).places(&old);
+            let mut end = 0;
+            for place in places {
+                prop_assert!(place.start >= end && place.end > place.start);
+                prop_assert!(place.start == 0 || body.get(..place.start).unwrap().ends_with('\n'));
+                prop_assert!(place.end == body.len() || body.get(..place.end).unwrap().ends_with('\n'));
+                let words = |text: &str| text.lines().map(|line| {
+                    line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+                }).collect::<Vec<_>>();
+                prop_assert_eq!(words(body.get(place.clone()).unwrap()), words(&old));
+                end = place.end;
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Writes a file whole, or not at all: beside it first, then in its place by one rename.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write},
+    path::{Component, Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::SystemTime,
+};
+
+use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
+use cap_std::fs::{Dir, OpenOptions, Permissions};
+use entourage_core::tool::ToolError;
+
+use super::{
+    seen::{Known, Stamp, digest_of},
+    sight::Sight,
+    stop::{Stop, halted},
+    text,
+    workspace::Workspace,
+};
+
+/// Most bytes of a file that is changed.
+const LARGEST: u64 = 16 << 20;
+
+/// Directories whose content no tool writes: programs run what lies there.
+const PROTECTED: [&str; 1] = [".git"];
+
+/// A place to write to, with links resolved.
+pub(super) struct Target<'a> {
+    sight: &'a Sight<'a>,
+    stop: &'a Stop,
+    path: PathBuf,
+    /// The place as it is shown to the model.
+    pub(super) name: String,
+}
+
+/// A file as it was found.
+pub(super) struct Current {
+    pub(super) content: Vec<u8>,
+    stamp: Stamp,
+    permissions: Permissions,
+}
+
+impl<'a> Target<'a> {
+    /// The place that a call names. Nothing needs to exist there.
+    pub(super) fn of(sight: &'a Sight<'a>, path: &str, stop: &'a Stop) -> Result<Self, ToolError> {
+        let place = sight.workspace().place(path)?;
+        let name = text::echo(&text::show(place.as_path()));
+        sight.start(&place)?;
+        let path = sight.resolved(&place);
+        if path.file_name().is_none() {
+            return Err(ToolError::tell(format!("`{name}` is a directory; name a file")));
+        }
+        let target = Self { sight, stop, path, name };
+        target.check_protected()?;
+        Ok(target)
+    }
+
+    fn check_protected(&self) -> Result<(), ToolError> {
+        let is_protected =
+            |part: &Component<'_>| PROTECTED.iter().any(|name| part.as_os_str().eq_ignore_ascii_case(name));
+        match self.path.components().find(is_protected) {
+            None => Ok(()),
+            Some(part) => Err(ToolError::tell(format!(
+                "`{}` lies in `{}`, which these tools do not change",
+                self.name,
+                text::echo(&part.as_os_str().to_string_lossy())
+            ))),
+        }
+    }
+
+    /// Reads the file; `None` if there is nothing.
+    pub(super) fn read(&self) -> Result<Option<Current>, ToolError> {
+        let opened = match self.sight.open_plain(&self.path) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.explain(&error)),
+        };
+        let Some(file) = opened else {
+            return Err(ToolError::tell(format!(
+                "`{}` is no regular file: a directory, a link that leads nowhere, or a special file; name a file",
+                self.name
+            )));
+        };
+        let metadata = file.metadata().map_err(|error| self.explain(&error))?;
+        let mut content = Vec::new();
+        let read = file.take(LARGEST.saturating_add(1)).read_to_end(&mut content);
+        read.map_err(|error| self.explain(&error))?;
+        if content.len() as u64 > LARGEST {
+            return Err(ToolError::tell(format!(
+                "`{}` is larger than 16 MiB, which cannot be changed",
+                self.name
+            )));
+        }
+        let permissions = Permissions::from_std(metadata.permissions());
+        Ok(Some(Current { content, stamp: Stamp::of(&metadata), permissions }))
+    }
+
+    /// Checks that the session has seen the file as it is.
+    pub(super) fn check_seen(&self, current: &Current) -> Result<(), ToolError> {
+        match self.sight.seen(&self.path) {
+            None => Err(ToolError::tell(format!(
+                "`{}` exists and was not viewed in this session; view it first, then change it",
+                self.name
+            ))),
+            Some(known) if known.is(&current.stamp, &current.content) => Ok(()),
+            Some(_) => Err(self.stale()),
+        }
+    }
+
+    fn stale(&self) -> ToolError {
+        ToolError::tell(format!(
+            "`{}` has changed since it was last viewed; view it again, then change what is still to change",
+            self.name
+        ))
+    }
+
+    /// Writes the content in the place of what was found, if that is still there; `None` if nothing was.
+    pub(super) fn write(&self, found: Option<&Current>, content: &[u8]) -> Result<(), ToolError> {
+        let explain = |error: io::Error| self.explain(&error);
+        let (parent, name) = (self.path.parent().unwrap_or(Path::new("")), self.path.file_name());
+        let name = name.unwrap_or_default();
+        let dir = match found {
+            Some(_) => self.sight.plain(parent),
+            None => self.made(parent),
+        };
+        let dir = dir.map_err(explain)?;
+        let permissions = found.map(|found| found.permissions.clone());
+        let beside = Beside::write(self.sight.workspace(), &dir, content, permissions).map_err(explain)?;
+        // From here on the file is changed or not; a call that was dropped changes nothing.
+        self.stop.check().map_err(|halt| halted(halt, self.stop))?;
+        match found {
+            Some(found) => {
+                let now = Workspace::open_file(&dir, Path::new(name), FollowSymlinks::No).map_err(explain)?;
+                let now = now.map(|file| file.metadata()).transpose().map_err(explain)?;
+                if now.is_none_or(|now| Stamp::of(&now) != found.stamp) {
+                    return Err(self.stale());
+                }
+                beside.replace(Path::new(name)).map_err(explain)?;
+            }
+            None => match beside.put(Path::new(name)) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(ToolError::tell(format!(
+                        "`{}` was created meanwhile; view it first, then change it",
+                        self.name
+                    )));
+                }
+                put => put.map_err(explain)?,
+            },
+        }
+        if let Ok(Some(file)) = Workspace::open_file(&dir, Path::new(name), FollowSymlinks::No)
+            && let Ok(metadata) = file.metadata()
+        {
+            let known = Known { stamp: Stamp::of(&metadata), digest: Some(digest_of(content)) };
+            self.sight.saw(&self.path, known);
+        }
+        Ok(())
+    }
+
+    /// Opens a directory, and makes what is missing of it. No link is followed.
+    fn made(&self, at: &Path) -> io::Result<Dir> {
+        let start = self.sight.plain(Path::new(""))?;
+        at.components().try_fold(start, |dir, part| {
+            let name = part.as_os_str();
+            match cap_fs_ext::DirExt::open_dir_nofollow(&dir, name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    match dir.create_dir(name) {
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                        made => made?,
+                    }
+                    cap_fs_ext::DirExt::open_dir_nofollow(&dir, name)
+                }
+                opened => opened,
+            }
+        })
+    }
+
+    fn explain(&self, error: &io::Error) -> ToolError {
+        let name = &self.name;
+        ToolError::Tell(match error.kind() {
+            io::ErrorKind::PermissionDenied => format!("the system does not allow changing `{name}`"),
+            io::ErrorKind::NotADirectory => {
+                format!("a part of the path `{name}` is a file or a link that leads out of the workspace")
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                format!("there is no space left for `{name}`; nothing was changed")
+            }
+            _ => format!("`{name}` cannot be changed: {error}"),
+        })
+    }
+}
+
+/// A file beside the one to write, removed unless it takes that one's place.
+struct Beside<'a> {
+    dir: &'a Dir,
+    name: OsString,
+}
+
+impl<'a> Beside<'a> {
+    fn write(
+        workspace: &Workspace,
+        dir: &'a Dir,
+        content: &[u8],
+        permissions: Option<Permissions>,
+    ) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).follow(FollowSymlinks::No);
+        let (beside, mut file) = loop {
+            let name = OsString::from(workspace.next_name());
+            match dir.open_with(&name, &options) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                opened => break (Self { dir, name }, opened?),
+            }
+        };
+        file.write_all(content)?;
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions)?;
+        }
+        file.sync_data()?;
+        Ok(beside)
+    }
+
+    /// Takes the place of a file.
+    fn replace(self, name: &Path) -> io::Result<()> {
+        self.dir.rename(&self.name, self.dir, name)
+    }
+
+    /// Takes a free place.
+    fn put(self, name: &Path) -> io::Result<()> {
+        match self.dir.hard_link(&self.name, self.dir, name) {
+            Err(error) if !matches!(error.kind(), io::ErrorKind::AlreadyExists) => {
+                // Some file systems have no links.
+                if self.dir.symlink_metadata(name).is_ok() {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                self.dir.rename(&self.name, self.dir, name)
+            }
+            linked => linked,
+        }
+    }
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        // After a rename there is nothing left of it.
+        drop(self.dir.remove_file(&self.name));
+    }
+}
+
+/// Names for files that lie beside others for a moment.
+#[derive(Debug, Default)]
+pub(super) struct Names(AtomicU64);
+
+impl Names {
+    pub(super) fn next(&self) -> String {
+        let count = self.0.fetch_add(1, Ordering::Relaxed);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        format!(".entourage-{:x}-{:x}-{count:x}.tmp", std::process::id(), now.as_nanos())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, time::Duration};
+
+    use entourage_core::SessionId;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn tree() -> (TempDir, Workspace, SessionId) {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        fs::write(dir.path().join("a"), "one").unwrap();
+        (dir, workspace, SessionId::new("writer").unwrap())
+    }
+
+    #[test]
+    fn cx05_what_changed_since_it_was_read_is_not_replaced() {
+        let (dir, workspace, session) = tree();
+        let (stop, sight) = (Stop::after(Duration::from_secs(60)), Sight::whole(&workspace, &session));
+        let path = dir.path().join("a");
+        let changes: [&dyn Fn(); 4] = [
+            &|| fs::write(&path, "two").unwrap(),
+            &|| fs::remove_file(&path).unwrap(),
+            &|| {
+                fs::write(dir.path().join("b"), "one").unwrap();
+                fs::rename(dir.path().join("b"), &path).unwrap();
+            },
+            &|| {
+                fs::remove_file(&path).unwrap();
+                fs::create_dir(&path).unwrap();
+            },
+        ];
+        for change in changes {
+            fs::write(&path, "one").unwrap();
+            let target = Target::of(&sight, "a", &stop).unwrap();
+            let current = target.read().unwrap();
+            change();
+            let error = target.write(current.as_ref(), b"three").unwrap_err().to_string();
+            assert!(error.contains("changed since") || error.contains("cannot be changed"), "{error}");
+            assert_ne!(fs::read(&path).unwrap_or_default(), b"three");
+        }
+        let names: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["a"], "nothing is left beside it");
+    }
+
+    #[test]
+    fn cx06_what_was_created_meanwhile_is_not_replaced() {
+        let (dir, workspace, session) = tree();
+        let (stop, sight) = (Stop::after(Duration::from_secs(60)), Sight::whole(&workspace, &session));
+        let target = Target::of(&sight, "new", &stop).unwrap();
+        assert!(target.read().unwrap().is_none());
+        fs::write(dir.path().join("new"), "mine").unwrap();
+        let error = target.write(None, b"yours").unwrap_err().to_string();
+        assert!(error.contains("created meanwhile"), "{error}");
+        assert_eq!(fs::read(dir.path().join("new")).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_call_that_was_dropped_changes_nothing() {
+        let (dir, workspace, session) = tree();
+        let (stop, sight) = (Stop::after(Duration::ZERO), Sight::whole(&workspace, &session));
+        let target = Target::of(&sight, "a", &stop).unwrap();
+        let current = target.read().unwrap();
+        target.write(current.as_ref(), b"two").unwrap_err();
+        Target::of(&sight, "b/c", &stop).unwrap().write(None, b"two").unwrap_err();
+        assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"one");
+        assert_eq!(fs::read_dir(dir.path().join("b")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,150 @@
+//! What each session has seen of files, so that none overwrites what it does not know.
+
+use std::{
+    collections::HashMap,
+    fs::Metadata,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use entourage_core::{Digest, SessionId};
+
+/// Most files that are remembered, of all sessions together. Of a file that was forgotten the tools say that it must be
+/// viewed first.
+const MOST: usize = 10_000;
+
+/// Facts by which another content of a file is noticed without reading it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp {
+    len: u64,
+    modified: Option<SystemTime>,
+    /// Device, number and time of the last change of any kind, where the system has them.
+    identity: Option<(u64, u64, i64, i64)>,
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self { len: metadata.len(), modified: metadata.modified().ok(), identity: identity(metadata) }
+    }
+}
+
+#[cfg(unix)]
+#[allow(clippy::unnecessary_wraps, reason = "other systems have none")]
+fn identity(metadata: &Metadata) -> Option<(u64, u64, i64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Option<(u64, u64, i64, i64)> {
+    None
+}
+
+/// A file as a session saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) stamp: Stamp,
+    /// Digest of its content; `None` if the file was too large to be read for it.
+    pub(super) digest: Option<Digest>,
+}
+
+impl Known {
+    /// True if a file with this content is the one that was seen. A change of times alone is none.
+    pub(super) fn is(&self, stamp: &Stamp, content: &[u8]) -> bool {
+        self.digest.map_or(self.stamp == *stamp, |digest| digest == digest_of(content))
+    }
+}
+
+/// Digest of a content.
+pub(super) fn digest_of(content: &[u8]) -> Digest {
+    Digest::of([content])
+}
+
+/// The files that sessions have seen, by their resolved path below the root.
+#[derive(Debug, Default)]
+pub(super) struct Seen(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    files: HashMap<SessionId, HashMap<PathBuf, (Known, u64)>>,
+    count: usize,
+    /// Number of the last note.
+    last: u64,
+}
+
+impl Seen {
+    pub(super) fn get(&self, session: &SessionId, path: &Path) -> Option<Known> {
+        self.table().files.get(session)?.get(path).map(|(known, _)| known.clone())
+    }
+
+    pub(super) fn note(&self, session: &SessionId, path: &Path, known: Known) {
+        let mut table = self.table();
+        table.last = table.last.saturating_add(1);
+        let entry = (known, table.last);
+        let files = table.files.entry(session.clone()).or_default();
+        if files.insert(path.to_owned(), entry).is_none() {
+            table.count = table.count.saturating_add(1);
+        }
+        if table.count > MOST {
+            table.forget();
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// Forgets the older half.
+    fn forget(&mut self) {
+        let mut notes: Vec<u64> =
+            self.files.values().flat_map(|files| files.values().map(|(_, at)| *at)).collect();
+        let half = notes.len() / 2;
+        let (_, middle, _) = notes.select_nth_unstable(half);
+        let middle = *middle;
+        self.files.retain(|_, files| {
+            files.retain(|_, (_, at)| *at >= middle);
+            !files.is_empty()
+        });
+        self.count = self.files.values().map(HashMap::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(len: u64) -> Known {
+        Known { stamp: Stamp { len, modified: None, identity: None }, digest: None }
+    }
+
+    #[test]
+    fn cd05_sessions_do_not_share_what_they_saw_and_the_oldest_is_forgotten() {
+        let seen = Seen::default();
+        let [above, below] = ["s", "s$$1"].map(|id| SessionId::new(id).unwrap());
+        seen.note(&above, Path::new("a"), known(1));
+        assert_eq!(seen.get(&above, Path::new("a")), Some(known(1)));
+        assert_eq!(seen.get(&below, Path::new("a")), None);
+        seen.note(&above, Path::new("a"), known(2));
+        assert_eq!(seen.get(&above, Path::new("a")), Some(known(2)));
+        for n in 0..MOST {
+            seen.note(&below, Path::new(&n.to_string()), known(0));
+        }
+        assert_eq!(seen.get(&above, Path::new("a")), None);
+        assert_eq!(seen.get(&below, Path::new(&(MOST - 1).to_string())), Some(known(0)));
+        let table = seen.table();
+        assert_eq!(table.count, table.files.values().map(HashMap::len).sum::<usize>());
+        assert!(table.count <= MOST, "{}", table.count);
+    }
+
+    #[test]
+    fn cx05_content_decides_where_it_is_known_and_else_the_facts_of_the_file() {
+        let by_digest = Known { digest: Some(digest_of(b"a")), ..known(1) };
+        let other = Stamp { len: 1, modified: Some(SystemTime::UNIX_EPOCH), identity: None };
+        assert!(by_digest.is(&other, b"a"), "touched, and the same");
+        assert!(!by_digest.is(&by_digest.stamp, b"b"), "changed within the grain of the clock");
+        assert!(known(1).is(&known(1).stamp, b"b") && !known(1).is(&other, b"a"));
+    }
+}

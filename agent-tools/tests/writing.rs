@@ -1,0 +1,497 @@
+//! Tools that change files: what they refuse, what they keep, and that nothing outside the workspace changes.
+
+#![cfg(all(feature = "fs", unix))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking too"
+)]
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Result,
+    message::ToolResult,
+    permission::{ApprovalRequest, Approver, Decision, Policy},
+    tool::Tool,
+};
+use entourage_runtime::Runtime;
+use entourage_tools::fs::Workspace;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const WRITERS: [&str; 3] = ["write", "edit", "multiedit"];
+
+struct Tree {
+    _keep: TempDir,
+    base: PathBuf,
+    root: PathBuf,
+    workspace: Workspace,
+}
+
+impl Tree {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let keep = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(keep.path()).unwrap();
+        let root = base.join("root");
+        for dir in ["root/src", "root-evil", "outside"] {
+            fs::create_dir_all(base.join(dir)).unwrap();
+        }
+        fs::write(base.join("outside/a.rs"), "outside\n").unwrap();
+        fs::write(base.join("root-evil/a.rs"), "evil\n").unwrap();
+        for (path, text) in files {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), text).unwrap();
+        }
+        let workspace = Workspace::open(&root).unwrap();
+        Self { _keep: keep, base, root, workspace }
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.workspace.read_tools().into_iter().chain(self.workspace.write_tools()).collect()
+    }
+
+    async fn all(&self, calls: Vec<(&str, Value)>) -> Vec<ToolResult> {
+        common::call_all(&allowed(), self.tools(), calls).await
+    }
+
+    /// The text of the last result, after the others were made in the same session.
+    async fn last(&self, calls: Vec<(&str, Value)>) -> std::result::Result<String, String> {
+        let result = self.all(calls).await.pop().unwrap();
+        if result.is_error { Err(result.to_text()) } else { Ok(result.to_text()) }
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.root.join(path)).unwrap()
+    }
+}
+
+fn allowed() -> Runtime {
+    Runtime::builder().policy(Policy::new().allow("*")).build()
+}
+
+fn view(path: &str) -> (&'static str, Value) {
+    ("view", json!({ "path": path }))
+}
+
+fn edit(path: &str, old: &str, new: &str) -> (&'static str, Value) {
+    ("edit", json!({ "path": path, "old": old, "new": new }))
+}
+
+fn write(path: &str, content: &str) -> (&'static str, Value) {
+    ("write", json!({ "path": path, "content": content }))
+}
+
+/// A call of `tool` that creates a file, or would replace one.
+fn creating(tool: &'static str, path: &str) -> (&'static str, Value) {
+    match tool {
+        "write" => write(path, "made\n"),
+        "edit" => edit(path, "", "made\n"),
+        _ => ("multiedit", json!({ "path": path, "edits": [{ "old": "", "new": "made\n" }] })),
+    }
+}
+
+/// A call of `tool` that changes `outside` or `evil` where it finds it.
+fn changing(tool: &'static str, path: &str) -> (&'static str, Value) {
+    match tool {
+        "write" => write(path, "changed\n"),
+        "edit" => edit(path, "outside", "changed"),
+        _ => ("multiedit", json!({ "path": path, "edits": [{ "old": "outside", "new": "changed" }] })),
+    }
+}
+
+/// Each file below a directory with its content; links by their target.
+fn snapshot(dir: &Path) -> BTreeMap<PathBuf, String> {
+    let (mut found, mut left) = (BTreeMap::new(), vec![dir.to_owned()]);
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            if kind.is_dir() {
+                left.push(path.clone());
+                found.insert(path, "directory".to_owned());
+            } else if kind.is_symlink() {
+                found.insert(path.clone(), format!("{:?}", fs::read_link(path).unwrap()));
+            } else {
+                found.insert(path.clone(), String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned());
+            }
+        }
+    }
+    found
+}
+
+fn outside(tree: &Tree) -> BTreeMap<PathBuf, String> {
+    let mut found = snapshot(&tree.base);
+    found.retain(|path, _| !path.starts_with(&tree.root));
+    found
+}
+
+#[tokio::test]
+async fn cx05_a_file_is_changed_only_as_the_session_saw_it() {
+    let tree = Tree::new(&[("a", "one\n")]);
+    for call in [edit("a", "one", "two"), write("a", "two\n")] {
+        let error = tree.last(vec![call]).await.unwrap_err();
+        assert!(error.contains("was not viewed"), "{error}");
+    }
+    assert_eq!(tree.text("a"), "one\n");
+    tree.last(vec![view("a"), edit("a", "one", "two"), edit("a", "two", "three")]).await.unwrap();
+    assert_eq!(tree.text("a"), "three\n", "what a session wrote it has seen");
+    let error = tree.last(vec![view("a"), write("a", "three\n")]).await.unwrap_err();
+    assert!(error.contains("this content already"), "{error}");
+    let created = tree.last(vec![write("new/b", "x\n"), write("new/b", "y\n")]).await.unwrap();
+    assert_eq!((tree.text("new/b").as_str(), created.contains("changed")), ("y\n", true), "{created}");
+    let error = tree.last(vec![view("src")]).await.unwrap_err();
+    assert!(error.contains("directory"), "{error}");
+    for call in WRITERS.map(|tool| creating(tool, "src")) {
+        let error = tree.last(vec![call]).await.unwrap_err();
+        assert!(error.contains("directory"), "{error}");
+    }
+}
+
+/// An approver that changes the file while it is asked.
+#[derive(Debug)]
+struct Meddling(PathBuf, &'static str);
+
+#[async_trait]
+impl Approver for Meddling {
+    async fn decide(&self, _: &ApprovalRequest) -> Result<Decision> {
+        fs::write(&self.0, self.1).unwrap();
+        Ok(Decision::Allow)
+    }
+}
+
+#[tokio::test]
+async fn cx05_a_change_while_approval_is_asked_for_is_noticed() {
+    for (meanwhile, fine) in [("1ne\n", false), ("one\n", true)] {
+        let tree = Tree::new(&[("a", "one\n")]);
+        let runtime = Runtime::builder().approver(Meddling(tree.root.join("a"), meanwhile)).build();
+        let calls = vec![view("a"), edit("a", "ne", "wo")];
+        let result = common::call_all(&runtime, tree.tools(), calls).await.pop().unwrap();
+        assert_eq!(result.is_error, !fine, "{}", result.to_text());
+        assert_eq!(result.to_text().contains("changed since"), !fine, "{}", result.to_text());
+        assert_eq!(tree.text("a"), if fine { "owo\n" } else { meanwhile });
+    }
+}
+
+#[tokio::test]
+async fn cx05_of_two_sessions_the_second_is_told_that_the_file_has_changed() {
+    let tree = Tree::new(&[("a", "one\n")]);
+    let runtime = allowed();
+    let [first, second] = [runtime.session(), runtime.session()];
+    let step = |session, calls| common::call_in(session, tree.tools(), calls);
+    step(&first, vec![view("a")]).await;
+    step(&second, vec![view("a")]).await;
+    assert!(!step(&first, vec![edit("a", "one", "two")]).await[0].is_error);
+    let stale = step(&second, vec![edit("a", "one", "three")]).await.remove(0);
+    assert!(stale.is_error && stale.to_text().contains("changed since"), "{}", stale.to_text());
+    assert_eq!(tree.text("a"), "two\n");
+    let again = step(&second, vec![view("a"), edit("a", "two", "three")]).await;
+    assert!(!again[1].is_error, "{}", again[1].to_text());
+    assert_eq!(tree.text("a"), "three\n");
+}
+
+#[tokio::test]
+async fn cx06_what_an_edit_does() {
+    let tree = Tree::new(&[("a", "x = 1\ny = 1\n"), ("crlf", "\u{feff}a\r\nb\r\n"), ("bytes", "")]);
+    fs::write(tree.root.join("bytes"), b"caf\xe9").unwrap();
+    for (call, want) in [
+        (edit("a", "", "x"), "exists"),
+        (edit("none", "x", "y"), "there is nothing at `none`"),
+        (edit("a", "z", "y"), "not in the file"),
+        (edit("a", "1", "2"), "2 places, at lines 1, 2"),
+        (edit("a", "x", "x"), "equal"),
+    ] {
+        let error = tree.last(vec![view("a"), call]).await.unwrap_err();
+        assert!(error.contains(want), "{error}");
+    }
+    assert_eq!(tree.text("a"), "x = 1\ny = 1\n");
+    let result = tree.all(vec![view("a"), edit("a", "y = 1\n", "")]).await.pop().unwrap();
+    assert_eq!(tree.text("a"), "x = 1\n");
+    let shown = result.to_text();
+    assert!(shown.contains("0 lines added, 1 removed"), "{shown}");
+    let all = ("edit", json!({ "path": "b/c", "old": "", "new": "1 1 1" }));
+    let more = ("edit", json!({ "path": "b/c", "old": "1", "new": "2", "replace_all": true }));
+    tree.last(vec![all, more]).await.unwrap();
+    assert_eq!(tree.text("b/c"), "2 2 2");
+    tree.last(vec![view("crlf"), edit("crlf", "a\nb\n", "a\nc\nd\n")]).await.unwrap();
+    assert_eq!(tree.text("crlf"), "\u{feff}a\r\nc\r\nd\r\n");
+    tree.last(vec![view("crlf"), write("crlf", "e\nf\n")]).await.unwrap();
+    assert_eq!(tree.text("crlf"), "\u{feff}e\r\nf\r\n");
+    let error = tree.last(vec![view("bytes"), edit("bytes", "caf", "x")]).await.unwrap_err();
+    assert!(error.contains("not viewed"), "{error}");
+}
+
+#[tokio::test]
+async fn cx08_an_edit_that_fails_is_left_out_and_named() {
+    let tree = Tree::new(&[("a", "one\ntwo\nthree\n")]);
+    let calls = |edits: Value| vec![view("a"), ("multiedit", json!({ "path": "a", "edits": edits }))];
+    let told = tree
+        .last(calls(json!([
+            { "old": "one", "new": "1" }, { "old": "none", "new": "x" }, { "old": "1\ntwo", "new": "12" },
+        ])))
+        .await
+        .unwrap();
+    assert_eq!(tree.text("a"), "12\nthree\n");
+    assert!(told.contains("edit 2 was left out") && !told.contains("edit 1 "), "{told}");
+    for edits in
+        [json!([{ "old": "x", "new": "y" }]), json!([{ "old": "x", "new": "y" }, { "old": "", "new": "y" }])]
+    {
+        let error = tree.last(calls(edits)).await.unwrap_err();
+        assert!(error.contains("no edit could be made"), "{error}");
+    }
+    let back = json!([{ "old": "12", "new": "x" }, { "old": "x", "new": "12" }]);
+    let error = tree.last(calls(back)).await.unwrap_err();
+    assert!(error.contains("as it was"), "{error}");
+    let error = tree.last(calls(json!([]))).await.unwrap_err();
+    assert!(error.contains("edits"), "{error}");
+    assert_eq!(tree.text("a"), "12\nthree\n");
+    let made = json!({ "path": "b", "edits": [{ "old": "", "new": "a b" }, { "old": "b", "new": "c" }] });
+    tree.last(vec![("multiedit", made)]).await.unwrap();
+    assert_eq!(tree.text("b"), "a c");
+}
+
+#[tokio::test]
+async fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
+    let tree = Tree::new(&[("run.sh", "echo one\n")]);
+    let path = tree.root.join("run.sh");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
+    fs::hard_link(&path, tree.root.join("same")).unwrap();
+    let held = fs::File::open(&path).unwrap();
+    tree.last(vec![view("run.sh"), edit("run.sh", "one", "two")]).await.unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o751);
+    assert_eq!(std::io::read_to_string(held).unwrap(), "echo one\n", "a reader has the old file, whole");
+    assert_eq!((tree.text("run.sh").as_str(), tree.text("same").as_str()), ("echo two\n", "echo one\n"));
+    tree.last(vec![write("made", "x")]).await.unwrap();
+    let names: Vec<_> = fs::read_dir(&tree.root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    let error = tree.last(vec![write(&"n".repeat(300), "x")]).await.unwrap_err();
+    assert!(error.contains("cannot be changed"), "{error}");
+    assert_eq!(fs::read_dir(&tree.root).unwrap().count(), 4);
+}
+
+#[tokio::test]
+async fn attack_24_and_47_no_path_leads_out() {
+    let tree = Tree::new(&[]);
+    let (root, base) = (tree.root.display(), tree.base.display());
+    let before = outside(&tree);
+    for path in [
+        "..",
+        "../x.txt",
+        "../outside/a.rs",
+        "src/../../outside/a.rs",
+        "../root-evil/a.rs",
+        "/etc/entourage-was-here",
+        "//etc//entourage-was-here",
+        &format!("{base}/outside/a.rs"),
+        &format!("{root}-evil/a.rs"),
+        &format!("{root}/../root-evil/a.rs"),
+        &format!("/{root}//..//outside/new"),
+    ] {
+        for tool in WRITERS {
+            for call in [creating(tool, path), changing(tool, path)] {
+                let error = tree.last(vec![call]).await.unwrap_err();
+                assert!(error.contains("outside the workspace"), "{tool} {path}: {error}");
+            }
+        }
+    }
+    assert!(!Path::new("/etc/entourage-was-here").exists());
+    assert_eq!(outside(&tree), before);
+    for path in ["", "a\0b", &"a/".repeat(3_000)] {
+        for tool in WRITERS {
+            let error = tree.last(vec![creating(tool, path)]).await.unwrap_err();
+            assert!(error.contains("names nothing in the workspace"), "{tool} {path}: {error}");
+        }
+    }
+    // Names that only look like a way out.
+    for path in ["%2e%2e/a", "..%2foutside", "..a/b", "..\\outside"] {
+        tree.last(vec![write(path, "inside")]).await.unwrap();
+        assert_eq!(tree.text(path), "inside");
+    }
+}
+
+#[tokio::test]
+async fn attack_25_and_47_links_are_not_followed_out() {
+    let tree = Tree::new(&[("src/a.rs", "outside\n")]);
+    let root = &tree.root;
+    for (to, name) in [
+        ("../outside/a.rs", "file"),
+        ("../outside", "dir"),
+        ("dir", "twice"),
+        ("../outside/none", "dangling"),
+        ("round", "round"),
+        ("/proc/self/root/tmp", "magic"),
+        ("src", "inner"),
+        ("src/a.rs", "same"),
+        ("src/none", "missing"),
+    ] {
+        symlink(to, root.join(name)).unwrap();
+    }
+    symlink(tree.base.join("outside/a.rs"), root.join("full")).unwrap();
+    let before = outside(&tree);
+    let paths =
+        ["file", "full", "dir/a.rs", "dir/new", "twice/a.rs", "dangling", "round", "magic/x", "missing"];
+    for path in paths {
+        for tool in WRITERS {
+            for call in [creating(tool, path), changing(tool, path)] {
+                tree.last(vec![view(path), call]).await.unwrap_err();
+            }
+        }
+    }
+    assert_eq!(outside(&tree), before);
+    assert!(fs::symlink_metadata(root.join("dangling")).unwrap().is_symlink());
+    // Links within the workspace lead to the file, which stays one file.
+    tree.last(vec![view("same"), edit("inner/a.rs", "outside", "two")]).await.unwrap();
+    assert_eq!(tree.text("src/a.rs"), "two\n");
+    tree.last(vec![view("src/a.rs"), edit("same", "two", "three")]).await.unwrap();
+    assert_eq!(tree.text("src/a.rs"), "three\n");
+    assert!(fs::symlink_metadata(root.join("same")).unwrap().is_symlink());
+}
+
+/// Links that swap a directory and a file to the outside and back, again and again, while files are changed.
+#[tokio::test]
+async fn attack_25_links_swapped_between_check_and_write_change_nothing_outside() {
+    let tree = Tree::new(&[("d/a.rs", "inside\n"), ("f", "inside\n")]);
+    let root = tree.root.clone();
+    symlink("../outside", root.join("d.link")).unwrap();
+    symlink("../outside/a.rs", root.join("f.link")).unwrap();
+    let before = outside(&tree);
+    let (stop, swaps) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let swapper = std::thread::spawn({
+        let (stop, swaps) = (Arc::clone(&stop), Arc::clone(&swaps));
+        move || {
+            let name = |name: &str| root.join(name);
+            while !stop.load(Ordering::Relaxed) {
+                for it in ["d", "f"] {
+                    let [link, was] = ["link", "was"].map(|end| name(&format!("{it}.{end}")));
+                    // A file that was written while the link was there is another one.
+                    if fs::rename(name(it), &was).is_err() {
+                        continue;
+                    }
+                    let _ = fs::rename(&link, name(it));
+                    let _ = fs::rename(name(it), &link);
+                    let _ = fs::rename(&was, name(it));
+                }
+                swaps.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let mut calls = Vec::new();
+    for n in 0..60 {
+        for path in ["d/a.rs", "f"] {
+            calls.extend([view(path), write(path, &format!("inside {n}\n")), edit(path, "inside", "in")]);
+            calls.push(view(path));
+            calls.push(write(path, "inside\n"));
+        }
+        calls.push(write(&format!("d/new{n}"), "new\n"));
+    }
+    let results = tree.all(calls).await;
+    stop.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+    assert!(swaps.load(Ordering::Relaxed) > 0);
+    assert!(
+        results.iter().any(|result| &*result.name == "write" && !result.is_error),
+        "nothing was written at all"
+    );
+    assert_eq!(outside(&tree), before);
+    for result in &results {
+        assert!(!result.to_text().contains("\toutside"), "{}: {}", result.name, result.to_text());
+    }
+}
+
+#[tokio::test]
+async fn attack_22_and_28_what_git_runs_is_not_written() {
+    let tree = Tree::new(&[(".git/config", "[core]\n")]);
+    symlink(".git", tree.root.join("plain")).unwrap();
+    for path in
+        [".git/hooks/pre-commit", ".git/config", ".GIT/x", "sub/.git/hooks/x", "plain/hooks/x", ".git"]
+    {
+        for tool in WRITERS {
+            let error = tree.last(vec![view(".git/config"), creating(tool, path)]).await.unwrap_err();
+            assert!(error.contains(".git") || error.contains("do not change"), "{tool} {path}: {error}");
+        }
+    }
+    assert_eq!(tree.text(".git/config"), "[core]\n");
+    assert!(!tree.root.join(".git/hooks").exists() && !tree.root.join("sub").exists());
+    tree.last(vec![write(".gitignore", "target\n")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rule_about_a_file_holds_for_each_spelling_and_link() {
+    let tree = Tree::new(&[("key", "one\n"), ("open", "one\n")]);
+    symlink("key", tree.root.join("other")).unwrap();
+    let full = format!("{}/key", tree.root.display());
+    let runtime = Runtime::builder().policy(Policy::new().allow("*").deny("*:key")).build();
+    for tool in WRITERS {
+        for path in ["key", "./key", "src/../key", "src//..//key", &full, "other"] {
+            let results = common::call_all(&runtime, tree.tools(), vec![changing(tool, path)]).await;
+            assert!(results[0].is_error, "{tool} {path}: {}", results[0].to_text());
+        }
+    }
+    assert_eq!(tree.text("key"), "one\n");
+}
+
+#[tokio::test]
+async fn cp04_the_diff_and_the_digests_are_kept_for_programs() {
+    let tree = Tree::new(&[("a", "one\ntwo\n")]);
+    let runtime = allowed();
+    let session = runtime.session();
+    common::call_in(&session, tree.tools(), vec![view("a"), edit("a", "two", "2")]).await;
+    let events = session.events(0, 100).await.unwrap();
+    let metadata = events.iter().rev().find_map(|event| match &event.event {
+        entourage_core::event::Event::ToolFinished(finished) => finished.metadata.clone(),
+        _ => None,
+    });
+    let metadata = metadata.expect("the change has metadata");
+    assert_eq!(metadata["diff"], "--- a\n+++ a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n");
+    assert_eq!(
+        (&metadata["added"], &metadata["removed"], &metadata["created"]),
+        (&json!(1), &json!(1), &json!(false))
+    );
+    assert_ne!(metadata["before"], metadata["after"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever a model gives, nothing outside changes and nothing panics.
+    #[test]
+    fn attack_24_fuzzed_arguments_change_nothing_outside(
+        pieces in proptest::collection::vec(
+            prop_oneof![
+                Just("..".to_owned()), Just("outside".to_owned()), Just("a.rs".to_owned()), Just("dir".to_owned()),
+                Just("root".to_owned()), Just("BASE".to_owned()), Just(".".to_owned()), "\\PC{0,3}",
+            ],
+            0..6,
+        ),
+        old in "[a-z\n\t ]{0,6}",
+        new in "\\PC{0,8}",
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let tree = Tree::new(&[("a.rs", "outside\n")]);
+            symlink("../outside", tree.root.join("dir")).unwrap();
+            let before = outside(&tree);
+            let path = pieces.join("/").replace("BASE", &tree.base.to_string_lossy());
+            let several = json!({ "path": path, "edits": [{ "old": old, "new": new }, { "old": new, "new": old }] });
+            let calls = vec![
+                view(&path), edit(&path, &old, &new), write(&path, &new), ("multiedit", several), edit(&path, "", &new),
+            ];
+            tree.all(calls).await;
+            prop_assert_eq!(outside(&tree), before);
+            Ok(())
+        })?;
+    }
+}

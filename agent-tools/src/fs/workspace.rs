@@ -160,8 +160,8 @@ impl Workspace {
     ///   that is not UTF-8, or larger than 16 MiB, is not changed.
     /// - No link is followed: the path with its links resolved is judged, and changed if it is still that path.
     /// - Nothing in a directory `.git` is changed.
-    /// - A result has the path, the numbers of added and removed lines, a unified diff of at most 64 KiB, and digests of
-    ///   the content before and after as metadata.
+    /// - A result has the path, the numbers of added and removed lines, a unified diff of at most 64 KiB, and digests
+    ///   of the content before and after as metadata.
     ///
     /// The tools declare [`Access::WRITE`](entourage_core::tool::Access::WRITE), which needs approval unless a rule
     /// allows it. Two workspaces on one directory do not know what the other one's sessions saw.

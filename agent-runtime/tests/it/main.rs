@@ -75,6 +75,7 @@ mod overtaken;
 mod own_records;
 mod panics;
 mod past;
+mod permitted;
 mod prepare;
 mod prompts;
 mod queue;

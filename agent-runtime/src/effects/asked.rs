@@ -15,7 +15,7 @@ use entourage_core::{
     tool::ToolSpec,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::engine::{check_numbers, check_schemas};
 
@@ -35,6 +35,14 @@ struct Parts {
     checked: (Arc<[ToolSpec]>, Option<Arc<OutputSchema>>),
     /// Messages that are not the conversation's.
     messages: Vec<(Arc<Message>, Digest)>,
+}
+
+/// The settings of a request, as they are recorded.
+#[derive(Serialize)]
+struct Told<'a> {
+    output: &'a OutputFormat,
+    params: &'a Params,
+    tool_choice: &'a ToolChoice,
 }
 
 /// The settings of a request: what is neither instructions, tools nor messages.
@@ -126,7 +134,7 @@ impl Parts {
         if (tool_choice, output) == (&ToolChoice::Auto, &OutputFormat::Text) && told == Params::default() {
             return None;
         }
-        let digest = new.add(text(&json!({"tool_choice": tool_choice, "output": output, "params": told})));
+        let digest = new.add(text(&Told { output, params: &told, tool_choice }));
         let (tool_choice, output, params) = (tool_choice.clone(), output.clone(), Arc::clone(params));
         self.settings = Some((Settings { tool_choice, output, params }, digest));
         Some(digest)

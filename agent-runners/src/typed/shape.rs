@@ -73,7 +73,7 @@ impl Shape {
 
     fn read_one<T: DeserializeOwned>(&self, value: Value) -> Result<(Value, T), String> {
         let value = self.unwrapped(value)?;
-        let read = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
+        let read = T::deserialize(&value).map_err(|error| error.to_string())?;
         Ok((value, read))
     }
 

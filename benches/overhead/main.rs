@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p entourage-benches --bench overhead` shows criterion's figures, then the ratios. Each ratio is the
 //! median over pairs of samples taken in turns, so that a slow moment of the machine hits both sides. `RATIOS_ONLY=1`
-//! leaves criterion out; `-- --test` runs each part small; `-- loop`, `graph` or `dual` runs that part without
+//! leaves criterion out; `-- --test` runs each part small; `-- loop`, `calls`, `graph` or `dual` runs that part without
 //! criterion.
 
 #![allow(
@@ -16,6 +16,7 @@
     reason = "a bench prints, and stops at the first thing that is not as it should be"
 )]
 
+mod calls;
 mod dual;
 mod floor;
 mod graph;
@@ -291,6 +292,9 @@ fn main() {
     let mut results = Vec::new();
     if wants("loop") {
         measure(&mut results, &tokio, samples);
+    }
+    if wants("calls") {
+        calls::measure(&mut results, &tokio, samples);
     }
     if wants("graph") {
         graph::measure(&mut results, &tokio, samples);

@@ -6,7 +6,7 @@ use entourage_core::{
     event::{ApprovalDecided, Event},
     permission::{ApprovalId, ApprovalRequest, Decision},
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -20,7 +20,8 @@ use crate::{
 /// The questions of one step, asked or answered.
 #[derive(Default)]
 pub(super) struct Questions<'a> {
-    asking: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
+    /// Each gives true if the answer ends the turn.
+    asking: FuturesUnordered<Pin<Box<dyn Future<Output = bool> + Send + 'a>>>,
     /// The answers, by question, to come or there; each is taken by its call once that is about to start.
     answers: HashMap<ApprovalId, oneshot::Receiver<Decision>>,
 }
@@ -37,8 +38,11 @@ impl<'a> Questions<'a> {
         self.answers.insert(request.id.clone(), answer);
         let request = request.clone();
         self.asking.push(Box::pin(async move {
+            let decision = decide(site, &request).await;
+            let ends = matches!(decision, Decision::Deny | Decision::Refuse { go_on: false, .. });
             // The call may have ended without its answer.
-            told.send(decide(site, &request).await).ok();
+            told.send(decision).ok();
+            ends
         }));
     }
 
@@ -69,6 +73,12 @@ impl<'a> Questions<'a> {
     /// True when no question is being asked.
     pub(super) fn is_empty(&self) -> bool {
         self.asking.is_empty()
+    }
+
+    /// Asks about all calls before the answer to one of them can pause the run. After a refusal that ends the turn, no
+    /// further question is asked.
+    pub(super) fn begin(&mut self) {
+        while self.asking.next().now_or_never() == Some(Some(false)) {}
     }
 
     /// Waits until a question is answered.

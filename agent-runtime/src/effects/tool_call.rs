@@ -211,6 +211,7 @@ impl<'a> Step<'a> {
                 return Ok(());
             }
             self.site.commit().await?;
+            self.questions.begin();
             let done = tokio::select! {
                 biased;
                 done = running.next() => done,

@@ -135,6 +135,20 @@ async fn cp01_the_calls_of_one_step_are_asked_about_together() {
     assert_eq!(paths, ["a", "b", "c"], "writers run in their order");
 }
 
+/// An approver may pass each question on to a person, and put it off at once.
+#[tokio::test]
+async fn cp01_an_approver_that_never_waits_is_asked_about_every_call_before_one_runs_or_pauses() {
+    for (first, asked, ran) in [(Decision::Later, 3, 0), (Decision::Allow, 3, 1), (Decision::Deny, 1, 0)] {
+        let write = Write::new();
+        let provider = step(["a", "b", "c"]);
+        let agent = agent(provider.model()).tool(write.clone()).build().unwrap();
+        let approver = ByPath::new([("a", first.clone()), ("b", Decision::Later), ("c", Decision::Allow)]);
+        let session = testkit::runtime().policy(ask()).approver(approver.clone()).build().session();
+        session.start(&agent, "Go").outcome().await.unwrap();
+        assert_eq!((approver.asked(), write.calls().len()), (asked, ran), "{first}");
+    }
+}
+
 #[tokio::test]
 async fn cp02_a_grant_for_the_session_covers_the_same_footprint_and_schema_alone() {
     let (store, write) = (memory(), Write::new());

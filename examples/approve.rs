@@ -20,7 +20,7 @@ struct Person;
 impl Approver for Person {
     async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
         let decision = match request.arguments.to_value().get("page").and_then(Value::as_str) {
-            Some("news") => Decision::Edit((&json!({ "page": "news", "text": "Open on Monday!" })).into()),
+            Some("news") => Decision::edit(&json!({ "page": "news", "text": "Open on Monday!" }))?,
             Some("prices") => Decision::refuse("the shop sets the prices"), // and the run goes on
             Some("log") => Decision::AllowSession, // nobody is asked about this page again
             _ => Decision::Later,

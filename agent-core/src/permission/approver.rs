@@ -116,6 +116,14 @@ impl Decision {
         Self::Refuse { reason: reason.into(), go_on: true }
     }
 
+    /// Runs the call with these arguments instead, a JSON object.
+    ///
+    /// # Errors
+    /// Those of [`Arguments::parse`].
+    pub fn edit(arguments: &serde_json::Value) -> Result<Self> {
+        Arguments::parse(arguments.to_string()).map(Self::Edit)
+    }
+
     /// Names who decided. The name is stored.
     pub fn by(self, name: impl Into<Arc<str>>) -> Answer {
         Answer { decision: self, by: Some(name.into()) }
@@ -129,13 +137,8 @@ impl Decision {
     /// Returns the decision that holds at `now`: that of a deadline which has passed, or this one.
     pub fn at(&self, now: Timestamp) -> Self {
         match self {
-            Self::Until { at, allow } if *at <= now => {
-                if *allow {
-                    Self::Allow
-                } else {
-                    Self::Deny
-                }
-            }
+            Self::Until { at, allow: true } if *at <= now => Self::Allow,
+            Self::Until { at, .. } if *at <= now => Self::Deny,
             other => other.clone(),
         }
     }

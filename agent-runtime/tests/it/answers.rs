@@ -319,7 +319,8 @@ async fn issue_13_a_person_answers_before_the_deadline_and_the_second_is_told_wh
     let Status::Paused(pause) = &outcome.status else { panic!("{outcome}") };
     let id = pause.approval().unwrap().clone();
     let (one, two): (Runtime, Runtime) = (on(&store).build(), on(&store).build());
-    let edit = Decision::Edit(Arguments::parse(r#"{"path": "b"}"#).unwrap());
+    assert_eq!(Decision::edit(&json!(["b"])).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let edit = Decision::edit(&json!({"path": "b"})).unwrap();
     one.decide(&id, edit.clone().by("ada")).await.unwrap();
     one.decide(&id, edit).await.unwrap();
     let error = two.decide(&id, Decision::Deny.by("bob")).await.unwrap_err();

@@ -90,8 +90,7 @@ async fn issue_13_a_call_that_changes_something_is_handed_out_alone_and_with_the
     session.start(&agent, "Go").outcome().await.unwrap();
     let pending = runtime.pending().await.unwrap();
     let Waiting::Approval(request) = &pending[0].waits_for else { panic!("{pending:?}") };
-    let arguments = entourage_core::message::Arguments::parse(r#"{"on":"z"}"#).unwrap();
-    runtime.decide(&request.id, Decision::Edit(arguments)).await.unwrap();
+    runtime.decide(&request.id, Decision::edit(&json!({"on": "z"})).unwrap()).await.unwrap();
     session.resume(&agent).outcome().await.unwrap();
     let waiting = open(&session).await;
     assert_eq!((waiting.len(), &*waiting[0].1, look.started()), (1, r#"{"on":"z"}"#, 0));

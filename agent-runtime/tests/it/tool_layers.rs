@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     event::Event,
-    message::Arguments,
     permission::{ApprovalRequest, Approver, Decision, Policy},
     run::{RunContext, Status, StopReason},
     tool::{
@@ -176,7 +175,7 @@ async fn issue_13_an_approver_is_shown_what_layers_left_and_cannot_pass_them_by(
             _ => Ok(LayerVerdict::Refuse("no secrets".to_owned())),
         }
     }
-    let edit = |path: &str| Decision::Edit(Arguments::parse(json!({"path": path}).to_string()).unwrap());
+    let edit = |path: &str| Decision::edit(&json!({"path": path})).unwrap();
     for (decision, wrote, text) in [
         (Decision::Allow, Some("b"), "wrote b"),
         (edit("plain"), Some("plain"), "wrote plain"),

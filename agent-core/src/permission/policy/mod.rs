@@ -37,12 +37,8 @@ pub struct Rule {
 
 impl Rule {
     fn parse(effect: RuleEffect, pattern: &str) -> Self {
-        match pattern.split_once(':') {
-            Some((tool, subject)) => {
-                Self { effect, tool: tool.to_owned(), subject: Some(subject.to_owned()) }
-            }
-            None => Self { effect, tool: pattern.to_owned(), subject: None },
-        }
+        let (tool, subject) = pattern.split_once(':').unzip();
+        Self { effect, tool: tool.unwrap_or(pattern).to_owned(), subject: subject.map(str::to_owned) }
     }
 
     /// True if the rule matches this subject of a call. A rule without a subject matches every call.

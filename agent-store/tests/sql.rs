@@ -10,6 +10,8 @@ mod engines;
 mod hostile;
 #[path = "sql/open.rs"]
 mod open;
+#[path = "sql/pending.rs"]
+mod pending;
 #[path = "sql/plans.rs"]
 mod plans;
 #[path = "sql/queries.rs"]

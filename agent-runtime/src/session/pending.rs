@@ -117,8 +117,8 @@ impl Session {
 }
 
 impl Runtime {
-    /// Returns what all sessions wait for from outside, oldest first: see [`Session::pending`]. The view `approvals` of
-    /// the SQL stores lists questions.
+    /// Returns what all sessions wait for from outside, oldest first: see [`Session::pending`]. The view `pending` of
+    /// the SQL stores has the same rows.
     ///
     /// # Errors
     /// The store's.

@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0003_views_of_any_body.sql"),
     include_str!("../../migrations/postgres/0004_views_of_what_is_open.sql"),
     include_str!("../../migrations/postgres/0005_views_of_requests.sql"),
+    include_str!("../../migrations/postgres/0006_views_of_what_waits.sql"),
 ];
 
 /// The version that this library writes.

@@ -112,6 +112,38 @@ async fn tables_of_version_1_are_brought_up_to_date() {
     assert!(shape(&new).await.len() > 30);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_stores_bring_tables_of_version_5_up_to_date_at_once() {
+    let place = place!("several_stores_bring_tables_of_version_5_up_to_date_at_once");
+    let mut plain = place.plain().await;
+    run(&mut plain, &format!("CREATE SCHEMA {}", place.schema)).await;
+    for sql in [
+        include_str!("../../migrations/postgres/0001_sessions_and_events.sql"),
+        include_str!("../../migrations/postgres/0002_views.sql"),
+        include_str!("../../migrations/postgres/0003_views_of_any_body.sql"),
+        include_str!("../../migrations/postgres/0004_views_of_what_is_open.sql"),
+        include_str!("../../migrations/postgres/0005_views_of_requests.sql"),
+        "INSERT INTO entourage_schema (version) VALUES (1), (2), (3), (4), (5); \
+         INSERT INTO sessions (id, role, created, seq, status, run, agent, title, messages, updated, checkpoint) VALUES \
+         ('old', 'user', 1, 3, 'paused', '019a7b1c-0000-7000-8000-000000000001', 'a', 't', 1, 1, 0); \
+         INSERT INTO events SELECT 'old', seq, seq, kind, '019a7b1c-0000-7000-8000-000000000001', 'a', -1, body \
+         FROM (VALUES (1, 'run_started', '{}'), (2, 'approval_requested', '{\"id\":\"old.1$$0\",\"tool\":\"look\"}'), \
+         (3, 'approval_decided', '{\"id\":\"old.1$$0\",\"decision\":\"later\"}')) AS old (seq, kind, body)",
+    ] {
+        run(&mut plain, sql).await;
+    }
+    let opened: Vec<_> = (0..8).map(|_| tokio::spawn(place.builder().build())).collect();
+    for store in opened {
+        assert_eq!(count(&store.await.unwrap().unwrap(), &crate::id("old")).await, 3);
+    }
+    let sql = "SELECT count(*) FROM pending JOIN approvals USING (session, id, tool) WHERE status = 'open' AND \
+               decision = 'later' AND pending.since = approvals.asked_at";
+    assert_eq!(number(&mut plain, sql).await, 1);
+    let new = place!("several_stores_bring_tables_of_version_5_up_to_date_at_once");
+    new.open().await.close().await;
+    assert_eq!(shape(&place).await, shape(&new).await);
+}
+
 /// Returns the tables, views, columns and indexes of a schema.
 async fn shape(place: &Place) -> Vec<String> {
     let sql = format!(

@@ -85,31 +85,40 @@ pub(crate) fn normal(value: Value) -> Value {
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres {
+    use entourage_core::RunId;
     use sqlx::{PgConnection, postgres::PgConnectOptions};
 
     use super::*;
 
-    const MIGRATIONS: [&str; 5] = [
+    const MIGRATIONS: [&str; 6] = [
         include_str!("../../migrations/postgres/0001_sessions_and_events.sql"),
         include_str!("../../migrations/postgres/0002_views.sql"),
         include_str!("../../migrations/postgres/0003_views_of_any_body.sql"),
         include_str!("../../migrations/postgres/0004_views_of_what_is_open.sql"),
         include_str!("../../migrations/postgres/0005_views_of_requests.sql"),
+        include_str!("../../migrations/postgres/0006_views_of_what_waits.sql"),
     ];
     const SESSIONS: &str = "id, parent, role, created, seq, status, run, agent, title, messages, input_tokens, \
          output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_pico, updated, lease_owner, \
          lease_generation, lease_until, checkpoint";
     const EVENTS: &str = "session, seq, at, kind, run, agent, writer, body";
 
-    /// Copies `lite` into a schema of its own, which the connection's open transaction undoes at its end. Prints that
-    /// the test is skipped and returns `None` if no server is named.
-    pub(crate) async fn copy_of(lite: &mut SqliteConnection, test: &str) -> Option<PgConnection> {
+    /// Returns the server and the name of a schema that is not there yet. Prints that the test is skipped and returns
+    /// `None` if no server is named.
+    pub(crate) fn place(test: &str) -> Option<(String, String)> {
         let Ok(url) = std::env::var("DATABASE_URL") else {
             let line = format!("SKIPPED: {test} on PostgreSQL: DATABASE_URL names no server\n");
             // Past the harness, which captures what tests print.
             drop(std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes()));
             return None;
         };
+        Some((url, format!("t_{:032x}", RunId::generate().as_u128())))
+    }
+
+    /// Copies `lite` into a schema of its own, which the connection's open transaction undoes at its end.
+    /// `None` without a server.
+    pub(crate) async fn copy_of(lite: &mut SqliteConnection, test: &str) -> Option<PgConnection> {
+        let (url, _) = place(test)?;
         let mut db = PgConnection::connect_with(&url.parse::<PgConnectOptions>().unwrap()).await.unwrap();
         sqlx::raw_sql("BEGIN; CREATE SCHEMA entourage_sql_test; SET LOCAL search_path TO entourage_sql_test")
             .execute(&mut db)

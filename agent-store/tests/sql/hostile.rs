@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use crate::engines::{find, lite};
 
-const VIEWS: [&str; 13] = [
+const VIEWS: [&str; 14] = [
     "agent_chat_messages",
     "agent_chat_sessions",
     "agent_executions",
@@ -16,6 +16,7 @@ const VIEWS: [&str; 13] = [
     "approvals",
     "messages",
     "model_calls",
+    "pending",
     "request_contents",
     "requests",
     "session_totals",
@@ -23,7 +24,7 @@ const VIEWS: [&str; 13] = [
     "tool_calls",
 ];
 
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "run_started",
     "run_resumed",
     "run_paused",
@@ -38,9 +39,10 @@ const KINDS: [&str; 14] = [
     "todos_changed",
     "approval_requested",
     "approval_decided",
+    "signal_received",
 ];
 
-const KEYS: [&str; 48] = [
+const KEYS: [&str; 61] = [
     "key",
     "ordinal",
     "index",
@@ -89,9 +91,22 @@ const KEYS: [&str; 48] = [
     "tool_result",
     "role",
     "attempt",
+    "edit",
+    "refuse",
+    "ask",
+    "until",
+    "at",
+    "allow",
+    "by",
+    "failure",
+    "repeat",
+    "edited",
+    "signal",
+    "approval",
+    "deadline",
 ];
 
-const VALUES: [&str; 24] = [
+const VALUES: [&str; 29] = [
     "1e-200000",
     "-1.5e99999",
     "1e400",
@@ -107,6 +122,11 @@ const VALUES: [&str; 24] = [
     "\"\"",
     "\"abc\"",
     "\"123\"",
+    "\"later\"",
+    "\"asked\"",
+    "\"external\"",
+    r#"{"until":{"at":5,"allow":true}}"#,
+    r#"{"signal":{"name":"abc","until":1e400}}"#,
     "\"{\"",
     "\"1e-200000, 5\"",
     r#""\u0000""#,
@@ -178,11 +198,12 @@ fn rows(seed: u64) -> String {
         };
         let [input, output, cost] = [(); 3].map(|()| random.of(&figures));
         let updated = random.of(&times);
+        let (status, current) = random.of(&[("idle", "NULL"), ("running", "'r0'"), ("paused", "'r1'")]);
         writeln!(
             sql,
-            "INSERT INTO sessions (id, parent, role, created, seq, status, agent, title, messages, input_tokens, \
-             output_tokens, cost_pico, updated, checkpoint) \
-             VALUES ('h{session}', {parent}, '', 0, 0, 'idle', '', '', 0, {input}, {output}, {cost}, {updated}, 0);"
+            "INSERT INTO sessions (id, parent, role, created, seq, status, run, agent, title, messages, \
+             input_tokens, output_tokens, cost_pico, updated, checkpoint) VALUES ('h{session}', {parent}, '', 0, 0, \
+             '{status}', {current}, '', '', 0, {input}, {output}, {cost}, {updated}, 0);"
         )
         .unwrap();
         for seq in 1..40 {

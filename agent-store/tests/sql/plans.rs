@@ -12,7 +12,7 @@ use entourage_store::SqliteStore;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
 
 /// Queries that touch each view over events, of one session and of all.
-const QUERIES: [&str; 13] = [
+const QUERIES: [&str; 16] = [
     "SELECT count(*), sum(input_tokens), count(provider) FROM model_calls WHERE session = 's'",
     "SELECT provider, model, sum(cost_pico) FROM model_calls GROUP BY provider, model",
     "SELECT tool, status, allowed_by, arguments, count(*), max(output) FROM tool_calls GROUP BY tool, status, allowed_by, arguments",
@@ -24,7 +24,10 @@ const QUERIES: [&str; 13] = [
     "SELECT sum(input_tokens) FROM agents",
     "SELECT count(*) FROM requests",
     "SELECT count(*), max(text) FROM request_contents",
-    "SELECT count(*) FROM approvals",
+    "SELECT count(*), max(reason), max(edited) FROM approvals",
+    "SELECT count(*), max(arguments) FROM approvals WHERE session = 's'",
+    "SELECT count(*), max(arguments), max(until) FROM pending",
+    "SELECT count(*) FROM pending WHERE root = 'open'",
     "SELECT count(*) FROM agent_plans WHERE latest = 1",
 ];
 
@@ -89,6 +92,61 @@ fn events(steps: u64) -> String {
     sql
 }
 
+/// Returns a session whose run asks in every step and hands a call out, and a session below it for every fourth step, whose
+/// run asks and waits.
+fn waiting(steps: u64) -> String {
+    let run = |session: u64| format!("019a7b1c-0000-7000-9000-{session:012}");
+    let mut sql = String::new();
+    let mut seq = 0;
+    let session = |sql: &mut String, id: &str, parent: &str, run: &str| {
+        writeln!(
+            sql,
+            "INSERT INTO sessions (id, parent, role, created, seq, status, run, agent, title, messages, updated, \
+             checkpoint) VALUES ('{id}', {parent}, 'user', 0, 0, 'paused', '{run}', '', '', 0, 0, 0);"
+        )
+        .unwrap();
+    };
+    let mut add = |sql: &mut String, session: &str, run: &str, kind: &str, body: &str| {
+        seq += 1;
+        writeln!(
+            sql,
+            "INSERT INTO events VALUES ('{session}', {seq}, {seq}, '{kind}', '{run}', 'a', 1, '{body}');"
+        )
+        .unwrap();
+        seq
+    };
+    let root = run(0);
+    let started = r#"{"format":1,"agent":"a","prompt":{"role":"user","parts":[{"text":"go"}]}}"#;
+    session(&mut sql, "open", "NULL", &root);
+    add(&mut sql, "open", &root, "run_started", started);
+    for step in 1..=steps {
+        let asked =
+            |id: &str| format!(r#"{{"id":"{id}","tool":"look","arguments":{{"n":{step}}},"rule":"r"}}"#);
+        let reply = r#"{"message":{"parts":[{"tool_call":{"id":"c","name":"click","arguments":{}}}]}}"#;
+        let named = add(&mut sql, "open", &root, "model_finished", reply);
+        let id = format!("open.{named}$$0");
+        add(&mut sql, "open", &root, "approval_requested", &asked(&id));
+        if step < steps {
+            let decided =
+                format!(r#"{{"id":"{id}","decision":{{"refuse":{{"reason":"no","go_on":true}}}}}}"#);
+            add(&mut sql, "open", &root, "approval_decided", &decided);
+        }
+        let call = r#"{"index":0,"call":"c","tool":"click","repeat":"external"}"#;
+        add(&mut sql, "open", &root, "tool_started", call);
+        if step < steps {
+            add(&mut sql, "open", &root, "tool_finished", r#"{"index":0,"result":{"call":"c"}}"#);
+        }
+        if step % 4 == 0 {
+            let below = run(step);
+            session(&mut sql, &id, "'open'", &below);
+            add(&mut sql, &id, &below, "run_started", started);
+            add(&mut sql, &id, &below, "approval_requested", &asked(&format!("{id}.1$$0")));
+            add(&mut sql, &id, &below, "run_paused", r#"{"pause":{"signal":{"name":"go","until":null}}}"#);
+        }
+    }
+    sql
+}
+
 /// Counts the steps of SQLite's virtual machine, in hundreds: the same on every computer.
 async fn work(db: &mut SqliteConnection, sql: &'static str) -> u64 {
     let steps = Arc::new(AtomicU64::new(0));
@@ -112,10 +170,17 @@ async fn design_5_views_take_work_in_proportion_to_the_events() {
         SqliteStore::open(&path).await.unwrap().close().await;
         let mut db =
             SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(&path)).await.unwrap();
-        let sql = format!("BEGIN; {} COMMIT", events(steps));
+        let sql = format!("BEGIN; {} {} COMMIT", events(steps), waiting(steps));
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut db).await.unwrap();
         databases.push(db);
     }
+    let listed: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM pending").fetch_one(&mut databases[0]).await.unwrap();
+    assert_eq!(
+        listed,
+        2 + 2 * (250 / 4),
+        "the newest step's question and call, and two for each session below"
+    );
     let [few, many] = databases.as_mut_slice() else { panic!("two databases") };
     for sql in QUERIES {
         let (few, many) = (work(few, sql).await, work(many, sql).await);

@@ -14,7 +14,7 @@ use crate::{
     seed::id,
 };
 
-const VIEWS: [&str; 14] = [
+const VIEWS: [&str; 15] = [
     "agent_chat_messages",
     "agent_chat_sessions",
     "agent_executions",
@@ -24,6 +24,7 @@ const VIEWS: [&str; 14] = [
     "clock",
     "messages",
     "model_calls",
+    "pending",
     "request_contents",
     "requests",
     "session_totals",

@@ -11,12 +11,13 @@ use sqlx::{Connection, SqliteConnection};
 
 use crate::{batch, count, create, id, plain, root, run};
 
-const FROZEN: [&str; 5] = [
+const FROZEN: [&str; 6] = [
     include_str!("../../../tests/corpus/sqlite/v1.sql"),
     include_str!("../../../tests/corpus/sqlite/v2.sql"),
     include_str!("../../../tests/corpus/sqlite/v3.sql"),
     include_str!("../../../tests/corpus/sqlite/v4.sql"),
     include_str!("../../../tests/corpus/sqlite/v5.sql"),
+    include_str!("../../../tests/corpus/sqlite/v6.sql"),
 ];
 
 /// Opens a database of an older version, as its users have it.
@@ -97,6 +98,55 @@ async fn each_frozen_version_becomes_what_a_new_database_is() {
     assert_eq!(version, i64::try_from(FROZEN.len()).unwrap(), "each version is frozen");
 }
 
+/// The seeded sessions of each version have the same questions.
+#[tokio::test]
+async fn a_migrated_database_shows_what_its_sessions_wait_for() {
+    let directory = tempfile::tempdir().unwrap();
+    for version in 2..=FROZEN.len() {
+        let (path, store) = thawed(directory.path(), version).await;
+        store.close().await;
+        let mut db = plain(&path).await;
+        let rows = async |db: &mut SqliteConnection, sql| -> Vec<String> {
+            sqlx::query_scalar(sql).fetch_all(db).await.unwrap()
+        };
+        let waits =
+            "SELECT session || ' ' || root || ' ' || kind || ' ' || tool || ' ' || arguments FROM pending";
+        assert_eq!(
+            rows(&mut db, waits).await,
+            [r#"put_off put_off approval write {"path":"later"}"#],
+            "{version}"
+        );
+        let asked = "SELECT session || ' ' || status || ' ' || coalesce(decision, '') FROM approvals ORDER BY session";
+        assert_eq!(
+            rows(&mut db, asked).await,
+            ["put_off open ", "refused answered deny", "trip answered allow"],
+            "{version}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_stores_open_an_older_database_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("old.db");
+    let mut frozen = plain(&path).await;
+    run(&mut frozen, FROZEN.get(4).unwrap()).await;
+    frozen.close().await.unwrap();
+    let opened: Vec<_> = (0..8)
+        .map(|_| {
+            let path = path.clone();
+            tokio::spawn(async move { SqliteStore::open(&path).await.unwrap() })
+        })
+        .collect();
+    for store in opened {
+        let store = store.await.unwrap();
+        assert_eq!(store.query(&SessionFilter::all()).await.unwrap().len(), 9);
+    }
+    let sql = "SELECT count(*) FROM pending";
+    let listed: i64 = sqlx::query_scalar(sql).fetch_one(&mut plain(&path).await).await.unwrap();
+    assert_eq!(listed, 1);
+}
+
 async fn schema(connection: &mut SqliteConnection) -> Vec<String> {
     sqlx::query_scalar("SELECT name || ': ' || coalesce(sql, '') FROM sqlite_schema ORDER BY name")
         .fetch_all(connection)
@@ -114,7 +164,7 @@ async fn the_log_is_on_and_the_file_is_labelled() {
     let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut plain).await.unwrap();
     let version: i64 = sqlx::query_scalar("PRAGMA user_version").fetch_one(&mut plain).await.unwrap();
     let damage: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&mut plain).await.unwrap();
-    assert_eq!((mode.as_str(), version, damage.as_str()), ("wal", 5, "ok"));
+    assert_eq!((mode.as_str(), version, damage.as_str()), ("wal", 6, "ok"));
     assert!(directory.path().join("sessions.db-wal").exists());
 }
 

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     deps::Deps,
     engine::Engine,
+    guards::PromptGuards,
     session::{
         delivery::{bus::Bus, emit::Watcher},
         journal::unstored::Unstored,
@@ -28,6 +29,8 @@ pub(crate) struct Env {
     /// `None`: nothing is stored, since nobody could read it.
     pub(crate) store: Option<SharedStore>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Guards on prompts.
+    pub(crate) guards: PromptGuards,
     pub(crate) policy: Policy,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     /// Layers around all tools, the outermost first.

@@ -20,6 +20,7 @@ mod deps;
 mod effects;
 pub mod engine;
 mod env;
+mod guards;
 pub mod layers;
 mod memory;
 mod names;

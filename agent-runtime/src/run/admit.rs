@@ -135,16 +135,20 @@ pub(crate) fn check_lease(journal: &Journal, now: Timestamp) -> Result<()> {
 /// [`ErrorKind::EmptyPrompt`]; [`ErrorKind::InvalidInput`] for a message that is no user's, or that could not be stored
 /// or read again.
 pub fn check_prompt(task: &Task) -> Result<()> {
-    let says = |part: &Part| match part {
-        Part::Text(text) => !text.trim().is_empty(),
-        Part::Media(media) => media.mime.starts_with("text/"),
-        _ => false,
-    };
     if task.prompt.role() != Role::User {
         return Err(Error::new(ErrorKind::InvalidInput, "a prompt is a user message"));
     }
-    if task.prompt.parts().iter().any(says) {
+    if says_something(&task.prompt) {
         return check_message(&task.prompt);
     }
     Err(Error::new(ErrorKind::EmptyPrompt, "the prompt is empty; say what the agent should do"))
+}
+
+/// True for a message that holds more than blanks and files without words.
+pub(crate) fn says_something(message: &Message) -> bool {
+    message.parts().iter().any(|part| match part {
+        Part::Text(text) => !text.trim().is_empty(),
+        Part::Media(media) => media.mime.starts_with("text/"),
+        _ => false,
+    })
 }

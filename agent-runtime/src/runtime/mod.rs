@@ -7,6 +7,7 @@ use std::{any::Any, sync::Arc, time::Duration};
 use entourage_core::{
     Clock, Result, SessionId, SystemClock,
     budget::BudgetLimits,
+    message::Message,
     permission::{Approver, Policy},
     provider::Egress,
     run::Observer,
@@ -19,6 +20,7 @@ use crate::{
     deps::Deps,
     engine::Engine,
     env::Env,
+    guards::PromptGuards,
     memory::MemoryStore,
     session::{
         Session,
@@ -149,6 +151,7 @@ impl Runtime {
 pub struct RuntimeBuilder {
     store: Option<SharedStore>,
     clock: Arc<dyn Clock>,
+    guards: PromptGuards,
     policy: Policy,
     approver: Option<Arc<dyn Approver>>,
     tool_layers: Vec<Arc<dyn ToolLayer>>,
@@ -170,6 +173,7 @@ impl Default for RuntimeBuilder {
         Self {
             store: None,
             clock: Arc::new(SystemClock),
+            guards: PromptGuards::default(),
             policy: Policy::new(),
             approver: None,
             tool_layers: Vec::new(),
@@ -210,6 +214,50 @@ impl RuntimeBuilder {
     /// Sets the approver. Without one, a call that must be asked for pauses its run.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Adds a guard on prompts, after those that were added before. Each prompt that enters a session of this runtime
+    /// from outside passes through it before anything is stored: those of [`Session::start`] and [`Session::steer`],
+    /// also while they wait in the queue, and each user message of [`Session::begin_with`]. What the guard returns is
+    /// what is stored and what models see. After an error nothing is stored or run, and the caller gets the error.
+    ///
+    /// The guard is called where the prompt comes in, so it must be quick. It may be asked about a prompt that is
+    /// refused afterwards, such as one for a full queue.
+    ///
+    /// Not guarded are the prompts that agents and plans give to agents below: they are the arguments of tool calls,
+    /// which pass tool layers, or of graphs. So are answers, decisions and signals. A stored prompt passed the guards
+    /// when it came, and is not guarded again when a run resumes, a session is forked, or another process takes the
+    /// queue over.
+    ///
+    /// A guard that panics refuses ([`ErrorKind::Internal`]). So does one that returns a blank prompt
+    /// ([`ErrorKind::EmptyPrompt`]) or no user message ([`ErrorKind::InvalidInput`]).
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use entourage_core::message::Message;
+    /// use entourage_runners::ReactAgent;
+    /// use entourage_runtime::Runtime;
+    /// use entourage_testkit::ScriptedProvider;
+    ///
+    /// let provider = ScriptedProvider::new().text("Hello!");
+    /// let agent = ReactAgent::builder("greeter", provider.model()).build().unwrap();
+    /// let runtime = Runtime::builder()
+    ///     .guard_prompts(|prompt| Ok(Message::user(prompt.text().replace("4711", "****"))))
+    ///     .build();
+    /// runtime.session().start(&agent, "My code is 4711").outcome().await.unwrap();
+    /// assert_eq!(provider.requests()[0].messages.last().unwrap().text(), "My code is ****");
+    /// # });
+    /// ```
+    ///
+    /// [`ErrorKind::Internal`]: entourage_core::ErrorKind::Internal
+    /// [`ErrorKind::EmptyPrompt`]: entourage_core::ErrorKind::EmptyPrompt
+    /// [`ErrorKind::InvalidInput`]: entourage_core::ErrorKind::InvalidInput
+    pub fn guard_prompts(
+        mut self,
+        guard: impl Fn(Message) -> Result<Message> + Send + Sync + 'static,
+    ) -> Self {
+        self.guards.add(guard);
         self
     }
 
@@ -317,6 +365,7 @@ impl RuntimeBuilder {
         Env {
             store: self.store,
             clock: self.clock,
+            guards: self.guards,
             policy: self.policy,
             approver: self.approver,
             tool_layers: self.tool_layers,

@@ -17,6 +17,7 @@ use crate::{
     session::{
         Session,
         delivery::emit::Emitter,
+        guarded::passed,
         journal::{Journal, apart::apart, life::Life, weight::check_message},
     },
 };
@@ -41,6 +42,8 @@ impl Session {
     ///   hold anything.
     /// - The texts are what their author wrote, the results of tools too: an agent must not trust them more than a
     ///   prompt. The model's service fetches files that are given by their address.
+    /// - The messages of the user pass through the guards of the runtime
+    ///   ([`RuntimeBuilder::guard_prompts`](crate::RuntimeBuilder::guard_prompts)); the others do not.
     ///
     /// Returns once it is stored; dropping the future takes nothing back.
     ///
@@ -48,7 +51,8 @@ impl Session {
     /// Before anything is stored: [`ErrorKind::InvalidInput`] for a system message, for a call with a name that no tool
     /// has, without an id, or with arguments that [`Arguments::parse`] refuses, and for a session that has a beginning;
     /// [`ErrorKind::TooLarge`] for more than the store takes at once, as for a message that no session takes.
-    /// [`ErrorKind::Busy`] while a run is active, [`ErrorKind::Conflict`] when another process was faster, the store's.
+    /// [`ErrorKind::Busy`] while a run is active, [`ErrorKind::Conflict`] when another process was faster, the guards' and
+    /// the store's.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -73,8 +77,16 @@ impl Session {
     ) -> Result<()> {
         let clean = messages.into_iter().enumerate().map(|(place, message)| {
             let message = message.into();
-            let refused = |error: Error| error.with("message", place.to_string());
-            checked(&message).map_err(refused)?;
+            let taken = || {
+                checked(&message)?;
+                if message.role() != Role::User {
+                    return Ok(message);
+                }
+                let message = passed(self.env(), message)?;
+                checked(&message)?;
+                Ok(message)
+            };
+            let message = taken().map_err(|error: Error| error.with("message", place.to_string()))?;
             Ok(without_blocks(message))
         });
         let history = repair(&clean.collect::<Result<History>>()?);

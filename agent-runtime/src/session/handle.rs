@@ -137,7 +137,8 @@ impl Session {
     /// not answer) leaves that open, and so does [`ErrorKind::Store`] where the store may have failed after it had
     /// written: see [`SessionState::queue`] before you send it again.
     ///
-    /// An empty prompt, a full queue and the like are errors of the outcome, and nothing is stored. So is a session
+    /// An empty prompt, a full queue and the like are errors of the outcome, and nothing is stored. So is an error of a
+    /// guard on prompts ([`RuntimeBuilder::guard_prompts`]), which are called before this returns. So is a session
     /// below another one ([`ErrorKind::InvalidInput`]): it runs through its root, which gives it its scope and its
     /// budget. Must be called within a tokio runtime.
     pub fn start<Form>(&self, agent: impl IntoAgent<Form>, prompt: impl Into<Task>) -> RunHandle {
@@ -155,7 +156,7 @@ impl Session {
     /// one that is paused or was left by its process: [`Session::resume`] continues it, and `start` would abandon it.
     /// [`ErrorKind::InvalidInput`] for a session below another one, whose agent takes prompts from its parent alone.
     /// [`ErrorKind::EmptyPrompt`], [`ErrorKind::Busy`] for a full queue or a run of another process,
-    /// [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, the store's.
+    /// [`ErrorKind::Cancelled`] when the session was cancelled meanwhile, those of a guard on prompts, the store's.
     pub async fn steer(&self, prompt: impl Into<Message>) -> Result<()> {
         self.0.steer(Task::new(prompt), &self.1).await
     }

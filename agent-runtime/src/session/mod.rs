@@ -3,6 +3,7 @@
 pub(crate) mod below;
 pub(crate) mod delivery;
 mod given;
+mod guarded;
 mod handle;
 pub(crate) mod journal;
 pub(crate) mod live;

@@ -22,6 +22,7 @@ use crate::{
             emit::{Emitter, Sink},
             nest::Nest,
         },
+        guarded::Guarded,
         journal::Journal,
         live::{Claim, Entry, Live, State},
         queue::Running,
@@ -119,13 +120,14 @@ impl Live {
     pub(super) fn begin(self: &Arc<Self>, entry: Entry, task: Task) -> RunHandle {
         let (sink, cancel) = (Arc::clone(&entry.sink), entry.cancel.clone());
         let job = tokio().and_then(|tokio| {
+            let task = Guarded::new(&self.env, task)?;
             let mut state = self.lock();
             if !state.queue.is_free() {
                 return self.enqueue(state, entry, task, &tokio);
             }
             self.occupy(&mut state, |accepted| entry.running(accepted))?;
             drop(state);
-            Ok(self.spawn(entry, Admission::Start(task), None, &tokio))
+            Ok(self.spawn(entry, Admission::Start(task.into_task()), None, &tokio))
         });
         RunHandle::new(self.env.owner, self.id.clone(), sink, job, cancel)
     }

@@ -21,10 +21,8 @@ use crate::{
     session::{
         below::refuse_below,
         delivery::emit::{Emitter, Sink},
-        journal::{
-            Journal,
-            queued::{InQueue, queued_task},
-        },
+        guarded::Guarded,
+        journal::{Journal, queued::InQueue},
         live::{Claim, Entry, Live, State},
         queue::Ticket,
         runs::tokio,
@@ -65,10 +63,10 @@ impl Live {
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
         entry: Entry,
-        task: Task,
+        task: Guarded,
         tokio: &Handle,
     ) -> Result<JoinHandle<Result<Outcome>>> {
-        check_prompt(&task)?;
+        check_prompt(task.task())?;
         caught(|| check_agent_name(entry.agent.name())).unwrap_or_else(|panic| {
             Err(Error::new(
                 ErrorKind::Internal,
@@ -90,6 +88,7 @@ impl Live {
     pub(super) async fn steer(self: &Arc<Self>, task: Task, deps: &Deps) -> Result<()> {
         check_prompt(&task)?;
         let tokio = tokio()?;
+        let task = Guarded::new(&self.env, task)?;
         if !self.runs_here() {
             // A run below another one takes prompts from its parent alone.
             match self.journal(false).await {
@@ -145,7 +144,8 @@ impl Live {
         Err(Error::new(ErrorKind::Busy, text).with("session", self.id.as_str()))
     }
 
-    fn ticket(self: &Arc<Self>, state: &mut State, entry: Entry, task: Task) -> (Ticket, Wait) {
+    fn ticket(self: &Arc<Self>, state: &mut State, entry: Entry, task: Guarded) -> (Ticket, Wait) {
+        let task = task.into_task();
         let (turn, turns) = oneshot::channel();
         entry.sink.set_waiting(true);
         let accepted = state.queue.accept();
@@ -317,7 +317,7 @@ impl Live {
         queued: &PromptQueued,
         entry: Entry,
     ) -> (Ticket, Wait) {
-        let (mut ticket, wait) = self.ticket(state, entry, queued_task(queued));
+        let (mut ticket, wait) = self.ticket(state, entry, Guarded::stored(queued));
         (ticket.queued, ticket.noted) = (Some(place), true);
         let active = state.queue.active().filter(|_| queued.steer);
         ticket.joins = active.map(|running| Arc::clone(&running.sink));

@@ -77,6 +77,7 @@ mod panics;
 mod past;
 mod permitted;
 mod prepare;
+mod prompt_guards;
 mod prompts;
 mod queue;
 mod queued_once;

@@ -16,7 +16,12 @@ use entourage_core::{
 };
 use entourage_runtime::context::shown_to;
 
-use super::{Compacts, More, Prepared, ReactAgent, Step, offer::Offer, prepare::joined};
+use super::{
+    Compacts, More, Prepared, ReactAgent, Step,
+    guard::{Bar, REPAIRS},
+    offer::Offer,
+    prepare::joined,
+};
 use crate::{
     turn::{Action, Turn},
     typed::{AnswerRefused, Rule, Strategy},
@@ -87,7 +92,11 @@ impl Run {
                         agent.limits(),
                     ))));
                 }
-                Action::Check(message) => self.turn.checked(agent.check(&message, cx)),
+                Action::Check(message) => match agent.check(&message, cx) {
+                    Ok(answer) => self.turn.checked(Ok(answer)),
+                    Err(Bar::Refused(problem)) => self.turn.checked(Err(problem)),
+                    Err(Bar::Stopped(reason)) => self.turn.barred(reason),
+                },
                 Action::Refuse { problem, round, told } => match agent.refuse(cx, round, &problem, told) {
                     Ok(()) => self.turn.refused(),
                     Err(error) => return Ok(Next::Fail(error)),
@@ -110,6 +119,9 @@ impl ReactAgent {
         if let Some(rule) = self.rule() {
             turn = turn.answers_with_a_value(rule.repairs());
         }
+        if self.guards().is_some() {
+            turn = turn.guards_answers(REPAIRS);
+        }
         turn.resume(&cx.effects().recorded(), || cx.read(SessionState::may_retry));
         Run { turn, model: None, offered: None, shown: Offer::default() }
     }
@@ -130,28 +142,20 @@ impl ReactAgent {
     }
 
     /// Returns the rule of the agent's answers, if they must be values.
-    fn rule(&self) -> Option<&Rule> {
+    pub(super) fn rule(&self) -> Option<&Rule> {
         self.0.more.as_ref()?.rule.as_deref()
     }
 
     /// Returns the strategy by which a value is asked for now.
-    fn strategy(&self, rule: &Rule, cx: &RunContext) -> Strategy {
+    pub(super) fn strategy(&self, rule: &Rule, cx: &RunContext) -> Strategy {
         rule.strategy(&self.0.model.model(), &self.tools(), cx.scope())
-    }
-
-    /// Checks if a message answers with a value. Returns it as JSON text, or the problem in words for the model.
-    fn check(&self, message: &Message, cx: &RunContext) -> Result<String, String> {
-        match self.rule() {
-            Some(rule) => rule.check(message, self.strategy(rule, cx), cx),
-            None => Ok(message.text()),
-        }
     }
 
     /// Records that an answer was refused, and tells the model unless it was told. The message comes first: one that
     /// is recorded without the refusal is not given again.
     fn refuse(&self, cx: &RunContext, round: u32, problem: &str, told: bool) -> Result<()> {
-        if let (Some(rule), false) = (self.rule(), told) {
-            cx.remind(rule.refusal(round, problem, self.strategy(rule, cx)))?;
+        if !told {
+            cx.remind(self.refusal(round, problem, cx))?;
         }
         cx.append(AnswerRefused::new(round, problem))
     }

@@ -1,6 +1,7 @@
 //! The reason-and-act loop: call a model, run the tools that it asks for, and call it again.
 
 mod drive;
+mod guard;
 mod into_tools;
 mod offer;
 mod prepare;
@@ -19,6 +20,7 @@ use entourage_core::{
 };
 use entourage_runtime::check_agent_name;
 
+use guard::AnswerGuards;
 use prepare::Instruct;
 
 use crate::{todo_tool::TodoTool, turn::StopWhen, typed::Rule};
@@ -75,6 +77,7 @@ struct More {
     speaks_only: bool,
     /// The rule of answers that must be values.
     rule: Option<Arc<Rule>>,
+    guards: AnswerGuards,
 }
 
 /// Compaction of the conversation: default settings, custom settings, or none.

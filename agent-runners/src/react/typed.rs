@@ -14,12 +14,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    react::{ReactAgent, ReactBuilder},
+    react::{ReactAgent, ReactBuilder, guard::REPAIRS},
     typed::{FINAL_ANSWER, OutcomeExt, Rule, Strategy, Validator},
 };
-
-/// Repairs of an agent that says nothing about them.
-const REPAIRS: u32 = 1;
 
 /// An agent with tools whose answer is a `T`. Cloning shares the agent.
 ///

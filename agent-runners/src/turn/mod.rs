@@ -12,11 +12,13 @@
 //!                                └─ no smaller ─► Finish
 //! ```
 //!
-//! The answer of a typed agent, in a reply or in a call among others, passes one gate more:
+//! The answer of a typed agent, in a reply or in a call among others, passes one gate more. So does the text that the
+//! run of a guarded agent ends with, however it ends:
 //!
 //! ```text
-//! answer ─► Check ─┬─ value ─► Finish
-//!                  └─ none ─► Refuse ─► Steer; Finish once all repairs are used up
+//! answer ─► Check ─┬─ value, passed text ─► Finish
+//!                  ├─ none ─► Refuse ─► Steer; Finish once all repairs are used up
+//!                  └─ stopped by a guard ─► Finish
 //! ```
 
 mod answers;
@@ -67,7 +69,8 @@ pub enum Action {
         /// The calls without a result, in order.
         calls: Vec<PendingCall>,
     },
-    /// Check if this message of the model answers with a value, and report it with [`Turn::checked`].
+    /// Check this message of the model, which must answer with a value, or with a text that guards pass; report it with
+    /// [`Turn::checked`].
     Check(Arc<Message>),
     /// Record that the answer was refused, and report it with [`Turn::refused`].
     Refuse {
@@ -116,7 +119,7 @@ pub struct Turn {
 #[derive(Debug, Clone, Default)]
 struct Extra {
     stop_when: Arc<[StopWhen]>,
-    /// State of a typed answer; `None` when any text is an answer.
+    /// State of an answer that is checked; `None` when any text is an answer.
     answers: Option<Answers>,
 }
 
@@ -234,7 +237,7 @@ impl Turn {
                 });
                 Action::CallTools { message: Arc::clone(&reply.message), calls: pending.collect() }
             }
-            Phase::Check { reply, .. } => Action::Check(Arc::clone(&reply.message)),
+            Phase::Check { reply, .. } => Action::Check(self.to_check(reply)),
             Phase::Refused { problem, told } => {
                 let refused = self.answers().map_or(0, |answers| answers.refused);
                 Action::Refuse { problem: Arc::clone(problem), round: refused + 1, told: *told }
@@ -325,10 +328,11 @@ impl Turn {
     #[must_use]
     pub fn outcome(&self, status: Status) -> Outcome {
         let mut outcome = Outcome::new(status);
-        let value = self.answers().and_then(|answers| answers.value.as_deref());
-        if let Some(value) = value {
+        let (answers, text) = (self.answers(), self.text.as_ref());
+        let text = text.filter(|_| answers.is_none_or(|answers| !answers.guarded));
+        if let Some(value) = answers.and_then(|answers| answers.value.as_deref()) {
             value.clone_into(&mut outcome.text);
-        } else if let Some(text) = self.text.as_ref().and_then(|message| message.first_text()) {
+        } else if let Some(text) = text.and_then(|message| message.first_text()) {
             text.clone_into(&mut outcome.text);
         }
         outcome.usage = self.usage;
@@ -388,11 +392,8 @@ impl Turn {
                 let calls = self.loops.note_calls(&reply.message, state);
                 Phase::Tools { reply: Arc::clone(reply), calls, stopped: None }
             }
-            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => match self.answers() {
-                Some(_) => Phase::of_answer(reply),
-                None => Phase::Done(End::Recorded(Status::Completed)),
-            },
-            reason => Phase::Done(End::Recorded(Status::Stopped(StopReason::Reply(reason)))),
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other => self.answered(reply),
+            reason => self.ending(reply, Status::Stopped(StopReason::Reply(reason))),
         };
     }
 
@@ -412,7 +413,7 @@ impl Turn {
             return;
         }
         let extra = self.extra.as_deref();
-        let typed = extra.is_some_and(|extra| extra.answers.is_some());
+        let typed = extra.and_then(|extra| extra.answers.as_ref()).is_some_and(|answers| answers.typed);
         let told = if typed { answers::told(&reply.message, calls, stopped.as_ref()) } else { None };
         let stopped = stopped.take().map(|stop| match stop {
             Stop::Turn if typed => answers::ended_by_a_tool(),
@@ -427,9 +428,11 @@ impl Turn {
         };
         let circling = self.loops.note_step(self.step, reply, std::mem::take(calls));
         let circling = circling.then_some(Status::Stopped(StopReason::LoopDetected));
-        self.phase = match (told, stopped.or_else(condition).or(circling)) {
-            (Some(told), then) => Phase::Check { reply: Arc::clone(reply), told, then: then.map(Box::new) },
-            (None, Some(status)) => Phase::Done(End::Recorded(status)),
+        let (reply, ended) = (Arc::clone(reply), stopped.or_else(condition).or(circling));
+        self.phase = match (told, ended) {
+            (Some(told), then) => Phase::Check { reply, told, then: then.map(Box::new) },
+            (None, Some(status)) => self.ending(&reply, status),
+            (None, None) if self.step >= self.max_steps => self.ending(&reply, self.out_of_steps()),
             (None, None) => Phase::Before(Stage::Steer),
         };
     }

@@ -320,28 +320,51 @@ fn judged(message: &Message) -> Result<String, String> {
     if text.contains(['0', '3', '6']) { Ok(text) } else { Err(format!("{text} is no value")) }
 }
 
+/// What a driver reports of an answer, as it follows from the answer alone.
+fn check(turn: &mut Turn, message: &Message, guarded: bool) {
+    if guarded && message.text().contains('9') {
+        turn.barred("it has a nine".to_owned());
+    } else {
+        turn.checked(judged(message));
+    }
+}
+
+/// Settings of a turn.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    compacts: bool,
+    reminds: bool,
+    repairs: Option<u32>,
+    guarded: bool,
+}
+
 /// A turn as a process sets it up, from what is recorded.
-fn fresh(record: &Record, compacts: bool, reminds: bool, repairs: Option<u32>) -> Turn {
-    let mut turn = Turn::new(6).compacts(compacts).reminds(reminds);
-    if let Some(repairs) = repairs {
+fn fresh(record: &Record, settings: Settings) -> Turn {
+    let mut turn = Turn::new(6).compacts(settings.compacts).reminds(settings.reminds);
+    if let Some(repairs) = settings.repairs {
         turn = turn.answers_with_a_value(repairs);
+    }
+    if settings.guarded {
+        turn = turn.guards_answers(1);
     }
     turn.resume(&record.events, || record.state.may_retry());
     turn
 }
 
 /// Asserts that a process which takes over here does what the one that worked would do next.
-fn assert_taken_over(turn: &Turn, mut taken: Turn) {
+fn assert_taken_over(turn: &Turn, mut taken: Turn, guarded: bool) {
     // An answer is checked again, with the same result.
     if let Action::Check(message) = taken.action() {
-        taken.checked(judged(&message));
+        check(&mut taken, &message, guarded);
     }
     // Steering leaves no trace when nobody waits, so the other process steers once more and is told the same.
     if turn.action() != Action::Steer && taken.action() == Action::Steer {
         taken.steered(|| turn.action() == Action::Compact(CompactionCause::Threshold));
     }
     match (turn.action(), taken.action()) {
-        (Action::Finish(one), Action::Finish(other)) => assert_eq!(one.status, other.status),
+        (Action::Finish(one), Action::Finish(other)) => {
+            assert_eq!((one.status, one.text), (other.status, other.text));
+        }
         (one, other) => assert_eq!(one, other),
     }
 }
@@ -353,11 +376,14 @@ proptest! {
         compacts: bool,
         reminds: bool,
         repairs in prop::option::of(0_u32..3),
+        guarded: bool,
     ) {
+        let settings = Settings { compacts, reminds, repairs, guarded };
+        let repairs = repairs.or(guarded.then_some(1));
         let mut choices = choices.into_iter().chain(std::iter::repeat(0));
         let mut choose = || choices.next().unwrap_or_default();
         let (mut record, mut ended) = (Record::new(), None::<Outcome>);
-        let mut turn = fresh(&record, compacts, reminds, repairs);
+        let mut turn = fresh(&record, settings);
         for _ in 0..200 {
             prop_assert_eq!(turn.is_over(), matches!(turn.action(), Action::Finish(_)));
             match turn.action() {
@@ -416,7 +442,7 @@ proptest! {
                     let index = calls[usize::from(choose()) % calls.len()].index;
                     turn.apply(&record.result(&message, index));
                 }
-                Action::Check(message) => turn.checked(judged(&message)),
+                Action::Check(message) => check(&mut turn, &message, guarded),
                 Action::Refuse { problem, round, told } => {
                     prop_assert!(repairs.is_some_and(|repairs| round <= repairs));
                     // A process may die after the message and before the record.
@@ -426,7 +452,7 @@ proptest! {
                         if matches!(turn.action(), Action::Check(_)) {
                 continue;
             }
-            let taken = fresh(&record, compacts, reminds, repairs);
+            let taken = fresh(&record, settings);
                         prop_assert!(matches!(taken.action(), Action::Check(_)));
                     }
                     record.refuse(&problem, round, told || reminds_first);
@@ -440,8 +466,8 @@ proptest! {
             if matches!(turn.action(), Action::Check(_)) {
                 continue;
             }
-            let taken = fresh(&record, compacts, reminds, repairs);
-            assert_taken_over(&turn, taken.clone());
+            let taken = fresh(&record, settings);
+            assert_taken_over(&turn, taken.clone(), guarded);
             if choose() == 11 {
                 turn = taken;
             }
@@ -449,6 +475,10 @@ proptest! {
         let ended = ended.expect("a run comes to its end");
         if repairs.is_some() && ended.is_completed() {
             prop_assert!(ended.text.contains(['0', '3', '6']), "{} is no value", ended.text);
+        }
+        if guarded {
+            let passed = ended.text.is_empty() || ended.text.contains(['0', '3', '6']);
+            prop_assert!(passed && !ended.text.contains('9'), "{} passed no guard", ended.text);
         }
         prop_assert!(ended.steps <= 6);
     }

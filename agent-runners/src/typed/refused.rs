@@ -7,8 +7,8 @@ use entourage_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Record of an answer of a typed agent that was no value, or one that a validator refused. The model was told, and is
-/// asked again.
+/// Record of an answer of a typed agent that was no value, or one that a validator or a guard refused. The model was
+/// told, and is asked again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AnswerRefused {

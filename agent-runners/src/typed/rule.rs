@@ -163,6 +163,17 @@ impl Rule {
         })
     }
 
+    /// Returns the value that `text` is, as JSON text.
+    ///
+    /// # Errors
+    /// The problem.
+    pub(crate) fn read(&self, text: &str, cx: &RunContext) -> Result<String, String> {
+        let values = serde_json::from_str::<Value>(text).into_iter().collect();
+        let read = (self.judge.read)(&self.judge.shape, values, cx);
+        read.map(|value| value.to_string())
+            .map_err(|problem| problem.unwrap_or_else(|| "it is no JSON value".to_owned()))
+    }
+
     /// Returns the message that tells the model why its answer was refused. The number of the round tells two refusals
     /// for one reason apart.
     pub(crate) fn refusal(&self, round: u32, problem: &str, strategy: Strategy) -> Message {

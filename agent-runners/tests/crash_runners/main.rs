@@ -8,6 +8,7 @@
 
 mod distant;
 mod faulty;
+mod guarded;
 mod leave;
 mod talk;
 mod typed;

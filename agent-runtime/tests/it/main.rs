@@ -16,6 +16,7 @@ mod abandoned;
 mod adopted;
 mod afterwards;
 mod anew;
+mod answer_guards;
 mod answers;
 mod approvals;
 mod attack_door;

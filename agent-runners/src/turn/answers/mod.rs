@@ -1,4 +1,4 @@
-//! The part of the machine for answers that must be values: what follows from a value, and from none.
+//! The part of the machine for answers that are checked: those that must be values, and those that guards look at.
 
 use std::sync::Arc;
 
@@ -15,15 +15,30 @@ use super::{
 };
 use crate::typed::FINAL_ANSWER;
 
-/// State of a typed answer.
+/// State of an answer that is checked.
 #[derive(Debug, Clone)]
 pub(super) struct Answers {
+    /// True if it must be a value.
+    pub(super) typed: bool,
+    /// True if guards look at it. The outcome's text is then one that they passed, or none.
+    pub(super) guarded: bool,
     /// Number of refused answers after which the model is asked again.
     repairs: u32,
     /// Number of refused answers.
     pub(super) refused: u32,
-    /// The value, as JSON text.
+    /// The value, as JSON text, or the text that the guards passed.
     pub(super) value: Option<String>,
+}
+
+impl Answers {
+    fn new(repairs: u32) -> Self {
+        Self { typed: false, guarded: false, repairs, refused: 0, value: None }
+    }
+
+    /// True if it is a text which guards look at.
+    fn is_guarded_text(&self) -> bool {
+        self.guarded && !self.typed
+    }
 }
 
 impl Turn {
@@ -31,25 +46,35 @@ impl Turn {
     /// at most. Default: any text is an answer.
     #[must_use]
     pub fn answers_with_a_value(mut self, repairs: u32) -> Self {
-        self.extra.get_or_insert_default().answers = Some(Answers { repairs, refused: 0, value: None });
+        let answers = self.extra.get_or_insert_default().answers.get_or_insert(Answers::new(repairs));
+        (answers.typed, answers.repairs) = (true, repairs);
         self
     }
 
-    /// Reports the value of the message to check, as JSON text, or the problem in words for the model.
+    /// Lets the run end only with a text that passed its guards, or with none. After an answer that they refuse the
+    /// model is asked again: as often as a value is, or else `repairs` times at most.
+    #[must_use]
+    pub(crate) fn guards_answers(mut self, repairs: u32) -> Self {
+        self.extra.get_or_insert_default().answers.get_or_insert(Answers::new(repairs)).guarded = true;
+        self
+    }
+
+    /// Reports what the message to check answers with, a value as JSON text or a text that the guards passed, or the
+    /// problem in words for the model.
     pub fn checked(&mut self, value: Result<String, String>) {
         let answers = self.extra.as_mut().and_then(|extra| extra.answers.as_mut());
         let (Phase::Check { told, then, .. }, Some(answers)) = (&mut self.phase, answers) else { return };
         let status = match value {
             Ok(value) => {
                 answers.value = Some(value);
-                Status::Completed
+                let then = then.take().filter(|_| !answers.typed);
+                then.map_or(Status::Completed, |then| *then)
             }
-            Err(problem) => match then.take() {
-                Some(status) => *status,
-                None if answers.refused >= answers.repairs => Status::Stopped(StopReason::Incomplete {
-                    iterations: answers.refused.saturating_add(1),
-                    feedback: problem.into(),
-                }),
+            Err(problem) => match then.take().map(|then| *then) {
+                // A tool ended the turn with a text that the guards refuse: the model is not asked for another one.
+                Some(Status::Completed) => incomplete(answers, problem),
+                Some(status) => status,
+                None if answers.refused >= answers.repairs => incomplete(answers, problem),
                 None if self.step >= self.max_steps => self.out_of_steps(),
                 None => {
                     self.phase = Phase::Refused { problem: problem.into(), told: *told };
@@ -57,6 +82,14 @@ impl Turn {
                 }
             },
         };
+        self.phase = Phase::Done(End::Recorded(status));
+    }
+
+    /// Reports that a guard stopped the run for this reason when it looked at the message to check.
+    pub(crate) fn barred(&mut self, reason: String) {
+        let Phase::Check { then, .. } = &mut self.phase else { return };
+        let then = then.take().map(|then| *then).filter(|then| *then != Status::Completed);
+        let status = then.unwrap_or(Status::Stopped(StopReason::Condition(reason)));
         self.phase = Phase::Done(End::Recorded(status));
     }
 
@@ -79,7 +112,31 @@ impl Turn {
         self.extra.as_mut()?.answers.as_mut()
     }
 
-    /// True if the calls of a reply that ended for this reason are run. A reply that must be a value is refused by a
+    /// The phase after a reply or its calls when the run ends as `status` says. Guards look at the text that it would end
+    /// with.
+    pub(super) fn ending(&self, reply: &Arc<ModelFinished>, status: Status) -> Phase {
+        if self.answers().is_some_and(Answers::is_guarded_text) {
+            return Phase::Check { reply: Arc::clone(reply), told: false, then: Some(Box::new(status)) };
+        }
+        Phase::Done(End::Recorded(status))
+    }
+
+    /// The phase after a reply that calls no tool.
+    pub(super) fn answered(&self, reply: &Arc<ModelFinished>) -> Phase {
+        match self.answers() {
+            None => Phase::Done(End::Recorded(Status::Completed)),
+            Some(answers) if answers.typed => Phase::of_value(reply),
+            Some(_) => Phase::Check { reply: Arc::clone(reply), told: false, then: None },
+        }
+    }
+
+    /// The message to check: the one that holds the value, or the newest with a text.
+    pub(super) fn to_check(&self, reply: &Arc<ModelFinished>) -> Arc<Message> {
+        let is_text = self.answers().is_some_and(Answers::is_guarded_text);
+        Arc::clone(self.text.as_ref().filter(|_| is_text).unwrap_or(&reply.message))
+    }
+
+    /// True if the calls of a reply that ended for this reason are run. A reply that is checked is refused by a
     /// message after it, which no service takes while a call has no result.
     pub(super) fn waits_for_calls(&self, reason: FinishReason, message: &Message) -> bool {
         let answers = self.answers().is_some() && matches!(reason, FinishReason::Stop | FinishReason::Other);
@@ -89,13 +146,19 @@ impl Turn {
 
 impl Phase {
     /// The phase after a reply that calls no tool and must be a value.
-    pub(super) fn of_answer(reply: &Arc<ModelFinished>) -> Self {
+    fn of_value(reply: &Arc<ModelFinished>) -> Self {
         if reply.message.parts().iter().any(|part| matches!(part, Part::Refusal(_))) {
             let declined = StopReason::Reply(FinishReason::Refusal);
             return Self::Done(End::Recorded(Status::Stopped(declined)));
         }
         Self::Check { reply: Arc::clone(reply), told: false, then: None }
     }
+}
+
+/// The end of a run whose answers were all refused.
+fn incomplete(answers: &Answers, problem: String) -> Status {
+    let iterations = answers.refused.saturating_add(1);
+    Status::Stopped(StopReason::Incomplete { iterations, feedback: problem.into() })
 }
 
 /// Tells if the calls of a reply may be an answer: `Some(true)` when their results have told the model that it is none,

@@ -19,7 +19,7 @@ pub use entourage_runtime::{Agents, Moment, Recovery, Runtime, RuntimeBuilder, S
 /// Agents that take a task.
 pub mod agent {
     pub use entourage_core::agent::{Agent, AgentPart, IntoAgent};
-    pub use entourage_runners::{AgentTool, Prepare, Prepared, ReactAgent, ReactBuilder, Step};
+    pub use entourage_runners::{AgentTool, Prepare, Prepared, ReactAgent, ReactBuilder, Step, person};
     pub use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, Verdict};
     pub use entourage_runners::{TypedAgent, typed::Partial};
     pub use entourage_runtime::AgentExt;

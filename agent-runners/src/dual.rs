@@ -11,7 +11,10 @@ use entourage_core::{
 };
 use entourage_runtime::check_agent_name;
 
-use crate::autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check::Check};
+use crate::{
+    autonomy::{Discriminator, EXECUTOR, ITERATIONS, Player, Rounds, check::Check, verdict_form},
+    person::Person,
+};
 
 /// Two agents on one task, in rounds of work and check. The executor works, then summarizes. The discriminator, with
 /// tools of its own, checks whether the summary is true and the task complete. It completes the task by calling its
@@ -97,6 +100,46 @@ impl DualAgent {
             requires_evidence: false,
             cancel_ends: false,
         }
+    }
+
+    /// Starts building an agent called `name` whose work a person checks, called `person`, in place of a model.
+    ///
+    /// Each check hands the executor's report to that person, as [`person`](crate::person()) does, and the run pauses.
+    /// The answer is a [`Verdict`](crate::Verdict): one as JSON, such as `{"accepted": false, "reason": "Too long."}`,
+    /// or `Verdict::rejected("Too long.")`. `Session::answer` refuses any other answer, and a rejection without a
+    /// reason, with [`ErrorKind::InvalidInput`]; the check still waits then. An accepted task is complete, and the
+    /// reason of a rejection goes to the executor as feedback, for at most [`DualBuilder::iterations`] rounds.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use entourage_runners::{DualAgent, ReactAgent, Verdict};
+    /// use entourage_runtime::{Runtime, Waiting};
+    /// use entourage_testkit::ScriptedProvider;
+    ///
+    /// let works = ScriptedProvider::new().text("Written.").text("I wrote the page.");
+    /// let writer = ReactAgent::builder("writer", works.model()).build().unwrap();
+    /// let pair = DualAgent::reviewed_by("pair", writer, "ada").build().unwrap();
+    ///
+    /// let runtime = Runtime::in_memory();
+    /// let session = runtime.session();
+    /// session.start(&pair, "Write the page").outcome().await.unwrap();
+    /// let pending = runtime.pending().await.unwrap();
+    /// let ids = pending.iter().filter_map(|it| match &it.waits_for {
+    ///     Waiting::Call { id, .. } => Some(id),
+    ///     _ => None,
+    /// });
+    /// let id = ids.last().unwrap();
+    /// assert!(runtime.answer(id, "Fine!").await.is_err(), "no verdict");
+    /// runtime.answer(id, Verdict::accepted("It is there.")).await.unwrap();
+    /// assert_eq!(session.resume(&pair).outcome().await.unwrap().text, "I wrote the page.");
+    /// # });
+    /// ```
+    pub fn reviewed_by<Executor>(
+        name: impl Into<String>,
+        executor: impl IntoAgent<Executor>,
+        person: impl Into<Box<str>>,
+    ) -> DualBuilder {
+        Self::builder(name, executor, Person::new(person).answering(verdict_form()))
     }
 
     /// Returns the same agent with another model for one role: `executor`, or `discriminator` (`verifier` when it is
@@ -204,7 +247,7 @@ impl DualBuilder {
     /// # Errors
     /// [`ErrorKind::Config`] for an invalid name, zero rounds, a tool called `task_complete` in one of the agents (the
     /// discriminator is given it here), a discriminator whose scope does not admit that tool, or one that must show
-    /// evidence and has no tool to gather it.
+    /// evidence and has no tool to gather it, such as a person.
     pub fn build(self) -> Result<DualAgent> {
         check_agent_name(&self.name)?;
         if self.iterations == 0 {

@@ -45,5 +45,7 @@ pub use memory::MemoryStore;
 pub use names::check_agent_name;
 pub use run::{RunHandle, check_prompt};
 pub use runtime::{Recovery, Runtime, RuntimeBuilder, SkipReason, Skipped};
-pub use session::{CurrentModeUpdate, Mode, Moment, Pending, Session, Waiting, delivery::bus::Subscription};
+pub use session::{
+    AnswerForm, CurrentModeUpdate, Mode, Moment, Pending, Session, Waiting, delivery::bus::Subscription,
+};
 pub use titles::Titles;

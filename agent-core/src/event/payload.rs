@@ -228,7 +228,7 @@ payload! {
         repeat: Repeat,
         /// The rule, or other authority, that allowed the call.
         allowed_by: Cow<'static, str>,
-        /// Arguments that an approver gave it in place of the model's.
+        /// Arguments that an approver gave it in place of the model's, or of a hand-written agent's call from outside.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Arguments>,
         /// Set for an effect of a hand-written agent.

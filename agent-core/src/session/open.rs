@@ -43,7 +43,7 @@ pub struct OpenCall {
     pub since: Timestamp,
     /// Position of the call in its message, from 0.
     pub index: usize,
-    /// The call. That of a hand-written agent has no arguments in the record.
+    /// The call.
     pub call: ToolCall,
     /// Set for an effect of a hand-written agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -100,9 +100,17 @@ impl Discriminator {
     /// Checks that it has a tool to gather evidence with, if evidence is required.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when none of its tools could ever show it anything.
+    /// [`ErrorKind::Config`] when none of its tools could ever show it anything, as a person has none.
     pub(crate) fn able(self) -> Result<Self> {
-        let Some(agent) = self.agent.react() else { return Ok(self) };
+        let Some(agent) = self.agent.react() else {
+            return match self.looks && self.agent.is_person() {
+                true => Err(Error::new(
+                    ErrorKind::Config,
+                    "evidence is required, and a person's verdict has none; leave out `requires_evidence`",
+                )),
+                false => Ok(self),
+            };
+        };
         let own = agent.scope();
         let shows = |tool: &Arc<dyn Tool>| {
             let spec = tool.spec();

@@ -29,4 +29,5 @@ pub use modes::{ConfigChoice, ConfigKind, ConfigOption, ModeState};
 pub(crate) use player::Player;
 pub use progress::CheckedTask;
 pub(crate) use rounds::{EXECUTOR, ITERATIONS, Rounds};
+pub(crate) use verdict::verdict_form;
 pub use verdict::{Evidence, Phase, Verdict};

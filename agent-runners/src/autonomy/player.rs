@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 use entourage_core::{Error, ErrorKind, Result, agent::Agent, provider::ModelSlot};
 
 use super::TASK_COMPLETE;
-use crate::ReactAgent;
+use crate::{ReactAgent, person::Person};
 
 #[derive(Clone)]
 pub(crate) enum Player {
@@ -31,6 +31,12 @@ impl Player {
 
     pub(crate) fn react(&self) -> Option<&ReactAgent> {
         if let Self::React(react) = self { Some(react) } else { None }
+    }
+
+    /// True for a person, who has no tools.
+    pub(crate) fn is_person(&self) -> bool {
+        let Self::Other(agent) = self else { return false };
+        agent.as_any().is_some_and(|any| any.is::<Person>())
     }
 
     pub(crate) fn description(&self) -> &str {

@@ -2,8 +2,13 @@
 
 use std::fmt::{self, Write as _};
 
-use entourage_core::{event::Shown, run::Outcome};
+use entourage_core::{
+    event::Shown,
+    run::Outcome,
+    tool::{IntoToolOutput, ToolError, ToolOutput},
+};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// A phase of a checked task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -80,6 +85,24 @@ impl From<Verdict> for Outcome {
     fn from(verdict: Verdict) -> Self {
         Self::completed(serde_json::to_string(&verdict).unwrap_or_default())
     }
+}
+
+impl IntoToolOutput for Verdict {
+    /// The answer of a person who reviews: see [`DualAgent::reviewed_by`](crate::DualAgent::reviewed_by).
+    fn into_output(self) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::text(serde_json::to_string(&self)?))
+    }
+}
+
+/// Returns the JSON Schema of a [`Verdict`] that a person gives. A rejection says what is left to do.
+pub(crate) fn verdict_form() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"accepted": {"type": "boolean"}, "reason": {"type": "string"}},
+        "required": ["accepted", "reason"],
+        "additionalProperties": false,
+        "anyOf": [{"properties": {"accepted": {"const": true}}}, {"properties": {"reason": {"minLength": 1}}}],
+    })
 }
 
 impl fmt::Display for Verdict {

@@ -10,6 +10,7 @@ mod distant;
 mod faulty;
 mod guarded;
 mod leave;
+mod person;
 mod talk;
 mod typed;
 

@@ -20,6 +20,7 @@ mod gate;
 mod hard;
 mod others;
 mod pair;
+mod person;
 mod resume;
 mod rounds;
 mod sessions;

@@ -331,13 +331,16 @@ impl<'a> Step<'a> {
                 return false;
             }
         }
+        // No message in the record holds the arguments of a hand-written agent's call, and whoever answers it needs
+        // them.
+        let shown = (self.key.is_some() && ready.is_external()).then_some(&ready.open.call.arguments);
         let started = ToolStarted::new(
             self.index(place),
             Arc::clone(&ready.open.call.id),
             Arc::clone(&ready.open.call.name),
             ready.open.tool.spec().repeat(),
             std::mem::take(&mut ready.allowed_by),
-            ready.edited.as_ref().or(ready.open.changed.as_ref()).cloned(),
+            ready.edited.as_ref().or(ready.open.changed.as_ref()).or(shown).cloned(),
             self.key,
         );
         self.site.note(Event::ToolStarted(Arc::new(started)));

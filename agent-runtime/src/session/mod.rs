@@ -2,6 +2,7 @@
 
 pub(crate) mod below;
 pub(crate) mod delivery;
+mod form;
 mod given;
 mod guarded;
 mod handle;
@@ -18,6 +19,7 @@ pub(crate) mod runs;
 mod stop;
 mod waiting;
 
+pub use form::AnswerForm;
 pub use handle::Session;
 pub use mode::{CurrentModeUpdate, Mode};
 pub use past::Moment;

@@ -17,7 +17,8 @@ use crate::{
     runtime::Runtime,
     session::{
         Session,
-        journal::{Journal, apart::apart},
+        form::AnswerForm,
+        journal::{Journal, apart::apart, windows::Windows},
         questions::over_above,
     },
 };
@@ -50,7 +51,7 @@ pub enum Waiting {
     Call {
         /// The call's id.
         id: CallId,
-        /// Its tool and arguments. A hand-written agent's call has no arguments in the record.
+        /// Its tool and arguments.
         call: ToolCall,
     },
     /// A signal: see [`Session::signal`].
@@ -102,7 +103,9 @@ impl Session {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such call is open, [`ErrorKind::Conflict`] when it has a result,
-    /// [`ErrorKind::Busy`] while a run is active, a [`ToolError::Fatal`] of the output, the store's.
+    /// [`ErrorKind::InvalidInput`] for a result without the form that the agent asked for
+    /// ([`AnswerForm`](crate::AnswerForm)): the call stays open. [`ErrorKind::Busy`] while a run is active, a
+    /// [`ToolError::Fatal`] of the output, the store's.
     pub async fn answer(&self, call: &CallId, output: impl IntoToolOutput) -> Result<()> {
         let output = match output.into_output() {
             Ok(output) => output.checked(),
@@ -111,8 +114,35 @@ impl Session {
         };
         let output = bounded(output, &Limits::default());
         let (session, id) = (self.clone(), call.clone());
-        let work = async move { session.written(|journal| answered(journal, &id, &output)).await };
+        let work = async move {
+            match session.written(|journal| answered(journal, &id, &output)).await {
+                Err(error) if error.kind() == ErrorKind::NotFound && session.has_result(&id).await => {
+                    Err(settled(&id))
+                }
+                written => written,
+            }
+        };
         apart(&self.env().tasks, Box::pin(work)).await
+    }
+}
+
+impl Session {
+    /// True if this call of a hand-written agent, of the open run, has its result. Only the record tells.
+    async fn has_result(&self, id: &CallId) -> bool {
+        let open = self.read(|state| state.run().map(|run| (run.id, run.seq))).await;
+        let (Ok(Some((run, seq))), Some(store)) = (open, &self.env().store) else { return false };
+        let mut windows = Windows::after(store, self.id(), seq);
+        while let Ok(Some(rows)) = windows.next().await {
+            for row in rows.into_iter().filter(|row| row.columns().kind == "tool_finished") {
+                let Ok(envelope) = row.into_envelope(self.id()) else { continue };
+                let Event::ToolFinished(finished) = envelope.event else { continue };
+                let place = finished.key.and_then(|key| usize::try_from(key.ordinal).ok());
+                if place.is_some_and(|place| CallId::new(self.id(), run, seq, place) == *id) {
+                    return true;
+                }
+            }
+        }
+        false
     }
 }
 
@@ -148,6 +178,10 @@ fn unknown(call: &CallId) -> Error {
     Error::new(ErrorKind::NotFound, text).with("call", call.as_str())
 }
 
+fn settled(call: &CallId) -> Error {
+    Error::new(ErrorKind::Conflict, "the call has a result; the first one holds").with("call", call.as_str())
+}
+
 fn answered(journal: &Journal, id: &CallId, output: &ToolOutput) -> Result<Option<Event>> {
     let open = journal.read(|state| state.external().iter().find(|call| call.id == *id).cloned());
     let Some(OpenCall { index, call, key, .. }) = open else {
@@ -158,16 +192,14 @@ fn answered(journal: &Journal, id: &CallId, output: &ToolOutput) -> Result<Optio
             ids.find(|ended| ended == id)
         };
         return Err(match journal.read(place) {
-            Some(_) => {
-                let text = "the call has a result; the first one holds";
-                Error::new(ErrorKind::Conflict, text).with("call", id.as_str())
-            }
+            Some(_) => settled(id),
             None => unknown(id),
         });
     };
     let output = output.clone();
-    let mut finished =
-        ToolFinished::new(index, Arc::new(ToolResult::new(&call, output.content, output.is_error)));
+    let result = ToolResult::new(&call, output.content, output.is_error);
+    journal.read(|state| AnswerForm::check(state, &result))?;
+    let mut finished = ToolFinished::new(index, Arc::new(result));
     (finished.stop_turn, finished.metadata, finished.key) = (output.stop_turn, output.metadata, key);
     Ok(Some(Event::ToolFinished(Arc::new(finished))))
 }

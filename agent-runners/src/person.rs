@@ -24,9 +24,8 @@ pub(crate) const ASK_PERSON: &str = "ask_person";
 /// `prompt`; files of the prompt are in the conversation of that session. `Session::answer` gives the answer from any
 /// process, days later, and its text is the outcome of the run that is then resumed. An error result fails the run.
 ///
-/// The agent can be a node of a graph, a tool of another agent, a checker, or the agent of a session. The call is judged
-/// by scope, layers and rules like any other; it declares no access, so a scope must name the tool only if it names
-/// tools.
+/// The agent can be a node of a graph, a tool of another agent, a checker, or the agent of a session. The call is
+/// judged by scope, layers and rules like any other. It declares no access; a scope that names tools must name it.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

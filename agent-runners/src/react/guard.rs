@@ -59,8 +59,8 @@ impl ReactBuilder {
     /// Adds a guard on answers, after those that were added before. It looks at the text that a run is about to end
     /// with, and may change it:
     ///
-    /// - [`LayerVerdict::Pass`]: the text that it leaves is the outcome's, which a parent's model, a node of a graph and
-    ///   the program get.
+    /// - [`LayerVerdict::Pass`]: the text that it leaves is the outcome's, which a parent's model, a node of a graph
+    ///   and the program get.
     /// - [`LayerVerdict::Refuse`]: the model is told why and answers again, once a run. The round is a step under the
     ///   agent's limits, and is recorded as an [`AnswerRefused`](crate::typed::AnswerRefused). After a second refusal
     ///   the run ends as stopped, with [`StopReason::Incomplete`](entourage_core::run::StopReason::Incomplete), which

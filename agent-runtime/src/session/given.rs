@@ -51,8 +51,8 @@ impl Session {
     /// Before anything is stored: [`ErrorKind::InvalidInput`] for a system message, for a call with a name that no tool
     /// has, without an id, or with arguments that [`Arguments::parse`] refuses, and for a session that has a beginning;
     /// [`ErrorKind::TooLarge`] for more than the store takes at once, as for a message that no session takes.
-    /// [`ErrorKind::Busy`] while a run is active, [`ErrorKind::Conflict`] when another process was faster, the guards' and
-    /// the store's.
+    /// [`ErrorKind::Busy`] while a run is active, [`ErrorKind::Conflict`] when another process was faster, the guards'
+    /// and the store's.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

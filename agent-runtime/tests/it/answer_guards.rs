@@ -23,6 +23,8 @@ use serde_json::json;
 
 use crate::common::{agent, assert_valid, count, memory, open_runtime, results, runtime_on, stored};
 
+type Guard = fn(&mut String, &RunContext) -> LayerVerdict;
+
 /// Refuses phone numbers, stops at secrets, and masks names.
 fn guard(text: &mut String, _: &RunContext) -> LayerVerdict {
     if text.contains("secret") {
@@ -189,7 +191,7 @@ struct Contact {
 async fn a_guard_sees_a_value_as_json_after_the_validators_and_leaves_a_value() {
     let named = |name: &str| json!({ "name": name }).to_string();
     let provider = ScriptedProvider::by_history().text(named("")).text(named("555")).text(named("Ada"));
-    let agent_of = |guard: fn(&mut String, &RunContext) -> LayerVerdict| {
+    let agent_of = |guard: Guard| {
         let builder = agent(provider.model()).guard_answers(guard).returns::<Contact>();
         let validate = |it: &Contact, _: &RunContext| match it.name.is_empty() {
             true => Err("`name` is empty".to_owned()),
@@ -206,7 +208,7 @@ async fn a_guard_sees_a_value_as_json_after_the_validators_and_leaves_a_value() 
     let said = provider.requests()[2].messages.last().unwrap().text();
     assert!(said.contains("give no phone number"), "{said}");
 
-    let broken: [(fn(&mut String, &RunContext) -> LayerVerdict, &str); 3] = [
+    let broken: [(Guard, &str); 3] = [
         (
             |text, _| {
                 *text += "!";

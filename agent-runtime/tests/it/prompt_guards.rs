@@ -22,6 +22,8 @@ use serde_json::json;
 
 use crate::common::{LaterClock, act, agent, assert_valid, memory, process, stored};
 
+type Guard = fn(Message) -> Result<Message>;
+
 const SECRET: &str = "4711";
 
 fn on(store: &SharedStore) -> RuntimeBuilder {
@@ -145,7 +147,7 @@ async fn a_refused_message_of_a_given_conversation_is_named() {
     assert_eq!(session.history().await.unwrap().len(), 2, "an answer is no prompt");
 }
 
-async fn refused(guard: fn(Message) -> Result<Message>) -> Error {
+async fn refused(guard: Guard) -> Error {
     let (store, provider) = (memory(), ScriptedProvider::by_history().text("Never."));
     let agent = agent(provider.model()).build().unwrap();
     let session = on(&store).guard_prompts(guard).build().session();
@@ -159,7 +161,7 @@ async fn refused(guard: fn(Message) -> Result<Message>) -> Error {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_makes_no_prompt_of_a_prompt_refuses_it() {
-    let cases: [(fn(Message) -> Result<Message>, ErrorKind, &str); 5] = [
+    let cases: [(Guard, ErrorKind, &str); 5] = [
         (|_| panic!("lost my head"), ErrorKind::Internal, "lost my head"),
         (|_| Ok(Message::user(" \n")), ErrorKind::EmptyPrompt, "left nothing"),
         (|_| Ok(Message::new(Role::User, Vec::new())), ErrorKind::EmptyPrompt, "left nothing"),
@@ -226,7 +228,8 @@ fn a_stored_prompt_is_not_guarded_again() {
         let mut queued = session.start(&agent, "Two");
         session.steer("Three").await.unwrap();
         assert_eq!(queued.next().await.unwrap().event.kind(), "prompt_queued");
-        std::mem::forget((running, queued));
+        running.detach();
+        queued.detach();
     });
     process(async {
         let provider = ScriptedProvider::by_history().text("1").text("2").text("3");

@@ -112,8 +112,8 @@ impl Turn {
         self.extra.as_mut()?.answers.as_mut()
     }
 
-    /// The phase after a reply or its calls when the run ends as `status` says. Guards look at the text that it would end
-    /// with.
+    /// The phase after a reply or its calls when the run ends as `status` says. Guards look at the text that it would
+    /// end with.
     pub(super) fn ending(&self, reply: &Arc<ModelFinished>, status: Status) -> Phase {
         if self.answers().is_some_and(Answers::is_guarded_text) {
             return Phase::Check { reply: Arc::clone(reply), told: false, then: Some(Box::new(status)) };

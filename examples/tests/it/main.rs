@@ -16,6 +16,7 @@ mod dropped;
 mod given;
 mod http;
 mod kept;
+mod person;
 #[cfg(unix)]
 mod race;
 mod schedule_stg;

@@ -26,13 +26,16 @@ pub mod models {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/performance.md"))]
 pub mod performance {}
 
-/// Scopes, policies, approvers and the subjects of tools.
+/// Scopes, policies, approvers, guards and the subjects of tools.
+///
+/// [agents]: crate::guide::agents
 ///
 #[cfg_attr(not(doctest), doc = include_str!("../docs/permissions.md"))]
 pub mod permissions {}
 
 /// Stores, stopping, waiting for a person, looking back and watching.
 ///
+/// [agents]: crate::guide::agents
 /// [layers]: crate::guide::layers
 /// [permissions]: crate::guide::permissions
 ///

@@ -41,6 +41,7 @@ pub use agent_ext::AgentExt;
 pub use agents::Agents;
 pub use approvers::{AllowAll, DenyAll};
 pub use caught::{Caught, caught};
+pub use guards::AnswersGuarded;
 pub use memory::MemoryStore;
 pub use names::check_agent_name;
 pub use run::{RunHandle, check_prompt};

@@ -24,13 +24,22 @@ const ENTRIES: usize = 60;
 /// Digests a phase: the agent's texts, and a line per call. Reasoning and the todo list are left out. The size is
 /// bounded, however long the phase was.
 pub(crate) fn digest(work: &[Arc<Message>]) -> String {
+    entries(work, true)
+}
+
+/// Digests the calls of a phase alone, of an agent whose texts guards look at.
+pub(crate) fn digest_of_calls(work: &[Arc<Message>]) -> String {
+    entries(work, false)
+}
+
+fn entries(work: &[Arc<Message>], says: bool) -> String {
     let mut entries = Vec::new();
     for (place, message) in work.iter().enumerate() {
         if message.role() != Role::Assistant {
             continue;
         }
         let said = message.text();
-        if !said.trim().is_empty() {
+        if says && !said.trim().is_empty() {
             entries.push(cut(said.trim(), SAID));
         }
         let next = work.get(place + 1).filter(|next| next.role() == Role::Tool);

@@ -22,7 +22,7 @@ use super::{
     ask::said,
     check::{Asked, Check},
     complete::{TASK_COMPLETE, TaskComplete, answered, claim, is_look},
-    digest::{cut, digest},
+    digest::cut,
     judge::{framed, quoted, with_media},
 };
 
@@ -151,7 +151,7 @@ impl Discriminator {
             return Verdict::rejected(UNSEEN);
         }
         if !verdict.accepted && verdict.reason.trim().is_empty() {
-            verdict.reason = digest(work);
+            verdict.reason = self.agent.digest(work);
         }
         verdict
     }
@@ -193,7 +193,7 @@ impl Check for Discriminator {
         let mut verdict = match claim(outcome, work) {
             Some(summary) => Verdict::accepted(summary),
             None if !outcome.text.trim().is_empty() => Verdict::rejected(outcome.text.trim()),
-            None => Verdict::rejected(digest(work)),
+            None => Verdict::rejected(self.agent.digest(work)),
         };
         verdict.evidence = evidence(work);
         verdict

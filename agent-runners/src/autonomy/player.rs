@@ -3,9 +3,12 @@
 
 use std::{fmt, sync::Arc};
 
-use entourage_core::{Error, ErrorKind, Result, agent::Agent, provider::ModelSlot};
+use entourage_core::{Error, ErrorKind, Result, agent::Agent, message::Message, provider::ModelSlot};
 
-use super::TASK_COMPLETE;
+use super::{
+    TASK_COMPLETE,
+    digest::{digest, digest_of_calls},
+};
 use crate::{ReactAgent, person::Person};
 
 #[derive(Clone)]
@@ -31,6 +34,12 @@ impl Player {
 
     pub(crate) fn react(&self) -> Option<&ReactAgent> {
         if let Self::React(react) = self { Some(react) } else { None }
+    }
+
+    /// Digests what the agent did. What it said is left out if guards look at its answers: they saw nothing else.
+    pub(crate) fn digest(&self, work: &[Arc<Message>]) -> String {
+        let guarded = self.react().is_some_and(ReactAgent::is_guarded);
+        if guarded { digest_of_calls(work) } else { digest(work) }
     }
 
     /// True for a person, who has no tools.

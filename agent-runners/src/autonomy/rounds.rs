@@ -15,7 +15,6 @@ use entourage_core::{
 use super::{
     CheckedTask, Phase, Player, Verdict,
     check::{Asked, Check},
-    digest::digest,
     machine::{Fate, Next, Plan, fate},
     progress::is_summary,
 };
@@ -202,7 +201,8 @@ impl Rounds {
             Phase::Execute => {
                 let claimed = self.check.as_ref().is_some_and(|check| check.is_claimed());
                 let answers = self.speaker.is_none() && is_summary(&outcome);
-                let report = if answers { outcome.text.trim().into() } else { digest(work).into() };
+                let report =
+                    if answers { outcome.text.trim().into() } else { self.executor.digest(work).into() };
                 (report, if claimed { verdict()? } else { None })
             }
             Phase::Summarize if is_summary(&outcome) => (outcome.text.trim().into(), None),

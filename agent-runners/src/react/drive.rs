@@ -14,7 +14,7 @@ use entourage_core::{
     session::SessionState,
     tool::Tools,
 };
-use entourage_runtime::context::shown_to;
+use entourage_runtime::{AnswersGuarded, context::shown_to};
 
 use super::{
     Compacts, More, Prepared, ReactAgent, Step,
@@ -119,7 +119,7 @@ impl ReactAgent {
         if let Some(rule) = self.rule() {
             turn = turn.answers_with_a_value(rule.repairs());
         }
-        if self.guards().is_some() {
+        if self.is_guarded() {
             turn = turn.guards_answers(REPAIRS);
         }
         turn.resume(&cx.effects().recorded(), || cx.read(SessionState::may_retry));
@@ -254,6 +254,9 @@ impl Agent for ReactAgent {
         let cx = narrowed.as_ref().unwrap_or(cx);
         let effects = cx.effects();
         let mut run = self.begin(cx);
+        if self.is_guarded() && !cx.read(AnswersGuarded::is_in) {
+            cx.append(AnswersGuarded::new())?;
+        }
         loop {
             match run.next(self, cx) {
                 Next::Remind => {

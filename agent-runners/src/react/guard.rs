@@ -70,11 +70,13 @@ impl ReactBuilder {
     ///
     /// The outcome's text is one that all guards passed, or it is empty. So a guard is also asked about the text of a
     /// run that a tool, a limit of steps, a stop condition, loop detection or the end of a reply stopped; what it
-    /// refuses then is left out, and the model is not asked again. A run that fails or is cancelled has no text. The
-    /// text of a run that gave none is empty.
+    /// refuses then is left out, and the model is not asked again. A run that fails, is cancelled, or is cut off by a
+    /// deadline or a budget has no text, which its record [`AnswersGuarded`](entourage_runtime::AnswersGuarded) says.
+    /// The text of a run that gave none is empty.
     ///
     /// A guard sees answers, and not the conversation: there the model's message stays as the model said it, and
-    /// observers have seen it while it streamed. A checker or a judge above may quote the conversation.
+    /// observers have seen it while it streamed. In a pair or at a level of autonomy, the digest of an agent's work
+    /// leaves out what a guarded agent said.
     ///
     /// Of an agent with a typed answer ([`ReactBuilder::returns`]) a guard sees the value as JSON, after the
     /// validators. What it makes of it must be such a value too, or the run ends as stopped. Such an agent repairs as
@@ -116,6 +118,11 @@ impl ReactBuilder {
 }
 
 impl ReactAgent {
+    /// True if guards look at the agent's answers.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guards().is_some()
+    }
+
     /// Returns the guards on the agent's answers, if it has any.
     pub(super) fn guards(&self) -> Option<&AnswerGuards> {
         self.0.more.as_ref().map(|more| &more.guards).filter(|guards| !guards.is_empty())

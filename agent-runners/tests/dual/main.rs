@@ -17,6 +17,7 @@ mod cancel;
 mod common;
 mod flip;
 mod gate;
+mod guarded;
 mod hard;
 mod others;
 mod pair;

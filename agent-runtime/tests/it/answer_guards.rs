@@ -1,22 +1,26 @@
 //! Guards on answers: what a run ends with, what its model is told, and what a parent and a later prompt see of it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use entourage_core::{
+    Clock, ErrorKind,
     event::Event,
     provider::FinishReason,
-    run::{Limits, RunContext, Status, StopReason},
-    tool::{LayerVerdict, ToolOutput},
+    run::{Limits, RunContext, Status, StopReason, Task},
+    tool::{Access, LayerVerdict, ToolOutput},
 };
 use entourage_runners::{
     AgentTool, ReactBuilder, StopWhen,
     graph::TaskGraph,
     typed::{AnswerRefused, OutcomeExt},
 };
-use entourage_testkit::{FakeTool, Script, ScriptedProvider};
+use entourage_testkit::{self as testkit, FakeTool, Gate, PausedClock, Script, ScriptedProvider};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -259,4 +263,53 @@ async fn calls_of_a_reply_that_says_it_stopped_are_run_before_its_text_is_an_ans
     assert!(
         events.iter().any(|it| matches!(&it.event, Event::RunFinished(end) if end.outcome.text == "Fine."))
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cut_off_has_no_text_that_nobody_looked_at() {
+    let script = |then: Script| {
+        let first = Script::new().text("It is 555.").call("look", &json!({})).usage(10, 5);
+        ScriptedProvider::by_history().step(first.finish(FinishReason::ToolCalls)).step(then)
+    };
+    // Cancelled, and late.
+    for late in [false, true] {
+        let gate = Gate::new();
+        let provider = script(Script::new().wait(&gate).text("Never."));
+        let agent = guarded(&provider).tool(FakeTool::new("look")).build().unwrap();
+        let session = open_runtime().session();
+        let deadline = PausedClock::new().now().after(Duration::from_secs(60));
+        let task = if late { Task::new("Go").with_deadline(deadline) } else { Task::new("Go") };
+        let run = session.start(&agent, task);
+        gate.arrived(1).await;
+        if !late {
+            run.cancel();
+        }
+        let outcome = run.outcome().await.unwrap();
+        let ended = matches!(outcome.status, Status::Cancelled | Status::Stopped(StopReason::Deadline));
+        assert!(ended && outcome.steps >= 1, "{outcome}");
+        assert_eq!(outcome.text, "");
+    }
+    // Failed, below an agent that is told so.
+    let provider = script(Script::new().fail(ErrorKind::Authentication, "no key"));
+    let leaf = guarded(&provider).tool(FakeTool::new("look")).build().unwrap();
+    let root = ScriptedProvider::new().call("agent", json!({"prompt": "Go"})).text("Done.");
+    let top = agent(root.model()).tool(AgentTool::new(leaf)).build().unwrap();
+    open_runtime().session().start(&top, "Go").outcome().await.unwrap();
+    let told: Vec<_> = root.requests()[1].messages.iter().flat_map(|it| results(it)).collect();
+    assert!(told[0].contains("failed") && !told[0].contains("555"), "{told:?}");
+    // Paused, and then stopped for good.
+    let provider = script(Script::new().text("Never."));
+    let agent = guarded(&provider).tool(FakeTool::new("look").access(Access::WRITE)).build().unwrap();
+    let store = memory();
+    let session = testkit::runtime().shared_store(Arc::clone(&store)).build().session();
+    let outcome = session.start(&agent, "Go").outcome().await.unwrap();
+    assert!(matches!(outcome.status, Status::Paused(_)), "{outcome}");
+    assert_eq!(outcome.text, "");
+    assert!(session.stop().await.unwrap());
+    let events = stored(&store, session.id()).await;
+    let ends = events.iter().filter_map(|it| match &it.event {
+        Event::RunFinished(end) => Some(&*end.outcome.text),
+        _ => None,
+    });
+    assert_eq!(ends.collect::<Vec<_>>(), [""]);
 }

@@ -34,6 +34,7 @@ use tokio::sync::Notify;
 
 use crate::{
     env::Env,
+    guards::AnswersGuarded,
     session::journal::{
         life::Life,
         parts::{Parts, size, weighed},
@@ -273,9 +274,16 @@ impl Journal {
         self.lock().broken.is_some()
     }
 
-    /// Returns the totals of the unfinished run so far, as an outcome for a run that could not make one.
+    /// Returns the totals of the unfinished run so far, as an outcome for a run that could not make one. It has no text
+    /// that guards should have looked at.
     pub(crate) fn spent(&self) -> Outcome {
-        self.lock().state.spent()
+        self.read(|state| {
+            let mut outcome = state.spent();
+            if AnswersGuarded::is_in(state) {
+                outcome.text.clear();
+            }
+            outcome
+        })
     }
 
     /// Reads the outcome of the session's newest run, if that has ended.

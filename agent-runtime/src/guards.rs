@@ -39,8 +39,8 @@ impl fmt::Debug for PromptGuards {
     }
 }
 
-/// Record of a run whose text guards look at before it ends. If the run is cut off instead, as by a cancel, a deadline, a
-/// budget or an error, its outcome has no text.
+/// Record of a run whose text guards look at before it ends. If the run is cut off instead, as by a cancel, a deadline,
+/// a budget or an error, its outcome has no text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct AnswersGuarded {}

@@ -92,8 +92,8 @@ fn events(steps: u64) -> String {
     sql
 }
 
-/// Returns a session whose run asks in every step and hands a call out, and a session below it for every fourth step, whose
-/// run asks and waits.
+/// Returns a session whose run asks in every step and hands a call out, and a session below it for every fourth step,
+/// whose run asks and waits.
 fn waiting(steps: u64) -> String {
     let run = |session: u64| format!("019a7b1c-0000-7000-9000-{session:012}");
     let mut sql = String::new();

@@ -85,9 +85,9 @@ pub mod provider {
     pub use entourage_core::provider::{
         CallContext, Delta, DeltaStream, Effort, Egress, Embedder, Embeddings, Finish, FinishReason, Model,
         OutputFormat, Params, Profile, PromptCache, Provider, ReasoningParams, Request, Size, ToolChoice,
-        cosine,
     };
     pub use entourage_runners::typed::{Generate, Generated, ModelExt, NoValue, NoValueReason};
+    pub use entourage_runtime::cosine;
 }
 
 /// One prompt to one outcome.

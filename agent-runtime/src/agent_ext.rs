@@ -1,6 +1,10 @@
 //! Runs of an agent without a session that lasts.
 
-use entourage_core::{Result, agent::Agent, run::Task};
+use entourage_core::{
+    Error, ErrorKind, Result,
+    agent::Agent,
+    run::{Status, Task},
+};
 
 use crate::{RunHandle, Session};
 
@@ -34,7 +38,7 @@ pub trait AgentExt: Agent + Clone + Sized + 'static {
         let (agent, task) = (self.clone(), prompt.into());
         async move {
             let outcome = agent.start(task).outcome().await?;
-            if outcome.is_completed() { Ok(outcome.text) } else { Err(outcome.status.unanswered()) }
+            if outcome.is_completed() { Ok(outcome.text) } else { Err(unanswered(outcome.status)) }
         }
     }
 
@@ -45,3 +49,23 @@ pub trait AgentExt: Agent + Clone + Sized + 'static {
 }
 
 impl<A: Agent + Clone + 'static> AgentExt for A {}
+
+/// The text for a run that paused where nobody could hear its question.
+const UNHEARD: &str = "the run waits for an approval or another answer, and without a session nobody can give it; start \
+    the agent in a session of a `Runtime` that has an approver, or a rule that allows the tool (`Policy::allow`)";
+
+/// Returns the error of a run that ended so, had to complete, and has no session in which it could be resumed.
+#[must_use]
+pub fn unanswered(status: Status) -> Error {
+    match status {
+        Status::Completed => Error::new(ErrorKind::Internal, "a run that completed gave no output"),
+        Status::Stopped(reason) => Error::stopped(reason),
+        Status::Cancelled => Error::cancelled(),
+        Status::Paused(pause) => Error::new(ErrorKind::Paused, UNHEARD).with_pause(pause),
+        Status::Failed(error) => error.to_error(),
+        _ => Error::new(
+            ErrorKind::Internal,
+            format!("the run ended in a way that is not known here: {status}"),
+        ),
+    }
+}

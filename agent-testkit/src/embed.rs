@@ -14,7 +14,8 @@ use entourage_core::{
 /// The same text has the same vector in every process and version. The vectors have length 1 and no negative numbers.
 ///
 /// ```
-/// use entourage_core::provider::{CallContext, Embedder, cosine};
+/// use entourage_core::provider::{CallContext, Embedder};
+/// use entourage_runtime::cosine;
 /// use entourage_testkit::HashEmbedder;
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -103,7 +104,8 @@ impl Embedder for HashEmbedder {
 mod tests {
     use std::sync::Arc;
 
-    use entourage_core::{ErrorKind, provider::cosine};
+    use entourage_core::ErrorKind;
+    use entourage_runtime::cosine;
 
     use super::*;
 

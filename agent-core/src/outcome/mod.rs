@@ -87,10 +87,6 @@ pub enum Status {
     Failed(ErrorRecord),
 }
 
-/// The text for a run that paused where nobody could hear its question.
-const UNHEARD: &str = "the run waits for an approval or another answer, and without a session nobody can give it; start \
-    the agent in a session of a `Runtime` that has an approver, or a rule that allows the tool (`Policy::allow`)";
-
 impl Status {
     /// The status of a run that ended with `error`.
     #[must_use]
@@ -100,18 +96,6 @@ impl Status {
             (_, _, Some(exhausted)) => Self::Stopped(exhausted.clone().into()),
             (ErrorKind::Cancelled, ..) => Self::Cancelled,
             _ => Self::Failed(error.record()),
-        }
-    }
-
-    /// The error of a run that ended so, had to complete, and has no session in which it could be resumed.
-    #[must_use]
-    pub fn unanswered(self) -> Error {
-        match self {
-            Self::Completed => Error::new(ErrorKind::Internal, "a run that completed gave no output"),
-            Self::Stopped(reason) => Error::stopped(reason),
-            Self::Cancelled => Error::cancelled(),
-            Self::Paused(pause) => Error::new(ErrorKind::Paused, UNHEARD).with_pause(pause),
-            Self::Failed(error) => error.to_error(),
         }
     }
 

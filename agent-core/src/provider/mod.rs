@@ -15,7 +15,7 @@ pub use crate::{base::FinishReason, message::raw_call::RawCall};
 pub use delta::{
     CallStart, Delta, Finish, RateLimits, RateWindow, ResponseInfo, Restart, Warning, WarningKind,
 };
-pub use embed::{Embedder, Embeddings, cosine};
+pub use embed::{Embedder, Embeddings};
 pub use model::{Model, ModelSlot, ModelSource};
 pub use params::Params;
 pub use profile::Profile;

@@ -2,9 +2,10 @@
 
 use entourage_core::{
     ErrorKind, RetryStatus,
-    provider::{CallContext, Embedder, cosine},
+    provider::{CallContext, Embedder},
 };
 use entourage_providers::openai_chat::OpenAiChat;
+use entourage_runtime::cosine;
 
 use crate::{KEY, SERVER, server};
 

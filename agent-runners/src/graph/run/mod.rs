@@ -23,7 +23,7 @@ use entourage_core::{
     event::Event,
     run::{Outcome, RunContext, Status, Task},
 };
-use entourage_runtime::{RunHandle, Session};
+use entourage_runtime::{RunHandle, Session, unanswered};
 
 use self::{change::refusal, drive::Drive, machine::Machine};
 use super::{
@@ -88,7 +88,7 @@ impl<O: Output> TaskGraph<O> {
         let outcome = Session::ephemeral().start(&kept, prompt).outcome().await?;
         let ended = kept.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(machine) = ended else {
-            return Err(outcome.status.unanswered());
+            return Err(unanswered(outcome.status));
         };
         let output = match self.inner.output {
             Some(output) => machine.slots.get(output).map(|value| value.get()).transpose()?,
@@ -107,7 +107,7 @@ impl<O: Output> TaskGraph<O> {
         let run = self.run(prompt).await?;
         match (run.output, run.outcome.status) {
             (Some(output), Status::Completed) => Ok(output),
-            (_, status) => Err(status.unanswered()),
+            (_, status) => Err(unanswered(status)),
         }
     }
 
@@ -137,7 +137,7 @@ impl<O: Output> TaskGraph<O> {
         match &outcome.status {
             Status::Completed => read_output(&outcome.text),
             Status::Paused(pause) => Err(Error::paused(pause.clone())),
-            status => Err(status.clone().unanswered()),
+            status => Err(unanswered(status.clone())),
         }
     }
 

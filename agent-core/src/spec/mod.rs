@@ -130,6 +130,7 @@ struct Inner {
     timeout: Option<std::time::Duration>,
     alone: bool,
     names_subjects: bool,
+    answer: bool,
     digest: OnceLock<Digest>,
 }
 
@@ -199,6 +200,13 @@ impl ToolSpec {
         self.edit(|inner| inner.names_subjects = true)
     }
 
+    /// Declares that its calls are its agent's answers and not work: rules, approvers and layers do not see them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn answering(self) -> Self {
+        self.edit(|inner| inner.answer = true)
+    }
+
     /// The same tool under another name.
     #[must_use]
     pub fn with_name(self, name: impl Into<String>) -> Self {
@@ -250,6 +258,11 @@ impl ToolSpec {
     /// True if the tool declares that its footprints name what its calls touch.
     pub fn names_subjects(&self) -> bool {
         self.0.names_subjects
+    }
+
+    #[doc(hidden)]
+    pub fn is_answer(&self) -> bool {
+        self.0.answer
     }
 
     /// Digest of name, description, schema and access. A grant is void once it changes.

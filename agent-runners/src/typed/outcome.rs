@@ -8,6 +8,7 @@ use entourage_core::{
     provider::FinishReason,
     run::{Outcome, Status, StopReason},
 };
+use entourage_runtime::unanswered;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
@@ -28,7 +29,7 @@ pub trait OutcomeExt: sealed::Sealed {
     ///
     /// # Errors
     /// With a [`NoValue`] as source, when there is none: [`ErrorKind::Stopped`] for a run that was stopped, whose
-    /// [`Error::stop_reason`] tells why; the errors of [`Status::unanswered`] for other runs that did not complete;
+    /// [`Error::stop_reason`] tells why; the errors of [`unanswered`] for other runs that did not complete;
     /// [`ErrorKind::Protocol`] for an answer that is no `T`, such as that of another agent.
     fn value<T: DeserializeOwned + JsonSchema>(&self) -> Result<T>;
 }
@@ -36,7 +37,10 @@ pub trait OutcomeExt: sealed::Sealed {
 impl OutcomeExt for Outcome {
     fn value<T: DeserializeOwned + JsonSchema>(&self) -> Result<T> {
         if !self.is_completed() {
-            let error = self.status.clone().unanswered();
+            let error = match &self.status {
+                Status::Paused(pause) => Error::paused(pause.clone()),
+                status => unanswered(status.clone()),
+            };
             return Err(error.caused_by(no_value(self, reason_of(&self.status))));
         }
         let shape = Shape::of::<T>(Strategy::Prompt);

@@ -207,7 +207,7 @@ impl FinalAnswer {
             "Takes your final answer. Call it alone, once the work is done: it ends the task.{about}"
         );
         let spec = ToolSpec::new(FINAL_ANSWER, text, judge.shape.sent().clone()).with_access(Access::NONE);
-        Self { spec: spec.with_repeat(Repeat::Idempotent).alone(), judge }
+        Self { spec: spec.with_repeat(Repeat::Idempotent).alone().answering(), judge }
     }
 }
 

@@ -25,6 +25,12 @@ impl ApprovalId {
         Self(format!("{session}.{seq}$${index}-{question}"))
     }
 
+    /// The call that it is about: the part of the id that all questions about one call share.
+    pub fn call(&self) -> &str {
+        let parts = self.0.rsplit_once('-').filter(|(_, question)| !question.contains('$'));
+        parts.map_or(&self.0, |(call, _)| call)
+    }
+
     /// The session that asks; `None` for text that is not such an id.
     pub fn session(&self) -> Option<SessionId> {
         session_of(&self.0)

@@ -250,8 +250,9 @@ impl RunContext {
         Self { inner: Arc::new(narrowed), of_call: self.of_call }
     }
 
-    /// Returns the context that a tool call sees: the same run, without effects.
-    pub(crate) fn of_call(&self) -> Self {
+    /// Returns the context that a tool call, and a layer around it, sees: the same run, without effects.
+    #[must_use]
+    pub fn of_call(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), of_call: true }
     }
 

@@ -54,6 +54,7 @@ impl SessionState {
                     run.tool_calls = run.tool_calls.saturating_add(1);
                 }
                 self.hand_out(envelope, call);
+                self.close_questions_about(call.index, call.key);
                 if call.key.is_some() {
                     return;
                 }
@@ -63,6 +64,7 @@ impl SessionState {
             }
             Event::ToolFinished(call) => {
                 self.take_back(call);
+                self.close_questions_about(call.index, call.key);
                 if call.key.is_none() {
                     self.settle(call);
                 }

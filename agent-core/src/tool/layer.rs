@@ -32,7 +32,9 @@ use crate::{Result, run::RunContext};
 /// - Layers are asked in their order: those of the runtime, then those of the tool from the outside in.
 /// - An error or a panic of [`ToolLayer::before`] refuses the call; the run continues.
 /// - A call that waits for an answer, or whose run is resumed, is passed through `before` again, so that must follow
-///   from its arguments and from what the context shows.
+///   from its arguments and from what the context shows. The context has no effects, as a tool's has none.
+/// - `before` has no time limit of its own; a cancel ends it.
+/// - The final answer of a typed agent is no call: validators and guards on answers see it.
 #[async_trait]
 pub trait ToolLayer: Send + Sync + fmt::Debug {
     /// Looks at a call before anything else does. What it leaves in `arguments` is checked against the schema, judged
@@ -51,7 +53,7 @@ pub trait ToolLayer: Send + Sync + fmt::Debug {
 
     /// Runs the call by [`NextCall::run`], and does something before or after that. It may change the output, or give
     /// one without a run. It cannot change the arguments. [`ToolOutput::stopping`] and [`ToolError::Fatal`] stop the
-    /// run. The time limit of the call covers it.
+    /// run. The time limit of the call covers it. A call whose result comes from outside does not run here.
     async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
         next.run().await
     }

@@ -3,8 +3,10 @@
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
 
 use entourage_core::{
+    bound,
     event::{ApprovalDecided, Event},
     permission::{ApprovalId, ApprovalRequest, Decision},
+    run::Pause,
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
@@ -70,6 +72,11 @@ impl<'a> Questions<'a> {
         })
     }
 
+    /// True for a question that was asked, and whose answer its call has not taken.
+    pub(super) fn is_asking(&self, id: &ApprovalId) -> bool {
+        self.answers.contains_key(id)
+    }
+
     /// True when no question is being asked.
     pub(super) fn is_empty(&self) -> bool {
         self.asking.is_empty()
@@ -87,13 +94,32 @@ impl<'a> Questions<'a> {
     }
 }
 
+/// Returns the pause with the first deadline of all open questions, if it waits for an answer: the run goes on by
+/// itself at that time.
+pub(super) fn soonest(site: &Site, pause: Pause) -> Pause {
+    if pause.approval().is_none() {
+        return pause;
+    }
+    let first = site.read(|state| {
+        let deadlines = state.questions().iter().filter_map(|question| {
+            let request = &question.request;
+            match state.approval(&request.id, request.digest) {
+                Some(Decision::Until { at, .. }) => Some((at, request.id.clone())),
+                _ => None,
+            }
+        });
+        deadlines.min_by_key(|(at, _)| *at)
+    });
+    first.map_or(pause, |(until, approval)| Pause::Deadline { approval, until })
+}
+
 /// Asks the approver, and records the answer unless it puts the question off for good. An error or a panic is a
 /// refusal; without an approver the decision is `Later`.
 async fn decide(site: &Site, request: &ApprovalRequest) -> Decision {
     let Some(approver) = &site.env.approver else { return Decision::Later };
     let (decision, failure) = match Caught::new(|| approver.decide(request)).await {
         Ok(Ok(Decision::AllowAlways)) => (Decision::Deny, Some(ALWAYS.to_owned())),
-        Ok(Ok(decision)) => (decision, None),
+        Ok(Ok(decision)) => (shortened(decision), None),
         Ok(Err(error)) => (Decision::Deny, Some(error.to_string())),
         Err(panic) => (Decision::Deny, Some(format!("the approver panicked: {panic}"))),
     };
@@ -104,6 +130,31 @@ async fn decide(site: &Site, request: &ApprovalRequest) -> Decision {
         site.note(Event::ApprovalDecided(Arc::new(answer)));
     }
     decision
+}
+
+/// Most bytes of a reason, or of a question back, that the model is told.
+pub(crate) const LONGEST: usize = 64 << 10;
+
+/// Returns the text of a decision for the model, if it has one.
+pub(crate) fn told(decision: &Decision) -> Option<&str> {
+    match decision {
+        Decision::Refuse { reason: text, .. } | Decision::Ask(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns an approver's decision with a text of at most [`LONGEST`] bytes.
+fn shortened(decision: Decision) -> Decision {
+    if told(&decision).is_none_or(|text| text.len() <= LONGEST) {
+        return decision;
+    }
+    match decision {
+        Decision::Refuse { reason, go_on } => {
+            Decision::Refuse { reason: bound::shortened(&reason, LONGEST).into_owned(), go_on }
+        }
+        Decision::Ask(text) => Decision::Ask(bound::shortened(&text, LONGEST).into_owned()),
+        other => other,
+    }
 }
 
 /// Text of a decision that permissions cannot keep.

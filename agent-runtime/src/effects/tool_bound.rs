@@ -2,7 +2,7 @@
 
 use entourage_core::{
     bound::{self, Flaw},
-    message::Content,
+    message::{Arguments, Content},
     run::Limits,
     tool::ToolOutput,
 };
@@ -80,6 +80,11 @@ fn capped(content: Vec<Content>, limit: usize) -> Vec<Content> {
     let note = if dropped == 0 { String::new() } else { format!("\n[… {dropped} bytes left out …]\n") };
     rest.insert(0, Content::Text([head, note, tail].concat()));
     rest
+}
+
+/// Tells the model of the arguments that a call ran with in place of its own.
+pub(crate) fn other_arguments(arguments: &Arguments) -> Content {
+    Content::Text(format!("Run with other arguments than yours: {}", arguments.as_str()))
 }
 
 #[cfg(test)]

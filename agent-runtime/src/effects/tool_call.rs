@@ -9,8 +9,8 @@ use entourage_core::{
     Error, ErrorKind, Result, Timestamp,
     budget::Charge,
     event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted, WaitStarted},
-    message::{Content, ToolCall, ToolResult},
-    permission::{ApprovalRequest, Decision},
+    message::{ToolCall, ToolResult},
+    permission::{ApprovalId, ApprovalRequest, Decision},
     run::{Observation, Pause, RunContext, ToolCalls},
     tool::{CallId, Repeat, ToolContext, ToolError, ToolOutput},
 };
@@ -18,8 +18,8 @@ use futures_util::FutureExt;
 
 use crate::effects::{
     site::Site,
-    tool_ask::Questions,
-    tool_bound::bounded,
+    tool_ask::{Questions, soonest},
+    tool_bound::{bounded, other_arguments},
     tool_judge::{Checked, Judge, Plan},
     tool_layers::{Held, has_layers, pass},
     tool_run::{Done, Ran, Ready, Running, RunningCalls, run_tool},
@@ -66,6 +66,7 @@ pub(crate) async fn perform(
         ended: None,
         questions: Questions::default(),
         handed_out: None,
+        without_result: Vec::new(),
     };
     step.run().await?;
     let Step { mut results, fatal, exhausted, pause, .. } = step;
@@ -73,7 +74,7 @@ pub(crate) async fn perform(
         return Err(error);
     }
     if let Some(pause) = pause {
-        return Err(Error::paused(pause));
+        return Err(Error::paused(soonest(site, pause)));
     }
     results.sort_by_key(|call| call.index);
     Ok(Observation::Tools(results))
@@ -106,6 +107,8 @@ struct Step<'a> {
     questions: Questions<'a>,
     /// The first call that was handed out and has no result.
     handed_out: Option<CallId>,
+    /// The places of all that were.
+    without_result: Vec<usize>,
 }
 
 impl<'a> Step<'a> {
@@ -136,7 +139,8 @@ impl<'a> Step<'a> {
     /// Asks about all calls that would be asked about now, before the first of them runs.
     fn ask_all(&mut self, slots: &[Option<Checked<'_>>]) {
         for (place, checked) in slots.iter().enumerate() {
-            let question = checked.as_ref().and_then(|it| self.judge().question_about(self.index(place), it));
+            let question =
+                checked.as_ref().and_then(|it| self.judge(&|_| false).question_about(self.index(place), it));
             if let Some(question) = question {
                 self.ask(&question);
             }
@@ -255,19 +259,28 @@ impl<'a> Step<'a> {
             || self.pause.is_some()
     }
 
-    /// Answers the calls that had not begun when a refusal, or a tool, ended the turn; they are not run.
+    /// Answers the calls without a result when a refusal, or a tool, ended the turn. Those that had not begun are not
+    /// run, and nothing waits any more for those that were handed out.
     fn settle_rest(&mut self, slots: &mut [Option<Checked<'_>>]) {
         let why = match &self.ended {
-            _ if self.denied => "not run, since leave for another call was refused".to_owned(),
-            Some(tool) if self.fatal.is_none() => format!("not run, since `{tool}` ended the turn"),
+            _ if self.denied => "leave for another call was refused".to_owned(),
+            Some(tool) if self.fatal.is_none() => format!("`{tool}` ended the turn"),
             _ => return,
         };
         for (place, slot) in slots.iter_mut().enumerate() {
             match slot.take() {
                 Some(Checked::Settled { call, text, .. }) => self.settle_unrun(place, call, text, false),
-                Some(Checked::Open(open)) => self.settle_unrun(place, open.call, why.clone(), false),
+                Some(Checked::Open(open)) => {
+                    self.settle_unrun(place, open.call, format!("not run, since {why}"), false);
+                }
                 None => {}
             }
+        }
+        let message = Arc::clone(&self.calls.message);
+        for place in std::mem::take(&mut self.without_result) {
+            let Some(call) = message.tool_calls().nth(self.index(place)) else { continue };
+            let why = format!("its result is unknown and no longer waited for, since {why}");
+            self.settle_unrun(place, call, why, false);
         }
     }
 
@@ -284,11 +297,15 @@ impl<'a> Step<'a> {
     }
 
     fn plan<'c>(&self, place: usize, checked: Checked<'c>) -> Plan<'c> {
-        self.judge().plan(self.index(place), checked)
+        let is_asking = |id: &ApprovalId| self.questions.is_asking(id);
+        self.judge(&is_asking).plan(self.index(place), checked)
     }
 
-    fn judge(&self) -> Judge<'a> {
-        Judge { cx: self.cx, site: self.site, seq: self.seq, first: self.first }
+    fn judge<'j>(&self, is_asking: &'j dyn Fn(&ApprovalId) -> bool) -> Judge<'j>
+    where
+        'a: 'j,
+    {
+        Judge { cx: self.cx, site: self.site, seq: self.seq, first: self.first, is_asking }
     }
 
     /// Returns the future of a call that waits for the answer to its question, which is asked now if it was not before.
@@ -319,6 +336,7 @@ impl<'a> Step<'a> {
             state.external().iter().find(|call| (call.index, call.key) == this).map(|call| call.id.clone())
         });
         self.handed_out = self.handed_out.take().or(id);
+        self.without_result.push(place);
     }
 
     /// Records that a call begins. Returns false when the budget does not cover it.
@@ -402,7 +420,10 @@ impl<'a> Step<'a> {
     }
 
     fn settle(&mut self, place: usize, ran: Ran<'_>) {
-        let Ran { call, edited, result, ended: at, time } = ran;
+        let Ran { call, edited, result, held, ended: at, time } = ran;
+        if let Some(Held { text, stops }) = held {
+            return self.settle_unrun(place, call, text, stops);
+        }
         // The call stays open, until its run is resumed.
         if let Err(ToolError::Fatal(error)) = &result
             && let Some(pause) = error.pause()
@@ -423,8 +444,7 @@ impl<'a> Step<'a> {
         };
         let mut output = bounded(output, &self.calls.limits);
         if let Some(arguments) = edited {
-            let text = format!("Run with other arguments than yours: {}", arguments.as_str());
-            output.content.insert(0, Content::Text(text));
+            output.content.insert(0, other_arguments(&arguments));
         }
         let result = ToolResult::new(call, output.content, output.is_error);
         if output.stop_turn {

@@ -137,6 +137,8 @@ pub(super) struct Judge<'a> {
     pub(super) seq: u64,
     /// The index of the step's first call.
     pub(super) first: usize,
+    /// True for a question that an approver was asked in this life of the run and has not been taken up yet.
+    pub(super) is_asking: &'a dyn Fn(&ApprovalId) -> bool,
 }
 
 impl Judge<'_> {
@@ -151,8 +153,16 @@ impl Judge<'_> {
             Ok(ready) => ready,
             Err(text) => return Plan::Settled { call, text, denied: false },
         };
+        if ready.open.tool.spec().is_answer() {
+            return Plan::Run(ready.allowed_by("the agent's answer".into()));
+        }
         if self.site.read(SessionState::has_asked) {
             let request = self.question(index, &ready.open, &ready.footprint, "");
+            // Whatever holds by now for what the call touches, a person refused this call.
+            let refusal = self.site.read(|state| state.refusal(request.id.call()).cloned());
+            if let Some(refused) = refusal.and_then(|refusal| answered(call, &refusal)) {
+                return refused;
+            }
             if let Some(Decision::Edit(edited)) = self.answer(&request) {
                 return self.edited(ready, edited);
             }
@@ -168,6 +178,9 @@ impl Judge<'_> {
     /// or a grant settles.
     pub(super) fn question_about(&self, index: usize, checked: &Checked<'_>) -> Option<ApprovalRequest> {
         let Checked::Open(open) = checked else { return None };
+        if open.tool.spec().is_answer() {
+            return None;
+        }
         let footprint = caught(|| open.tool.footprint(&open.arguments)).ok()?;
         let Ruling::Ask(rule) = judge(self.cx.scope(), &self.site.env.policy, open.tool.spec(), &footprint)
         else {
@@ -193,14 +206,15 @@ impl Judge<'_> {
     /// Judges a call that a rule asks about.
     fn asked<'c>(&self, index: usize, mut ready: Ready<'c>, rule: &str) -> Plan<'c> {
         let request = self.question(index, &ready.open, &ready.footprint, rule);
-        if self.is_granted(&request) {
-            return Plan::Run(ready.allowed_by("approver, for the session".into()));
-        }
         match self.answer(&request) {
             Some(decision) => match answered(ready.open.call, &decision) {
                 Some(refused) => refused,
                 None => Plan::Run(ready.allowed_by("approver".into())),
             },
+            // A question that was put is answered, although another answer covers it meanwhile.
+            None if self.is_granted(&request) && !(self.is_asking)(&request.id) => {
+                Plan::Run(ready.allowed_by("approver, for the session".into()))
+            }
             None => {
                 ready.open.asked = ready.open.asked.saturating_add(1);
                 Plan::Ask(ready.allowed_by("approver".into()), Box::new(request))

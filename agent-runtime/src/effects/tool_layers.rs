@@ -1,6 +1,6 @@
 //! The layers around tools: a call is passed through them before it is judged, and runs inside them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use entourage_core::{
     message::Arguments,
@@ -34,7 +34,7 @@ fn layers<'a>(site: &'a Site, tool: &'a Arc<dyn Tool>) -> Vec<&'a dyn ToolLayer>
 
 /// True if a tool has layers.
 pub(super) fn has_layers(site: &Site, tool: &Arc<dyn Tool>) -> bool {
-    !site.env.tool_layers.is_empty() || !tool.layers().is_empty()
+    !tool.spec().is_answer() && (!site.env.tool_layers.is_empty() || !tool.layers().is_empty())
 }
 
 /// Passes a call through the layers of its tool. Returns the arguments that they gave it, if they changed them.
@@ -48,6 +48,8 @@ pub(super) async fn pass(
     arguments: &mut Value,
 ) -> Result<Option<Arguments>, Held> {
     let before = arguments.clone();
+    // A model that a layer asked here would be asked again by a resumed run, whose next effect is another one.
+    let cx = &cx.of_call();
     for layer in layers(site, tool) {
         let gate = match Caught::new(|| layer.before(tool.spec(), arguments, cx)).await {
             Ok(Ok(gate)) => gate,
@@ -95,17 +97,20 @@ async fn pass_edited(
     }
 }
 
-/// Runs a call inside the layers of its tool. Arguments of an approver are passed through the layers first.
+/// Runs a call inside the layers of its tool. Arguments of an approver are passed through the layers first; what
+/// `by_approver` is set to then is the reason that it did not run.
 pub(super) async fn run(
     site: &Site,
     tool: &Arc<dyn Tool>,
     input: ToolInput,
     cx: &ToolContext<'_>,
-    by_approver: bool,
+    by_approver: Option<&OnceLock<Held>>,
 ) -> Result<ToolOutput, ToolError> {
-    if by_approver && let Err(held) = pass_edited(site, cx.run(), tool, &input.arguments).await {
-        let output = ToolOutput::error(held.text);
-        return Ok(if held.stops { output.stopping() } else { output });
+    if let Some(held) = by_approver
+        && let Err(reason) = pass_edited(site, cx.run(), tool, &input.arguments).await
+    {
+        drop(held.set(reason));
+        return Ok(ToolOutput::default());
     }
     let layers = layers(site, tool);
     NextCall::new(&layers, &**tool, input, cx).run().await

@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     future::{Future, poll_fn},
     pin::Pin,
+    sync::OnceLock,
     task::Poll,
     time::Duration,
 };
@@ -22,7 +23,7 @@ use crate::{
     effects::{
         site::Site,
         tool_judge::Open,
-        tool_layers::{self, has_layers},
+        tool_layers::{self, Held, has_layers},
     },
 };
 
@@ -72,6 +73,8 @@ pub(super) struct Ran<'a> {
     pub(super) call: &'a ToolCall,
     pub(super) edited: Option<Arguments>,
     pub(super) result: Result<ToolOutput, ToolError>,
+    /// The reason that layers refused it, before it ran.
+    pub(super) held: Option<Held>,
     pub(super) ended: Timestamp,
     pub(super) time: Duration,
 }
@@ -121,10 +124,10 @@ pub(super) async fn run_tool<'c>(
 ) -> (usize, Done<'c>) {
     let Ready { open: Open { call, tool, arguments, changed, .. }, edited, .. } = ready;
     let started = site.now();
-    let by_approver = edited.is_some();
+    let (by_approver, held) = (edited.is_some(), OnceLock::new());
     let (edited, input) = (edited.or(changed), ToolInput::new(arguments));
     let run = Caught::new(|| match has_layers(site, tool) {
-        true => Box::pin(tool_layers::run(site, tool, input, &context, by_approver)),
+        true => Box::pin(tool_layers::run(site, tool, input, &context, by_approver.then_some(&held))),
         false => (**tool).call(input, &context),
     });
     let result = match in_time(limit, run).await {
@@ -136,7 +139,8 @@ pub(super) async fn run_tool<'c>(
         ))),
     };
     let ended = site.now();
-    (place, Done::Ran(Ran { call, edited, result, ended, time: ended.since(started) }))
+    let time = ended.since(started);
+    (place, Done::Ran(Ran { call, edited, result, held: held.into_inner(), ended, time }))
 }
 
 /// Returns the output of `work`; `None` when it takes longer than `limit`. The timer is made only once there is

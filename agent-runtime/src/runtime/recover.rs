@@ -9,7 +9,8 @@ use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, RunId, SessionId, Timestamp,
     event::Event,
     permission::{Answer, ApprovalId},
-    session::{ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
+    run::Pause,
+    session::{OpenQuestion, ReadRange, SessionFilter, SessionInfo, SessionState, SessionStatus},
 };
 use futures_util::future::join_all;
 
@@ -244,7 +245,10 @@ async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> 
         let Some(row) = rows.into_iter().next() else { continue };
         let goes_on = match row.columns().kind == "run_paused" {
             true => is_due(&row.into_envelope(id)?.event, env.clock.now()),
-            false => open(env, info).await?.read(SessionState::is_answered),
+            false => {
+                let now = env.clock.now();
+                open(env, info).await?.read(|state| state.is_answered() || is_over(state, now))
+            }
         };
         if goes_on && is_part_of_it(env, root, &paused, info).await? {
             return Ok(true);
@@ -256,6 +260,16 @@ async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> 
 /// True when a pause has ended by itself.
 fn is_due(event: &Event, now: Timestamp) -> bool {
     matches!(event, Event::RunPaused(paused) if paused.pause.until().is_some_and(|until| until <= now))
+}
+
+/// True when a wait of a paused run has ended by itself: its pause's, or that of a question which somebody put off.
+fn is_over(state: &SessionState, now: Timestamp) -> bool {
+    let is_decided = |question: &OpenQuestion| {
+        let OpenQuestion { request, .. } = question;
+        state.approval(&request.id, request.digest).is_some_and(|decision| !decision.at(now).is_open())
+    };
+    let pause = state.run().and_then(|run| run.pause.as_ref());
+    pause.and_then(Pause::until).is_some_and(|until| until <= now) || state.questions().iter().any(is_decided)
 }
 
 /// True when a paused session belongs to the root's open run. Sessions below a run that was abandoned, or has ended,

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     deps::Deps,
-    effects::tool_ask::ALWAYS,
+    effects::tool_ask::{ALWAYS, LONGEST, told},
     env::Env,
     run::{compact::compact_session, execute::Admission, handle::RunHandle},
     runtime::{Runtime, RuntimeBuilder},
@@ -274,12 +274,13 @@ impl Session {
     /// The answer is bound to the exact call that was asked about and is used once, unless it allows more. The first
     /// final answer holds, also among several processes. Until the run is resumed, the same answer again changes
     /// nothing and is no error; afterwards the question is no longer open. [`Decision::by`] names who decided, and the
-    /// name is stored with the decision. Dropping the future takes nothing back.
+    /// name is stored with the decision. A refusal holds although a grant or a rule covers the call by then. Dropping the future takes nothing back.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed, and when the run that
     /// asked, or one above it, is over or was abandoned for a newer prompt: the error says which;
     /// [`ErrorKind::InvalidInput`] for [`Decision::Later`], [`ErrorKind::Unsupported`] for [`Decision::AllowAlways`],
+    /// [`ErrorKind::TooLarge`] for a reason or question above 64 KiB,
     /// [`ErrorKind::Conflict`] when the question was answered otherwise: the error says who decided what,
     /// [`ErrorKind::Busy`] while a run is active, the store's.
     pub async fn decide(&self, id: &ApprovalId, answer: impl Into<Answer>) -> Result<()> {
@@ -290,6 +291,10 @@ impl Session {
                 return Err(Error::new(ErrorKind::InvalidInput, text));
             }
             Decision::AllowAlways => return Err(Error::new(ErrorKind::Unsupported, ALWAYS)),
+            decision if told(decision).is_some_and(|text| text.len() > LONGEST) => {
+                let text = "the text of the answer is longer than 64 KiB; say it in fewer words";
+                return Err(Error::new(ErrorKind::TooLarge, text));
+            }
             _ => {}
         }
         let (session, id) = (self.clone(), id.clone());

@@ -13,7 +13,7 @@ use entourage_core::{
 };
 
 use crate::{
-    effects::tool_bound::bounded,
+    effects::tool_bound::{bounded, other_arguments},
     runtime::Runtime,
     session::{
         Session,
@@ -98,8 +98,9 @@ impl Session {
     /// [`Session::resume`] then continues the run, in this process or another one. In a session below another one,
     /// resume its root.
     ///
-    /// The first result holds. It is bounded as a tool's own result is. A [`ToolError::Tell`] is an error result, which
-    /// the model is told. Dropping the future takes nothing back.
+    /// The first result holds. It is bounded by the default [`Limits`], since the agent's own are not known here, and no
+    /// layer of the tool sees it: check what comes from outside before you give it. A [`ToolError::Tell`] is an error
+    /// result, which the model is told. Dropping the future takes nothing back.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such call is open, [`ErrorKind::Conflict`] when it has a result,
@@ -199,6 +200,18 @@ fn answered(journal: &Journal, id: &CallId, output: &ToolOutput) -> Result<Optio
     let output = output.clone();
     let result = ToolResult::new(&call, output.content, output.is_error);
     journal.read(|state| AnswerForm::check(state, &result))?;
+    let asked = |state: &SessionState| {
+        let step = state.step().filter(|_| key.is_none())?;
+        step.message.tool_calls().nth(index).map(|asked| asked.arguments.clone())
+    };
+    let result = match journal.read(asked) {
+        Some(asked) if asked != call.arguments => {
+            let mut told = vec![other_arguments(&call.arguments)];
+            told.extend(result.content);
+            ToolResult::new(&call, told, result.is_error)
+        }
+        _ => result,
+    };
     let mut finished = ToolFinished::new(index, Arc::new(result));
     (finished.stop_turn, finished.metadata, finished.key) = (output.stop_turn, output.metadata, key);
     Ok(Some(Event::ToolFinished(Arc::new(finished))))

@@ -76,6 +76,7 @@ mod overtaken;
 mod own_records;
 mod panics;
 mod past;
+mod people;
 mod permitted;
 mod prepare;
 mod prompt_guards;

@@ -104,6 +104,8 @@ runs AS (
 ),
 asked AS (
     SELECT runs.session, events.seq, events.kind, json.body ->> 'id' AS id,
+           -- The part of the id that all questions about one call share.
+           coalesce(substring(json.body ->> 'id' FROM '^(.*\$\$[0-9]+)-[^$]*$'), json.body ->> 'id') AS call,
            event_word(json.body -> 'decision') AS decision
     FROM runs
     JOIN events ON events.session = runs.session AND events.seq > runs.begun
@@ -116,7 +118,7 @@ ordered AS (
     FROM asked
 ),
 questions AS (
-    SELECT session, id, min(CASE WHEN kind = 'approval_requested' THEN seq END) AS first,
+    SELECT session, id, min(call) AS call, min(CASE WHEN kind = 'approval_requested' THEN seq END) AS first,
            max(CASE WHEN kind = 'approval_requested' THEN seq END) AS newest,
            max(CASE WHEN decision IN ('later', 'until') THEN seq END) AS decided
     FROM ordered WHERE seq > coalesce(final, 0) GROUP BY session, id
@@ -183,6 +185,15 @@ found AS (
     JOIN events AS asked_last ON asked_last.session = questions.session AND asked_last.seq = questions.newest
     LEFT JOIN events AS decided ON decided.session = questions.session AND decided.seq = questions.decided
     CROSS JOIN LATERAL (SELECT event_json(asked_last.body) AS body OFFSET 0) AS newest
+    -- A call that began or ended, or that somebody is asked about anew, waits for no answer to this question.
+    WHERE NOT EXISTS (SELECT 1 FROM asked AS other
+                      WHERE other.session = questions.session AND other.seq > questions.newest
+                        AND other.kind = 'approval_requested' AND other.call = questions.call)
+      AND NOT EXISTS (SELECT 1 FROM events AS ran
+                      WHERE ran.session = questions.session AND ran.seq > questions.newest
+                        AND ran.kind IN ('tool_started', 'tool_finished')
+                        AND questions.call LIKE '%$$' || coalesce(event_json(ran.body) #>> '{key,ordinal}',
+                                                                  event_json(ran.body) ->> 'index'))
     UNION ALL
     SELECT calls.session, 'call', calls.id, calls.body ->> 'tool',
            coalesce(calls.body ->> 'edited',

@@ -105,14 +105,18 @@ runs AS (
     WHERE open.session NOT IN (SELECT session FROM lost)
 ),
 asked AS (
-    SELECT runs.session, events.seq, events.kind, json_extract(events.json_body, '$.id') AS id,
-           CASE json_type(events.json_body, '$.decision')
-               WHEN 'text' THEN json_extract(events.json_body, '$.decision')
-               WHEN 'object' THEN (SELECT min(word.key) FROM json_each(events.json_body, '$.decision') AS word)
-           END AS decision
-    FROM runs CROSS JOIN events
-    WHERE events.kind IN ('approval_requested', 'approval_decided') AND events.session = runs.session
-      AND events.seq > runs.begun
+    SELECT about.*,
+           -- The part of the id that all questions about one call share.
+           CASE WHEN instr(substr(id, instr(id, '$$')), '-') > 0
+                THEN substr(id, 1, instr(id, '$$') + instr(substr(id, instr(id, '$$')), '-') - 2) ELSE id END AS call
+    FROM (SELECT runs.session, events.seq, events.kind, json_extract(events.json_body, '$.id') AS id,
+                 CASE json_type(events.json_body, '$.decision')
+                     WHEN 'text' THEN json_extract(events.json_body, '$.decision')
+                     WHEN 'object' THEN (SELECT min(word.key) FROM json_each(events.json_body, '$.decision') AS word)
+                 END AS decision
+          FROM runs CROSS JOIN events
+          WHERE events.kind IN ('approval_requested', 'approval_decided') AND events.session = runs.session
+            AND events.seq > runs.begun) AS about
 ),
 ordered AS (
     SELECT asked.*,
@@ -120,7 +124,7 @@ ordered AS (
     FROM asked
 ),
 questions AS (
-    SELECT session, id, min(CASE WHEN kind = 'approval_requested' THEN seq END) AS first,
+    SELECT session, id, min(call) AS call, min(CASE WHEN kind = 'approval_requested' THEN seq END) AS first,
            max(CASE WHEN kind = 'approval_requested' THEN seq END) AS newest,
            max(CASE WHEN decision IN ('later', 'until') THEN seq END) AS decided
     FROM ordered WHERE seq > coalesce(final, 0) GROUP BY session, id
@@ -186,6 +190,15 @@ found AS (
     JOIN events AS first ON first.session = questions.session AND first.seq = questions.first
     JOIN events AS newest ON newest.session = questions.session AND newest.seq = questions.newest
     LEFT JOIN events AS decided ON decided.session = questions.session AND decided.seq = questions.decided
+    -- A call that began or ended, or that somebody is asked about anew, waits for no answer to this question.
+    WHERE NOT EXISTS (SELECT 1 FROM asked AS other
+                      WHERE other.session = questions.session AND other.seq > questions.newest
+                        AND other.kind = 'approval_requested' AND other.call = questions.call)
+      AND NOT EXISTS (SELECT 1 FROM events AS ran
+                      WHERE ran.session = questions.session AND ran.seq > questions.newest
+                        AND ran.kind IN ('tool_started', 'tool_finished')
+                        AND questions.call GLOB '*$$' || coalesce(json_extract(ran.json_body, '$.key.ordinal'),
+                                                                  json_extract(ran.json_body, '$.index')))
     UNION ALL
     SELECT calls.session, 'call', calls.id, json_extract(calls.json_body, '$.tool'),
            coalesce(json_extract(calls.json_body, '$.edited'),

@@ -298,7 +298,8 @@ async fn agree(store: SharedStore, mut db: Beside) {
         silent.0.notified().await;
     }
     let rows = expected(&store).await;
-    assert_eq!(kinds(&rows), [5, 2, 3, 2]);
+    // A grant covers two calls of the desk by now, which ran and wait for no answer.
+    assert_eq!(kinds(&rows), [3, 2, 3, 2]);
     same(&db.pending().await, &rows);
     for run in runs {
         run.cancel();

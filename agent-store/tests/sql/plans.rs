@@ -92,8 +92,8 @@ fn events(steps: u64) -> String {
     sql
 }
 
-/// Returns a session whose run asks in every step and hands a call out, and a session below it for every fourth step,
-/// whose run asks and waits.
+/// Returns a session whose run asks and hands a call out in every step. For every fourth step there is a session below
+/// it whose run asks and waits.
 fn waiting(steps: u64) -> String {
     let run = |session: u64| format!("019a7b1c-0000-7000-9000-{session:012}");
     let mut sql = String::new();
@@ -125,10 +125,11 @@ fn waiting(steps: u64) -> String {
         let reply = r#"{"message":{"parts":[{"tool_call":{"id":"c","name":"click","arguments":{}}}]}}"#;
         let named = add(&mut sql, "open", &root, "model_finished", reply);
         let id = format!("open.{named}$$0");
-        add(&mut sql, "open", &root, "approval_requested", &asked(&id));
+        let question = format!("open.{named}$$1");
+        add(&mut sql, "open", &root, "approval_requested", &asked(&question));
         if step < steps {
             let decided =
-                format!(r#"{{"id":"{id}","decision":{{"refuse":{{"reason":"no","go_on":true}}}}}}"#);
+                format!(r#"{{"id":"{question}","decision":{{"refuse":{{"reason":"no","go_on":true}}}}}}"#);
             add(&mut sql, "open", &root, "approval_decided", &decided);
         }
         let call = r#"{"index":0,"call":"c","tool":"click","repeat":"external"}"#;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Digest, Timestamp,
-    base::{ApprovalId, Pause},
+    base::{ApprovalId, EffectKey, Pause},
     event::ApprovalDecided,
     permission::{ApprovalRequest, Decision},
 };
@@ -25,6 +25,14 @@ impl SessionState {
             .get(id)
             .filter(|(_, bound)| *bound == digest)
             .and_then(|(decision, _)| decision.clone())
+    }
+
+    /// Returns the answer that refuses a call, to whichever question about it. See [`ApprovalId::call`].
+    pub fn refusal(&self, call: &str) -> Option<&Decision> {
+        let answers = self.approvals.iter().filter(|(id, _)| id.call() == call);
+        answers
+            .filter_map(|(_, (decision, _))| decision.as_ref())
+            .find(|it| matches!(it, Decision::Deny | Decision::Refuse { .. } | Decision::Ask(_)))
     }
 
     /// True if the open run asked approvers anything.
@@ -48,15 +56,31 @@ impl SessionState {
         self.grants.contains(&grant)
     }
 
-    /// Folds in a question. Asked again, it keeps the deadline that it was given.
+    /// Folds in a question. Asked again, it keeps the deadline that it was given. It takes the place of others about
+    /// the same call, which nothing waits for any more.
     pub(crate) fn asks(&mut self, at: Timestamp, request: &Arc<ApprovalRequest>) {
-        let asked = self.approvals.entry(request.id.clone()).or_insert((None, request.digest));
-        asked.0 =
-            asked.0.take().filter(|it| matches!(it, Decision::Until { .. }) && asked.1 == request.digest);
-        asked.1 = request.digest;
+        let known = self.approvals.remove(&request.id).filter(|(_, digest)| *digest == request.digest);
+        let until =
+            known.and_then(|(decision, _)| decision).filter(|it| matches!(it, Decision::Until { .. }));
+        let asked = (until, request.digest);
         let since = self.questions.iter().find(|it| it.request.id == request.id).map_or(at, |it| it.since);
-        self.questions.retain(|it| it.request.id != request.id);
+        self.close_questions(|id| id.call() == request.id.call());
+        self.approvals.entry(request.id.clone()).or_insert(asked);
         self.questions.push(OpenQuestion { since, request: Arc::clone(request) });
+    }
+
+    /// Closes the questions about a call that has begun or ended.
+    pub(crate) fn close_questions_about(&mut self, index: usize, key: Option<EffectKey>) {
+        if !self.questions.is_empty() {
+            let call = key.map_or_else(|| format!("$${index}"), |key| format!("$${}", key.ordinal));
+            self.close_questions(|id| id.call().ends_with(&call));
+        }
+    }
+
+    fn close_questions(&mut self, is_closed: impl Fn(&ApprovalId) -> bool) {
+        for OpenQuestion { request, .. } in self.questions.extract_if(.., |it| is_closed(&it.request.id)) {
+            self.approvals.remove(&request.id);
+        }
     }
 
     /// Folds in an answer.

@@ -274,7 +274,8 @@ impl Session {
     /// The answer is bound to the exact call that was asked about and is used once, unless it allows more. The first
     /// final answer holds, also among several processes. Until the run is resumed, the same answer again changes
     /// nothing and is no error; afterwards the question is no longer open. [`Decision::by`] names who decided, and the
-    /// name is stored with the decision. A refusal holds although a grant or a rule covers the call by then. Dropping the future takes nothing back.
+    /// name is stored with the decision. A refusal holds although a grant or a rule covers the call by then. Dropping
+    /// the future takes nothing back.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed, and when the run that

@@ -98,9 +98,9 @@ impl Session {
     /// [`Session::resume`] then continues the run, in this process or another one. In a session below another one,
     /// resume its root.
     ///
-    /// The first result holds. It is bounded by the default [`Limits`], since the agent's own are not known here, and no
-    /// layer of the tool sees it: check what comes from outside before you give it. A [`ToolError::Tell`] is an error
-    /// result, which the model is told. Dropping the future takes nothing back.
+    /// The first result holds. It is bounded by the default [`Limits`], since the agent's own are not known here, and
+    /// no layer of the tool sees it: check what comes from outside before you give it. A [`ToolError::Tell`] is an
+    /// error result, which the model is told. Dropping the future takes nothing back.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such call is open, [`ErrorKind::Conflict`] when it has a result,

@@ -5,7 +5,7 @@
 //!
 //! | module | feature | tools |
 //! |---|---|---|
-//! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`, `write`, `edit`, `multiedit`, confined to a workspace |
+//! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`, `write`, `edit`, `multiedit`, `undo`, confined to a workspace |
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -303,8 +303,8 @@ fn attack_23_the_tools_are_exactly_these() {
     operations.sort();
     makers.sort();
     assert_eq!(tools, ["FileTool<O>"]);
-    assert_eq!(operations, ["Edit", "Find", "Grep", "Ls", "MultiEdit", "View", "Write"]);
-    let expected = "edit glob glob grep grep ls ls multiedit read_tools view view write write_tools";
+    assert_eq!(operations, ["Edit", "Find", "Grep", "Ls", "MultiEdit", "Undo", "View", "Write"]);
+    let expected = "edit glob glob grep grep ls ls multiedit read_tools undo view view write write_tools";
     assert_eq!(makers.join(" "), expected);
 }
 

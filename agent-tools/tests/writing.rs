@@ -463,6 +463,69 @@ async fn cp04_the_diff_and_the_digests_are_kept_for_programs() {
     assert_ne!(metadata["before"], metadata["after"]);
 }
 
+#[tokio::test]
+async fn cd04_changes_are_undone_one_after_another_also_after_a_restart() {
+    let tree = Tree::new(&[("a", "one\r\n")]);
+    let kept = tree.base.join("kept");
+    let runtime = allowed();
+    let session = runtime.session();
+    let open = || Workspace::open(&tree.root).unwrap().with_history(&kept).unwrap();
+    let call = async |session: &entourage_runtime::Session, calls: Vec<(&str, Value)>| {
+        let ws = open();
+        let tools = ws.read_tools().into_iter().chain(ws.write_tools()).collect();
+        common::call_in(session, tools, calls).await
+    };
+    let undo = |path: &str| ("undo", json!({ "path": path }));
+    let made = call(
+        &session,
+        vec![
+            view("a"),
+            edit("a", "one", "two"),
+            edit("a", "two", "three"),
+            write("b/new", "x"),
+            write("b/new", "y"),
+        ],
+    )
+    .await;
+    assert!(made.iter().all(|result| !result.is_error), "{made:?}");
+    // Another session has changed nothing.
+    let other = call(&runtime.session(), vec![undo("a")]).await;
+    assert!(other[0].is_error && other[0].to_text().contains("has made no change"), "{other:?}");
+    let back = call(&session, vec![undo("a"), undo("b/new")]).await;
+    assert!(back.iter().all(|result| !result.is_error), "{back:?}");
+    assert_eq!((tree.text("a").as_str(), tree.text("b/new").as_str()), ("two\r\n", "x"));
+    let back = call(&session, vec![undo("a"), undo("b/new"), undo("a")]).await;
+    assert_eq!(
+        back.iter().map(|result| result.is_error).collect::<Vec<_>>(),
+        [false, false, true],
+        "{back:?}"
+    );
+    assert_eq!(tree.text("a"), "one\r\n");
+    assert!(!tree.root.join("b/new").exists());
+    // What somebody else changed since is not touched.
+    call(&session, vec![view("a"), edit("a", "one", "two")]).await;
+    fs::write(tree.root.join("a"), "mine").unwrap();
+    let back = call(&session, vec![undo("a")]).await;
+    assert!(back[0].is_error && back[0].to_text().contains("has changed since"), "{back:?}");
+    assert_eq!(tree.text("a"), "mine");
+    // Where no versions are kept there is no such tool.
+    assert!(!tree.tools().iter().any(|tool| tool.spec().name() == "undo"));
+}
+
+#[tokio::test]
+async fn cd04_a_history_that_cannot_be_written_lets_nothing_change() {
+    let tree = Tree::new(&[("a", "one")]);
+    let kept = tree.base.join("kept");
+    let ws = Workspace::open(&tree.root).unwrap().with_history(&kept).unwrap();
+    fs::remove_dir_all(&kept).unwrap();
+    let tools = ws.read_tools().into_iter().chain(ws.write_tools()).collect();
+    let results = common::call_all(&allowed(), tools, vec![view("a"), edit("a", "one", "two")]).await;
+    assert!(results[1].is_error && results[1].to_text().contains("nothing was changed"), "{results:?}");
+    assert_eq!(tree.text("a"), "one");
+    let error = Workspace::open(&tree.root).unwrap().with_history(tree.root.join("a")).unwrap_err();
+    assert!(error.message().contains("cannot be opened"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 

@@ -155,6 +155,36 @@ impl Operation for MultiEdit {
     }
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct UndoArguments {
+    /// The file, relative to the workspace's root.
+    path: String,
+}
+
+/// Takes back the last change of a file.
+#[derive(Debug)]
+pub(super) struct Undo;
+
+impl Operation for Undo {
+    type Arguments = UndoArguments;
+    const NAME: &'static str = "undo";
+    const DESCRIPTION: &'static str = "Takes back the last change that you made to a file by `write`, `edit` or \
+        `multiedit` in this session. Call it again for the one before. A file that you created is removed.";
+    const ACCESS: Access = Access::WRITE;
+    const TIME: Duration = Duration::from_secs(20);
+    const WITHOUT_PATH: Option<&'static str> = None;
+
+    fn run(sight: &Sight<'_>, arguments: UndoArguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
+        let target = Target::of(sight, &arguments.path, stop)?;
+        let _one_at_a_time = sight.workspace().writing();
+        let gone = target.undo()?;
+        let now = if gone { "; it is gone, as it was before" } else { "" };
+        let metadata = json!({ "path": target.name, "undone": true, "removed": gone });
+        Ok(ToolOutput::text(format!("undid the last change of `{}`{now}", target.name))
+            .with_metadata(metadata))
+    }
+}
+
 /// Edits that were made on a text.
 struct Edited {
     change: Prepared,
@@ -247,7 +277,9 @@ fn noted(mut output: ToolOutput, note: &str) -> ToolOutput {
 }
 
 fn create(target: &Target<'_>, content: &str) -> Result<ToolOutput, ToolError> {
+    target.keep(None, content.as_bytes())?;
     target.write(None, content.as_bytes())?;
+    let version = target.kept(content.as_bytes());
     let diff = Diff::of(&target.name, "", content);
     let lines = text::count(content.lines().count(), "line", "lines");
     let metadata = json!({
@@ -257,6 +289,7 @@ fn create(target: &Target<'_>, content: &str) -> Result<ToolOutput, ToolError> {
         "removed": 0,
         "diff": diff.text,
         "after": digest_of(content.as_bytes()).to_string(),
+        "version": version,
     });
     Ok(ToolOutput::text(format!("created `{}` with {lines}", target.name)).with_metadata(metadata))
 }
@@ -268,7 +301,9 @@ fn save(
     after: &str,
     note: &str,
 ) -> Result<ToolOutput, ToolError> {
+    target.keep(Some(&current.content), after.as_bytes())?;
     target.write(Some(current), after.as_bytes())?;
+    let version = target.kept(after.as_bytes());
     let diff = Diff::of(&target.name, before, after);
     let metadata = json!({
         "path": target.name,
@@ -278,6 +313,7 @@ fn save(
         "diff": diff.text,
         "before": digest_of(before.as_bytes()).to_string(),
         "after": digest_of(after.as_bytes()).to_string(),
+        "version": version,
     });
     let (added, removed) = (diff.added, diff.removed);
     let lines = text::count(added, "line", "lines");

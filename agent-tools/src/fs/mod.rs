@@ -10,6 +10,7 @@ mod diff;
 mod document;
 mod glob;
 mod grep;
+mod history;
 mod level;
 mod loose;
 mod ls;

@@ -48,7 +48,8 @@ impl<'a> Target<'a> {
         let place = sight.workspace().place(path)?;
         let name = text::echo(&text::show(place.as_path()));
         sight.start(&place)?;
-        let path = sight.resolved(&place);
+        // Without a `/` at its end, which is no part of the name.
+        let path: PathBuf = sight.resolved(&place).components().collect();
         if path.file_name().is_none() {
             return Err(ToolError::tell(format!("`{name}` is a directory; name a file")));
         }
@@ -132,11 +133,7 @@ impl<'a> Target<'a> {
         self.stop.check().map_err(|halt| halted(halt, self.stop))?;
         match found {
             Some(found) => {
-                let now = Workspace::open_file(&dir, Path::new(name), FollowSymlinks::No).map_err(explain)?;
-                let now = now.map(|file| file.metadata()).transpose().map_err(explain)?;
-                if now.is_none_or(|now| Stamp::of(&now) != found.stamp) {
-                    return Err(self.stale());
-                }
+                self.check_unchanged(&dir, Path::new(name), found)?;
                 beside.replace(Path::new(name)).map_err(explain)?;
             }
             None => match beside.put(Path::new(name)) {
@@ -156,6 +153,84 @@ impl<'a> Target<'a> {
             self.sight.saw(&self.path, known);
         }
         Ok(())
+    }
+
+    /// Keeps what the history needs before a change, if there is a history. The error is for the model.
+    pub(super) fn keep(&self, before: Option<&[u8]>, after: &[u8]) -> Result<(), ToolError> {
+        let Some(history) = self.sight.workspace().history() else { return Ok(()) };
+        let beside = self.sight.workspace().next_name();
+        let kept = history.before(self.sight.session(), self.path()?, (before, after), &beside);
+        kept.map_err(|error| {
+            ToolError::tell(format!(
+                "the history of files cannot be written, so nothing was changed: {error}"
+            ))
+        })
+    }
+
+    /// Adds the version that a change made, if there is a history, and returns its number.
+    pub(super) fn kept(&self, after: &[u8]) -> Option<usize> {
+        let history = self.sight.workspace().history()?;
+        history.changed(self.sight.session(), self.path().ok()?, after).ok()
+    }
+
+    /// The resolved path as text.
+    fn path(&self) -> Result<&str, ToolError> {
+        self.path.to_str().ok_or_else(|| {
+            ToolError::tell(format!(
+                "the name of `{}` is no UTF-8, so its versions cannot be kept",
+                self.name
+            ))
+        })
+    }
+
+    /// Takes the session's last change back. Returns true if the file is gone then.
+    pub(super) fn undo(&self) -> Result<bool, ToolError> {
+        let history = self.sight.workspace().history();
+        let history = history.ok_or_else(|| ToolError::tell("no versions of files are kept here"))?;
+        let (session, path) = (self.sight.session(), self.path()?);
+        let broken =
+            |error: io::Error| ToolError::tell(format!("the history of files cannot be used: {error}"));
+        let versions = history.versions(session, path).map_err(broken)?;
+        let [.., before, after] = versions.as_slice() else {
+            return Err(ToolError::tell(format!(
+                "this session has made no change of `{}` that is not undone",
+                self.name
+            )));
+        };
+        let current = self.read()?;
+        if current.as_ref().map(|current| digest_of(&current.content)) != *after {
+            return Err(ToolError::tell(format!(
+                "`{}` has changed since this session's last change, so nothing was undone; view it, and change it by \
+                 `edit`",
+                self.name
+            )));
+        }
+        match before {
+            Some(before) => self.write(current.as_ref(), &history.content(*before).map_err(broken)?)?,
+            None => self.remove(current.as_ref())?,
+        }
+        history.undone(session, path).map_err(broken)?;
+        Ok(before.is_none())
+    }
+
+    fn remove(&self, found: Option<&Current>) -> Result<(), ToolError> {
+        let explain = |error: io::Error| self.explain(&error);
+        let dir = self.sight.plain(self.path.parent().unwrap_or(Path::new(""))).map_err(explain)?;
+        let name = Path::new(self.path.file_name().unwrap_or_default());
+        self.stop.check().map_err(|halt| halted(halt, self.stop))?;
+        let Some(found) = found else { return Ok(()) };
+        self.check_unchanged(&dir, name, found)?;
+        dir.remove_file(name).map_err(explain)
+    }
+
+    /// Checks that a file is the one that was found, right before it is replaced.
+    fn check_unchanged(&self, dir: &Dir, name: &Path, found: &Current) -> Result<(), ToolError> {
+        let now = Workspace::open_file(dir, name, FollowSymlinks::No);
+        let now = now.and_then(|file| file.map(|file| file.metadata()).transpose());
+        match now.map_err(|error| self.explain(&error))? {
+            Some(now) if Stamp::of(&now) == found.stamp => Ok(()),
+            _ => Err(self.stale()),
+        }
     }
 
     /// Opens a directory, and makes what is missing of it. No link is followed.

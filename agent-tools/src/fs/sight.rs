@@ -157,6 +157,10 @@ impl<'a> Sight<'a> {
         self.ws.resolved(place.names()).unwrap_or_else(|| place.names().to_owned())
     }
 
+    pub(super) fn session(&self) -> &'a SessionId {
+        self.session
+    }
+
     /// The file at a resolved path as this session last saw it.
     pub(super) fn seen(&self, at: &Path) -> Option<Known> {
         self.ws.seen().get(self.session, at)

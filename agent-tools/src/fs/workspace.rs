@@ -20,9 +20,10 @@ use entourage_core::{
 };
 
 use super::{
-    change::{Edit, MultiEdit, Write},
+    change::{Edit, MultiEdit, Undo, Write},
     glob::Find,
     grep::Grep,
+    history::History,
     ls::Ls,
     path::{self, Inside},
     save::Names,
@@ -66,6 +67,7 @@ struct Inner {
     /// The names of the root in an absolute path; the first is canonical.
     roots: Vec<PathBuf>,
     seen: Seen,
+    history: Option<History>,
     names: Names,
     /// Held while a file is looked at and changed.
     writing: Mutex<()>,
@@ -88,8 +90,22 @@ impl Workspace {
         let plain = !root.components().any(|part| part == Component::ParentDir);
         let given = std::path::absolute(root).ok().filter(|_| plain).and_then(|full| path::normal(&full));
         roots.extend(given.filter(|given| !roots.contains(given)));
+        let (seen, history, names, writing) = Default::default();
+        Ok(Self(Arc::new(Inner { dir, roots, seen, history, names, writing })))
+    }
+
+    /// Keeps the versions of changed files in `dir`, which is created where it is missing, so that
+    /// [`undo`](Workspace::undo) can take changes back. Keep it beside the store of the sessions and outside of the
+    /// root. Nothing is ever removed from it. What other clones of this workspace have seen is not known to the new
+    /// one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] when the directory, or the root again, cannot be opened.
+    pub fn with_history(self, dir: impl AsRef<Path>) -> Result<Self, Error> {
+        let history = Some(History::open(dir.as_ref())?);
+        let root = self.0.dir.try_clone()?;
         let (seen, names, writing) = Default::default();
-        Ok(Self(Arc::new(Inner { dir, roots, seen, names, writing })))
+        Ok(Self(Arc::new(Inner { dir: root, roots: self.0.roots.clone(), seen, history, names, writing })))
     }
 
     /// The root's canonical path at the time it was opened. For people: nothing is opened by it.
@@ -146,7 +162,17 @@ impl Workspace {
         FileTool::<MultiEdit>::shared(Place::fixed(self))
     }
 
-    /// All tools that change files: `write`, `edit` and `multiedit`.
+    /// Takes back the last change that the calling session made to a file; of several one after another.
+    ///
+    /// # Contract
+    /// A file that somebody else changed since is not touched. A file that the session created is removed. Each change
+    /// can be undone once; also after a restart. Without [`Workspace::with_history`] each call is an error result.
+    #[must_use]
+    pub fn undo(&self) -> Arc<dyn Tool> {
+        FileTool::<Undo>::shared(Place::fixed(self))
+    }
+
+    /// All tools that change files: `write`, `edit` and `multiedit`, and with a history `undo`.
     ///
     /// # Contract
     /// - A file that exists is changed only if the calling session has seen it: by `view` of this workspace or its
@@ -167,7 +193,12 @@ impl Workspace {
     /// allows it. Two workspaces on one directory do not know what the other one's sessions saw.
     #[must_use]
     pub fn write_tools(&self) -> Vec<Arc<dyn Tool>> {
-        vec![self.write(), self.edit(), self.multiedit()]
+        let undo = self.0.history.as_ref().map(|_| self.undo());
+        [self.write(), self.edit(), self.multiedit()].into_iter().chain(undo).collect()
+    }
+
+    pub(super) fn history(&self) -> Option<&History> {
+        self.0.history.as_ref()
     }
 
     pub(super) fn seen(&self) -> &Seen {

@@ -1,0 +1,209 @@
+//! Versions of the files that sessions changed, so that a change can be undone.
+//!
+//! Contents lie by their digest in `contents/`, and each session has a list of its versions in `sessions/`. Both only
+//! grow.
+
+use std::{
+    fmt,
+    io::{self, Read, Write},
+    path::Path,
+};
+
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, OpenOptions},
+};
+use entourage_core::{Digest, Error, ErrorKind, SessionId};
+use serde::{Deserialize, Serialize};
+
+use super::seen::digest_of;
+
+/// The versions of files, in a directory of its own.
+pub(super) struct History {
+    contents: Dir,
+    sessions: Dir,
+}
+
+/// A line of a session's list.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    path: String,
+    /// Digest of a new version's content; `None` for one in which there was no file.
+    #[serde(default)]
+    digest: Option<String>,
+    /// True if the newest version was undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    undone: bool,
+}
+
+impl History {
+    /// Opens the directory, and creates it where it is missing.
+    pub(super) fn open(dir: &Path) -> Result<Self, Error> {
+        let open = || {
+            std::fs::create_dir_all(dir)?;
+            let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
+            let below = |name: &str| {
+                dir.create_dir_all(name)?;
+                dir.open_dir(name)
+            };
+            Ok(Self { contents: below("contents")?, sessions: below("sessions")? })
+        };
+        open().map_err(|error: io::Error| {
+            let text = format!(
+                "the history of files at `{}` cannot be opened: {error}; name a directory that can be written",
+                dir.display()
+            );
+            Error::new(ErrorKind::Io, text).during("workspace.history").caused_by(error)
+        })
+    }
+
+    /// Keeps a content. It is whole once it has its name.
+    fn keep(&self, content: &[u8], beside: &str) -> io::Result<Digest> {
+        let digest = digest_of(content);
+        let name = digest.to_string();
+        if self.contents.symlink_metadata(&name).is_ok() {
+            return Ok(digest);
+        }
+        let mut options = OpenOptions::new();
+        let mut file = self.contents.open_with(beside, options.write(true).create_new(true))?;
+        file.write_all(content)?;
+        file.sync_data()?;
+        self.contents.rename(beside, &self.contents, name)?;
+        Ok(digest)
+    }
+
+    /// Returns a content that was kept.
+    pub(super) fn content(&self, digest: Digest) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        self.contents.open(digest.to_string())?.read_to_end(&mut content)?;
+        match digest_of(&content) == digest {
+            true => Ok(content),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "the kept content is damaged")),
+        }
+    }
+
+    /// Keeps the content of a file before it is changed, as a version unless it is the newest one, and the content that
+    /// it will have.
+    pub(super) fn before(
+        &self,
+        session: &SessionId,
+        path: &str,
+        contents: (Option<&[u8]>, &[u8]),
+        beside: &str,
+    ) -> io::Result<()> {
+        let (before, after) = contents;
+        let before = before.map(|content| self.keep(content, beside)).transpose()?;
+        self.keep(after, beside)?;
+        match self.versions(session, path)?.last() {
+            Some(newest) if *newest == before => Ok(()),
+            _ => self.add(session, &Line { path: path.to_owned(), digest: text(before), undone: false }),
+        }
+    }
+
+    /// Adds the version that a change made, and returns its number, from 1; 0 is the content before the first change.
+    pub(super) fn changed(&self, session: &SessionId, path: &str, after: &[u8]) -> io::Result<usize> {
+        let digest = text(Some(digest_of(after)));
+        self.add(session, &Line { path: path.to_owned(), digest, undone: false })?;
+        Ok(self.versions(session, path)?.len().saturating_sub(1))
+    }
+
+    /// Takes the newest version back.
+    pub(super) fn undone(&self, session: &SessionId, path: &str) -> io::Result<()> {
+        self.add(session, &Line { path: path.to_owned(), digest: None, undone: true })
+    }
+
+    /// Returns the versions of a file that a session changed, oldest first; `None` for one without a file.
+    pub(super) fn versions(&self, session: &SessionId, path: &str) -> io::Result<Vec<Option<Digest>>> {
+        let mut list = String::new();
+        match self.sessions.open(name(session)) {
+            Ok(mut file) => file.read_to_string(&mut list).map(drop)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        }
+        let mut versions = Vec::new();
+        // A process that died may have left a part of a line.
+        for line in list.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
+            if line.path != path {
+                continue;
+            }
+            match (line.undone, line.digest) {
+                (true, _) => drop(versions.pop()),
+                (false, None) => versions.push(None),
+                (false, Some(digest)) => {
+                    let read = serde_json::from_value(digest.into());
+                    versions.push(Some(read.map_err(io::Error::other)?));
+                }
+            }
+        }
+        Ok(versions)
+    }
+
+    fn add(&self, session: &SessionId, line: &Line) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = self.sessions.open_with(name(session), options.append(true).create(true))?;
+        let line = serde_json::to_string(line).map_err(io::Error::other)?;
+        // After a part of a line a new one begins.
+        file.write_all(format!("\n{line}\n").as_bytes())?;
+        file.sync_data()
+    }
+}
+
+fn name(session: &SessionId) -> String {
+    format!("{}.jsonl", Digest::of([session.as_str().as_bytes()]))
+}
+
+fn text(digest: Option<Digest>) -> Option<String> {
+    digest.map(|digest| digest.to_string())
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("History").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cd04_versions_are_counted_from_0_and_a_change_from_outside_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = SessionId::new("s").unwrap();
+        let change = |before: Option<&str>, after: &str| {
+            let history = History::open(dir.path()).unwrap();
+            let before = before.map(str::as_bytes);
+            history.before(&session, "a", (before, after.as_bytes()), "beside").unwrap();
+            history.changed(&session, "a", after.as_bytes()).unwrap()
+        };
+        assert_eq!(change(Some("one"), "two"), 1);
+        assert_eq!(change(Some("outside"), "three"), 3);
+        assert_eq!(change(Some("three"), "two"), 4);
+        let history = History::open(dir.path()).unwrap();
+        let versions = history.versions(&session, "a").unwrap();
+        let content = |digest: &Option<Digest>| history.content(digest.unwrap()).unwrap();
+        let contents: Vec<_> = versions.iter().map(content).collect();
+        assert_eq!(contents, [b"one".as_slice(), b"two", b"outside", b"three", b"two"]);
+        history.undone(&session, "a").unwrap();
+        assert_eq!(history.versions(&session, "a").unwrap().len(), 4);
+        assert_eq!(history.versions(&session, "b").unwrap(), []);
+        assert_eq!(history.versions(&SessionId::new("other").unwrap(), "a").unwrap(), []);
+    }
+
+    #[test]
+    fn a_part_of_a_line_and_a_damaged_content_are_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (session, history) = (SessionId::new("s").unwrap(), History::open(dir.path()).unwrap());
+        history.before(&session, "a", (None, b"one"), "beside").unwrap();
+        history.changed(&session, "a", b"one").unwrap();
+        let list = dir.path().join("sessions").join(name(&session));
+        let text = std::fs::read_to_string(&list).unwrap();
+        std::fs::write(&list, format!("{text}\n{{\"path\":\"a\",\"dig")).unwrap();
+        history.before(&session, "a", (Some(b"one"), b"two"), "beside").unwrap();
+        assert_eq!(history.changed(&session, "a", b"two").unwrap(), 2);
+        let kept = history.versions(&session, "a").unwrap();
+        assert_eq!(kept[0], None);
+        std::fs::write(dir.path().join("contents").join(kept[1].unwrap().to_string()), "other").unwrap();
+        assert_eq!(history.content(kept[1].unwrap()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
             println!("{event}");
         }
     }
-    println!("{}", run.outcome().await?);
+    println!("{}", run.outcome().await?.text);
     Ok(())
 }
 

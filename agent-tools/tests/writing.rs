@@ -488,6 +488,16 @@ async fn cd04_changes_are_undone_one_after_another_also_after_a_restart() {
     )
     .await;
     assert!(made.iter().all(|result| !result.is_error), "{made:?}");
+    // What was seen before a restart is known after it, unless it has changed.
+    fs::write(tree.root.join("c"), "one").unwrap();
+    call(&session, vec![view("c")]).await;
+    assert!(!call(&session, vec![edit("c", "one", "two")]).await[0].is_error);
+    fs::write(tree.root.join("c"), "mine").unwrap();
+    let stale = call(&session, vec![edit("c", "mine", "yours")]).await;
+    assert!(stale[0].to_text().contains("changed since"), "{stale:?}");
+    assert!(
+        call(&runtime.session(), vec![edit("c", "mine", "yours")]).await[0].to_text().contains("not viewed")
+    );
     // Another session has changed nothing.
     let other = call(&runtime.session(), vec![undo("a")]).await;
     assert!(other[0].is_error && other[0].to_text().contains("has made no change"), "{other:?}");

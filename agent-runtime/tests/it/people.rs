@@ -259,7 +259,10 @@ async fn a_turn_that_ends_waits_for_no_handed_out_call() {
             match ends {
                 Ends::Tool => assert_eq!(status, Status::Completed, "{label}"),
                 _ => {
-                    assert!(matches!(status, Status::Stopped(StopReason::Denied { .. })), "{label}: {status}")
+                    assert!(
+                        matches!(status, Status::Stopped(StopReason::Denied { .. })),
+                        "{label}: {status}"
+                    );
                 }
             }
             assert_eq!(handed_out(&session).await, [], "{label}");

@@ -31,6 +31,9 @@ struct Line {
     /// Digest of a new version's content; `None` for one in which there was no file.
     #[serde(default)]
     digest: Option<String>,
+    /// True if the session saw this content, and changed nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    seen: bool,
     /// True if the newest version was undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     undone: bool,
@@ -96,55 +99,77 @@ impl History {
         self.keep(after, beside)?;
         match self.versions(session, path)?.last() {
             Some(newest) if *newest == before => Ok(()),
-            _ => self.add(session, &Line { path: path.to_owned(), digest: text(before), undone: false }),
+            _ => self.add(session, &Line::new(path, before)),
         }
     }
 
     /// Adds the version that a change made, and returns its number, from 1; 0 is the content before the first change.
     pub(super) fn changed(&self, session: &SessionId, path: &str, after: &[u8]) -> io::Result<usize> {
-        let digest = text(Some(digest_of(after)));
-        self.add(session, &Line { path: path.to_owned(), digest, undone: false })?;
+        self.add(session, &Line::new(path, Some(digest_of(after))))?;
         Ok(self.versions(session, path)?.len().saturating_sub(1))
     }
 
     /// Takes the newest version back.
     pub(super) fn undone(&self, session: &SessionId, path: &str) -> io::Result<()> {
-        self.add(session, &Line { path: path.to_owned(), digest: None, undone: true })
+        self.add(session, &Line { undone: true, ..Line::new(path, None) })
+    }
+
+    /// Notes the content of a file that a session saw.
+    pub(super) fn saw(&self, session: &SessionId, path: &str, digest: Digest) -> io::Result<()> {
+        self.add(session, &Line { seen: true, ..Line::new(path, Some(digest)) })
+    }
+
+    /// Returns the content of a file that a session saw last, or left there.
+    pub(super) fn seen(&self, session: &SessionId, path: &str) -> io::Result<Option<Digest>> {
+        let (mut versions, mut seen) = (Vec::new(), None);
+        for line in self.lines(session, path)? {
+            match (line.undone, line.seen) {
+                (true, _) => {
+                    versions.pop();
+                    seen = versions.last().cloned().flatten();
+                }
+                (false, true) => seen = line.digest,
+                (false, false) => {
+                    versions.push(line.digest.clone());
+                    seen = line.digest;
+                }
+            }
+        }
+        seen.map(digest).transpose()
     }
 
     /// Returns the versions of a file that a session changed, oldest first; `None` for one without a file.
     pub(super) fn versions(&self, session: &SessionId, path: &str) -> io::Result<Vec<Option<Digest>>> {
-        let mut list = String::new();
-        match self.sessions.open(name(session)) {
-            Ok(mut file) => file.read_to_string(&mut list).map(drop)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        }
         let mut versions = Vec::new();
-        // A process that died may have left a part of a line.
-        for line in list.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
-            if line.path != path {
-                continue;
-            }
-            match (line.undone, line.digest) {
-                (true, _) => drop(versions.pop()),
-                (false, None) => versions.push(None),
-                (false, Some(digest)) => {
-                    let read = serde_json::from_value(digest.into());
-                    versions.push(Some(read.map_err(io::Error::other)?));
-                }
+        for line in self.lines(session, path)?.into_iter().filter(|line| !line.seen) {
+            match line.undone {
+                true => drop(versions.pop()),
+                false => versions.push(line.digest.map(digest).transpose()?),
             }
         }
         Ok(versions)
     }
 
+    fn lines(&self, session: &SessionId, path: &str) -> io::Result<Vec<Line>> {
+        let mut list = String::new();
+        match self.sessions.open(name(session)) {
+            Ok(mut file) => file.read_to_string(&mut list).map(drop)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        // A process that died may have left a part of a line.
+        let lines = list.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+        Ok(lines.filter(|line| line.path == path).collect())
+    }
+
     fn add(&self, session: &SessionId, line: &Line) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let mut file = self.sessions.open_with(name(session), options.append(true).create(true))?;
-        let line = serde_json::to_string(line).map_err(io::Error::other)?;
+        let text = serde_json::to_string(line).map_err(io::Error::other)?;
         // After a part of a line a new one begins.
-        file.write_all(format!("\n{line}\n").as_bytes())?;
-        file.sync_data()
+        file.write_all(format!("\n{text}\n").as_bytes())?;
+        // What was seen and is not stored is viewed again.
+        if line.seen { Ok(()) } else { file.sync_data() }
     }
 }
 
@@ -152,8 +177,16 @@ fn name(session: &SessionId) -> String {
     format!("{}.jsonl", Digest::of([session.as_str().as_bytes()]))
 }
 
-fn text(digest: Option<Digest>) -> Option<String> {
-    digest.map(|digest| digest.to_string())
+fn digest(text: String) -> io::Result<Digest> {
+    serde_json::from_value(text.into()).map_err(io::Error::other)
+}
+
+impl Line {
+    /// A version with this content.
+    fn new(path: &str, digest: Option<Digest>) -> Self {
+        let digest = digest.map(|digest| digest.to_string());
+        Self { path: path.to_owned(), digest, seen: false, undone: false }
+    }
 }
 
 impl fmt::Debug for History {

@@ -48,8 +48,7 @@ impl<'a> Target<'a> {
         let place = sight.workspace().place(path)?;
         let name = text::echo(&text::show(place.as_path()));
         sight.start(&place)?;
-        // Without a `/` at its end, which is no part of the name.
-        let path: PathBuf = sight.resolved(&place).components().collect();
+        let path = sight.resolved(&place);
         if path.file_name().is_none() {
             return Err(ToolError::tell(format!("`{name}` is a directory; name a file")));
         }
@@ -102,7 +101,8 @@ impl<'a> Target<'a> {
     pub(super) fn check_seen(&self, current: &Current) -> Result<(), ToolError> {
         match self.sight.seen(&self.path) {
             None => Err(ToolError::tell(format!(
-                "`{}` exists and was not viewed in this session; view it first, then change it",
+                "`{}` exists and was not viewed in this session, or not since the program was started; view it, then \
+                 change it",
                 self.name
             ))),
             Some(known) if known.is(&current.stamp, &current.content) => Ok(()),

@@ -56,6 +56,13 @@ impl Known {
     }
 }
 
+/// What is known of a file that was seen in an earlier process.
+impl From<Digest> for Known {
+    fn from(digest: Digest) -> Self {
+        Self { stamp: Stamp { len: 0, modified: None, identity: None }, digest: Some(digest) }
+    }
+}
+
 /// Digest of a content.
 pub(super) fn digest_of(content: &[u8]) -> Digest {
     Digest::of([content])

@@ -154,7 +154,9 @@ impl<'a> Sight<'a> {
 
     /// The path of a place with links resolved: of the file or directory there, or of as much as exists.
     pub(super) fn resolved(&self, place: &Inside) -> PathBuf {
-        self.ws.resolved(place.names()).unwrap_or_else(|| place.names().to_owned())
+        let resolved = self.ws.resolved(place.names()).unwrap_or_else(|| place.names().to_owned());
+        // Without a `/` at its end, which is no part of the name.
+        resolved.components().collect()
     }
 
     pub(super) fn session(&self) -> &'a SessionId {
@@ -163,11 +165,22 @@ impl<'a> Sight<'a> {
 
     /// The file at a resolved path as this session last saw it.
     pub(super) fn seen(&self, at: &Path) -> Option<Known> {
-        self.ws.seen().get(self.session, at)
+        self.ws.seen().get(self.session, at).or_else(|| {
+            let seen = self.ws.history()?.seen(self.session, at.to_str()?);
+            seen.ok().flatten().map(Known::from)
+        })
     }
 
     /// Notes that this session sees the file at a resolved path as it is.
     pub(super) fn saw(&self, at: &Path, known: Known) {
+        let known_before = self.ws.seen().get(self.session, at);
+        let is_new = known_before.and_then(|known| known.digest) != known.digest;
+        if let (Some(history), Some(path), Some(digest)) = (self.ws.history(), at.to_str(), known.digest)
+            && is_new
+        {
+            // Where that fails, the file is viewed again after a restart.
+            drop(history.saw(self.session, path, digest));
+        }
         self.ws.seen().note(self.session, at, known);
     }
 

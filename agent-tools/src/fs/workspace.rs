@@ -178,7 +178,8 @@ impl Workspace {
     /// - A file that exists is changed only if the calling session has seen it: by `view` of this workspace or its
     ///   clones, or by a change of its own. If its content is another one since, the call is an error result, and
     ///   nothing is changed. This is checked when the call runs, which is after an approval. What a session has seen is
-    ///   not stored: after a restart a file is viewed again.
+    ///   stored in the [history](Workspace::with_history); without one a file is viewed again after a restart, so give
+    ///   one where calls are approved later.
     /// - A file is replaced whole by one rename, or not at all; its mode bits are kept, its owner and other names of it
     ///   (hard links) are not. A call that is dropped before the rename changes nothing. A crash may leave a file
     ///   `.entourage-….tmp` beside it.
@@ -186,8 +187,8 @@ impl Workspace {
     ///   that is not UTF-8, or larger than 16 MiB, is not changed.
     /// - No link is followed: the path with its links resolved is judged, and changed if it is still that path.
     /// - Nothing in a directory `.git` is changed.
-    /// - A result has the path, the numbers of added and removed lines, a unified diff of at most 64 KiB, and digests
-    ///   of the content before and after as metadata.
+    /// - The metadata of a result has `path`, `created`, the numbers of lines `added` and `removed`, a unified `diff` of
+    ///   at most 64 KiB, digests of the content `before` and `after`, and with a history the number of the `version`.
     ///
     /// The tools declare [`Access::WRITE`](entourage_core::tool::Access::WRITE), which needs approval unless a rule
     /// allows it. Two workspaces on one directory do not know what the other one's sessions saw.

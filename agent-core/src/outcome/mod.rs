@@ -103,14 +103,6 @@ impl Status {
     pub(crate) fn has_answer(&self) -> bool {
         matches!(self, Self::Completed | Self::Stopped(StopReason::Incomplete { .. }))
     }
-
-    /// The status of a run whose recorded error is `error`.
-    pub fn of_record(error: &ErrorRecord) -> Self {
-        match &error.exhausted {
-            Some(exhausted) => Self::Stopped((**exhausted).clone().into()),
-            None => Self::Failed(error.clone()),
-        }
-    }
 }
 
 impl fmt::Display for Status {

@@ -193,3 +193,14 @@ pub trait Approver: Send + Sync + fmt::Debug {
         None
     }
 }
+
+/// A shared approver is an approver.
+#[async_trait]
+impl<A: Approver + ?Sized> Approver for Arc<A> {
+    async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
+        (**self).decide(request).await
+    }
+    fn name(&self) -> Option<Arc<str>> {
+        (**self).name()
+    }
+}

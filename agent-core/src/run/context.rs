@@ -251,7 +251,6 @@ impl RunContext {
     }
 
     /// Returns the context that a tool call, and a layer around it, sees: the same run, without effects.
-    #[must_use]
     pub fn of_call(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), of_call: true }
     }

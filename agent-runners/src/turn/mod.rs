@@ -28,7 +28,7 @@ mod stop_when;
 use std::sync::Arc;
 
 use entourage_core::{
-    Error, ErrorKind, Money, Result, Usage,
+    Error, ErrorKind, ErrorRecord, Money, Result, Usage,
     context::CompactionCause,
     event::{Event, ModelFinished, Record, ToolFinished},
     message::Message,
@@ -378,7 +378,7 @@ impl Turn {
         }
         if let Some(error) = &reply.error {
             let cancelled = reply.finish.reason == FinishReason::Cancelled;
-            let status = if cancelled { Status::Cancelled } else { Status::of_record(error) };
+            let status = if cancelled { Status::Cancelled } else { ended_by(error) };
             let too_long =
                 matches!(&status, Status::Failed(error) if error.kind == ErrorKind::ContextOverflow);
             let end = End::Recorded(status);
@@ -403,7 +403,7 @@ impl Turn {
             *state = CallState::Settled(Arc::clone(&call.result));
         }
         if let Some(error) = &call.fatal {
-            *stopped = Some(Stop::Status(Status::of_record(error)));
+            *stopped = Some(Stop::Status(ended_by(error)));
         } else if call.denied && stopped.is_none() {
             *stopped = Some(Stop::Status(Status::Stopped(StopReason::Denied(call.result.name.to_string()))));
         } else if call.stop_turn && stopped.is_none() {
@@ -435,6 +435,14 @@ impl Turn {
             (None, None) if self.step >= self.max_steps => self.ending(&reply, self.out_of_steps()),
             (None, None) => Phase::Before(Stage::Steer),
         };
+    }
+}
+
+/// Returns the status of a run whose recorded error is `error`.
+fn ended_by(error: &ErrorRecord) -> Status {
+    match &error.exhausted {
+        Some(exhausted) => Status::Stopped((**exhausted).clone().into()),
+        None => Status::Failed(error.clone()),
     }
 }
 

@@ -187,8 +187,9 @@ impl Workspace {
     ///   that is not UTF-8, or larger than 16 MiB, is not changed.
     /// - No link is followed: the path with its links resolved is judged, and changed if it is still that path.
     /// - Nothing in a directory `.git` is changed.
-    /// - The metadata of a result has `path`, `created`, the numbers of lines `added` and `removed`, a unified `diff` of
-    ///   at most 64 KiB, digests of the content `before` and `after`, and with a history the number of the `version`.
+    /// - The metadata of a result has `path`, `created`, the numbers of lines `added` and `removed`, a unified `diff`
+    ///   of at most 64 KiB, digests of the content `before` and `after`, and with a history the number of the
+    ///   `version`.
     ///
     /// The tools declare [`Access::WRITE`](entourage_core::tool::Access::WRITE), which needs approval unless a rule
     /// allows it. Two workspaces on one directory do not know what the other one's sessions saw.

@@ -62,14 +62,12 @@ impl SessionState {
         let known = self.approvals.remove(&request.id).filter(|(_, digest)| *digest == request.digest);
         let until =
             known.and_then(|(decision, _)| decision).filter(|it| matches!(it, Decision::Until { .. }));
-        let asked = (until, request.digest);
         let since = self.questions.iter().find(|it| it.request.id == request.id).map_or(at, |it| it.since);
         self.close_questions(|id| id.call() == request.id.call());
-        self.approvals.entry(request.id.clone()).or_insert(asked);
+        self.approvals.entry(request.id.clone()).or_insert((until, request.digest));
         self.questions.push(OpenQuestion { since, request: Arc::clone(request) });
     }
 
-    /// Closes the questions about a call that has begun or ended.
     pub(crate) fn close_questions_about(&mut self, index: usize, key: Option<EffectKey>) {
         if !self.questions.is_empty() {
             let call = key.map_or_else(|| format!("$${index}"), |key| format!("$${}", key.ordinal));

@@ -60,7 +60,6 @@ pub trait Agent: Send + Sync {
     }
 }
 
-/// A shared agent is itself an agent.
 #[async_trait]
 impl<A: Agent + ?Sized> Agent for Arc<A> {
     fn name(&self) -> &str {

@@ -194,7 +194,6 @@ pub trait Approver: Send + Sync + fmt::Debug {
     }
 }
 
-/// A shared approver is an approver.
 #[async_trait]
 impl<A: Approver + ?Sized> Approver for Arc<A> {
     async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {

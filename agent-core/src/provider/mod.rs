@@ -176,7 +176,6 @@ impl Egress {
     }
 }
 
-/// A shared provider is a provider.
 #[async_trait]
 impl<P: Provider + ?Sized> Provider for Arc<P> {
     fn name(&self) -> &str {

@@ -74,7 +74,6 @@ impl fmt::Debug for dyn Tool {
     }
 }
 
-/// A shared tool is a tool.
 #[async_trait]
 impl<T: Tool + ?Sized> Tool for Arc<T> {
     fn spec(&self) -> &ToolSpec {
@@ -223,6 +222,11 @@ impl ToolContext<'_> {
     /// the files below a directory.
     pub fn admission(&self) -> Admission {
         Admission::new(self.run.scope(), self.policy, &self.spec, &self.footprint)
+    }
+
+    /// Returns what the call was judged to touch.
+    pub fn footprint(&self) -> &Footprint {
+        &self.footprint
     }
 
     /// Token that is cancelled with the run. The future of the call is dropped soon after.

@@ -59,7 +59,6 @@ pub trait ToolLayer: Send + Sync + fmt::Debug {
     }
 }
 
-/// A shared layer is a layer.
 #[async_trait]
 impl<T: ToolLayer + ?Sized> ToolLayer for Arc<T> {
     async fn before(&self, spec: &ToolSpec, arguments: &mut Value, cx: &RunContext) -> Result<LayerVerdict> {

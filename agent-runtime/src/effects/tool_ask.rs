@@ -60,8 +60,11 @@ impl<'a> Questions<'a> {
         &mut self,
         place: usize,
         ready: Ready<'c>,
-        request: Box<ApprovalRequest>,
+        mut request: Box<ApprovalRequest>,
     ) -> Running<'c> {
+        if let Some(asked) = self.about(&request.id) {
+            request.id = asked.clone();
+        }
         let answer = self.answers.remove(&request.id);
         Box::pin(async move {
             let decision = match answer {
@@ -72,9 +75,15 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// True for a question that was asked, and whose answer its call has not taken.
+    /// True if a question about the same call was asked, and the call has not taken its answer.
     pub(super) fn is_asking(&self, id: &ApprovalId) -> bool {
-        self.answers.contains_key(id)
+        self.about(id).is_some()
+    }
+
+    /// Returns the question that was asked about the call of this one: itself, or one of before the call changed.
+    fn about(&self, id: &ApprovalId) -> Option<&ApprovalId> {
+        let asked = self.answers.get_key_value(id).map(|(asked, _)| asked);
+        asked.or_else(|| self.answers.keys().find(|asked| asked.call() == id.call()))
     }
 
     /// True when no question is being asked.

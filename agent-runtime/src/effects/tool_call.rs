@@ -310,7 +310,9 @@ impl<'a> Step<'a> {
 
     /// Returns the future of a call that waits for the answer to its question, which is asked now if it was not before.
     fn wait<'c>(&mut self, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> Running<'c> {
-        self.ask(&request);
+        if !self.questions.is_asking(&request.id) {
+            self.ask(&request);
+        }
         self.waits();
         self.questions.wait(place, ready, request)
     }

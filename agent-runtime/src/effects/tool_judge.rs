@@ -137,7 +137,8 @@ pub(super) struct Judge<'a> {
     pub(super) seq: u64,
     /// The index of the step's first call.
     pub(super) first: usize,
-    /// True for a question that an approver was asked in this life of the run and has not been taken up yet.
+    /// True if an approver was asked about the call of a question in this life of the run, and the call has not taken
+    /// the answer.
     pub(super) is_asking: &'a dyn Fn(&ApprovalId) -> bool,
 }
 
@@ -163,8 +164,13 @@ impl Judge<'_> {
             if let Some(refused) = refusal.and_then(|refusal| answered(call, &refusal)) {
                 return refused;
             }
-            if let Some(Decision::Edit(edited)) = self.answer(&request) {
-                return self.edited(ready, edited);
+            match self.answer(&request) {
+                Some(Decision::Edit(edited)) => return self.edited(ready, edited),
+                // Somebody is asked about the call, maybe as it was: that answer is waited for.
+                None if (self.is_asking)(&request.id) => {
+                    return Plan::Ask(ready.allowed_by("approver".into()), Box::new(request));
+                }
+                _ => {}
             }
         }
         match self.rule(&ready) {
@@ -211,8 +217,7 @@ impl Judge<'_> {
                 Some(refused) => refused,
                 None => Plan::Run(ready.allowed_by("approver".into())),
             },
-            // A question that was put is answered, although another answer covers it meanwhile.
-            None if self.is_granted(&request) && !(self.is_asking)(&request.id) => {
+            None if self.is_granted(&request) => {
                 Plan::Run(ready.allowed_by("approver, for the session".into()))
             }
             None => {

@@ -14,13 +14,13 @@ use entourage_core::{
     run::{RunContext, Status, StopReason},
     session::SharedStore,
     tool::{
-        Access, CallId, Footprint, LayerVerdict, Tool, ToolContext, ToolError, ToolInput, ToolLayer,
-        ToolOutput, ToolSpec,
+        Access, CallId, Footprint, LayerVerdict, NextCall, Tool, ToolContext, ToolError, ToolInput,
+        ToolLayer, ToolOutput, ToolSpec,
     },
 };
 use entourage_runners::{external, layered, typed::OutcomeExt};
 use entourage_runtime::{Agents, Runtime, RuntimeBuilder, Session, Waiting};
-use entourage_testkit::{self as testkit, FakeTool, PausedClock, ScriptedProvider};
+use entourage_testkit::{self as testkit, FakeTool, Gate, PausedClock, ScriptedProvider};
 use serde_json::{Value, json};
 
 use crate::common::{agent, assert_valid, memory, results, settled, stored};
@@ -452,5 +452,52 @@ async fn a_long_reason_is_refused_where_it_is_given_and_cut_where_an_approver_gi
         session.start(&agent, "Go").outcome().await.unwrap();
         let told = told(&store, session.id()).await.concat();
         assert!(told.len() > 60_000 && told.len() < 66_000, "{}", told.len());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_somebody_is_asked_about_waits_for_the_answer_although_it_has_moved() {
+    /// Answers about `b` only once `a` has run, which leads the link elsewhere.
+    #[derive(Debug, Clone)]
+    struct Slow(Decision, Gate);
+    #[async_trait]
+    impl Approver for Slow {
+        async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
+            if request.arguments.as_str().contains("\"a\"") {
+                return Ok(Decision::Allow);
+            }
+            self.1.pass().await;
+            Ok(self.0.clone())
+        }
+    }
+    #[derive(Debug)]
+    struct Moves(Arc<Mutex<Option<&'static str>>>, Gate);
+    #[async_trait]
+    impl ToolLayer for Moves {
+        async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
+            let output = next.run().await;
+            *self.0.lock().unwrap() = Some("public");
+            self.1.open();
+            output
+        }
+    }
+    for decision in
+        [Decision::Deny, Decision::refuse("never"), Decision::Ask("Why?".to_owned()), Decision::Allow]
+    {
+        let (store, write, gate) = (memory(), Write::new(), Gate::new());
+        let provider = writes([json!({"path": "a"}), json!({"path": "b"})]);
+        let agent = agent(provider.model()).tool(write.clone()).build().unwrap();
+        let policy = Policy::new().ask("write").allow("write:public");
+        let runtime = testkit::runtime().shared_store(Arc::clone(&store)).policy(policy);
+        let runtime = runtime.approver(Slow(decision.clone(), gate.clone()));
+        let runtime = runtime.tool_layer(Moves(Arc::clone(&write.1), gate)).build();
+        let session = runtime.session();
+        session.start(&agent, "Go").outcome().await.unwrap();
+        let expected = if decision == Decision::Allow { 2 } else { 1 };
+        assert_eq!(write.calls().len(), expected, "{decision:?}");
+        let events = stored(&store, session.id()).await;
+        let decided = events.iter().filter(|it| matches!(it.event, Event::ApprovalDecided(_))).count();
+        assert_eq!(decided, 2, "{decision:?}");
+        assert_valid(&session.history().await.unwrap());
     }
 }

@@ -23,6 +23,7 @@ struct Line<'a> {
     place: Range<usize>,
     /// Hash of its words.
     words: u64,
+    is_blank: bool,
 }
 
 /// The lines of a text.
@@ -35,7 +36,7 @@ impl<'a> Lines<'a> {
             let place = from..from.saturating_add(text.len());
             from = place.end;
             let text = text.strip_suffix('\n').unwrap_or(text);
-            Line { text, place, words: words(text) }
+            Line { text, place, words: words(text), is_blank: text.trim().is_empty() }
         };
         Self(body.split_inclusive('\n').map(line).collect())
     }
@@ -47,9 +48,16 @@ impl<'a> Lines<'a> {
         if old.0.iter().all(|line| line.text.trim().is_empty()) {
             return Vec::new();
         }
+        let (given, here) =
+            (Unit::of(old.0.iter().map(|line| line.text)), Unit::of(self.0.iter().map(|line| line.text)));
         let (mut places, mut next) = (Vec::new(), 0);
-        for (at, window) in self.0.windows(old.0.len()).enumerate() {
-            if at < next || !window.iter().zip(&old.0).all(|(line, old)| line.has_words_of(old)) {
+        for at in self.found(&old) {
+            let Some(window) = self.0.get(at..at.saturating_add(old.0.len())) else { continue };
+            let pairs = || window.iter().zip(&old.0);
+            if at < next
+                || !pairs().all(|(line, old)| line.has_words_of(old))
+                || !is_moved(pairs(), &here, &given)
+            {
                 continue;
             }
             if let (Some(first), Some(last)) = (window.first(), window.last()) {
@@ -58,6 +66,40 @@ impl<'a> Lines<'a> {
             next = at.saturating_add(old.0.len());
         }
         places
+    }
+
+    /// The first lines of all windows whose words have the hashes of `old`: by the algorithm of Knuth, Morris and
+    /// Pratt, whose time is linear in the lines of both.
+    fn found(&self, old: &Lines<'_>) -> Vec<usize> {
+        let words: Vec<u64> = old.0.iter().map(|line| line.words).collect();
+        // Of each line, the longest beginning of `old` that ends there.
+        let mut borders = vec![0_usize; words.len()];
+        let fits = |length: usize, word: u64| words.get(length) == Some(&word);
+        let shorter = |borders: &[usize], length: usize| {
+            length.checked_sub(1).and_then(|last| borders.get(last)).copied().unwrap_or(0)
+        };
+        let advance = |borders: &[usize], mut length: usize, word: u64| {
+            while length > 0 && !fits(length, word) {
+                length = shorter(borders, length);
+            }
+            if fits(length, word) { length.saturating_add(1) } else { length }
+        };
+        let mut length = 0;
+        for (place, word) in words.iter().enumerate().skip(1) {
+            length = advance(&borders, length, *word);
+            if let Some(border) = borders.get_mut(place) {
+                *border = length;
+            }
+        }
+        let (mut found, mut length) = (Vec::new(), 0);
+        for (place, line) in self.0.iter().enumerate() {
+            length = advance(&borders, length, line.words);
+            if length == words.len() {
+                found.push(place.saturating_add(1).saturating_sub(length));
+                length = shorter(&borders, length);
+            }
+        }
+        found
     }
 
     /// The new text at the depth of the matched lines, with the file's indentation.
@@ -94,7 +136,7 @@ impl<'a> Lines<'a> {
         }
         let alike = |window: &[Line<'_>]| {
             let pairs = window.iter().zip(&old.0);
-            pairs.filter(|(line, old)| line.has_words_of(old) && !line.text.trim().is_empty()).count()
+            pairs.filter(|(line, old)| line.words == old.words && !line.is_blank).count()
         };
         // Of equal ones the first.
         let best = self.0.windows(count).enumerate().rev().max_by_key(|(_, window)| alike(window));
@@ -115,6 +157,35 @@ impl<'a> Lines<'a> {
         answer
     }
 }
+
+/// True if all lines are as many levels deeper, or less deep, than those that were given.
+fn is_moved<'l>(
+    pairs: impl Iterator<Item = (&'l Line<'l>, &'l Line<'l>)>,
+    here: &Unit,
+    given: &Unit,
+) -> bool {
+    let levels =
+        |unit: &Unit, line: &Line<'_>| i64::try_from(unit.levels(indent(line.text)).0).unwrap_or(i64::MAX);
+    let mut moves = pairs
+        .filter(|(line, _)| !line.is_blank)
+        .map(|(line, old)| (indent(line.text) == indent(old.text), levels(here, line) - levels(given, old)));
+    let Some((mut alike, first)) = moves.next() else { return false };
+    let mut moved = true;
+    for (same, levels) in moves {
+        alike &= same;
+        moved &= levels == first;
+    }
+    alike || moved
+}
+
+/// True if the lines of both texts that are not blank are indented by the same characters.
+pub(super) fn is_indented_alike(matched: &str, old: &str) -> bool {
+    let pairs = matched.lines().zip(old.lines()).filter(|(line, _)| !line.trim().is_empty());
+    pairs.into_iter().all(|(line, old)| indent(line) == indent(old))
+}
+
+/// Most characters of an indentation that is changed.
+pub(super) const DEEPEST: usize = 200;
 
 impl Line<'_> {
     fn has_words_of(&self, other: &Line<'_>) -> bool {

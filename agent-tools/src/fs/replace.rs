@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::{document::plain, loose, text};
+use super::{document::plain, loose, save::LARGEST, text};
 
 /// The text to replace, and the new one.
 #[derive(Debug, Clone, Copy)]
@@ -27,33 +27,53 @@ pub(super) fn find(body: &str, change: Change<'_>) -> Result<Found, String> {
     if old == new {
         return Err("the old and the new text are equal, so nothing would change".to_owned());
     }
-    let places: Vec<usize> = body.match_indices(&*old).map(|(at, _)| at).collect();
+    let places: Vec<usize> = body.match_indices(&*old).map(|(at, _)| at).take(PLACES + 1).collect();
     if !places.is_empty() {
         check_count(body, &places, change.all)?;
+        check_size(body, places.len(), new.len())?;
         let part = |at: usize| (at..at.saturating_add(old.len()), new.clone().into_owned());
         return Ok(Found { parts: places.into_iter().map(part).collect(), loosely: false });
     }
     let lines = loose::Lines::of(body);
     let places = lines.places(&old);
-    if places.is_empty() {
+    let depth = |place: &Range<usize>| loose::first_indent(body.get(place.clone()).unwrap_or_default()).len();
+    if places.is_empty() || places.iter().any(|place| depth(place) > loose::DEEPEST) {
         return Err(lines.hint(&old));
     }
     let starts: Vec<usize> = places.iter().map(|place| place.start).collect();
     check_count(body, &starts, change.all)?;
-    let mut indented = HashMap::new();
+    // Each line may become deeper.
+    let deeper = new.lines().count().saturating_mul(loose::DEEPEST);
+    check_size(body, places.len(), new.len().saturating_add(deeper))?;
+    let mut indented: HashMap<String, String> = HashMap::new();
     let parts = places.into_iter().map(|place| {
         let matched = body.get(place.clone()).unwrap_or_default();
         let depth = loose::first_indent(matched).to_owned();
-        let new = indented.entry(depth).or_insert_with_key(|depth| lines.reindented(depth, &old, &new));
+        let new = match loose::is_indented_alike(matched, &old) {
+            true => &*new,
+            false => indented.entry(depth).or_insert_with_key(|depth| lines.reindented(depth, &old, &new)),
+        };
         let ends = matched.ends_with('\n');
         let new = match (ends, new.ends_with('\n')) {
             (true, false) if !new.is_empty() => format!("{new}\n"),
             (false, true) => new.trim_end_matches('\n').to_owned(),
-            _ => new.clone(),
+            _ => new.to_owned(),
         };
         (place, new)
     });
     Ok(Found { parts: parts.collect(), loosely: true })
+}
+
+/// Most places of one change.
+const PLACES: usize = 1_000_000;
+
+/// Checks that so many new texts of this length make no file that is too large.
+fn check_size(body: &str, places: usize, new: usize) -> Result<(), String> {
+    let most = usize::try_from(LARGEST).unwrap_or(usize::MAX);
+    if places > PLACES || body.len().saturating_add(places.saturating_mul(new)) > most {
+        return Err("the file would become too large by it; change fewer places, or less of each".to_owned());
+    }
+    Ok(())
 }
 
 fn check_count(body: &str, places: &[usize], all: bool) -> Result<(), String> {
@@ -132,6 +152,9 @@ mod tests {
             ("x  =  1 \ny = 2\n", "x = 1\n", "x = 3\n", "x = 3\ny = 2\n"),
             // The last line has no end.
             ("\tlast", "  last\n", "  new\n", "\tnew"),
+            // Where the lines are indented alike, the new ones are as they were given.
+            ("a:\n  b\nx:\n\techo a \n", "\techo a\n", "\techo b\n", "a:\n  b\nx:\n\techo b\n"),
+            (" * one \n", " * one\n", " * uno\n", " * uno\n"),
             // A blank line has no indentation.
             ("\ta();\n\tb();\n", "    a();\n    b();\n", "    a();\n\n    b();\n", "\ta();\n\n\tb();\n"),
         ] {
@@ -154,6 +177,18 @@ mod tests {
         assert!(error.contains("2 places, at lines 1, 3;"), "{error}");
         let (all, loosely) = replaced("\ta b\n\tc\n\ta b\n", " a b \n", " x\n", true).unwrap();
         assert_eq!((&*all, loosely), ("\tx\n\tc\n\tx\n", true));
+    }
+
+    #[test]
+    fn attack_46_a_change_that_would_fill_the_memory_is_refused() {
+        let (body, new) = ("x".repeat(1 << 20), "y".repeat(100_000));
+        for (old, new) in [("x", &*new), ("x", "yyyyyyyyyyyyyyyyyyyyyyyy")] {
+            let error = replaced(&body, old, new, true).unwrap_err();
+            assert!(error.contains("too large"), "{error}");
+        }
+        let lines = "  a b\n".repeat(100_000);
+        let error = replaced(&lines, "a  b", &"y".repeat(1_000), true).unwrap_err();
+        assert!(error.contains("too large"), "{error}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Most bytes of a file that is changed.
-const LARGEST: u64 = 16 << 20;
+pub(super) const LARGEST: u64 = 16 << 20;
 
 /// Directories whose content no tool writes: programs run what lies there.
 const PROTECTED: [&str; 1] = [".git"];
@@ -47,8 +47,9 @@ impl<'a> Target<'a> {
     pub(super) fn of(sight: &'a Sight<'a>, path: &str, stop: &'a Stop) -> Result<Self, ToolError> {
         let place = sight.workspace().place(path)?;
         let name = text::echo(&text::show(place.as_path()));
-        sight.start(&place)?;
+        // What is written is what this finds: no link on the way is followed afterwards.
         let path = sight.resolved(&place);
+        sight.check_judged(&path)?;
         if path.file_name().is_none() {
             return Err(ToolError::tell(format!("`{name}` is a directory; name a file")));
         }
@@ -93,7 +94,7 @@ impl<'a> Target<'a> {
                 self.name
             )));
         }
-        let permissions = Permissions::from_std(metadata.permissions());
+        let permissions = kept(&Permissions::from_std(metadata.permissions()));
         Ok(Some(Current { content, stamp: Stamp::of(&metadata), permissions }))
     }
 
@@ -120,6 +121,12 @@ impl<'a> Target<'a> {
     /// Writes the content in the place of what was found, if that is still there; `None` if nothing was.
     pub(super) fn write(&self, found: Option<&Current>, content: &[u8]) -> Result<(), ToolError> {
         let explain = |error: io::Error| self.explain(&error);
+        if content.len() as u64 > LARGEST {
+            return Err(ToolError::tell(format!(
+                "`{}` would be larger than 16 MiB, which these tools do not write",
+                self.name
+            )));
+        }
         let (parent, name) = (self.path.parent().unwrap_or(Path::new("")), self.path.file_name());
         let name = name.unwrap_or_default();
         let dir = match found {
@@ -266,6 +273,17 @@ impl<'a> Target<'a> {
     }
 }
 
+/// The mode that a file's successor has. Its owner may be another one, whom it must not run as.
+fn kept(permissions: &Permissions) -> Permissions {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::PermissionsExt;
+        Permissions::from_mode(permissions.mode() & 0o777)
+    }
+    #[cfg(not(unix))]
+    permissions.clone()
+}
+
 /// A file beside the one to write, removed unless it takes that one's place.
 struct Beside<'a> {
     dir: &'a Dir,
@@ -288,10 +306,11 @@ impl<'a> Beside<'a> {
                 opened => break (Self { dir, name }, opened?),
             }
         };
-        file.write_all(content)?;
+        // Nobody may read more of it than of the file in whose place it comes.
         if let Some(permissions) = permissions {
             file.set_permissions(permissions)?;
         }
+        file.write_all(content)?;
         file.sync_data()?;
         Ok(beside)
     }

@@ -26,6 +26,8 @@ pub(super) struct Sight<'a> {
     ws: &'a Workspace,
     /// The session that calls.
     session: &'a SessionId,
+    /// Paths that the call was allowed to change; `None` where nothing was judged.
+    judged: Option<Vec<String>>,
     /// `None` if all paths are judged alike: then the verdict on the call holds for every place it reaches.
     admission: Option<&'a Admission>,
     /// Number of places left out because they need approval.
@@ -50,12 +52,30 @@ impl Start {
 impl<'a> Sight<'a> {
     pub(super) fn new(ws: &'a Workspace, session: &'a SessionId, admission: &'a Admission) -> Self {
         let admission = Some(admission).filter(|admission| !admission.is_uniform());
-        Self { ws, session, admission, to_ask: Cell::new(0) }
+        Self { ws, session, judged: None, admission, to_ask: Cell::new(0) }
+    }
+
+    /// The same view, for a call that was allowed to change these paths.
+    pub(super) fn changing(mut self, judged: Vec<String>) -> Self {
+        self.judged = Some(judged);
+        self
+    }
+
+    /// Checks that a resolved path is one that the call was allowed to change. The error is for the model.
+    pub(super) fn check_judged(&self, at: &Path) -> Result<(), ToolError> {
+        let shown = text::show(at);
+        match &self.judged {
+            Some(judged) if !judged.contains(&shown) => Err(ToolError::tell(format!(
+                "the path leads to `{}` now, and led somewhere else when this call was allowed; call the tool again",
+                text::echo(&shown)
+            ))),
+            _ => Ok(()),
+        }
     }
 
     #[cfg(test)]
     pub(super) fn whole(ws: &'a Workspace, session: &'a SessionId) -> Self {
-        Self { ws, session, admission: None, to_ask: Cell::new(0) }
+        Self { ws, session, judged: None, admission: None, to_ask: Cell::new(0) }
     }
 
     pub(super) fn workspace(&self) -> &'a Workspace {

@@ -97,8 +97,10 @@ impl<O: Operation> Tool for FileTool<O> {
     async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
         let arguments: O::Arguments = input.parse()?;
         let (place, session, admission) = (self.place.clone(), cx.session().clone(), cx.admission());
+        let judged = cx.footprint().writes.clone();
         blocking(O::TIME, move |stop| {
-            O::run(&Sight::new(place.workspace()?, &session, &admission), arguments, stop)
+            let sight = Sight::new(place.workspace()?, &session, &admission).changing(judged);
+            O::run(&sight, arguments, stop)
         })
         .await
     }

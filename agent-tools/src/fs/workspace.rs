@@ -180,12 +180,14 @@ impl Workspace {
     ///   nothing is changed. This is checked when the call runs, which is after an approval. What a session has seen is
     ///   stored in the [history](Workspace::with_history); without one a file is viewed again after a restart, so give
     ///   one where calls are approved later.
-    /// - A file is replaced whole by one rename, or not at all; its mode bits are kept, its owner and other names of it
-    ///   (hard links) are not. A call that is dropped before the rename changes nothing. A crash may leave a file
-    ///   `.entourage-….tmp` beside it.
+    /// - A file is replaced whole by one rename, or not at all. Its permissions for owner, group and others are kept;
+    ///   its owner, the bits that run it as that, access lists, attributes and other names of it (hard links) are not.
+    ///   A call that is dropped before the rename changes nothing; a directory that was made for it may stay. A crash
+    ///   may leave a file `.entourage-….tmp` beside it.
     /// - Line ends, a byte order mark and what is not replaced are kept byte for byte; new lines end as most do. A file
     ///   that is not UTF-8, or larger than 16 MiB, is not changed.
-    /// - No link is followed: the path with its links resolved is judged, and changed if it is still that path.
+    /// - No link is followed: the path with its links resolved is judged, and changed if it is still that path. Between
+    ///   the last look at a file and its rename, which is microseconds, the change of another program can be lost.
     /// - Nothing in a directory `.git` is changed.
     /// - The metadata of a result has `path`, `created`, the numbers of lines `added` and `removed`, a unified `diff`
     ///   of at most 64 KiB, digests of the content `before` and `after`, and with a history the number of the

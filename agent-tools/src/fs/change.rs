@@ -5,7 +5,7 @@ use std::time::Duration;
 use entourage_core::tool::{Access, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     diff::Diff,
@@ -198,7 +198,7 @@ struct Prepared {
     current: Option<Current>,
     before: String,
     after: String,
-    /// What the model is told beside the numbers.
+    /// Text for the model beside the numbers.
     note: String,
 }
 
@@ -277,20 +277,8 @@ fn noted(mut output: ToolOutput, note: &str) -> ToolOutput {
 }
 
 fn create(target: &Target<'_>, content: &str) -> Result<ToolOutput, ToolError> {
-    target.keep(None, content.as_bytes())?;
-    target.write(None, content.as_bytes())?;
-    let version = target.kept(content.as_bytes());
-    let diff = Diff::of(&target.name, "", content);
+    let (_, metadata) = put(target, None, "", content)?;
     let lines = text::count(content.lines().count(), "line", "lines");
-    let metadata = json!({
-        "path": target.name,
-        "created": true,
-        "added": diff.added,
-        "removed": 0,
-        "diff": diff.text,
-        "after": digest_of(content.as_bytes()).to_string(),
-        "version": version,
-    });
     Ok(ToolOutput::text(format!("created `{}` with {lines}", target.name)).with_metadata(metadata))
 }
 
@@ -301,24 +289,38 @@ fn save(
     after: &str,
     note: &str,
 ) -> Result<ToolOutput, ToolError> {
-    target.keep(Some(&current.content), after.as_bytes())?;
-    target.write(Some(current), after.as_bytes())?;
-    let version = target.kept(after.as_bytes());
-    let diff = Diff::of(&target.name, before, after);
-    let metadata = json!({
-        "path": target.name,
-        "created": false,
-        "added": diff.added,
-        "removed": diff.removed,
-        "diff": diff.text,
-        "before": digest_of(before.as_bytes()).to_string(),
-        "after": digest_of(after.as_bytes()).to_string(),
-        "version": version,
-    });
-    let (added, removed) = (diff.added, diff.removed);
+    let (Diff { added, removed, .. }, metadata) = put(target, Some(current), before, after)?;
     let lines = text::count(added, "line", "lines");
     let text = format!("changed `{}`: {lines} added, {removed} removed{note}", target.name);
     Ok(ToolOutput::text(text).with_metadata(metadata))
+}
+
+/// Puts a content in the place of what was found, and keeps both. Returns the difference, and the metadata of the
+/// result.
+fn put(
+    target: &Target<'_>,
+    found: Option<&Current>,
+    before: &str,
+    after: &str,
+) -> Result<(Diff, Value), ToolError> {
+    let digest = digest_of(after.as_bytes());
+    let version = target.keep(found, (after.as_bytes(), digest))?;
+    target.write(found, after.as_bytes(), digest)?;
+    let version = version.filter(|_| target.kept(digest));
+    let diff = Diff::of(&target.name, before, after);
+    let mut metadata = json!({
+        "path": target.name,
+        "created": found.is_none(),
+        "added": diff.added,
+        "removed": diff.removed,
+        "diff": diff.text,
+        "after": digest.to_string(),
+        "version": version,
+    });
+    if let (Some(found), Some(fields)) = (found, metadata.as_object_mut()) {
+        fields.insert("before".to_owned(), found.digest.to_string().into());
+    }
+    Ok((diff, metadata))
 }
 
 /// The content as text. The error is for the model.

@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::seen::digest_of;
 
+/// A content, and its digest.
+pub(super) type Content<'a> = (&'a [u8], Digest);
+
 /// The versions of files, in a directory of its own.
 pub(super) struct History {
     contents: Dir,
@@ -60,19 +63,17 @@ impl History {
         })
     }
 
-    /// Keeps a content. It is whole once it has its name.
-    fn keep(&self, content: &[u8], beside: &str) -> io::Result<Digest> {
-        let digest = digest_of(content);
+    /// Keeps a content, which has this digest. It is whole once it has its name.
+    fn keep(&self, (content, digest): Content<'_>, beside: &str) -> io::Result<()> {
         let name = digest.to_string();
         if self.contents.symlink_metadata(&name).is_ok() {
-            return Ok(digest);
+            return Ok(());
         }
         let mut options = OpenOptions::new();
         let mut file = self.contents.open_with(beside, options.write(true).create_new(true))?;
         file.write_all(content)?;
         file.sync_data()?;
-        self.contents.rename(beside, &self.contents, name)?;
-        Ok(digest)
+        self.contents.rename(beside, &self.contents, name)
     }
 
     /// Returns a content that was kept.
@@ -86,27 +87,28 @@ impl History {
     }
 
     /// Keeps the content of a file before it is changed, as a version unless it is the newest one, and the content that
-    /// it will have.
+    /// it will have. Returns the number of that version, from 1; 0 is the content before the first change.
     pub(super) fn before(
         &self,
         session: &SessionId,
         path: &str,
-        contents: (Option<&[u8]>, &[u8]),
+        (before, after): (Option<Content<'_>>, Content<'_>),
         beside: &str,
-    ) -> io::Result<()> {
-        let (before, after) = contents;
-        let before = before.map(|content| self.keep(content, beside)).transpose()?;
+    ) -> io::Result<usize> {
+        before.map_or(Ok(()), |before| self.keep(before, beside))?;
         self.keep(after, beside)?;
-        match self.versions(session, path)?.last() {
-            Some(newest) if *newest == before => Ok(()),
-            _ => self.add(session, &Line::new(path, before)),
+        let before = before.map(|(_, digest)| digest);
+        let versions = self.versions(session, path)?;
+        if versions.last() == Some(&before) {
+            return Ok(versions.len());
         }
+        self.add(session, &Line::new(path, before))?;
+        Ok(versions.len().saturating_add(1))
     }
 
-    /// Adds the version that a change made, and returns its number, from 1; 0 is the content before the first change.
-    pub(super) fn changed(&self, session: &SessionId, path: &str, after: &[u8]) -> io::Result<usize> {
-        self.add(session, &Line::new(path, Some(digest_of(after))))?;
-        Ok(self.versions(session, path)?.len().saturating_sub(1))
+    /// Adds the version that a change made.
+    pub(super) fn changed(&self, session: &SessionId, path: &str, after: Digest) -> io::Result<()> {
+        self.add(session, &Line::new(path, Some(after)))
     }
 
     /// Takes the newest version back.
@@ -121,33 +123,27 @@ impl History {
 
     /// Returns the content of a file that a session saw last, or left there.
     pub(super) fn seen(&self, session: &SessionId, path: &str) -> io::Result<Option<Digest>> {
-        let (mut versions, mut seen) = (Vec::new(), None);
-        for line in self.lines(session, path)? {
-            match (line.undone, line.seen) {
-                (true, _) => {
-                    versions.pop();
-                    seen = versions.last().cloned().flatten();
-                }
-                (false, true) => seen = line.digest,
-                (false, false) => {
-                    versions.push(line.digest.clone());
-                    seen = line.digest;
-                }
-            }
-        }
-        seen.map(digest).transpose()
+        self.fold(session, path).map(|(_, seen)| seen)
     }
 
     /// Returns the versions of a file that a session changed, oldest first; `None` for one without a file.
     pub(super) fn versions(&self, session: &SessionId, path: &str) -> io::Result<Vec<Option<Digest>>> {
-        let mut versions = Vec::new();
-        for line in self.lines(session, path)?.into_iter().filter(|line| !line.seen) {
-            match line.undone {
-                true => drop(versions.pop()),
-                false => versions.push(line.digest.map(digest).transpose()?),
+        self.fold(session, path).map(|(versions, _)| versions)
+    }
+
+    /// Folds a session's lines about a file: its versions, and the content that the session saw last.
+    fn fold(&self, session: &SessionId, path: &str) -> io::Result<(Vec<Option<Digest>>, Option<Digest>)> {
+        let (mut versions, mut seen) = (Vec::new(), None);
+        for line in self.lines(session, path)? {
+            seen = line.digest.map(digest).transpose()?;
+            if line.undone {
+                versions.pop();
+                seen = versions.last().copied().flatten();
+            } else if !line.seen {
+                versions.push(seen);
             }
         }
-        Ok(versions)
+        Ok((versions, seen))
     }
 
     fn lines(&self, session: &SessionId, path: &str) -> io::Result<Vec<Line>> {
@@ -199,15 +195,20 @@ impl fmt::Debug for History {
 mod tests {
     use super::*;
 
+    fn told(content: &[u8]) -> (&[u8], Digest) {
+        (content, digest_of(content))
+    }
+
     #[test]
     fn cd04_versions_are_counted_from_0_and_a_change_from_outside_is_one() {
         let dir = tempfile::tempdir().unwrap();
         let session = SessionId::new("s").unwrap();
         let change = |before: Option<&str>, after: &str| {
             let history = History::open(dir.path()).unwrap();
-            let before = before.map(str::as_bytes);
-            history.before(&session, "a", (before, after.as_bytes()), "beside").unwrap();
-            history.changed(&session, "a", after.as_bytes()).unwrap()
+            let [before, after] = [before, Some(after)].map(|text| text.map(|text| told(text.as_bytes())));
+            let version = history.before(&session, "a", (before, after.unwrap()), "beside").unwrap();
+            history.changed(&session, "a", after.unwrap().1).unwrap();
+            version
         };
         assert_eq!(change(Some("one"), "two"), 1);
         assert_eq!(change(Some("outside"), "three"), 3);
@@ -227,13 +228,14 @@ mod tests {
     fn a_part_of_a_line_and_a_damaged_content_are_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let (session, history) = (SessionId::new("s").unwrap(), History::open(dir.path()).unwrap());
-        history.before(&session, "a", (None, b"one"), "beside").unwrap();
-        history.changed(&session, "a", b"one").unwrap();
+        history.before(&session, "a", (None, told(b"one")), "beside").unwrap();
+        history.changed(&session, "a", digest_of(b"one")).unwrap();
         let list = dir.path().join("sessions").join(name(&session));
         let text = std::fs::read_to_string(&list).unwrap();
         std::fs::write(&list, format!("{text}\n{{\"path\":\"a\",\"dig")).unwrap();
-        history.before(&session, "a", (Some(b"one"), b"two"), "beside").unwrap();
-        assert_eq!(history.changed(&session, "a", b"two").unwrap(), 2);
+        let contents = (Some(told(b"one")), told(b"two"));
+        assert_eq!(history.before(&session, "a", contents, "beside").unwrap(), 2);
+        history.changed(&session, "a", digest_of(b"two")).unwrap();
         let kept = history.versions(&session, "a").unwrap();
         assert_eq!(kept[0], None);
         std::fs::write(dir.path().join("contents").join(kept[1].unwrap().to_string()), "other").unwrap();

@@ -26,8 +26,16 @@ struct Line<'a> {
     is_blank: bool,
 }
 
-/// The lines of a text.
-pub(super) struct Lines<'a>(Vec<Line<'a>>);
+/// The lines of a text, and its indentation.
+pub(super) struct Lines<'a>(Vec<Line<'a>>, Unit);
+
+/// Lines that have the words of others.
+pub(super) struct Place {
+    /// Their place in the text.
+    pub(super) range: Range<usize>,
+    /// True if they are indented by the same characters.
+    pub(super) alike: bool,
+}
 
 impl<'a> Lines<'a> {
     pub(super) fn of(body: &'a str) -> Self {
@@ -38,30 +46,34 @@ impl<'a> Lines<'a> {
             let text = text.strip_suffix('\n').unwrap_or(text);
             Line { text, place, words: words(text), is_blank: text.trim().is_empty() }
         };
-        Self(body.split_inclusive('\n').map(line).collect())
+        let lines: Vec<_> = body.split_inclusive('\n').map(line).collect();
+        let unit = Unit::of(lines.iter().map(|line| line.text));
+        Self(lines, unit)
     }
 
     /// Places of lines that have the words of `old`, none twice.
-    pub(super) fn places(&self, old: &str) -> Vec<Range<usize>> {
+    pub(super) fn places(&self, old: &str) -> Vec<Place> {
         let old = Lines::of(old);
         // Blank lines are everywhere.
         if old.0.iter().all(|line| line.text.trim().is_empty()) {
             return Vec::new();
         }
-        let (given, here) =
-            (Unit::of(old.0.iter().map(|line| line.text)), Unit::of(self.0.iter().map(|line| line.text)));
         let (mut places, mut next) = (Vec::new(), 0);
         for at in self.found(&old) {
             let Some(window) = self.0.get(at..at.saturating_add(old.0.len())) else { continue };
-            let pairs = || window.iter().zip(&old.0);
-            if at < next
-                || !pairs().all(|(line, old)| line.has_words_of(old))
-                || !is_moved(pairs(), &here, &given)
-            {
+            let pairs = || window.iter().zip(&old.0).filter(|(line, _)| !line.is_blank);
+            if at < next || !pairs().all(|(line, old)| line.has_words_of(old)) {
+                continue;
+            }
+            let alike = pairs().all(|(line, old)| indent(line.text) == indent(old.text));
+            // Otherwise all lines are as many levels deeper, or less deep: it is other code that is nested otherwise.
+            let mut moves = pairs().map(|(line, given)| self.1.level(line) - old.1.level(given));
+            let first = moves.next();
+            if !alike && moves.any(|levels| Some(levels) != first) {
                 continue;
             }
             if let (Some(first), Some(last)) = (window.first(), window.last()) {
-                places.push(first.place.start..last.place.end);
+                places.push(Place { range: first.place.start..last.place.end, alike });
             }
             next = at.saturating_add(old.0.len());
         }
@@ -104,7 +116,7 @@ impl<'a> Lines<'a> {
 
     /// The new text at the depth of the matched lines, with the file's indentation.
     pub(super) fn reindented(&self, depth: &str, old: &str, new: &str) -> String {
-        let of_file = Unit::of(self.0.iter().map(|line| line.text));
+        let of_file = &self.1;
         let given = Unit::of(old.lines().chain(new.lines()));
         let here = of_file.levels(depth).0;
         let (there, aligned) = given.levels(first_indent(old));
@@ -156,32 +168,6 @@ impl<'a> Lines<'a> {
         }
         answer
     }
-}
-
-/// True if all lines are as many levels deeper, or less deep, than those that were given.
-fn is_moved<'l>(
-    pairs: impl Iterator<Item = (&'l Line<'l>, &'l Line<'l>)>,
-    here: &Unit,
-    given: &Unit,
-) -> bool {
-    let levels =
-        |unit: &Unit, line: &Line<'_>| i64::try_from(unit.levels(indent(line.text)).0).unwrap_or(i64::MAX);
-    let mut moves = pairs
-        .filter(|(line, _)| !line.is_blank)
-        .map(|(line, old)| (indent(line.text) == indent(old.text), levels(here, line) - levels(given, old)));
-    let Some((mut alike, first)) = moves.next() else { return false };
-    let mut moved = true;
-    for (same, levels) in moves {
-        alike &= same;
-        moved &= levels == first;
-    }
-    alike || moved
-}
-
-/// True if the lines of both texts that are not blank are indented by the same characters.
-pub(super) fn is_indented_alike(matched: &str, old: &str) -> bool {
-    let pairs = matched.lines().zip(old.lines()).filter(|(line, _)| !line.trim().is_empty());
-    pairs.into_iter().all(|(line, old)| indent(line) == indent(old))
 }
 
 /// Most characters of an indentation that is changed.
@@ -253,6 +239,10 @@ impl Unit {
         &self.0
     }
 
+    fn level(&self, line: &Line<'_>) -> i64 {
+        i64::try_from(self.levels(indent(line.text)).0).unwrap_or(i64::MAX)
+    }
+
     /// Levels of an indentation, and the spaces that are left. A tab is a level.
     fn levels(&self, indent: &str) -> (usize, usize) {
         let tabs = indent.matches('\t').count();
@@ -288,7 +278,7 @@ mod tests {
         ) {
             let places = Lines::of(&body).places(&old);
             let mut end = 0;
-            for place in places {
+            for Place { range: place, .. } in places {
                 prop_assert!(place.start >= end && place.end > place.start);
                 prop_assert!(place.start == 0 || body.get(..place.start).unwrap().ends_with('\n'));
                 prop_assert!(place.end == body.len() || body.get(..place.end).unwrap().ends_with('\n'));

@@ -36,20 +36,21 @@ pub(super) fn find(body: &str, change: Change<'_>) -> Result<Found, String> {
     }
     let lines = loose::Lines::of(body);
     let places = lines.places(&old);
-    let depth = |place: &Range<usize>| loose::first_indent(body.get(place.clone()).unwrap_or_default()).len();
+    let depth =
+        |place: &loose::Place| loose::first_indent(body.get(place.range.clone()).unwrap_or_default()).len();
     if places.is_empty() || places.iter().any(|place| depth(place) > loose::DEEPEST) {
         return Err(lines.hint(&old));
     }
-    let starts: Vec<usize> = places.iter().map(|place| place.start).collect();
+    let starts: Vec<usize> = places.iter().map(|place| place.range.start).collect();
     check_count(body, &starts, change.all)?;
     // Each line may become deeper.
     let deeper = new.lines().count().saturating_mul(loose::DEEPEST);
     check_size(body, places.len(), new.len().saturating_add(deeper))?;
     let mut indented: HashMap<String, String> = HashMap::new();
-    let parts = places.into_iter().map(|place| {
-        let matched = body.get(place.clone()).unwrap_or_default();
+    let parts = places.into_iter().map(|loose::Place { range, alike }| {
+        let matched = body.get(range.clone()).unwrap_or_default();
         let depth = loose::first_indent(matched).to_owned();
-        let new = match loose::is_indented_alike(matched, &old) {
+        let new = match alike {
             true => &*new,
             false => indented.entry(depth).or_insert_with_key(|depth| lines.reindented(depth, &old, &new)),
         };
@@ -59,7 +60,7 @@ pub(super) fn find(body: &str, change: Change<'_>) -> Result<Found, String> {
             (false, true) => new.trim_end_matches('\n').to_owned(),
             _ => new.to_owned(),
         };
-        (place, new)
+        (range, new)
     });
     Ok(Found { parts: parts.collect(), loosely: true })
 }

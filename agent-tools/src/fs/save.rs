@@ -10,10 +10,11 @@ use std::{
 
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt};
 use cap_std::fs::{Dir, OpenOptions, Permissions};
-use entourage_core::tool::ToolError;
+use entourage_core::{Digest, tool::ToolError};
 
 use super::{
-    seen::{Known, Stamp, digest_of},
+    history::Content,
+    seen::{Stamp, digest_of},
     sight::Sight,
     stop::{Stop, halted},
     text,
@@ -38,6 +39,7 @@ pub(super) struct Target<'a> {
 /// A file as it was found.
 pub(super) struct Current {
     pub(super) content: Vec<u8>,
+    pub(super) digest: Digest,
     stamp: Stamp,
     permissions: Permissions,
 }
@@ -95,7 +97,8 @@ impl<'a> Target<'a> {
             )));
         }
         let permissions = kept(&Permissions::from_std(metadata.permissions()));
-        Ok(Some(Current { content, stamp: Stamp::of(&metadata), permissions }))
+        let (digest, stamp) = (digest_of(&content), Stamp::of(&metadata));
+        Ok(Some(Current { content, digest, stamp, permissions }))
     }
 
     /// Checks that the session has seen the file as it is.
@@ -106,7 +109,7 @@ impl<'a> Target<'a> {
                  change it",
                 self.name
             ))),
-            Some(known) if known.is(&current.stamp, &current.content) => Ok(()),
+            Some(known) if known.is(&current.stamp, current.digest) => Ok(()),
             Some(_) => Err(self.stale()),
         }
     }
@@ -118,8 +121,14 @@ impl<'a> Target<'a> {
         ))
     }
 
-    /// Writes the content in the place of what was found, if that is still there; `None` if nothing was.
-    pub(super) fn write(&self, found: Option<&Current>, content: &[u8]) -> Result<(), ToolError> {
+    /// Writes the content, which has this digest, in the place of what was found, if that is still there; `None` if
+    /// nothing was.
+    pub(super) fn write(
+        &self,
+        found: Option<&Current>,
+        content: &[u8],
+        digest: Digest,
+    ) -> Result<(), ToolError> {
         let explain = |error: io::Error| self.explain(&error);
         if content.len() as u64 > LARGEST {
             return Err(ToolError::tell(format!(
@@ -153,31 +162,32 @@ impl<'a> Target<'a> {
                 put => put.map_err(explain)?,
             },
         }
-        if let Ok(Some(file)) = Workspace::open_file(&dir, Path::new(name), FollowSymlinks::No)
-            && let Ok(metadata) = file.metadata()
-        {
-            let known = Known { stamp: Stamp::of(&metadata), digest: Some(digest_of(content)) };
-            self.sight.saw(&self.path, known);
-        }
+        self.sight.wrote(&self.path, digest);
         Ok(())
     }
 
-    /// Keeps what the history needs before a change, if there is a history. The error is for the model.
-    pub(super) fn keep(&self, before: Option<&[u8]>, after: &[u8]) -> Result<(), ToolError> {
-        let Some(history) = self.sight.workspace().history() else { return Ok(()) };
+    /// Keeps what the history needs before a change, if there is a history, and returns the number that the change's
+    /// version will have. The error is for the model.
+    pub(super) fn keep(
+        &self,
+        before: Option<&Current>,
+        after: Content<'_>,
+    ) -> Result<Option<usize>, ToolError> {
+        let Some(history) = self.sight.workspace().history() else { return Ok(None) };
         let beside = self.sight.workspace().next_name();
+        let before = before.map(|current| (&*current.content, current.digest));
         let kept = history.before(self.sight.session(), self.path()?, (before, after), &beside);
-        kept.map_err(|error| {
+        kept.map(Some).map_err(|error| {
             ToolError::tell(format!(
                 "the history of files cannot be written, so nothing was changed: {error}"
             ))
         })
     }
 
-    /// Adds the version that a change made, if there is a history, and returns its number.
-    pub(super) fn kept(&self, after: &[u8]) -> Option<usize> {
-        let history = self.sight.workspace().history()?;
-        history.changed(self.sight.session(), self.path().ok()?, after).ok()
+    /// Adds the version that a change made, if there is a history. Returns false if it could not.
+    pub(super) fn kept(&self, after: Digest) -> bool {
+        let (Some(history), Ok(path)) = (self.sight.workspace().history(), self.path()) else { return false };
+        history.changed(self.sight.session(), path, after).is_ok()
     }
 
     /// The resolved path as text.
@@ -205,7 +215,7 @@ impl<'a> Target<'a> {
             )));
         };
         let current = self.read()?;
-        if current.as_ref().map(|current| digest_of(&current.content)) != *after {
+        if current.as_ref().map(|current| current.digest) != *after {
             return Err(ToolError::tell(format!(
                 "`{}` has changed since this session's last change, so nothing was undone; view it, and change it by \
                  `edit`",
@@ -213,7 +223,10 @@ impl<'a> Target<'a> {
             )));
         }
         match before {
-            Some(before) => self.write(current.as_ref(), &history.content(*before).map_err(broken)?)?,
+            Some(before) => {
+                let content = history.content(*before).map_err(broken)?;
+                self.write(current.as_ref(), &content, *before)?;
+            }
             None => self.remove(current.as_ref())?,
         }
         history.undone(session, path).map_err(broken)?;
@@ -392,7 +405,8 @@ mod tests {
             let target = Target::of(&sight, "a", &stop).unwrap();
             let current = target.read().unwrap();
             change();
-            let error = target.write(current.as_ref(), b"three").unwrap_err().to_string();
+            let error =
+                target.write(current.as_ref(), b"three", digest_of(b"three")).unwrap_err().to_string();
             assert!(error.contains("changed since") || error.contains("cannot be changed"), "{error}");
             assert_ne!(fs::read(&path).unwrap_or_default(), b"three");
         }
@@ -408,7 +422,7 @@ mod tests {
         let target = Target::of(&sight, "new", &stop).unwrap();
         assert!(target.read().unwrap().is_none());
         fs::write(dir.path().join("new"), "mine").unwrap();
-        let error = target.write(None, b"yours").unwrap_err().to_string();
+        let error = target.write(None, b"yours", digest_of(b"yours")).unwrap_err().to_string();
         assert!(error.contains("created meanwhile"), "{error}");
         assert_eq!(fs::read(dir.path().join("new")).unwrap(), b"mine");
     }
@@ -419,8 +433,8 @@ mod tests {
         let (stop, sight) = (Stop::after(Duration::ZERO), Sight::whole(&workspace, &session));
         let target = Target::of(&sight, "a", &stop).unwrap();
         let current = target.read().unwrap();
-        target.write(current.as_ref(), b"two").unwrap_err();
-        Target::of(&sight, "b/c", &stop).unwrap().write(None, b"two").unwrap_err();
+        target.write(current.as_ref(), b"two", digest_of(b"two")).unwrap_err();
+        Target::of(&sight, "b/c", &stop).unwrap().write(None, b"two", digest_of(b"two")).unwrap_err();
         assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"one");
         assert_eq!(fs::read_dir(dir.path().join("b")).unwrap().count(), 0);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);

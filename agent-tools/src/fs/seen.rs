@@ -1,4 +1,4 @@
-//! What each session has seen of files, so that none overwrites what it does not know.
+//! Files as each session saw them, so that none overwrites what it does not know.
 
 use std::{
     collections::HashMap,
@@ -43,23 +43,20 @@ fn identity(_: &Metadata) -> Option<(u64, u64, i64, i64)> {
 
 /// A file as a session saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Known {
-    pub(super) stamp: Stamp,
-    /// Digest of its content; `None` if the file was too large to be read for it.
-    pub(super) digest: Option<Digest>,
+pub(super) enum Known {
+    /// By its content.
+    Content(Digest),
+    /// By the facts about it, if it was too large to be read for its content.
+    Facts(Stamp),
 }
 
 impl Known {
     /// True if a file with this content is the one that was seen. A change of times alone is none.
-    pub(super) fn is(&self, stamp: &Stamp, content: &[u8]) -> bool {
-        self.digest.map_or(self.stamp == *stamp, |digest| digest == digest_of(content))
-    }
-}
-
-/// What is known of a file that was seen in an earlier process.
-impl From<Digest> for Known {
-    fn from(digest: Digest) -> Self {
-        Self { stamp: Stamp { len: 0, modified: None, identity: None }, digest: Some(digest) }
+    pub(super) fn is(&self, stamp: &Stamp, content: Digest) -> bool {
+        match self {
+            Self::Content(digest) => *digest == content,
+            Self::Facts(facts) => facts == stamp,
+        }
     }
 }
 
@@ -124,7 +121,7 @@ mod tests {
     use super::*;
 
     fn known(len: u64) -> Known {
-        Known { stamp: Stamp { len, modified: None, identity: None }, digest: None }
+        Known::Facts(Stamp { len, modified: None, identity: None })
     }
 
     #[test]
@@ -148,10 +145,12 @@ mod tests {
 
     #[test]
     fn cx05_content_decides_where_it_is_known_and_else_the_facts_of_the_file() {
-        let by_digest = Known { digest: Some(digest_of(b"a")), ..known(1) };
-        let other = Stamp { len: 1, modified: Some(SystemTime::UNIX_EPOCH), identity: None };
-        assert!(by_digest.is(&other, b"a"), "touched, and the same");
-        assert!(!by_digest.is(&by_digest.stamp, b"b"), "changed within the grain of the clock");
-        assert!(known(1).is(&known(1).stamp, b"b") && !known(1).is(&other, b"a"));
+        let [a, b] = [b"a", b"b"].map(|content| digest_of(content));
+        let stamp = Stamp { len: 1, modified: None, identity: None };
+        let other = Stamp { modified: Some(SystemTime::UNIX_EPOCH), ..stamp.clone() };
+        let by_digest = Known::Content(a);
+        assert!(by_digest.is(&other, a), "touched, and the same");
+        assert!(!by_digest.is(&stamp, b), "changed within the grain of the clock");
+        assert!(known(1).is(&stamp, b) && !known(1).is(&other, a));
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use cap_fs_ext::FollowSymlinks;
 use cap_std::fs::{Dir, Metadata};
 use entourage_core::{
-    SessionId,
+    Digest, SessionId,
     permission::{Admission, RuleEffect},
     tool::ToolError,
 };
@@ -187,21 +187,24 @@ impl<'a> Sight<'a> {
     pub(super) fn seen(&self, at: &Path) -> Option<Known> {
         self.ws.seen().get(self.session, at).or_else(|| {
             let seen = self.ws.history()?.seen(self.session, at.to_str()?);
-            seen.ok().flatten().map(Known::from)
+            seen.ok().flatten().map(Known::Content)
         })
     }
 
-    /// Notes that this session sees the file at a resolved path as it is.
+    /// Notes that this session sees the file at a resolved path as it is, in the history as well.
     pub(super) fn saw(&self, at: &Path, known: Known) {
-        let known_before = self.ws.seen().get(self.session, at);
-        let is_new = known_before.and_then(|known| known.digest) != known.digest;
-        if let (Some(history), Some(path), Some(digest)) = (self.ws.history(), at.to_str(), known.digest)
-            && is_new
+        if let (Some(history), Some(path), Known::Content(digest)) = (self.ws.history(), at.to_str(), &known)
+            && self.ws.seen().get(self.session, at) != Some(known.clone())
         {
             // Where that fails, the file is viewed again after a restart.
-            drop(history.saw(self.session, path, digest));
+            drop(history.saw(self.session, path, *digest));
         }
         self.ws.seen().note(self.session, at, known);
+    }
+
+    /// Notes the content that this session gave a file. The history has its version.
+    pub(super) fn wrote(&self, at: &Path, content: Digest) {
+        self.ws.seen().note(self.session, at, Known::Content(content));
     }
 
     /// Opens a file at a resolved path, without following links; `None` if it is not a regular file.

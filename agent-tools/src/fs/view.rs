@@ -84,10 +84,10 @@ impl Operation for View {
         };
         let metadata = file.metadata().map_err(|error| sight.explain(&error, &place))?;
         let (stamp, size) = (Stamp::of(&metadata), metadata.len());
-        let seen = |digest| sight.saw(&sight.resolved(&place), Known { stamp, digest });
+        let seen = |known| sight.saw(&sight.resolved(&place), known);
         if size > READ_WHOLE {
             let shown = Section::new(&name, file, stop).show(size, offset, limit)?;
-            seen(None);
+            seen(Known::Facts(stamp));
             return Ok(shown);
         }
         // What is shown and what is remembered must be the same content.
@@ -96,7 +96,8 @@ impl Operation for View {
         limited.map_err(|error| fault(&name, stop, &error))?;
         let shown = Section::new(&name, content.as_slice(), stop).show(size, offset, limit)?;
         // It may have grown since it was opened.
-        seen((content.len() as u64 <= READ_WHOLE).then(|| digest_of(&content)));
+        let whole = content.len() as u64 <= READ_WHOLE;
+        seen(if whole { Known::Content(digest_of(&content)) } else { Known::Facts(stamp) });
         Ok(shown)
     }
 }

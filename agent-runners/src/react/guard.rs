@@ -6,13 +6,13 @@ use std::sync::Arc;
 use entourage_core::{bound::shortened, message::Message, run::RunContext, tool::LayerVerdict};
 use entourage_runtime::caught;
 
-use crate::react::{ReactAgent, ReactBuilder};
+use crate::{
+    react::{ReactAgent, ReactBuilder},
+    typed::TOLD,
+};
 
 /// Refused answers of an agent without typed output that its model may repair.
 pub(super) const REPAIRS: u32 = 1;
-
-/// Bytes of a reason that the model is told.
-const TOLD: usize = 2_000;
 
 type Guard = dyn Fn(&mut String, &RunContext) -> LayerVerdict + Send + Sync;
 

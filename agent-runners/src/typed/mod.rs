@@ -24,7 +24,7 @@ pub use refused::AnswerRefused;
 pub use run::RunExt;
 
 pub(crate) use refused::refused_in;
-pub(crate) use rule::{FINAL_ANSWER, Rule, Validator};
+pub(crate) use rule::{FINAL_ANSWER, Rule, TOLD, Validator};
 
 use std::{fmt, sync::Arc};
 

@@ -31,7 +31,7 @@ use crate::typed::{
 pub(crate) const FINAL_ANSWER: &str = "final_answer";
 
 /// Bytes of a problem that the model is told.
-const TOLD: usize = 2_000;
+pub(crate) const TOLD: usize = 2_000;
 
 /// A check of a value beyond its schema. The error is the reason for the model.
 pub(crate) type Validator<T> = Box<dyn Fn(&T, &RunContext) -> Result<(), String> + Send + Sync>;

@@ -29,12 +29,8 @@ pub(super) struct Questions<'a> {
 }
 
 impl<'a> Questions<'a> {
-    /// Asks a question and records it, unless it was asked before. An answer that puts nothing off is recorded when it
-    /// comes.
+    /// Asks a question and records it. An answer that puts nothing off is recorded when it comes.
     pub(super) fn ask(&mut self, site: &'a Site, request: &ApprovalRequest) {
-        if self.answers.contains_key(&request.id) {
-            return;
-        }
         site.note(Event::ApprovalRequested(Arc::new(request.clone())));
         let (told, answer) = oneshot::channel();
         self.answers.insert(request.id.clone(), answer);

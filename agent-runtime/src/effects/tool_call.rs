@@ -147,8 +147,12 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Asks a question, unless it has an answer. A deadline that has passed is one.
+    /// Asks a question, unless one about its call was asked and not taken up, or it has an answer. A deadline that has
+    /// passed is one.
     fn ask(&mut self, request: &ApprovalRequest) {
+        if self.questions.is_asking(&request.id) {
+            return;
+        }
         let now = self.site.now();
         let answer = self.site.read(|state| state.approval(&request.id, request.digest));
         match answer.map(|answer| answer.at(now)).filter(|answer| !answer.is_open()) {
@@ -310,9 +314,7 @@ impl<'a> Step<'a> {
 
     /// Returns the future of a call that waits for the answer to its question, which is asked now if it was not before.
     fn wait<'c>(&mut self, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> Running<'c> {
-        if !self.questions.is_asking(&request.id) {
-            self.ask(&request);
-        }
+        self.ask(&request);
         self.waits();
         self.questions.wait(place, ready, request)
     }

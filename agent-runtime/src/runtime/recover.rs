@@ -243,12 +243,13 @@ async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> 
         let newest = ReadRange::after(info.head.seq.saturating_sub(1)).with_limit(1);
         let rows = store.read(id, newest).await?;
         let Some(row) = rows.into_iter().next() else { continue };
+        let now = env.clock.now();
         let goes_on = match row.columns().kind == "run_paused" {
-            true => is_due(&row.into_envelope(id)?.event, env.clock.now()),
-            false => {
-                let now = env.clock.now();
-                open(env, info).await?.read(|state| state.is_answered() || is_over(state, now))
-            }
+            true => match row.into_envelope(id)?.event {
+                Event::RunPaused(paused) => is_due(&paused.pause, now),
+                _ => false,
+            },
+            false => open(env, info).await?.read(|state| state.is_answered() || is_over(state, now)),
         };
         if goes_on && is_part_of_it(env, root, &paused, info).await? {
             return Ok(true);
@@ -258,8 +259,8 @@ async fn is_answered(env: &Env, root: &SessionInfo, begun: u64) -> Result<bool> 
 }
 
 /// True when a pause has ended by itself.
-fn is_due(event: &Event, now: Timestamp) -> bool {
-    matches!(event, Event::RunPaused(paused) if paused.pause.until().is_some_and(|until| until <= now))
+fn is_due(pause: &Pause, now: Timestamp) -> bool {
+    pause.until().is_some_and(|until| until <= now)
 }
 
 /// True when a wait of a paused run has ended by itself: its pause's, or that of a question which somebody put off.
@@ -269,7 +270,7 @@ fn is_over(state: &SessionState, now: Timestamp) -> bool {
         state.approval(&request.id, request.digest).is_some_and(|decision| !decision.at(now).is_open())
     };
     let pause = state.run().and_then(|run| run.pause.as_ref());
-    pause.and_then(Pause::until).is_some_and(|until| until <= now) || state.questions().iter().any(is_decided)
+    pause.is_some_and(|pause| is_due(pause, now)) || state.questions().iter().any(is_decided)
 }
 
 /// True when a paused session belongs to the root's open run. Sessions below a run that was abandoned, or has ended,

@@ -18,7 +18,7 @@ macro_rules! features {
         )]
         #[allow(unreachable_pub, reason = "the prelude's aliases name it")]
         pub trait $name {
-            /// What the feature would add.
+            /// The item that the feature would add.
             type Item;
         }
     )*};

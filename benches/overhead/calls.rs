@@ -1,4 +1,4 @@
-//! What a layer around a tool, a typed answer and an approval add to a run, beside the same run without them. The
+//! Cost of a layer around a tool, of a typed answer and of an approval in a run, beside the same run without them. The
 //! sessions are in memory, and all events are read.
 
 use std::{

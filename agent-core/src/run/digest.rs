@@ -1,4 +1,4 @@
-//! What a recorded effect is compared by, and what an effect carries of the context that asks for it.
+//! Digests by which recorded effects are compared, and the scope that an effect carries of its context.
 
 use super::{Effect, ModelCall};
 use crate::{Digest, permission::Scope, provider::Request};

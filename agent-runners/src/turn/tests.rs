@@ -320,7 +320,7 @@ fn judged(message: &Message) -> Result<String, String> {
     if text.contains(['0', '3', '6']) { Ok(text) } else { Err(format!("{text} is no value")) }
 }
 
-/// What a driver reports of an answer, as it follows from the answer alone.
+/// Report of a driver on an answer, as it follows from the answer alone.
 fn check(turn: &mut Turn, message: &Message, guarded: bool) {
     if guarded && message.text().contains('9') {
         turn.barred("it has a nine".to_owned());

@@ -24,7 +24,7 @@ fn memory() -> SharedStore {
     Arc::new(MemoryStore::new())
 }
 
-/// What persons are asked, and the ids of these calls.
+/// Questions to persons, and the ids of these calls.
 async fn asked(runtime: &Runtime) -> Vec<(Pending, CallId, String)> {
     let pending = runtime.pending().await.unwrap().into_iter().filter_map(|it| match &it.waits_for {
         Waiting::Call { id, call } => {

@@ -23,7 +23,7 @@ use crate::{
     meddler::{Meddler, open, set},
 };
 
-/// How an engine gives an effect twice.
+/// Ways in which an engine gives an effect twice.
 #[derive(Debug, Clone, Copy)]
 enum Again {
     /// After it was done.

@@ -1,4 +1,4 @@
-//! What sessions wait for: the views `pending` and `approvals` tell what `Runtime::pending` and the events tell.
+//! Input that sessions wait for: the views `pending` and `approvals` tell what `Runtime::pending` and the events tell.
 
 use std::{num::NonZero, sync::Arc};
 

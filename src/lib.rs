@@ -75,9 +75,14 @@ pub mod message {
 /// Scopes, policies and approvers.
 pub mod permission {
     pub use entourage_core::permission::{
-        Answer, ApprovalId, ApprovalRequest, Approver, Decision, Policy, Rule, RuleEffect, Scope, judge,
+        Answer, ApprovalId, ApprovalRequest, Approver, Decision, Grants, RuleEffect, Scope,
     };
-    pub use entourage_runtime::{AllowAll, DenyAll};
+    pub use entourage_runtime::{
+        AllowAll, DenyAll,
+        permission::{Policy, Preset, Rule, Ruling, judge},
+    };
+    #[cfg(feature = "policy-file")]
+    pub use entourage_tools::GrantFile;
 }
 
 /// Model services: requests, deltas, models, and texts as vectors.
@@ -236,7 +241,7 @@ pub mod prelude {
         agent::Agent,
         event::{Envelope, Event, Record},
         message::Message,
-        permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
+        permission::{ApprovalRequest, Approver, Decision, Scope},
         provider::{CallContext, Delta, Model, Params, Provider},
         run::{Limits, Outcome, RunContext, Status, Task},
         session::{SessionFilter, SessionStore},
@@ -247,7 +252,9 @@ pub mod prelude {
         typed::{ModelExt, OutcomeExt, RunExt},
     };
     pub use entourage_runners::{Autonomy, AutonomyLevel, DualAgent, graph::TaskGraph};
-    pub use entourage_runtime::{AgentExt, MemoryStore, RunHandle, Runtime, Session, layers::Retry};
+    pub use entourage_runtime::{
+        AgentExt, MemoryStore, RunHandle, Runtime, Session, layers::Retry, permission::Policy,
+    };
 
     #[cfg(feature = "macros")]
     pub use entourage_macros::tool;

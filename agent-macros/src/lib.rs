@@ -77,7 +77,7 @@ use self::{attribute::Options, errors::Errors};
 ///
 /// # Arguments that name what a call touches
 ///
-/// A mark makes an argument a subject of the rules, shown to approvers: see `entourage_core::permission::Policy`. It
+/// A mark makes an argument a subject of the rules, shown to approvers: see `entourage_runtime::permission::Policy`. It
 /// stands alone or beside a description: `#[arg(write, description = "…")]`.
 ///
 /// | mark | argument | needs `access` | type |
@@ -92,7 +92,8 @@ use self::{attribute::Options, errors::Errors};
 /// a rule with a subject that denies or asks, such as `deny` of `count:secrets/*`, holds for all calls.
 ///
 /// ```
-/// use entourage_core::{permission::{Policy, Ruling}, tool::Tool};
+/// use entourage_core::tool::Tool;
+/// use entourage_runtime::permission::{Policy, Ruling};
 /// # use std::{path::PathBuf, sync::Arc};
 /// # use entourage_macros::tool;
 ///

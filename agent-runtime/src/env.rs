@@ -1,11 +1,15 @@
 //! State that all runs of a runtime share.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use entourage_core::{
-    Clock,
+    Clock, Digest, SessionId,
     budget::BudgetLimits,
-    permission::{Approver, Policy},
+    permission::{Approver, Grants},
     provider::Egress,
     session::SharedStore,
     tool::ToolLayer,
@@ -13,9 +17,11 @@ use entourage_core::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    caught,
     deps::Deps,
     engine::Engine,
     guards::PromptGuards,
+    permission::Policy,
     session::{
         delivery::{bus::Bus, emit::Watcher},
         journal::unstored::Unstored,
@@ -33,6 +39,10 @@ pub(crate) struct Env {
     pub(crate) guards: PromptGuards,
     pub(crate) policy: Policy,
     pub(crate) approver: Option<Arc<dyn Approver>>,
+    /// Keeper of what approvers allowed always.
+    pub(crate) grants: Option<Arc<dyn Grants>>,
+    /// Sessions in which nothing is asked about.
+    pub(crate) auto_approved: Mutex<HashSet<SessionId>>,
     /// Layers around all tools, the outermost first.
     pub(crate) tool_layers: Vec<Arc<dyn ToolLayer>>,
     pub(crate) observers: Arc<[Watcher]>,
@@ -58,4 +68,31 @@ pub(crate) struct Env {
     pub(crate) checkpoint_every: u64,
     /// Agents that may run at once below one root's run.
     pub(crate) sub_agents: usize,
+}
+
+impl Env {
+    /// Returns what grants a call that a rule asks about, if anything does. `granted` says if its session does.
+    pub(crate) fn granted(&self, session: &SessionId, grant: Digest, granted: bool) -> Option<&'static str> {
+        if self.unwatched().contains(session) {
+            return Some("auto-approved session");
+        }
+        if granted {
+            return Some("approver, for the session");
+        }
+        let always = self.grants.as_ref().is_some_and(|it| caught(|| it.holds(grant)).unwrap_or(false));
+        always.then_some("approver, always")
+    }
+
+    pub(crate) fn auto_approve(&self, session: &SessionId, on: bool) {
+        let mut sessions = self.unwatched();
+        if on {
+            sessions.insert(session.clone());
+        } else {
+            sessions.remove(session);
+        }
+    }
+
+    fn unwatched(&self) -> MutexGuard<'_, HashSet<SessionId>> {
+        self.auto_approved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -26,6 +26,7 @@ pub mod layers;
 mod memory;
 mod names;
 mod own;
+pub mod permission;
 #[cfg(feature = "templates")]
 mod prompt;
 mod random;

@@ -30,7 +30,7 @@ pub use tools::{FakeTool, Gate, assert_plain_text, assert_plain_words, run_tool}
 use entourage_core::provider::Egress;
 use entourage_runtime::RuntimeBuilder;
 #[doc(no_inline)]
-pub use entourage_runtime::{MemoryStore, Runtime};
+pub use entourage_runtime::{MemoryStore, Runtime, permission::Policy};
 
 /// A runtime builder that forbids models every network call: an attempt fails with
 /// [`entourage_core::ErrorKind::PermissionDenied`]. Sessions are in memory and time is tokio's.

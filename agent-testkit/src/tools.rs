@@ -16,10 +16,10 @@ use entourage_core::{
     Error, ErrorKind, Result,
     agent::Agent,
     message::ToolResult,
-    permission::Policy,
     run::{Outcome, RunContext, Task},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
+use entourage_runtime::permission::Policy;
 
 /// A gate that holds back every caller until the test opens it.
 #[derive(Debug, Clone)]

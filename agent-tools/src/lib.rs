@@ -6,11 +6,17 @@
 //! | module | feature | tools |
 //! |---|---|---|
 //! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`, `write`, `edit`, `multiedit`, `undo`, confined to a workspace |
+//! | root | `grants` | no tools: [`GrantFile`] keeps what was allowed always |
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "fs")]
 pub mod fs;
+#[cfg(feature = "grants")]
+mod grants;
 #[cfg(feature = "project")]
 pub mod project;
+
+#[cfg(feature = "grants")]
+pub use grants::GrantFile;

@@ -16,8 +16,9 @@ use std::{
     },
 };
 
-use entourage_core::{message::ToolResult, permission::Policy};
+use entourage_core::message::ToolResult;
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_tools::fs::Workspace;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -513,9 +513,9 @@ async fn attack_21_a_project_that_grants_itself_trust_is_text_and_nothing_else()
     assert_eq!(facts.global_context_files.len(), 0);
     let spec = entourage_core::tool::ToolSpec::new("write", "", serde_json::json!({}))
         .with_access(entourage_core::tool::Access::WRITE);
-    let verdict = entourage_core::permission::Policy::new()
+    let verdict = entourage_runtime::permission::Policy::new()
         .judge(&spec, &entourage_core::tool::Footprint::new(spec.access()));
-    assert!(matches!(verdict, entourage_core::permission::Ruling::Ask(_)), "{verdict:?}");
+    assert!(matches!(verdict, entourage_runtime::permission::Ruling::Ask(_)), "{verdict:?}");
 }
 
 #[tokio::test]

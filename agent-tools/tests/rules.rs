@@ -20,11 +20,11 @@ use std::{
 
 use entourage_core::{
     message::ToolResult,
-    permission::{Policy, Ruling},
     tool::{Access, Footprint, Tool},
 };
 use entourage_runtime::AllowAll;
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::{Policy, Ruling};
 use entourage_tools::fs::Workspace;
 use proptest::prelude::*;
 use serde_json::{Value, json};

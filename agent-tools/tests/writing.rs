@@ -25,10 +25,11 @@ use async_trait::async_trait;
 use entourage_core::{
     Result,
     message::ToolResult,
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     tool::Tool,
 };
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_tools::fs::Workspace;
 use proptest::prelude::*;
 use serde_json::{Value, json};

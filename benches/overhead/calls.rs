@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Result,
     agent::Agent,
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Provider, Request},
     run::{Outcome, RunContext},
     tool::{LayerVerdict, Tool, ToolLayer, ToolSpec},
@@ -22,6 +22,7 @@ use entourage_runners::{
     ReactAgent, ReactBuilder, layered,
     typed::{OutcomeExt, Strategy},
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Runtime, RuntimeBuilder};
 use futures_util::{StreamExt, stream};
 use serde_json::Value;

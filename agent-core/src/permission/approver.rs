@@ -34,7 +34,8 @@ pub struct ApprovalRequest {
     pub rule: String,
     /// Digest of tool, schema, arguments and footprint, which the answer is bound to.
     pub digest: Digest,
-    /// Digest of tool, schema and footprint, which [`Decision::AllowSession`] is bound to. `None` in older records.
+    /// Digest of tool, schema and what a lasting grant covers, which [`Decision::AllowSession`] is bound to. `None` in
+    /// older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Digest>,
 }
@@ -78,11 +79,12 @@ pub enum Decision {
     /// Allows this call, once.
     Allow,
     /// Allows this call, and in the same session each later call of the tool with the same schema and the same
-    /// footprint. For a tool whose footprints name nothing, these are all of its calls. No other session is allowed
+    /// footprint; of a tool that [changes files](crate::tool::ToolSpec::changing_files), with files of the same
+    /// directories. For a tool whose footprints name nothing, these are all of its calls. No other session is allowed
     /// anything, one below or forked from this one included.
     AllowSession,
-    /// Allows such calls in every session. Permissions cannot keep it yet: it is refused as
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), and an approver's call is not run.
+    /// Allows such calls in every session whose runtime has the same keeper of grants. In a runtime without one it is
+    /// refused as [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), and an approver's call is not run.
     AllowAlways,
     /// Runs the call with these arguments instead, once. They are checked against the tool's schema, and judged by the
     /// scope and the rules; only a rule that asks is answered by this. The model is told of them.
@@ -202,4 +204,22 @@ impl<A: Approver + ?Sized> Approver for Arc<A> {
     fn name(&self) -> Option<Arc<str>> {
         (**self).name()
     }
+}
+
+/// Keeper of the calls that approvers allowed always ([`Decision::AllowAlways`](super::Decision::AllowAlways)).
+///
+/// A grant is a digest of the tool, its schema, and what the call touches, so it is void once one of them changes.
+/// Scope and rules come first: a grant answers a rule that asks, and never one that denies. Keep the grants of each
+/// project apart, since the paths of a call are relative.
+#[async_trait]
+pub trait Grants: fmt::Debug + Send + Sync {
+    /// True if calls with this [`ApprovalRequest::grant`] are allowed. Called when such a call is about to start, so it
+    /// must be quick. What cannot be read holds nothing.
+    fn holds(&self, grant: Digest) -> bool;
+
+    /// Keeps what the answer to this question allows, for this process and others. Keeping it again changes nothing.
+    ///
+    /// # Errors
+    /// The keeper's. The answer then holds for the session alone.
+    async fn keep(&self, question: &ApprovalRequest, by: Option<&str>) -> Result<()>;
 }

@@ -1,10 +1,15 @@
 //! The ceiling over an agent: the access and the tools that it may ever use. It can only be narrowed.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::{MAIN_SEPARATOR, Path},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Access, Footprint, ToolSpec};
+use crate::base::bound::{WORD, shortened};
+use crate::spec::{Access, Footprint, ToolSpec, normal_path};
 
 /// Most that an agent may ever do. A child's scope is the intersection of its own with its parent's.
 ///
@@ -26,12 +31,17 @@ pub struct Scope {
     /// fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     without: Option<Arc<BTreeSet<String>>>,
+    /// Normal paths. None is within another, here and in `hosts`: equal scopes have equal fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    roots: Option<Arc<BTreeSet<String>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hosts: Option<Arc<BTreeSet<String>>>,
 }
 
 impl Scope {
     /// The scope without limits.
     pub fn all() -> Self {
-        Self { access: Access::ALL, tools: None, without: None }
+        Self { access: Access::ALL, tools: None, without: None, roots: None, hosts: None }
     }
 
     /// The scope of reading only.
@@ -74,6 +84,36 @@ impl Scope {
         self.narrow(&Self { without, ..Self::all() })
     }
 
+    /// The same scope with at most the files at these paths and below them. They are named as subjects are: relative to
+    /// the root of a workspace, or absolute. `.` is that root, which no path that climbs is below.
+    ///
+    /// Each path of a call must lie below one of them, in each form in which its footprint names it. A tool that reads,
+    /// writes or executes and does not say which paths it touches is out of scope, unless it
+    /// [confines](ToolSpec::confining) its calls itself.
+    ///
+    /// ```
+    /// use entourage_core::permission::Scope;
+    ///
+    /// let scope = Scope::all().with_roots(["src", "docs"]).narrow(&Scope::all().with_roots(["src/fs", "tests"]));
+    /// assert_eq!(scope, Scope::all().with_roots(["src/fs"]));
+    /// ```
+    #[must_use]
+    pub fn with_roots<S: AsRef<Path>>(self, paths: impl IntoIterator<Item = S>) -> Self {
+        let roots = outermost(paths.into_iter().map(|path| named(path.as_ref())).collect(), is_below);
+        self.narrow(&Self { roots: Some(roots), ..Self::all() })
+    }
+
+    /// The same scope with at most these hosts. `*.a.example` stands for all names below `a.example`, and not for
+    /// `a.example` itself.
+    ///
+    /// A tool with network access that does not say which hosts it talks to is out of scope, unless it
+    /// [confines](ToolSpec::confining) its calls itself.
+    #[must_use]
+    pub fn with_hosts<S: AsRef<str>>(self, hosts: impl IntoIterator<Item = S>) -> Self {
+        let hosts = outermost(hosts.into_iter().map(|host| host.as_ref().to_lowercase()).collect(), is_host);
+        self.narrow(&Self { hosts: Some(hosts), ..Self::all() })
+    }
+
     /// The intersection of this scope and `other`.
     #[must_use]
     pub fn narrow(&self, other: &Self) -> Self {
@@ -90,12 +130,14 @@ impl Scope {
             _ => tools,
         };
         let without = without.filter(|_| tools.is_none());
-        Self { access: self.access.intersection(other.access), tools, without }
+        let roots = shared(&self.roots, &other.roots, is_below);
+        let hosts = shared(&self.hosts, &other.hosts, is_host);
+        Self { access: self.access.intersection(other.access), tools, without, roots, hosts }
     }
 
     /// True if nothing is excluded.
     pub fn is_all(&self) -> bool {
-        self.access == Access::ALL && self.tools.is_none() && self.without.is_none()
+        *self == Self::all()
     }
 
     /// True if the scope may admit a call of this tool. If not, the tool need not be offered to a model.
@@ -106,6 +148,16 @@ impl Scope {
     /// Access that a call may have at most.
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// Paths that it is limited to, if it is.
+    pub fn roots(&self) -> Option<&BTreeSet<String>> {
+        self.roots.as_deref()
+    }
+
+    /// Hosts that it is limited to, if it is.
+    pub fn hosts(&self) -> Option<&BTreeSet<String>> {
+        self.hosts.as_deref()
     }
 
     /// True if a tool of this name may be used at all.
@@ -123,7 +175,7 @@ impl Scope {
     /// claims too little gains nothing.
     ///
     /// # Errors
-    /// The text for the model: the tool, the access that it needs, and the access or tools that the scope holds.
+    /// The text for the model: the tool, what it needs, and what the scope holds of that.
     pub fn admits(&self, spec: &ToolSpec, footprint: &Footprint) -> Result<(), String> {
         let name = spec.name();
         if !self.has_tool(name) {
@@ -144,12 +196,245 @@ impl Scope {
                 self.access
             ));
         }
+        let is_vague = footprint.unclear || !spec.names_subjects();
+        if let Some(roots) = &self.roots {
+            let touched = footprint.reads.iter().chain(&footprint.writes);
+            let beyond = touched.into_iter().find(|path| {
+                let path = named(Path::new(path.as_str()));
+                !roots.iter().any(|root| is_below(&path, root))
+            });
+            let vague = (is_vague && needed.intersects(Access::READ | Access::WRITE)
+                || needed.contains(Access::EXECUTE))
+                && !spec.is_confining();
+            outside(name, "paths", beyond, vague, roots)?;
+        }
+        if let Some(hosts) = &self.hosts {
+            let beyond = footprint.hosts.iter().find(|host| !hosts.iter().any(|it| is_host(host, it)));
+            let vague = (is_vague || footprint.hosts.is_empty())
+                && needed.contains(Access::NETWORK)
+                && !spec.is_confining();
+            outside(name, "hosts", beyond, vague, hosts)?;
+        }
         Ok(())
     }
+}
+
+/// The error for a call that touches something beyond what a scope holds, or does not say what it touches.
+fn outside(
+    tool: &str,
+    what: &str,
+    beyond: Option<&String>,
+    vague: bool,
+    held: &BTreeSet<String>,
+) -> Result<(), String> {
+    let held = held.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match beyond {
+        Some(beyond) => Err(format!(
+            "the tool `{tool}` touches `{}`, and this agent's scope holds these {what} only: {held}",
+            shortened(beyond, WORD)
+        )),
+        None if vague => Err(format!(
+            "the tool `{tool}` does not say which {what} it touches, and this agent's scope holds these only: {held}"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The set without what is within something else of it.
+fn outermost(mut set: BTreeSet<String>, is_within: fn(&str, &str) -> bool) -> Arc<BTreeSet<String>> {
+    let all = set.clone();
+    set.retain(|it| !all.iter().any(|outer| outer != it && is_within(it, outer)));
+    Arc::new(set)
+}
+
+/// What both sets hold, by the relation of what is within what.
+fn shared(
+    one: &Option<Arc<BTreeSet<String>>>,
+    other: &Option<Arc<BTreeSet<String>>>,
+    is_within: fn(&str, &str) -> bool,
+) -> Option<Arc<BTreeSet<String>>> {
+    let (Some(one), Some(other)) = (one, other) else { return one.clone().or_else(|| other.clone()) };
+    let within = |set: &BTreeSet<String>, outer: &BTreeSet<String>| -> BTreeSet<String> {
+        set.iter().filter(|it| outer.iter().any(|outer| is_within(it, outer))).cloned().collect()
+    };
+    Some(Arc::new(within(one, other).union(&within(other, one)).cloned().collect()))
+}
+
+fn named(path: &Path) -> String {
+    let path = normal_path(path).to_string_lossy().replace(MAIN_SEPARATOR, "/");
+    if path.is_empty() { ".".to_owned() } else { path }
+}
+
+/// True if a normal path is `root` or below it.
+fn is_below(path: &str, root: &str) -> bool {
+    let climbs = |rest: &str| rest == ".." || rest.starts_with("../");
+    if root == "." {
+        return !climbs(path) && !path.starts_with('/') && !Path::new(path).is_absolute();
+    }
+    path.strip_prefix(root).is_some_and(|rest| {
+        let below = if root.ends_with('/') { Some(rest) } else { rest.strip_prefix('/') };
+        rest.is_empty() || below.is_some_and(|below| !climbs(below))
+    })
+}
+
+/// True if a host, or a pattern of hosts, is within `pattern`.
+fn is_host(host: &str, pattern: &str) -> bool {
+    host == pattern
+        || pattern.strip_prefix('*').is_some_and(|end| {
+            end.starts_with('.') && host.strip_suffix(end).is_some_and(|start| !start.is_empty())
+        })
 }
 
 impl Default for Scope {
     fn default() -> Self {
         Self::all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(access: Access) -> ToolSpec {
+        ToolSpec::new("t", "", json!({})).with_access(access).naming_subjects()
+    }
+
+    #[test]
+    fn cp06_a_path_must_lie_below_a_root_in_each_form_in_which_it_is_named() {
+        let admits = |roots: &[&str], paths: &[&str]| {
+            let footprint = paths.iter().fold(Footprint::new(Access::READ), |it, path| it.reading(*path));
+            Scope::all().with_roots(roots).admits(&spec(Access::READ), &footprint).is_ok()
+        };
+        for (roots, paths, admitted) in [
+            (&["src"][..], &["src"][..], true),
+            (&["src"], &["src/a/b.rs"], true),
+            (&["./src//"], &["src/a"], true),
+            (&["src"], &["src/../src/a"], true),
+            (&["src"], &["src/../a"], false),
+            (&["src"], &["src-evil/a"], false),
+            (&["src"], &["."], false),
+            (&["src"], &["/src/a"], false),
+            (&["src"], &["../src/a"], false),
+            (&["src", "docs"], &["docs/a", "src/b"], true),
+            (&["src"], &["src/link", "secrets/key"], false),
+            (&["."], &["a", ".", "a/b"], true),
+            (&["."], &["..a"], true),
+            (&["."], &["../a"], false),
+            (&["."], &[".."], false),
+            (&["."], &["/a"], false),
+            (&["/"], &["/etc/passwd"], true),
+            (&["/w"], &["/w/a", "/w"], true),
+            (&["/w"], &["/w/a", "a"], false),
+            (&[".."], &["../a"], true),
+            (&[".."], &["../../a"], false),
+            (&["../x"], &["../x/..a"], true),
+            (&[], &["a"], false),
+            (&[], &[], true),
+        ] {
+            assert_eq!(admits(roots, paths), admitted, "{roots:?} {paths:?}");
+        }
+    }
+
+    #[test]
+    fn cp06_a_host_must_be_one_of_the_scopes_hosts() {
+        let admits = |hosts: &[&str], host: &str| {
+            let footprint = Footprint::new(Access::NETWORK).naming_host(host);
+            Scope::all().with_hosts(hosts).admits(&spec(Access::NETWORK), &footprint).is_ok()
+        };
+        for (hosts, host, admitted) in [
+            (&["a.example"][..], "https://A.example:80/x", true),
+            (&["A.Example"], "a.example", true),
+            (&["a.example"], "b.a.example", false),
+            (&["*.a.example"], "b.a.example", true),
+            (&["*.a.example"], "c.b.a.example", true),
+            (&["*.a.example"], "a.example", false),
+            (&["*.a.example"], "evila.example", false),
+            (&["*"], "a.example", false),
+            (&["a.example"], "http://a.example\\.b.example", false),
+            (&["127.0.0.1"], "http://127.1/", false),
+            (&[], "a.example", false),
+        ] {
+            assert_eq!(admits(hosts, host), admitted, "{hosts:?} {host}");
+        }
+    }
+
+    /// Unknown is never taken for nothing.
+    #[test]
+    fn cp06_a_tool_that_does_not_say_what_it_touches_is_outside_of_roots_and_hosts() {
+        let roots = Scope::all().with_roots(["src"]);
+        let hosts = Scope::all().with_hosts(["a.example"]);
+        for access in [Access::READ, Access::WRITE, Access::EXECUTE, Access::NETWORK] {
+            let blind = ToolSpec::new("t", "", json!({})).with_access(access);
+            for (scope, limited) in [(&roots, access != Access::NETWORK), (&hosts, access == Access::NETWORK)]
+            {
+                let admits = |spec: &ToolSpec, footprint: &Footprint| scope.admits(spec, footprint).is_ok();
+                assert_eq!(admits(&blind, &Footprint::new(access)), !limited, "{access}");
+                assert_eq!(admits(&blind, &Footprint::default()), !limited, "{access}");
+                assert!(admits(&blind.clone().confining(), &Footprint::new(access)), "{access}");
+                let mut unclear = Footprint::new(access).reading("src/a").talking_to("a.example");
+                assert!(admits(&spec(access), &unclear) || limited && access == Access::EXECUTE, "{access}");
+                unclear.unclear = true;
+                assert_eq!(admits(&spec(access), &unclear), !limited, "{access}");
+            }
+        }
+        let harmless = ToolSpec::new("t", "", json!({})).with_access(Access::DELEGATE | Access::ASK);
+        assert!(roots.narrow(&hosts).admits(&harmless, &Footprint::default()).is_ok());
+    }
+
+    fn some(names: &'static [&'static str]) -> impl Strategy<Value = Option<Vec<&'static str>>> {
+        prop::option::of(prop::sample::subsequence(names, 0..=names.len().min(4)))
+    }
+
+    fn scope() -> impl Strategy<Value = Scope> {
+        let roots = some(&[".", "a", "a/b", "a/b/c", "ab", "..", "../a", "/", "/a"]);
+        let hosts = some(&["a.e", "b.a.e", "*.a.e", "*.e", "e"]);
+        (0_u8..64, some(&["t", "u"]), some(&["t", "u"]), roots, hosts).prop_map(
+            |(access, tools, without, roots, hosts)| {
+                let scope = Scope::all().with_access(Access::from_bits_truncate(access));
+                let scope = tools.into_iter().fold(scope, Scope::with_tools);
+                let scope = without.into_iter().fold(scope, Scope::without_tools);
+                let scope = roots.into_iter().fold(scope, Scope::with_roots);
+                hosts.into_iter().fold(scope, Scope::with_hosts)
+            },
+        )
+    }
+
+    fn call() -> impl Strategy<Value = (ToolSpec, Footprint)> {
+        let path = prop::sample::select(vec![
+            ".", "a", "a/b", "a/../b", "ab/c", "..", "../a/b", "/", "/a/b", "../../a",
+        ]);
+        let host = prop::sample::select(vec!["a.e", "b.a.e", "c.b.a.e", "e", "f"]);
+        let touched = (prop::collection::vec(path, 0..3), prop::collection::vec(host, 0..2));
+        (0_u8..64, any::<[bool; 3]>(), touched).prop_map(
+            |(access, [names, confines, unclear], (paths, hosts))| {
+                let access = Access::from_bits_truncate(access);
+                let spec = ToolSpec::new("t", "", json!({})).with_access(access);
+                let spec = if names { spec.naming_subjects() } else { spec };
+                let spec = if confines { spec.confining() } else { spec };
+                let footprint = paths.into_iter().fold(Footprint::new(access), Footprint::writing);
+                let mut footprint = hosts.into_iter().fold(footprint, Footprint::talking_to);
+                footprint.unclear = unclear;
+                (spec, footprint)
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn cp06_narrowing_admits_exactly_what_both_scopes_admit(one in scope(), other in scope(), (spec, footprint) in call()) {
+            let both = one.narrow(&other);
+            let admits = |scope: &Scope| scope.admits(&spec, &footprint).is_ok();
+            prop_assert_eq!(admits(&both), admits(&one) && admits(&other));
+            prop_assert!(one.contains(&both) && other.contains(&both), "{:?}", both);
+            prop_assert_eq!(&both, &other.narrow(&one));
+            prop_assert_eq!(&both.narrow(&one), &both);
+            let read: Scope = serde_json::from_str(&serde_json::to_string(&both).unwrap()).unwrap();
+            prop_assert_eq!(read, both);
+        }
     }
 }

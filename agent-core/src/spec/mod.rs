@@ -128,10 +128,21 @@ struct Inner {
     access: Access,
     repeat: Option<Repeat>,
     timeout: Option<std::time::Duration>,
-    alone: bool,
-    names_subjects: bool,
-    answer: bool,
+    declared: Declared,
     digest: OnceLock<Digest>,
+}
+
+bitflags::bitflags! {
+    /// What a tool declares by yes or no.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    struct Declared: u8 {
+        const ALONE = 1;
+        const NAMES_SUBJECTS = 1 << 1;
+        const ANSWER = 1 << 2;
+        const CONFINING = 1 << 3;
+        const ACCESS_BY_CALL = 1 << 4;
+        const CHANGING_FILES = 1 << 5;
+    }
 }
 
 impl ToolSpec {
@@ -166,6 +177,10 @@ impl ToolSpec {
         self
     }
 
+    fn declare(self, what: Declared) -> Self {
+        self.edit(|inner| inner.declared.insert(what))
+    }
+
     /// Declares its access; [`Access::NONE`] for no access beyond its arguments.
     #[must_use]
     pub fn with_access(self, access: Access) -> Self {
@@ -188,23 +203,43 @@ impl ToolSpec {
     /// Without this the footprint of a call decides, see [`Footprint::is_exclusive`].
     #[must_use]
     pub fn alone(self) -> Self {
-        self.edit(|inner| inner.alone = true)
+        self.declare(Declared::ALONE)
     }
 
     /// Declares that [`Tool::footprint`](crate::tool::Tool::footprint) names the paths, hosts and command of each call.
     ///
     /// A call without subjects then touches nothing, and rules with a subject do not apply to it. Without this
-    /// declaration such a call could touch anything: see [`Policy`](crate::permission::Policy).
+    /// declaration such a call could touch anything.
     #[must_use]
     pub fn naming_subjects(self) -> Self {
-        self.edit(|inner| inner.names_subjects = true)
+        self.declare(Declared::NAMES_SUBJECTS)
+    }
+
+    /// Declares that the access in a footprint is all that its call needs. The rules then judge by it, unless the
+    /// footprint is unclear; so a command that only reads is no reason to ask. A scope goes by the declared access.
+    #[must_use]
+    pub fn with_access_by_call(self) -> Self {
+        self.declare(Declared::ACCESS_BY_CALL)
+    }
+
+    /// Declares that the paths which its footprints change are files. A grant for the session then covers the files in
+    /// the same directories.
+    #[must_use]
+    pub fn changing_files(self) -> Self {
+        self.declare(Declared::CHANGING_FILES)
+    }
+
+    /// Declares that the tool itself keeps each call within the paths and hosts of its run's scope, as a sandbox does.
+    #[must_use]
+    pub fn confining(self) -> Self {
+        self.declare(Declared::CONFINING)
     }
 
     /// Declares that its calls are its agent's answers and not work: rules, approvers and layers do not see them.
     #[doc(hidden)]
     #[must_use]
     pub fn answering(self) -> Self {
-        self.edit(|inner| inner.answer = true)
+        self.declare(Declared::ANSWER)
     }
 
     /// The same tool under another name.
@@ -252,17 +287,32 @@ impl ToolSpec {
 
     /// True if the tool declares that its calls run alone.
     pub fn is_alone(&self) -> bool {
-        self.0.alone
+        self.0.declared.contains(Declared::ALONE)
     }
 
     /// True if the tool declares that its footprints name what its calls touch.
     pub fn names_subjects(&self) -> bool {
-        self.0.names_subjects
+        self.0.declared.contains(Declared::NAMES_SUBJECTS)
+    }
+
+    /// True if the tool declares that the access in a footprint is all that its call needs.
+    pub fn has_access_by_call(&self) -> bool {
+        self.0.declared.contains(Declared::ACCESS_BY_CALL)
+    }
+
+    /// True if the tool declares that its footprints change files.
+    pub fn changes_files(&self) -> bool {
+        self.0.declared.contains(Declared::CHANGING_FILES)
+    }
+
+    /// True if the tool declares that it keeps its calls within the paths and hosts of a scope.
+    pub fn is_confining(&self) -> bool {
+        self.0.declared.contains(Declared::CONFINING)
     }
 
     #[doc(hidden)]
     pub fn is_answer(&self) -> bool {
-        self.0.answer
+        self.0.declared.contains(Declared::ANSWER)
     }
 
     /// Digest of name, description, schema and access. A grant is void once it changes.
@@ -287,8 +337,7 @@ impl PartialEq for ToolSpec {
                 && self.0.access == other.0.access
                 && self.0.repeat == other.0.repeat
                 && self.0.timeout == other.0.timeout
-                && self.0.alone == other.0.alone
-                && self.0.names_subjects == other.0.names_subjects)
+                && self.0.declared == other.0.declared)
     }
 }
 
@@ -329,9 +378,10 @@ pub struct Footprint {
     /// Hosts that the call talks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// Command that the call runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
+    /// Commands that the call runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(alias = "command", deserialize_with = "one_or_several")]
+    pub commands: Vec<String>,
     /// True if the call may touch more than is named here, since an argument has no one meaning. Rules with a subject
     /// then deny and ask as for a tool that names no subjects, and none of them is enough to allow the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -365,10 +415,10 @@ impl Footprint {
         self
     }
 
-    /// Sets the command.
+    /// Adds a command.
     #[must_use]
     pub fn running(mut self, command: impl Into<String>) -> Self {
-        self.command = Some(command.into());
+        self.commands.push(command.into());
         self
     }
 
@@ -377,17 +427,16 @@ impl Footprint {
         self.access.intersects(Access::WRITE | Access::EXECUTE | Access::ASK)
     }
 
-    /// Subjects that policy patterns are matched against, each by itself: the command, the paths and the hosts.
+    /// Subjects that policy patterns are matched against, each by itself: the commands, the paths and the hosts.
     pub fn subjects(&self) -> impl Iterator<Item = &str> {
-        let named = self.writes.iter().chain(&self.reads).chain(&self.hosts).map(String::as_str);
-        self.command.as_deref().into_iter().chain(named)
+        self.commands.iter().chain(&self.writes).chain(&self.reads).chain(&self.hosts).map(String::as_str)
     }
 
     /// Digest of the access and the subjects, in whatever order they were named.
     pub fn digest(&self) -> Digest {
         let access = self.access.to_string();
         let mut named: Vec<(&str, &str)> = self.unclear.then_some(("unclear", "")).into_iter().collect();
-        named.extend(self.command.iter().map(|it| ("command", it.as_str())));
+        named.extend(self.commands.iter().map(|it| ("command", it.as_str())));
         named.extend(self.reads.iter().map(|it| ("read", it.as_str())));
         named.extend(self.writes.iter().map(|it| ("write", it.as_str())));
         named.extend(self.hosts.iter().map(|it| ("host", it.as_str())));
@@ -395,5 +444,13 @@ impl Footprint {
         named.dedup();
         let parts = named.iter().flat_map(|(kind, name)| [kind.as_bytes(), name.as_bytes()]);
         Digest::of(std::iter::once(access.as_bytes()).chain(parts))
+    }
+}
+
+/// Reads a list, or the one text that older records have.
+fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(one) => Ok(vec![one]),
+        other => serde_json::from_value(other).map_err(de::Error::custom),
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     Digest, Error, ErrorKind, Result, RunId, SessionId,
     agent::{Agent, AgentPart},
     event::{Event, Progress},
-    permission::{Admission, Policy, Scope},
+    permission::{Admission, Rules, Scope},
     run::{Delegate, Effect, Observation, Outcome, RunContext, Spawn, Task},
 };
 
@@ -136,7 +136,7 @@ pub fn idempotency_key(session: &SessionId, run: Option<RunId>, seq: u64, index:
 #[derive(Debug)]
 pub struct ToolContext<'a> {
     run: RunContext,
-    policy: &'a Policy,
+    rules: &'a dyn Rules,
     call_id: Cow<'a, str>,
     spec: ToolSpec,
     footprint: Footprint,
@@ -153,7 +153,7 @@ impl<'a> ToolContext<'a> {
     #[must_use]
     pub fn new(
         run: &'a RunContext,
-        policy: &'a Policy,
+        rules: &'a dyn Rules,
         call_id: &'a str,
         spec: &ToolSpec,
         footprint: Footprint,
@@ -161,7 +161,7 @@ impl<'a> ToolContext<'a> {
     ) -> Self {
         Self {
             run: run.of_call(),
-            policy,
+            rules,
             call_id: Cow::Borrowed(call_id),
             spec: spec.clone(),
             footprint,
@@ -221,7 +221,7 @@ impl ToolContext<'_> {
     /// Admission by the run's scope and rules of places that the call reaches and its footprint does not name, such as
     /// the files below a directory.
     pub fn admission(&self) -> Admission {
-        Admission::new(self.run.scope(), self.policy, &self.spec, &self.footprint)
+        Admission::new(self.run.scope(), self.rules, &self.spec, &self.footprint)
     }
 
     /// Returns what the call was judged to touch.

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use entourage_core::{
     Result,
     agent::Agent,
-    permission::Policy,
     run::{Outcome, RunContext, Task},
     tool::{Tool, ToolSpec, Tools},
 };
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use serde_json::Value;
 
 /// The declaration of the tool.

@@ -10,12 +10,13 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Result,
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     run::{Outcome, Status, StopReason},
     tool::{Access, Footprint, Tool},
 };
 use entourage_macros::tool;
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, Gate, ScriptedProvider, run_tool};
 use serde_json::{Value, json};
 

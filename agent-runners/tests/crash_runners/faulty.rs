@@ -18,12 +18,12 @@ use entourage_core::{
     agent::Agent,
     event::{EffectKey, Event, Origin, Recorded},
     message::{History, Message},
-    permission::Policy,
     run::{Effect, Effects, Observation, Performing, RunContext},
     session::{SessionFilter, SessionState, SharedStore},
     team::Todo,
 };
 use entourage_runners::{AgentTool, DualAgent, ReactAgent, graph::TaskGraph};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, engine::Engine};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::json;

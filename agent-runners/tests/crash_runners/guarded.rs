@@ -2,11 +2,11 @@
 
 use entourage_core::{
     Result,
-    permission::Policy,
     run::RunContext,
     tool::{Access, LayerVerdict, Repeat},
 };
 use entourage_runners::{AgentTool, ReactAgent, ReactBuilder, TypedAgent};
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
     crash::{self, Life, Scenario},

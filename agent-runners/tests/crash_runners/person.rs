@@ -1,7 +1,8 @@
 //! Persons among agents, killed at every point: each is asked once, and each answer counts once.
 
-use entourage_core::{Result, permission::Policy};
+use entourage_core::Result;
 use entourage_runners::{AgentTool, DualAgent, ReactAgent, graph::TaskGraph, person};
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     ScriptedProvider,
     crash::{Life, Scenario},

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, Result,
     agent::Agent,
-    permission::Policy,
     run::{Outcome, RunContext, Task},
     tool::Access,
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{FakeTool, ScriptedProvider, crash::Scenario};
 use serde_json::json;
 

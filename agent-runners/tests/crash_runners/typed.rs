@@ -4,12 +4,12 @@
 use entourage_core::{
     Result,
     agent::Agent,
-    permission::Policy,
     provider::{FinishReason, Profile},
     run::{Limits, RunContext},
     tool::{Access, Repeat},
 };
 use entourage_runners::{AgentTool, DualAgent, ReactAgent, TypedAgent, graph::TaskGraph};
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, Script, ScriptedProvider,
     crash::{self, Life, Scenario},

@@ -11,7 +11,6 @@ use entourage_core::{
     Result, SessionId,
     budget::BudgetLimits,
     event::Event,
-    permission::Policy,
     provider::{CallContext, DeltaStream, Model, Provider, Request},
     run::{Pause, Status, Task},
     session::{
@@ -20,6 +19,7 @@ use entourage_core::{
     tool::Access,
 };
 use entourage_runners::{DualAgent, ReactAgent};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, RunHandle, Runtime, Session};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use futures_util::StreamExt;

@@ -10,13 +10,13 @@ use async_trait::async_trait;
 use entourage_core::{
     Result, SessionId,
     budget::BudgetLimits,
-    permission::Policy,
     provider::FinishReason,
     run::{Outcome, Status, StopReason, Task},
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 use entourage_runners::DualAgent;
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, Gate, Script, ScriptedProvider};
 
 use crate::{

@@ -159,7 +159,7 @@ async fn cw15_a_stop_ends_the_task_and_the_next_prompt_is_a_new_one() {
 
 #[tokio::test(start_paused = true)]
 async fn cw15_a_stop_ends_what_waits_for_leave_below() {
-    use entourage_core::permission::Policy;
+    use entourage_runtime::permission::Policy;
     use entourage_testkit as testkit;
     let works = ScriptedProvider::new().call("write", json!({}));
     let checks = ScriptedProvider::new();

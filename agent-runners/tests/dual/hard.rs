@@ -7,7 +7,7 @@ use entourage_core::{
     ErrorKind,
     budget::BudgetLimits,
     event::Envelope,
-    permission::{Decision, Policy},
+    permission::Decision,
     provider::{Delta, FinishReason},
     run::{Observer, Pause, Status, StopReason, Task},
     session::{SessionFilter, SharedStore},
@@ -17,6 +17,7 @@ use entourage_runners::{
     AgentTool, DualAgent, Phase, ReactAgent,
     checked::{PhaseFinished, PhaseStarted},
 };
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;

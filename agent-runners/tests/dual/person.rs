@@ -6,12 +6,13 @@ use entourage_core::{
     ErrorKind, Result,
     agent::Agent,
     event::Event,
-    permission::{Policy, Scope},
+    permission::Scope,
     run::{Outcome, Status, StopReason},
     session::SharedStore,
     tool::{CallId, ToolOutput},
 };
 use entourage_runners::{AgentTool, DualAgent, ReactAgent, Verdict, graph::TaskGraph, person};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, Pending, Runtime, Waiting};
 use entourage_testkit::{self as testkit, ScriptedProvider};
 use serde_json::json;

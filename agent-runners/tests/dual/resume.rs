@@ -227,7 +227,7 @@ fn cw16_a_checkpoint_holds_the_progress() {
         let checks =
             ScriptedProvider::new().text("Test it.").call("task_complete", crate::pair::done("I saw it."));
         let runtime = entourage_testkit::runtime()
-            .policy(entourage_core::permission::Policy::allow_all())
+            .policy(entourage_runtime::permission::Policy::allow_all())
             .shared_store(std::sync::Arc::clone(&store))
             .checkpoint_every(1)
             .build();
@@ -361,7 +361,8 @@ fn cw16_a_cancelled_run_is_replayed_too() {
 /// Approval for a call below is given from outside, days later, and the same phase continues.
 #[test]
 fn cw16_a_question_of_the_executor_is_answered_and_its_turn_goes_on() {
-    use entourage_core::permission::{Decision, Policy};
+    use entourage_core::permission::Decision;
+    use entourage_runtime::permission::Policy;
     use entourage_testkit as testkit;
     let store = memory();
     let life = || {

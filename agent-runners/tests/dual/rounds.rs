@@ -5,13 +5,13 @@ use std::time::Duration;
 use entourage_core::{
     ErrorKind, Timestamp,
     budget::BudgetLimits,
-    permission::Policy,
     provider::{FinishReason, ToolChoice},
     run::{Limits, LoopDetection, Status, StopReason, Task},
     tool::Access,
 };
 use entourage_runners::{CheckedTask, DualAgent, ReactAgent};
 use entourage_runtime::AgentExt;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

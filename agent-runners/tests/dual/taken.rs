@@ -11,11 +11,11 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result,
-    permission::Policy,
     session::{SessionFilter, SessionInfo, SharedStore},
     tool::{Access, Repeat},
 };
 use entourage_runners::{DualAgent, ReactAgent};
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 

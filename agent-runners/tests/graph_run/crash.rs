@@ -1,10 +1,11 @@
 //! The public crash suite over graphs: two nodes in flight, and an approval pending inside a child inside a node.
 
 use entourage_core::{
-    permission::{Decision, Policy},
+    permission::Decision,
     tool::{Access, Repeat},
 };
 use entourage_runners::{ReactAgent, graph::TaskGraph};
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
     crash::{self, Life, Medium, Scenario},

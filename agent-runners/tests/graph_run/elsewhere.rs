@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use entourage_core::{permission::Policy, provider::Size};
+use entourage_core::provider::Size;
 use entourage_runners::graph::{OnFailure, TaskGraph};
 use entourage_runtime::Agents;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, Distant};
 use tokio::time::Instant;
 

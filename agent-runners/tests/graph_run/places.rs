@@ -9,7 +9,6 @@ use async_trait::async_trait;
 use entourage_core::{
     Result,
     agent::Agent,
-    permission::Policy,
     run::{Outcome, RunContext, Status, Task},
 };
 use entourage_runners::{
@@ -17,6 +16,7 @@ use entourage_runners::{
     graph::{NodeState, TaskGraph},
 };
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, ScriptedProvider};
 use serde_json::json;
 use tokio::time::Instant;

@@ -11,7 +11,7 @@ use std::{
 use entourage_core::{
     Error, ErrorKind,
     event::Event,
-    permission::{Decision, Policy},
+    permission::Decision,
     provider::Size,
     run::{Outcome, Pause, Status},
     session::{SessionFilter, SharedStore},
@@ -21,6 +21,7 @@ use entourage_runners::{
     ReactAgent,
     graph::{GraphReport, NodeFinished, NodeStarted, NodeState, PlanTask, SkipAs, TaskGraph},
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{RunHandle, Runtime};
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;

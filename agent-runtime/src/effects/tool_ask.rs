@@ -3,7 +3,7 @@
 use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
 
 use entourage_core::{
-    bound,
+    Error, ErrorKind, Result, bound,
     event::{ApprovalDecided, Event},
     permission::{ApprovalId, ApprovalRequest, Decision},
     run::Pause,
@@ -17,6 +17,7 @@ use crate::{
         site::Site,
         tool_run::{Done, Ready, Running},
     },
+    env::Env,
 };
 
 /// The questions of one step, asked or answered.
@@ -123,13 +124,20 @@ pub(super) fn soonest(site: &Site, pause: Pause) -> Pause {
 async fn decide(site: &Site, request: &ApprovalRequest) -> Decision {
     let Some(approver) = &site.env.approver else { return Decision::Later };
     let (decision, failure) = match Caught::new(|| approver.decide(request)).await {
-        Ok(Ok(Decision::AllowAlways)) => (Decision::Deny, Some(ALWAYS.to_owned())),
         Ok(Ok(decision)) => (shortened(decision), None),
         Ok(Err(error)) => (Decision::Deny, Some(error.to_string())),
         Err(panic) => (Decision::Deny, Some(format!("the approver panicked: {panic}"))),
     };
+    let by = crate::caught(|| approver.name()).ok().flatten();
+    let (decision, failure) = match decision {
+        Decision::AllowAlways => match keep(&site.env, request, by.as_deref()).await {
+            Ok(()) => (decision, failure),
+            Err(error) if error.kind() == ErrorKind::Unsupported => (Decision::Deny, Some(error.to_string())),
+            Err(error) => (Decision::AllowSession, Some(error.to_string())),
+        },
+        decision => (decision, failure),
+    };
     if decision != Decision::Later {
-        let by = crate::caught(|| approver.name()).ok().flatten();
         let failure = failure.map(Into::into);
         let answer = ApprovalDecided::new(request.id.clone(), decision.clone(), request.digest, by, failure);
         site.note(Event::ApprovalDecided(Arc::new(answer)));
@@ -162,6 +170,17 @@ fn shortened(decision: Decision) -> Decision {
     }
 }
 
-/// Text of a decision that permissions cannot keep.
-pub(crate) const ALWAYS: &str =
-    "a call cannot be allowed always yet; allow it for the session, or add a rule to the runtime's policy";
+/// Text of an answer that nothing keeps.
+pub(crate) const NO_KEEPER: &str =
+    "this runtime keeps no grants; allow the call for the session, or build the runtime with `grants`";
+
+/// Keeps what the answer to a question allows always.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] without a keeper; the keeper's, and [`ErrorKind::Internal`] for its panic.
+pub(crate) async fn keep(env: &Env, question: &ApprovalRequest, by: Option<&str>) -> Result<()> {
+    let Some(grants) = &env.grants else { return Err(Error::new(ErrorKind::Unsupported, NO_KEEPER)) };
+    Caught::new(|| grants.keep(question, by)).await.unwrap_or_else(|panic| {
+        Err(Error::new(ErrorKind::Internal, format!("the keeper of grants panicked: {panic}")))
+    })
+}

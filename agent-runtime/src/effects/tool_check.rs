@@ -60,7 +60,7 @@ pub(super) fn offered<'a>(tools: &'a Tools, name: &str, scope: &Scope) -> Result
 ///
 /// # Errors
 /// The text for the model, with the problems and their places.
-pub(super) fn check_arguments(spec: &ToolSpec, arguments: &Value) -> Result<(), String> {
+pub(crate) fn check_arguments(spec: &ToolSpec, arguments: &Value) -> Result<(), String> {
     match schema::problems(spec.schema(), arguments) {
         None => Ok(()),
         Some(problems) => {

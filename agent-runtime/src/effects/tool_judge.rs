@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 use entourage_core::{
     Digest,
     message::{Arguments, ToolCall},
-    permission::{ApprovalId, ApprovalRequest, Decision, Ruling, Scope, judge},
+    permission::{ApprovalId, ApprovalRequest, Decision, Scope},
     run::{PendingCall, RunContext, ToolCalls},
     session::SessionState,
     tool::{Footprint, Repeat, Tool},
@@ -21,6 +21,7 @@ use crate::{
         tool_check::{check_arguments, offered},
         tool_run::Ready,
     },
+    permission::{Ruling, grant_of, judge},
 };
 
 /// A call after the checks that do not depend on when it starts.
@@ -193,15 +194,18 @@ impl Judge<'_> {
             return None;
         };
         let request = self.question(index, open, &footprint, &rule);
-        (!self.is_granted(&request) && self.answer(&request).is_none()).then_some(request)
+        (self.granted(&request).is_none() && self.answer(&request).is_none()).then_some(request)
     }
 
     fn rule(&self, ready: &Ready<'_>) -> Ruling {
         judge(self.cx.scope(), &self.site.env.policy, ready.open.tool.spec(), &ready.footprint)
     }
 
-    fn is_granted(&self, request: &ApprovalRequest) -> bool {
-        request.grant.is_some_and(|grant| self.site.read(|state| state.is_granted(grant)))
+    /// Returns what grants such calls, if anything does.
+    fn granted(&self, request: &ApprovalRequest) -> Option<&'static str> {
+        let grant = request.grant?;
+        let granted = self.site.read(|state| state.is_granted(grant));
+        self.site.env.granted(self.cx.session(), grant, granted)
     }
 
     /// Returns the decision on a question, if it was answered.
@@ -217,10 +221,10 @@ impl Judge<'_> {
                 Some(refused) => refused,
                 None => Plan::Run(ready.allowed_by("approver".into())),
             },
-            None if self.is_granted(&request) => {
-                Plan::Run(ready.allowed_by("approver, for the session".into()))
-            }
             None => {
+                if let Some(grant) = self.granted(&request) {
+                    return Plan::Run(ready.allowed_by(grant.into()));
+                }
                 ready.open.asked = ready.open.asked.saturating_add(1);
                 Plan::Ask(ready.allowed_by("approver".into()), Box::new(request))
             }
@@ -264,8 +268,8 @@ impl Judge<'_> {
         let digest = Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]);
         let id = ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest);
         let asks = (self.cx.session(), self.cx.run(), self.cx.agent());
-        let grant = Digest::of([b"grant".as_slice(), tool.as_bytes(), touched.as_bytes()]);
-        ApprovalRequest::new(id, asks, &call, footprint.clone(), rule, digest).with_grant(grant)
+        ApprovalRequest::new(id, asks, &call, footprint.clone(), rule, digest)
+            .with_grant(grant_of(spec, footprint))
     }
 }
 
@@ -283,7 +287,7 @@ fn refused<'c>(call: &'c ToolCall, ruling: &Ruling) -> Plan<'c> {
 /// Returns the plan for a call that an answer refuses; `None` for one that it allows.
 fn answered<'c>(call: &'c ToolCall, decision: &Decision) -> Option<Plan<'c>> {
     let (text, denied) = match decision {
-        Decision::Allow | Decision::AllowSession => return None,
+        Decision::Allow | Decision::AllowSession | Decision::AllowAlways => return None,
         Decision::Deny => ("refused by the approver".to_owned(), true),
         Decision::Refuse { reason, go_on } => (format!("refused by the approver: {reason}"), !go_on),
         Decision::Ask(question) => (

@@ -8,7 +8,7 @@ use entourage_core::{
     Clock, Result, SessionId, SystemClock,
     budget::BudgetLimits,
     message::Message,
-    permission::{Approver, Policy},
+    permission::{Approver, Grants},
     provider::Egress,
     run::Observer,
     session::{SessionFilter, SessionInfo, SessionStore, SharedStore},
@@ -22,6 +22,7 @@ use crate::{
     env::Env,
     guards::PromptGuards,
     memory::MemoryStore,
+    permission::Policy,
     session::{
         Session,
         delivery::{
@@ -153,6 +154,7 @@ pub struct RuntimeBuilder {
     clock: Arc<dyn Clock>,
     guards: PromptGuards,
     policy: Policy,
+    grants: Option<Arc<dyn Grants>>,
     approver: Option<Arc<dyn Approver>>,
     tool_layers: Vec<Arc<dyn ToolLayer>>,
     observers: Vec<Arc<dyn Observer>>,
@@ -175,6 +177,7 @@ impl Default for RuntimeBuilder {
             clock: Arc::new(SystemClock),
             guards: PromptGuards::default(),
             policy: Policy::new(),
+            grants: None,
             approver: None,
             tool_layers: Vec::new(),
             observers: Vec::new(),
@@ -214,6 +217,14 @@ impl RuntimeBuilder {
     /// Sets the approver. Without one, a call that must be asked for pauses its run.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Sets the keeper of the calls that approvers allow always. Without one, [`Decision::AllowAlways`] is refused.
+    ///
+    /// [`Decision::AllowAlways`]: entourage_core::permission::Decision::AllowAlways
+    pub fn grants(mut self, grants: impl Grants + 'static) -> Self {
+        self.grants = Some(Arc::new(grants));
         self
     }
 
@@ -367,6 +378,8 @@ impl RuntimeBuilder {
             clock: self.clock,
             guards: self.guards,
             policy: self.policy,
+            grants: self.grants,
+            auto_approved: Default::default(),
             approver: self.approver,
             tool_layers: self.tool_layers,
             observers: match self.observers {

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     deps::Deps,
-    effects::tool_ask::{ALWAYS, LONGEST, told},
+    effects::tool_ask::{LONGEST, NO_KEEPER, keep, told},
     env::Env,
     run::{compact::compact_session, execute::Admission, handle::RunHandle},
     runtime::{Runtime, RuntimeBuilder},
@@ -280,7 +280,9 @@ impl Session {
     /// # Errors
     /// [`ErrorKind::NotFound`] when no such question is open, also after the run was resumed, and when the run that
     /// asked, or one above it, is over or was abandoned for a newer prompt: the error says which;
-    /// [`ErrorKind::InvalidInput`] for [`Decision::Later`], [`ErrorKind::Unsupported`] for [`Decision::AllowAlways`],
+    /// [`ErrorKind::InvalidInput`] for [`Decision::Later`], [`ErrorKind::Unsupported`] for [`Decision::AllowAlways`] if
+    /// the runtime has no [`grants`](crate::RuntimeBuilder::grants), their keeper's, and then the call is allowed
+    /// for the session,
     /// [`ErrorKind::TooLarge`] for a reason or question above 64 KiB,
     /// [`ErrorKind::Conflict`] when the question was answered otherwise: the error says who decided what,
     /// [`ErrorKind::Busy`] while a run is active, the store's.
@@ -291,7 +293,9 @@ impl Session {
                 let text = "the question is open already; answer it, or put it off until a time";
                 return Err(Error::new(ErrorKind::InvalidInput, text));
             }
-            Decision::AllowAlways => return Err(Error::new(ErrorKind::Unsupported, ALWAYS)),
+            Decision::AllowAlways if self.env().grants.is_none() => {
+                return Err(Error::new(ErrorKind::Unsupported, NO_KEEPER));
+            }
             decision if told(decision).is_some_and(|text| text.len() > LONGEST) => {
                 let text = "the text of the answer is longer than 64 KiB; say it in fewer words";
                 return Err(Error::new(ErrorKind::TooLarge, text));
@@ -307,6 +311,11 @@ impl Session {
         if journal.read(|state| state.asked(id).is_some()) {
             check_continued(self.env(), &journal, id).await?;
         }
+        let question = journal.read(|state| {
+            let mut open = state.questions().iter();
+            open.find(|it| it.request.id == *id).map(|it| Arc::clone(&it.request))
+        });
+        let (always, name) = (answer.decision == Decision::AllowAlways, answer.by.clone());
         let written = self.written(|journal| {
             let (answered, digest) = journal.read(|state| state.asked(id)).ok_or_else(|| unknown(id))?;
             let Answer { decision, by, .. } = answer.clone();
@@ -328,7 +337,11 @@ impl Session {
                     None => error,
                 })
             }
-            written => written,
+            Err(error) => Err(error),
+            Ok(()) => match question.filter(|_| always) {
+                Some(question) => keep(self.env(), &question, name.as_deref()).await,
+                None => Ok(()),
+            },
         }
     }
 

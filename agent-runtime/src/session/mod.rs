@@ -13,6 +13,7 @@ mod modes;
 mod opening;
 mod past;
 mod pending;
+mod permission;
 pub(crate) mod questions;
 pub(crate) mod queue;
 pub(crate) mod runs;

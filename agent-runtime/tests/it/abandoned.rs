@@ -5,13 +5,14 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use entourage_core::{
     ErrorKind, RunId, SessionId,
     event::{Envelope, Event, Origin},
-    permission::{ApprovalId, Decision, Policy},
+    permission::{ApprovalId, Decision},
     provider::FinishReason,
     run::{Pause, Status},
     session::{Batch, Row, SessionFilter, SessionState, SessionStatus, SharedStore},
     tool::Access,
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, Runtime, Titles};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;

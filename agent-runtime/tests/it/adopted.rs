@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result, SessionId, Timestamp,
     agent::Agent,
-    permission::Policy,
     run::{Pause, Status},
     session::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
     tool::Access,
 };
 use entourage_runners::{AgentTool, ReactAgent};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{RunHandle, Runtime, Titles};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::{Value, json};

@@ -6,12 +6,12 @@ use std::time::Duration;
 use entourage_core::{
     ErrorKind, SessionId, SystemClock, Timestamp,
     event::Envelope,
-    permission::Policy,
     run::Status,
     session::{Lease, SessionFilter, SharedStore},
     tool::{Access, Repeat},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, Mode, Runtime, Session};
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;

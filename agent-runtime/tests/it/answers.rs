@@ -11,11 +11,12 @@ use entourage_core::{
     Clock, Error, ErrorKind, Result, Timestamp,
     event::Event,
     message::Arguments,
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     run::{Pause, Status, StopReason},
     session::SharedStore,
     tool::{Access, Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, Moment, Runtime, RuntimeBuilder, Session};
 use entourage_testkit::{self as testkit, FakeTool, PausedClock, ScriptedProvider};
 use serde_json::{Value, json};

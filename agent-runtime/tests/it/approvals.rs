@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     event::Event,
-    permission::{ApprovalId, ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalId, ApprovalRequest, Approver, Decision},
     run::{Pause, Status, StopReason},
     session::{ReadRange, SessionStatus, SharedStore},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{AgentExt, AllowAll, DenyAll, Runtime};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::json;

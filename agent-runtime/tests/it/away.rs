@@ -13,13 +13,13 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     event::{Envelope, Event},
     message::History,
-    permission::Policy,
     provider::FinishReason,
     run::Status,
     session::{Batch, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
     tool::{Access, Repeat},
 };
 use entourage_runners::{AgentTool, ReactAgent};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, Runtime};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;

@@ -10,12 +10,13 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     budget::BudgetLimits,
     context::Compaction,
-    permission::{ApprovalId, Decision, Policy, Scope},
+    permission::{ApprovalId, Decision, Scope},
     run::{Pause, Status},
     session::{SessionFilter, SharedStore},
     tool::Access,
 };
 use entourage_runners::{AgentTool, ReactAgent};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, Moment, RunHandle, Runtime, Session};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use proptest::prelude::*;

@@ -7,13 +7,13 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId, Usage,
     event::Event,
     message::{Media, MediaSource, Message, Opaque, Part, Role},
-    permission::Policy,
     provider::{Delta, FinishReason, Warning, WarningKind},
     run::{Limits, Status},
     session::{Batch, ReadRange, Row, SessionFilter, SharedStore},
     tool::ToolOutput,
 };
 use entourage_runners::graph::{NodeFinished, TaskGraph};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Mode, Runtime};
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};

@@ -9,13 +9,13 @@ use entourage_core::{
     agent::Agent,
     event::Event,
     message::{History, Message},
-    permission::Policy,
     provider::{FinishReason, Model},
     run::{Outcome, RunContext, Task, Waited},
     session::{SessionStatus, SharedStore},
     tool::{Access, Tool, Tools},
 };
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::json;
 

@@ -15,7 +15,7 @@ use entourage_core::{
     budget::BudgetLimits,
     event::{Envelope, Event},
     message::{History, Message},
-    permission::{Approver, Decision, Policy},
+    permission::{Approver, Decision},
     provider::FinishReason,
     run::{Outcome, Status, Task},
     session::{
@@ -24,6 +24,7 @@ use entourage_core::{
     },
     tool::Access,
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Runtime, RuntimeBuilder};
 use entourage_testkit::{self as testkit, FakeTool, Script, ScriptedProvider};
 use serde_json::{Value, json};

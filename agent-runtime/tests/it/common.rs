@@ -17,12 +17,12 @@ use entourage_core::{
     agent::Agent,
     event::{Envelope, Event},
     message::{History, Message, Role},
-    permission::Policy,
     provider::Model,
     run::{Outcome, RunContext, Task},
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore, SharedStore},
 };
 use entourage_runners::{ReactAgent, ReactBuilder};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, RunHandle, Runtime};
 use entourage_testkit::{self as testkit, Gate};
 use futures_util::future::BoxFuture;

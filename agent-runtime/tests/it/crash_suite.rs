@@ -10,13 +10,13 @@ use std::sync::{
 use async_trait::async_trait;
 use entourage_core::{
     SessionId,
-    permission::Policy,
     provider::Model,
     session::{Batch, Lease, ReadRange, Row, SessionFilter, SessionInfo, SessionStore},
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runners::ReactAgent;
 use entourage_runtime::MemoryStore;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{
     FakeTool, ScriptedProvider,
     crash::{self, Life, Medium, Place, Scenario},

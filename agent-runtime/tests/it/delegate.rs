@@ -7,13 +7,14 @@ use entourage_core::{
     ErrorKind, SessionId,
     agent::Agent,
     event::{Envelope, Event},
-    permission::{Decision, Policy, Scope},
+    permission::{Decision, Scope},
     run::{Outcome, Pause, Status},
     session::{SessionFilter, SessionStatus, SharedStore},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runners::ReactAgent;
 use entourage_runtime::AgentExt;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

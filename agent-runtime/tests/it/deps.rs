@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result,
     agent::Agent,
-    permission::Policy,
     run::{Outcome, RunContext, Task},
     session::SessionFilter,
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runners::{AgentTool, graph::TaskGraph};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, Runtime, RuntimeBuilder, Session};
 use entourage_testkit::{self as testkit, Distant, Gate, ScriptedProvider};
 use futures_util::StreamExt;

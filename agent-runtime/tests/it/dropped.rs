@@ -14,11 +14,11 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, SessionId, Timestamp,
-    permission::Policy,
     provider::FinishReason,
     run::Status,
     session::{Batch, Lease, SessionFilter, SessionStore, SharedStore},
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Mode, Runtime, Session};
 use entourage_testkit::{self as testkit, Gate, LiveProvider, ScriptedProvider};
 use serde_json::json;

@@ -287,7 +287,7 @@ async fn attack_12_calls_that_are_delivered_twice_at_once_or_in_one_effect_run_o
         let provider = ScriptedProvider::by_history().call("pay", json!({})).text("Paid.");
         let agent = agent(provider.model()).tool(pay.clone()).build().unwrap();
         let builder = testkit::runtime().shared_store(Arc::clone(&store));
-        let builder = builder.policy(entourage_core::permission::Policy::allow_all());
+        let builder = builder.policy(entourage_runtime::permission::Policy::allow_all());
         let session = builder.effects(Between(hook)).build().session();
         let error = session.start(&agent, "Pay").outcome().await.unwrap_err();
         assert_eq!((error.kind(), pay.started()), (ErrorKind::Diverged, most), "{error}");

@@ -6,11 +6,12 @@ use entourage_core::{
     ErrorKind, Result, SessionId,
     agent::Agent,
     event::Event,
-    permission::{Decision, Policy},
+    permission::Decision,
     run::{Outcome, Pause, RunContext, Status, Task},
     session::SharedStore,
     tool::{Access, CallId, Tool, ToolOutput, ToolSpec, Tools},
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Runtime, Session, Waiting};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use serde_json::json;

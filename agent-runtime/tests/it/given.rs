@@ -6,11 +6,12 @@ use entourage_core::{
     Digest, ErrorKind, Money, SessionId,
     event::Event,
     message::{Arguments, Message, Opaque, Part, Reasoning, Role, Signature, ToolCall, ToolResult},
-    permission::{ApprovalId, Decision, Policy},
+    permission::{ApprovalId, Decision},
     run::Status,
     session::{SessionFilter, SessionState},
     tool::Access,
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Moment, Session};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use futures_util::StreamExt;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Result,
     event::Event,
-    permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
+    permission::{ApprovalRequest, Approver, Decision, Scope},
     provider::WarningKind,
     run::{Pause, Status, StopReason},
     tool::{
@@ -19,6 +19,7 @@ use entourage_core::{
 };
 use entourage_runners::from_fn::from_fn;
 use entourage_runners::{AgentTool, Combined, TodoTool, ToolsetExt};
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::{Value, json};
 

@@ -8,12 +8,13 @@ use std::{
 use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, SessionId,
-    permission::{ApprovalId, Decision, Policy},
+    permission::{ApprovalId, Decision},
     run::{Pause, RunContext, Status},
     session::{Batch, ReadRange, Row, SessionFilter, SharedStore},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::json;
 

@@ -6,13 +6,13 @@ use std::{sync::Arc, time::Duration};
 use entourage_core::{
     Clock, ErrorKind, RetryStatus, SessionId, Timestamp,
     message::Message,
-    permission::Policy,
     provider::FinishReason,
     run::Status,
     session::{Lease, SessionFilter, SessionStatus, SharedStore},
     tool::Access,
 };
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, PausedClock, Script, ScriptedProvider};
 use serde_json::json;
 

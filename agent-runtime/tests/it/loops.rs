@@ -234,7 +234,7 @@ fn dies_at(at: usize, fault: Fault, checkpoints: u64) -> Option<(Outcome, Shared
     let provider = same(30);
     let runtime = |store: &SharedStore| {
         testkit::runtime()
-            .policy(entourage_core::permission::Policy::allow_all())
+            .policy(entourage_runtime::permission::Policy::allow_all())
             .checkpoint_every(checkpoints)
             .shared_store(Arc::clone(store))
             .build()

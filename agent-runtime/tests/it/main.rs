@@ -52,6 +52,7 @@ mod floods;
 mod fold;
 mod generate;
 mod given;
+mod grants;
 mod history;
 mod judging;
 mod keys;

@@ -11,12 +11,12 @@ use entourage_core::{
     agent::{Agent, AgentPart},
     event::{EffectKey, Event, Origin, Recorded},
     message::Message,
-    permission::Policy,
     run::{Effect, Effects, Observation, Outcome, Performing, RunContext, Task},
     session::SessionState,
     team::Todo,
     tool::{Tool, Tools},
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{
     Agents, RuntimeBuilder,
     engine::{Code, Engine, PartName},

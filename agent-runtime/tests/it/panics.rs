@@ -15,13 +15,14 @@ use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     agent::Agent,
     event::{Envelope, Event},
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     provider::Provider,
     run::{Limits, Observer, Outcome, RunContext, Status, Task},
     session::{Batch, SharedStore},
     tool::{Footprint, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runtime::layers::{CredentialRefresh, Refresh};
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, ScriptedProvider};
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ use crate::common::{agent, assert_valid, memory, runtime_on, stored};
 /// A session of three runs, the second with a tool, with a checkpoint every few events.
 async fn long(store: &SharedStore) -> Session {
     let runtime = testkit::runtime()
-        .policy(entourage_core::permission::Policy::allow_all())
+        .policy(entourage_runtime::permission::Policy::allow_all())
         .shared_store(store.clone())
         .checkpoint_every(5)
         .build();

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Clock, ErrorKind, Result, SessionId,
     event::Event,
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     provider::Model,
     run::{RunContext, Status, StopReason},
     session::SharedStore,
@@ -19,6 +19,7 @@ use entourage_core::{
     },
 };
 use entourage_runners::{external, layered, typed::OutcomeExt};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, Runtime, RuntimeBuilder, Session, Waiting};
 use entourage_testkit::{self as testkit, FakeTool, Gate, PausedClock, ScriptedProvider};
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     message::Arguments,
-    permission::{ApprovalRequest, Approver, Decision, Policy, RuleEffect, Ruling, Scope},
+    permission::{ApprovalRequest, Approver, Decision, RuleEffect, Scope},
     run::RunContext,
     tool::{
         Access, Footprint, LayerVerdict, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput,
@@ -15,6 +15,7 @@ use entourage_core::{
     },
 };
 use entourage_runners::{AgentTool, ReactAgent};
+use entourage_runtime::permission::{Policy, Ruling};
 use entourage_testkit::{self as testkit, ScriptedProvider};
 use proptest::prelude::*;
 use serde_json::{Value, json};

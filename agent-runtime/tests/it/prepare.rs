@@ -7,12 +7,13 @@ use entourage_core::{
     context::Instructions,
     event::Event,
     message::Message,
-    permission::{Decision, Policy},
+    permission::Decision,
     provider::{FinishReason, Model, ModelSource, Params, Profile, ToolChoice},
     run::{Limits, Pause, Status, StopReason},
     tool::{Access, Tool, Tools, Toolset},
 };
 use entourage_runners::{Prepared, Step, StopWhen};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{AgentExt, Mode};
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;

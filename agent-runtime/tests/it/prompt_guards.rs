@@ -11,11 +11,11 @@ use std::{
 use entourage_core::{
     Error, ErrorKind, Result,
     message::{Message, Role},
-    permission::Policy,
     provider::FinishReason,
     session::{SessionFilter, SharedStore},
 };
 use entourage_runners::{AgentTool, ReactAgent, graph::TaskGraph};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{AgentExt, Agents, Moment, Runtime, RuntimeBuilder, Session};
 use entourage_testkit::{self as testkit, LiveProvider, ScriptedProvider};
 use serde_json::json;

@@ -6,13 +6,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use entourage_core::{
     ErrorKind, SessionId, Timestamp,
     event::{Envelope, Event},
-    permission::{ApprovalId, Decision, Policy},
+    permission::{ApprovalId, Decision},
     provider::Model,
     run::{Pause, Status},
     session::{Batch, Row, SessionFilter, SessionState, SessionStatus, SharedStore},
     tool::Access,
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, RunHandle, Runtime, SkipReason};
 use entourage_testkit::{self as testkit, FakeTool, Gate, LiveProvider, ScriptedProvider};
 use serde_json::json;

@@ -301,7 +301,7 @@ async fn issue_12_a_conversation_that_crossed_is_not_recorded_again() {
                 .build()
                 .unwrap();
             let runtime = entourage_testkit::runtime()
-                .policy(entourage_core::permission::Policy::allow_all())
+                .policy(entourage_runtime::permission::Policy::allow_all())
                 .shared_store(SharedStore::clone(&store));
             let engine = Distant::new(Agents::new().with(agent.clone()));
             let runtime = if crosses { runtime.effects(engine) } else { runtime }.build();

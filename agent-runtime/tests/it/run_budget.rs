@@ -13,13 +13,14 @@ use entourage_core::{
     agent::Agent,
     budget::{Budget, BudgetLimits, Spend},
     event::Event,
-    permission::{Policy, Scope},
+    permission::Scope,
     provider::{FinishReason, Model},
     run::{Outcome, RunContext, Status, StopReason, Task, Waited},
     session::SessionFilter,
     tool::{Tool, Tools},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Runtime, RuntimeBuilder, layers::BudgetLayer};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use futures_util::future::BoxFuture;

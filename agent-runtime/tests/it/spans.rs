@@ -10,12 +10,13 @@ use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, SessionId,
     agent::Agent,
-    permission::{Policy, Scope},
+    permission::Scope,
     provider::FinishReason,
     session::SharedStore,
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{RunHandle, Runtime, telemetry::Spans};
 use entourage_testkit::{FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};

@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, ErrorKind, Result,
     event::Event,
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     run::{RunContext, Status, StopReason},
     tool::{
         Access, Footprint, LayerVerdict, NextCall, Tool, ToolContext, ToolError, ToolInput, ToolLayer,
         ToolOutput, ToolSpec,
     },
 };
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, ScriptedProvider};
 use serde_json::{Value, json};
 

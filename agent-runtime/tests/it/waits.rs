@@ -6,13 +6,13 @@ use std::{sync::Arc, time::Duration};
 use entourage_core::{
     ErrorKind, Result, SessionId,
     agent::Agent,
-    permission::Policy,
     provider::Model,
     run::{Child, Outcome, RunContext, Status},
     session::{SessionFilter, SharedStore},
     tool::{Access, Tool, Tools},
 };
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

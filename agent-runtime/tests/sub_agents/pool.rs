@@ -6,12 +6,12 @@ use entourage_core::{
     ErrorKind,
     agent::Agent,
     context::Compaction,
-    permission::Policy,
     provider::{FinishReason, Profile},
     run::{Limits, Outcome, RunContext, Status, Waited},
     session::SessionFilter,
 };
 use entourage_runners::{AgentTool, ReactAgent};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{AgentExt, Runtime};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;

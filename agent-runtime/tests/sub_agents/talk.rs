@@ -6,12 +6,13 @@ use entourage_core::{
     ErrorKind, SessionId,
     agent::Agent,
     event::Event,
-    permission::{Decision, Policy, Scope},
+    permission::{Decision, Scope},
     run::{Delegate, Effect, Outcome, Pause, Spawn, Status},
     session::{SessionFilter, SessionStatus, SharedStore},
     tool::Access,
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;
 

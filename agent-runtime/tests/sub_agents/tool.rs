@@ -7,7 +7,7 @@ use entourage_core::{
     agent::Agent,
     budget::BudgetLimits,
     event::{Envelope, Event, Origin},
-    permission::{Decision, Policy, Scope},
+    permission::{Decision, Scope},
     provider::FinishReason,
     run::{Limits, Outcome, Pause, Status, Task},
     session::{Batch, Row, SessionFilter, SessionHead, SessionRecord, SharedStore},
@@ -15,6 +15,7 @@ use entourage_core::{
 };
 use entourage_runners::{AgentTool, ReactAgent};
 use entourage_runtime::Titles;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::{Value, json};
 

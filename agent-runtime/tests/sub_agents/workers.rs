@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use entourage_core::{
     Error, Result,
     agent::Agent,
-    permission::Policy,
     run::{Child, Outcome, RunContext, Task, Waited},
     session::SharedStore,
 };
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, Gate};
 use futures_util::future::BoxFuture;
 

@@ -10,12 +10,12 @@ use std::{
 use entourage_core::{
     ErrorKind, SessionId,
     message::Role,
-    permission::Policy,
     session::{SessionFilter, SharedStore},
     tool::{Access, Repeat},
 };
 use entourage_runners::{AgentTool, ReactAgent};
 use entourage_runtime::Runtime;
+use entourage_runtime::permission::Policy;
 use entourage_store::{HybridStore, JsonStore, SqliteStore};
 use entourage_testkit::{FakeTool, Gate, ScriptedProvider};
 use serde_json::json;

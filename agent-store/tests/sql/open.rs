@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use entourage_core::{
     Result, RunId,
     event::{Envelope, Event, Origin},
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     run::{Pause, Status},
     session::{Batch, ReadRange, Row, SessionFilter, SessionState, SessionStore, SharedStore},
     tool::Access,
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, Runtime};
 use entourage_store::SqliteStore;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};

@@ -8,12 +8,13 @@ use entourage_core::{
     agent::Agent,
     event::{Envelope, Event, RunFinished, RunStarted},
     message::{Arguments, Message},
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     run::{Limits, Outcome, RunContext, Status, Task},
     session::{Batch, Columns, Row, SessionFilter, SessionStatus, SharedStore},
     tool::{Access, Tool, ToolSpec, Tools},
 };
 use entourage_runners::{ReactAgent, ReactBuilder};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Pending, Runtime, Waiting};
 use entourage_store::SqliteStore;
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};

@@ -7,7 +7,7 @@ use entourage_core::{
     ErrorKind, SessionId,
     agent::Agent,
     event::{Envelope, Event},
-    permission::{Decision, Policy},
+    permission::Decision,
     provider::FinishReason,
     run::{Outcome, Pause, Status},
     session::SharedStore,
@@ -17,6 +17,7 @@ use entourage_runners::{
     AgentTool, CheckedTask, DualAgent, Phase, ReactAgent, ReactBuilder,
     graph::{GraphReport, NodeState, SkipAs, TaskGraph},
 };
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, Runtime};
 use entourage_store::SqliteStore;
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};

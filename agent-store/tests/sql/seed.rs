@@ -8,13 +8,14 @@ use entourage_core::{
     ErrorKind, Prices, Result, SessionId,
     agent::Agent,
     event::Event,
-    permission::{ApprovalRequest, Approver, Decision, Policy, Scope},
+    permission::{ApprovalRequest, Approver, Decision, Scope},
     provider::{FinishReason, Model, Profile},
     run::{Outcome, RunContext, Task},
     session::{Batch, ReadRange, SessionFilter, SessionStore, SharedStore},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runners::{ReactAgent, ReactBuilder};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, Runtime, layers::Retry};
 use entourage_testkit::{self as testkit, FakeTool, Gate, Script, ScriptedProvider};
 use serde_json::json;

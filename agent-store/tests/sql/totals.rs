@@ -4,12 +4,12 @@
 use std::{num::NonZero, path::Path, sync::Arc};
 
 use entourage_core::{
-    permission::Policy,
     run::{Limits, Outcome},
     session::{SessionStore, SharedStore},
     tool::Repeat,
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{MemoryStore, Runtime};
 use entourage_store::SqliteStore;
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use entourage_core::{
     Result,
     event::Event,
-    permission::Policy,
     session::SessionStatus,
     tool::{Access, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Agents, Titles};
 use serde_json::json;
 use tokio::sync::Notify;

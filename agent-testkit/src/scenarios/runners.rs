@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use entourage_core::{
     Result,
-    permission::{Decision, Policy},
+    permission::Decision,
     provider::Size,
     tool::{Access, Repeat},
 };
 use entourage_runners::{AgentTool, DualAgent, ReactAgent, ReactBuilder, graph::TaskGraph};
+use entourage_runtime::permission::Policy;
 use serde_json::json;
 
 use super::tools::Deed;

@@ -8,12 +8,13 @@ use entourage_core::{
     agent::{Agent, AgentPart},
     context::Compaction,
     message::{Arguments, History, Message},
-    permission::{Decision, Policy, Scope},
+    permission::{Decision, Scope},
     provider::{CallContext, Delta, DeltaStream, FinishReason, Model, Profile, Provider, Request},
     run::{Outcome, RunContext, Task, Waited},
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use serde_json::json;
 
 use crate::{ScriptedProvider, crash::Scenario};

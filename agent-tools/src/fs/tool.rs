@@ -83,6 +83,7 @@ impl<O: Operation> FileTool<O> {
         let spec = ToolSpec::new(O::NAME, O::DESCRIPTION, schema_of::<O::Arguments>())
             .with_access(O::ACCESS)
             .naming_subjects()
+            .changing_files()
             .with_timeout(O::TIME + GRACE);
         Arc::new(Self { spec, place, operation: PhantomData })
     }

@@ -11,12 +11,13 @@ use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, SessionId,
     agent::Agent,
-    permission::{Policy, Scope},
+    permission::Scope,
     provider::FinishReason,
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec},
 };
 use entourage_otel::Otlp;
 use entourage_runners::ReactAgent;
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{Runtime, telemetry::Spans};
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
 use serde_json::json;

@@ -5,12 +5,11 @@
 use std::sync::Arc;
 
 use entourage_core::{
-    Error, ErrorKind, Result, SessionId, permission::Policy, provider::Model, session::SharedStore,
-    tool::Access,
+    Error, ErrorKind, Result, SessionId, provider::Model, session::SharedStore, tool::Access,
 };
 use entourage_outside::{Argument, Ballot, Debate};
 use entourage_testkit::{
-    FakeTool, MemoryStore, ReactAgent, Runtime, ScriptedProvider,
+    FakeTool, MemoryStore, Policy, ReactAgent, Runtime, ScriptedProvider,
     crash::{self, Medium, Scenario},
 };
 use serde_json::json;

@@ -197,7 +197,6 @@ fn subject() -> impl Strategy<Value = (u8, String)> {
     (0_u8..4, "[ab]{1,2}")
 }
 
-/// A footprint has one command: of several the last one counts.
 fn footprint(access: Access, subjects: &[(u8, String)]) -> Footprint {
     subjects.iter().fold(Footprint::new(access), |footprint, (kind, text)| match kind {
         0 => footprint.running(text.as_str()),
@@ -282,7 +281,7 @@ proptest! {
     #[test]
     fn touching_more_is_never_judged_more_mildly(
         policy in policy(), declared in access(), used in access(), more in access(), names: bool,
-        subjects in prop::collection::vec((1_u8..4, "[ab]{1,2}"), 1..4), another in subject(),
+        subjects in prop::collection::vec(subject(), 1..4), another in subject(),
     ) {
         let spec = tool(declared, names);
         let before = strict(&policy.judge(&spec, &footprint(used, &subjects)));
@@ -293,6 +292,25 @@ proptest! {
         prop_assert!(strict(&policy.judge(&tool(declared | more, names), &footprint(used, &subjects))) >= before);
         let nothing = strict(&policy.judge(&spec, &footprint(used, &[])));
         prop_assert!(strict(&policy.judge(&spec, &footprint(used | more, &[]))) >= nothing);
+    }
+
+    #[test]
+    fn attack_21_a_restricting_policy_never_makes_a_verdict_milder(
+        policy in policy(), project in policy(), declared in access(), names: bool, unclear: bool,
+        subjects in prop::collection::vec(subject(), 0..4), path in "[ab]{1,2}",
+    ) {
+        let (spec, mut footprint) = (tool(declared, names), footprint(Access::NONE, &subjects));
+        footprint.unclear = unclear;
+        let both = policy.clone().restricted_by(project.clone());
+        let apart = [&policy, &project.clone().otherwise(RuleEffect::Allow)].map(|it| strict(&it.judge(&spec, &footprint)));
+        let own = strict(&policy.judge(&spec, &footprint));
+        let verdict = strict(&both.judge(&spec, &footprint));
+        prop_assert!(verdict >= own);
+        if project.0.as_ref().and_then(|inner| inner.fallback).is_none() {
+            prop_assert_eq!(verdict, *apart.iter().max().unwrap());
+        }
+        let reading = |policy: &Policy| policy.within(&spec, &footprint).map_or(0, |effect| strictness(effect(&path)));
+        prop_assert!(reading(&both) >= reading(&policy));
     }
 
     #[test]
@@ -309,7 +327,7 @@ proptest! {
     #[test]
     fn the_order_of_subjects_and_of_rules_never_matters(
         policy in policy(), declared in access(), names: bool,
-        subjects in prop::collection::vec((1_u8..4, "[ab]{1,2}"), 0..5),
+        subjects in prop::collection::vec(subject(), 0..5),
     ) {
         let spec = tool(declared, names);
         let (there, mut back) = (footprint(Access::NONE, &subjects), subjects.clone());

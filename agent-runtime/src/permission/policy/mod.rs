@@ -3,24 +3,15 @@
 //!
 //! Pure: nothing here looks at a file or a host.
 
-use std::{borrow::Cow, cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
+use entourage_core::{
+    permission::{RuleEffect, Rules},
+    tool::{Access, Footprint, ToolSpec},
+};
 use serde::{Deserialize, Serialize};
 
 use super::Ruling;
-use crate::spec::{Access, Footprint, ToolSpec};
-
-/// Effect of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RuleEffect {
-    /// Runs the call.
-    Allow,
-    /// Refuses the call and ends the turn.
-    Deny,
-    /// Asks an approver.
-    Ask,
-}
 
 /// One rule: an effect for calls whose tool and subject match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +27,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn parse(effect: RuleEffect, pattern: &str) -> Self {
+    pub(super) fn parse(effect: RuleEffect, pattern: &str) -> Self {
         let (tool, subject) = pattern.split_once(':').unzip();
         Self { effect, tool: tool.unwrap_or(pattern).to_owned(), subject: subject.map(str::to_owned) }
     }
@@ -65,8 +56,8 @@ impl Rule {
     }
 }
 
-impl std::fmt::Display for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let effect = match self.effect {
             RuleEffect::Allow => "allow",
             RuleEffect::Deny => "deny",
@@ -88,7 +79,7 @@ impl std::fmt::Display for Rule {
 /// spelling: deny or ask for more there, or confine the tool to a directory.
 ///
 /// ```
-/// use entourage_core::permission::Policy;
+/// use entourage_runtime::permission::Policy;
 ///
 /// let policy = Policy::new().allow("write:docs/*").deny("write:*.lock").ask("shell");
 /// ```
@@ -102,7 +93,8 @@ impl std::fmt::Display for Rule {
 /// hosts. A run warns of such rules before its first model call.
 ///
 /// ```
-/// use entourage_core::{permission::{Policy, Ruling}, tool::{Access, Footprint, ToolSpec}};
+/// use entourage_core::tool::{Access, Footprint, ToolSpec};
+/// use entourage_runtime::permission::{Policy, Ruling};
 /// use serde_json::json;
 ///
 /// let policy = Policy::new().allow("run").deny("run:rm *");
@@ -120,6 +112,10 @@ pub struct Policy(Option<Arc<Inner>>);
 struct Inner {
     rules: Vec<Rule>,
     fallback: Option<RuleEffect>,
+    /// Shown behind the rules.
+    name: Option<Arc<str>>,
+    /// Policies that are judged apart, and can only make a verdict stricter.
+    limits: Vec<Policy>,
 }
 
 impl Policy {
@@ -167,15 +163,71 @@ impl Policy {
         self
     }
 
+    /// Names the policy. The name is shown behind its rules, in errors, questions and records.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.inner().name = Some(name.into());
+        self
+    }
+
+    /// The same policy, which `other` can only make stricter. Each of them is judged apart, and the stricter verdict
+    /// holds. For rules of less trust, such as those that come with a project: what they allow counts for nothing.
+    ///
+    /// Where no rule of `other` matches, it says nothing, unless [`Policy::otherwise`] was set on it.
+    ///
+    /// ```
+    /// use entourage_core::tool::{Access, Footprint, ToolSpec};
+    /// use entourage_runtime::permission::{Policy, Ruling};
+    /// use serde_json::json;
+    ///
+    /// let project = Policy::new().named("project").allow("*").deny("write:*.lock");
+    /// let policy = Policy::new().allow("write:*").restricted_by(project);
+    /// let write = ToolSpec::new("write", "Writes a file.", json!({})).with_access(Access::WRITE).naming_subjects();
+    /// let judge = |path: &str| policy.judge(&write, &Footprint::new(Access::WRITE).writing(path));
+    /// assert_eq!(judge("Cargo.lock"), Ruling::Deny("deny write:*.lock (project)".into()));
+    /// assert_eq!(judge("src/lib.rs"), Ruling::Allow("allow write:*".into()));
+    /// ```
+    #[must_use]
+    pub fn restricted_by(mut self, mut other: Self) -> Self {
+        other.inner().fallback.get_or_insert(RuleEffect::Allow);
+        self.inner().limits.push(other);
+        self
+    }
+
     fn inner(&mut self) -> &mut Inner {
         Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    /// This policy, and all that restrict it.
+    fn levels(&self) -> Vec<&Self> {
+        let limits = self.0.iter().flat_map(|inner| &inner.limits).flat_map(Self::levels);
+        std::iter::once(self).chain(limits).collect()
     }
 
     /// Judges a call by the rules.
     #[must_use]
     pub fn judge(&self, spec: &ToolSpec, footprint: &Footprint) -> Ruling {
+        let own = self.strictest(spec, footprint);
+        let limits = self.0.iter().flat_map(|inner| &inner.limits).flat_map(Self::levels);
+        let ruling = limits
+            .map(|limit| limit.strictest(spec, footprint))
+            // Of equals, that of this policy is named.
+            .fold(
+                own,
+                |one, other| if strictness(other.effect) > strictness(one.effect) { other } else { one },
+            );
+        let name = ruling.to_string().into();
+        match ruling.effect {
+            RuleEffect::Allow => Ruling::Allow(name),
+            RuleEffect::Deny => Ruling::Deny(name),
+            RuleEffect::Ask => Ruling::Ask(name),
+        }
+    }
+
+    /// The strictest verdict of this policy's own rules.
+    fn strictest(&self, spec: &ToolSpec, footprint: &Footprint) -> Applied<'_> {
         let rules = self.rules_for(spec.name());
-        let access = spec.access() | footprint.access;
+        let access = access_of(spec, footprint);
         let ruled = |subject| self.most_specific(&rules, subject, access);
         let mut subjects = footprint.subjects().map(Some);
         let first = subjects.next().flatten();
@@ -184,21 +236,15 @@ impl Policy {
             blind && rule.effect != RuleEffect::Allow && rule.may_concern(spec.name(), access)
         });
         let whole = footprint.unclear.then(|| ruled(None));
-        let others = subjects.map(ruled).chain(unseen.map(|rule| Applied::of(rule))).chain(whole);
-        let ruling = others.fold(ruled(first), |one, other| std::cmp::max_by(one, other, Applied::compare));
-        let name = ruling.rule.map_or(Cow::Borrowed(ruling.name), |rule| Cow::Owned(rule.to_string()));
-        match ruling.effect {
-            RuleEffect::Allow => Ruling::Allow(name),
-            RuleEffect::Deny => Ruling::Deny(name),
-            RuleEffect::Ask => Ruling::Ask(name),
-        }
+        let others = subjects.map(ruled).chain(unseen.map(|rule| self.applied(rule))).chain(whole);
+        others.fold(ruled(first), |one, other| std::cmp::max_by(one, other, Applied::compare))
     }
 
     /// Rules with a subject that concern this tool and can match none of its calls, since the tool does not declare
     /// that its footprints name what its calls touch. Such a rule applies to each call without subjects if it denies or
     /// asks, and to none if it allows.
     pub fn unmatchable<'a>(&'a self, spec: &'a ToolSpec) -> impl Iterator<Item = &'a Rule> {
-        self.rules().iter().filter(move |rule| {
+        self.levels().into_iter().flat_map(Self::rules).filter(move |rule| {
             !spec.names_subjects()
                 && wildcard(&rule.tool, spec.name())
                 && rule.may_concern(spec.name(), spec.access())
@@ -207,57 +253,126 @@ impl Policy {
 
     /// True if some rule has a subject.
     pub fn has_subjects(&self) -> bool {
-        self.rules().iter().any(|rule| rule.subject.is_some())
+        self.levels().into_iter().flat_map(Self::rules).any(|rule| rule.subject.is_some())
     }
 
     fn rules(&self) -> &[Rule] {
         self.0.as_ref().map_or(&[][..], |inner| &inner.rules)
     }
 
-    pub(super) fn rules_for(&self, tool: &str) -> Vec<&Rule> {
+    fn rules_for(&self, tool: &str) -> Vec<&Rule> {
         self.rules().iter().filter(|rule| wildcard(&rule.tool, tool)).collect()
     }
 
     /// The ruling on one subject, or on the call as a whole, by those of `rules` that match it.
-    pub(super) fn most_specific<'a>(
-        &self,
-        rules: &[&'a Rule],
-        subject: Option<&str>,
-        access: Access,
-    ) -> Applied<'a> {
+    fn most_specific<'a>(&'a self, rules: &[&'a Rule], subject: Option<&str>, access: Access) -> Applied<'a> {
         let matching = rules.iter().filter(|rule| rule.matches(subject));
         if let Some(rule) = matching.max_by_key(|rule| (rule.specificity(), strictness(rule.effect))) {
-            return Applied::of(rule);
+            return self.applied(rule);
         }
-        let (effect, name) = match self.0.as_ref().and_then(|inner| inner.fallback) {
+        let (effect, word) = match self.0.as_ref().and_then(|inner| inner.fallback) {
             Some(effect) => (effect, "otherwise"),
             None if needs_no_leave(access) => (RuleEffect::Allow, "default"),
             None => (RuleEffect::Ask, "default"),
         };
-        Applied { effect, rule: None, name }
+        Applied { effect, rule: None, word, policy: self }
+    }
+
+    fn applied<'a>(&'a self, rule: &'a Rule) -> Applied<'a> {
+        Applied { effect: rule.effect, rule: Some(rule), word: "", policy: self }
+    }
+}
+
+impl Rules for Policy {
+    fn within(
+        &self,
+        spec: &ToolSpec,
+        footprint: &Footprint,
+    ) -> Option<Box<dyn Fn(&str) -> RuleEffect + Send + Sync>> {
+        let levels: Vec<_> =
+            self.levels().into_iter().filter_map(|level| Reading::new(level, spec, footprint)).collect();
+        if levels.is_empty() {
+            return None;
+        }
+        Some(Box::new(move |path| {
+            levels
+                .iter()
+                .map(|level| level.effect(path))
+                .max_by_key(|it| strictness(*it))
+                .unwrap_or(RuleEffect::Deny)
+        }))
+    }
+}
+
+/// One level of rules that tell paths apart, for the paths that a call reads.
+struct Reading {
+    policy: Policy,
+    spec: ToolSpec,
+    /// Rules with a subject that asked about this call, which was then allowed.
+    asked: Vec<Rule>,
+}
+
+impl Reading {
+    fn new(policy: &Policy, spec: &ToolSpec, footprint: &Footprint) -> Option<Self> {
+        let rules = policy.rules_for(spec.name());
+        if rules.iter().all(|rule| rule.subject.is_none()) {
+            return None;
+        }
+        let mut asked: Vec<Rule> = Vec::new();
+        for subject in footprint.subjects() {
+            let ruling = policy.most_specific(&rules, Some(subject), access_of(spec, footprint));
+            if let (RuleEffect::Ask, Some(rule)) = (ruling.effect, ruling.rule)
+                && !asked.contains(rule)
+            {
+                asked.push(rule.clone());
+            }
+        }
+        Some(Self { policy: policy.clone(), spec: spec.clone(), asked })
+    }
+
+    fn effect(&self, path: &str) -> RuleEffect {
+        let rules = self.policy.rules_for(self.spec.name());
+        let ruling = self.policy.most_specific(&rules, Some(path), self.spec.access());
+        match (ruling.effect, ruling.rule) {
+            // An approver who allowed the call allowed all that it does, except paths that a rule singles out.
+            (RuleEffect::Ask, Some(rule)) if rule.subject.is_some() && !self.asked.contains(rule) => {
+                RuleEffect::Ask
+            }
+            (RuleEffect::Ask, _) => RuleEffect::Allow,
+            (effect, _) => effect,
+        }
     }
 }
 
 /// Effect on one subject, with the rule that gave it.
 #[derive(Debug, Clone)]
-pub(super) struct Applied<'a> {
-    pub(super) effect: RuleEffect,
+struct Applied<'a> {
+    effect: RuleEffect,
     /// `None` where no rule matched.
-    pub(super) rule: Option<&'a Rule>,
-    name: &'static str,
+    rule: Option<&'a Rule>,
+    /// Stands for the rule where none matched.
+    word: &'static str,
+    policy: &'a Policy,
 }
 
-impl<'a> Applied<'a> {
-    fn of(rule: &'a Rule) -> Self {
-        Self { effect: rule.effect, rule: Some(rule), name: "" }
-    }
-
+impl Applied<'_> {
     /// Orders by strictness, then by the rule, so that the order of subjects and rules never decides which rule is
     /// named.
     fn compare(&self, other: &Self) -> Ordering {
         let key = |it: &Self| (strictness(it.effect), it.rule.map(Rule::specificity));
         let words = |it: &Self| it.rule.map(|rule| (rule.tool.clone(), rule.subject.clone()));
         key(self).cmp(&key(other)).then_with(|| words(self).cmp(&words(other)))
+    }
+}
+
+impl fmt::Display for Applied<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rule {
+            Some(rule) => rule.fmt(f)?,
+            None => f.write_str(self.word)?,
+        }
+        let name = self.policy.0.as_ref().and_then(|inner| inner.name.as_deref());
+        name.map_or(Ok(()), |name| write!(f, " ({name})"))
     }
 }
 
@@ -269,23 +384,32 @@ fn strictness(effect: RuleEffect) -> u8 {
     }
 }
 
+/// Access that a call is judged by.
+fn access_of(spec: &ToolSpec, footprint: &Footprint) -> Access {
+    if spec.has_access_by_call() && !footprint.unclear {
+        footprint.access
+    } else {
+        spec.access() | footprint.access
+    }
+}
+
 fn needs_no_leave(access: Access) -> bool {
     (Access::READ | Access::DELEGATE | Access::ASK).contains(access)
 }
 
-/// Matches `text` against `pattern`, in which `*` stands for any run of characters. Linear in memory, no recursion.
+/// Matches `text` against `pattern`, in which `*` stands for any run of characters. No allocation, no recursion. Bytes
+/// do: neither `*` nor a literal character can match within another character of UTF-8.
 fn wildcard(pattern: &str, text: &str) -> bool {
-    let pattern: Vec<char> = pattern.chars().collect();
-    let text: Vec<char> = text.chars().collect();
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {
-            Some('*') => {
+            Some(b'*') => {
                 star = Some((p, t));
                 p += 1;
             }
-            Some(c) if text.get(t) == Some(c) => {
+            Some(byte) if text.get(t) == Some(byte) => {
                 p += 1;
                 t += 1;
             }
@@ -299,7 +423,7 @@ fn wildcard(pattern: &str, text: &str) -> bool {
             },
         }
     }
-    pattern.get(p..).is_some_and(|rest| rest.iter().all(|c| *c == '*'))
+    pattern.get(p..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
 #[cfg(test)]

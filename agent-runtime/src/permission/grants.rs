@@ -1,0 +1,67 @@
+//! The digest of what an approver allows for more than one call.
+
+use entourage_core::{
+    Digest,
+    tool::{Footprint, ToolSpec},
+};
+
+/// What a grant of this call covers: each file that it changes stands for the files in its directory.
+fn covered(spec: &ToolSpec, footprint: &Footprint) -> Footprint {
+    let mut covered = footprint.clone();
+    if spec.changes_files() {
+        for path in &mut covered.writes {
+            // The final `/` tells the files of a directory from a path of that name.
+            *path = match path.rsplit_once('/') {
+                Some((directory, _)) => format!("{directory}/"),
+                None => "./".to_owned(),
+            };
+        }
+    }
+    covered
+}
+
+/// The digest that a grant of this call is bound to.
+pub(crate) fn grant_of(spec: &ToolSpec, footprint: &Footprint) -> Digest {
+    let parts = [spec.digest().to_string(), covered(spec, footprint).digest().to_string()];
+    let [tool, touched] = &parts;
+    Digest::of([b"grant".as_slice(), tool.as_bytes(), touched.as_bytes()])
+}
+
+#[cfg(test)]
+mod tests {
+    use entourage_core::tool::Access;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cp02_a_grant_covers_the_directory_of_a_file_and_nothing_above_beside_or_below_it() {
+        let edit = ToolSpec::new("edit", "", json!({})).with_access(Access::WRITE).naming_subjects();
+        let files = edit.clone().changing_files();
+        let grant =
+            |spec: &ToolSpec, path: &str| grant_of(spec, &Footprint::new(Access::WRITE).writing(path));
+        let granted = grant(&files, "src/a.rs");
+        for (path, covered) in [
+            ("src/a.rs", true),
+            ("src/b.rs", true),
+            ("src/fs/a.rs", false),
+            ("a.rs", false),
+            ("src", false),
+            ("src2/a.rs", false),
+            ("/src/a.rs", false),
+            ("../src/a.rs", false),
+        ] {
+            assert_eq!(grant(&files, path) == granted, covered, "{path}");
+        }
+        assert_ne!(grant(&files, "a.rs"), grant(&files, "/a.rs"));
+        assert_ne!(grant(&edit, "src/a.rs"), grant(&edit, "src/b.rs"), "a path may be a directory");
+        assert_ne!(grant(&files.clone().with_name("write"), "src/a.rs"), granted, "another tool");
+        assert_ne!(
+            grant(&files.with_description("x"), "src/a.rs"),
+            granted,
+            "attack 43: another declaration"
+        );
+        let both = Footprint::new(Access::WRITE).writing("src/a.rs").writing("secrets/key");
+        assert_ne!(grant_of(&edit.changing_files(), &both), granted);
+    }
+}

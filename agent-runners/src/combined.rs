@@ -105,6 +105,10 @@ impl Tool for Renamed {
         self.inner.footprint(arguments)
     }
 
+    async fn preview(&self, input: ToolInput, cx: &ToolContext<'_>) -> Option<String> {
+        self.inner.preview(input, cx).await
+    }
+
     fn parts(&self) -> Vec<AgentPart> {
         self.inner.parts()
     }

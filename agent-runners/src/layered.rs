@@ -35,6 +35,10 @@ impl<T: Tool> Tool for Layered<T> {
         self.tool.footprint(arguments)
     }
 
+    async fn preview(&self, input: ToolInput, cx: &ToolContext<'_>) -> Option<String> {
+        self.tool.preview(input, cx).await
+    }
+
     fn parts(&self) -> Vec<AgentPart> {
         self.tool.parts()
     }

@@ -307,6 +307,10 @@ impl Tool for DistantTool {
         self.tool.footprint(arguments)
     }
 
+    async fn preview(&self, input: ToolInput, cx: &ToolContext<'_>) -> Option<String> {
+        self.tool.preview(input, cx).await
+    }
+
     fn parts(&self) -> Vec<AgentPart> {
         self.tool.parts()
     }

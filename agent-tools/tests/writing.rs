@@ -16,7 +16,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -28,8 +28,9 @@ use entourage_core::{
     permission::{ApprovalRequest, Approver, Decision},
     tool::Tool,
 };
-use entourage_runtime::Runtime;
-use entourage_runtime::permission::Policy;
+use entourage_runners::ReactAgent;
+use entourage_runtime::{Runtime, permission::Policy};
+use entourage_testkit::ScriptedProvider;
 use entourage_tools::fs::Workspace;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -625,4 +626,53 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+/// Refuses everything, and keeps the questions.
+#[derive(Debug, Clone, Default)]
+struct Shown(Arc<Mutex<Vec<ApprovalRequest>>>);
+
+#[async_trait]
+impl Approver for Shown {
+    async fn decide(&self, request: &ApprovalRequest) -> Result<Decision> {
+        self.0.lock().unwrap().push(request.clone());
+        Ok(Decision::refuse("not now"))
+    }
+}
+
+#[tokio::test]
+async fn issue_14_whoever_is_asked_about_a_change_sees_its_diff_and_nothing_is_changed_by_it() {
+    let tree = Tree::new(&[("a.rs", "one\ntwo\n"), ("unseen.rs", "x\n")]);
+    let provider = ScriptedProvider::new()
+        .call("view", json!({"path": "a.rs"}))
+        .calls([
+            ("edit", json!({"path": "a.rs", "old": "two", "new": "three"})),
+            ("write", json!({"path": "new/b.rs", "content": "fn b() {}\n"})),
+            (
+                "multiedit",
+                json!({"path": "a.rs", "edits": [{"old": "one", "new": "1"}, {"old": "?", "new": ""}]}),
+            ),
+            ("edit", json!({"path": "unseen.rs", "old": "x", "new": "y"})),
+        ])
+        .call("write", json!({"path": "a.rs", "content": "all\n"}))
+        .text("Done.");
+    let agent = ReactAgent::builder("coder", provider.model()).tools(tree.tools()).build().unwrap();
+    let shown = Shown::default();
+    let runtime = Runtime::builder().approver(shown.clone()).build();
+    runtime.session().start(&agent, "Go").outcome().await.unwrap();
+
+    let previews: Vec<_> = shown.0.lock().unwrap().iter().map(|it| it.preview.clone().unwrap()).collect();
+    let expected = [
+        "--- a.rs\n+++ a.rs\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n",
+        "--- new/b.rs\n+++ new/b.rs\n@@ -0,0 +1 @@\n+fn b() {}\n",
+        "--- a.rs\n+++ a.rs\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n\nedit 2 was left out: ",
+        "the call would fail: ",
+        "--- a.rs\n+++ a.rs\n@@ -1,2 +1 @@\n-one\n-two\n+all\n",
+    ];
+    assert_eq!(previews.len(), expected.len());
+    for (preview, expected) in previews.iter().zip(expected) {
+        assert!(preview.starts_with(expected), "{preview}");
+    }
+    assert_eq!(tree.text("a.rs"), "one\ntwo\n");
+    assert!(!tree.root.join("new").exists());
 }

@@ -38,6 +38,9 @@ pub struct ApprovalRequest {
     /// older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Digest>,
+    /// What the call would do, if its tool can say: see [`Tool::preview`](crate::tool::Tool::preview).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<String>,
 }
 
 impl ApprovalRequest {
@@ -62,12 +65,15 @@ impl ApprovalRequest {
             rule: rule.to_owned(),
             digest,
             grant: None,
+            preview: None,
         }
     }
 
     setters! {
         /// Sets the digest that a grant for the session is bound to.
         with_grant(grant: Digest) => Some(grant);
+        /// Sets what the call would do.
+        with_preview(preview: Option<String>) => preview;
     }
 }
 

@@ -57,6 +57,14 @@ pub trait Tool: Send + Sync {
         Footprint::new(self.spec().access())
     }
 
+    /// Returns what the call would do, such as a diff, for an approver who is asked about it; nothing by default.
+    ///
+    /// It changes nothing. It is asked for at most 5 seconds, and its text is cut at 64 KiB and stored with the
+    /// question. A panic counts as nothing.
+    async fn preview(&self, _input: ToolInput, _cx: &ToolContext<'_>) -> Option<String> {
+        None
+    }
+
     /// Returns the agents that the tool runs, as [`Agent::parts`] does; none by default.
     fn parts(&self) -> Vec<AgentPart> {
         Vec::new()
@@ -86,6 +94,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn footprint(&self, arguments: &Value) -> Footprint {
         (**self).footprint(arguments)
+    }
+
+    async fn preview(&self, input: ToolInput, cx: &ToolContext<'_>) -> Option<String> {
+        (**self).preview(input, cx).await
     }
 
     fn parts(&self) -> Vec<AgentPart> {

@@ -1,12 +1,13 @@
 //! The questions of a step to its approver. All of them are asked together, before the first call runs.
 
-use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc};
+use std::{collections::HashMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use entourage_core::{
     Error, ErrorKind, Result, bound,
     event::{ApprovalDecided, Event},
     permission::{ApprovalId, ApprovalRequest, Decision},
-    run::Pause,
+    run::{Pause, RunContext},
+    tool::{ToolContext, ToolInput},
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
@@ -15,6 +16,7 @@ use crate::{
     Caught,
     effects::{
         site::Site,
+        tool_judge::Open,
         tool_run::{Done, Ready, Running},
     },
     env::Env,
@@ -145,7 +147,26 @@ async fn decide(site: &Site, request: &ApprovalRequest) -> Decision {
     decision
 }
 
-/// Most bytes of a reason, or of a question back, that the model is told.
+/// Time for a tool to say what a call would do.
+const PREVIEW: Duration = Duration::from_secs(5);
+
+/// Adds to a question what its call would do.
+pub(super) async fn previewed(
+    site: &Site,
+    cx: &RunContext,
+    open: &Open<'_>,
+    request: ApprovalRequest,
+    place: (u64, usize),
+) -> ApprovalRequest {
+    let (spec, footprint) = (open.tool.spec(), request.footprint.clone());
+    let context = ToolContext::new(cx, &site.env.policy, &open.call.id, spec, footprint, place);
+    let preview = Caught::new(|| open.tool.preview(ToolInput::new(open.arguments.clone()), &context));
+    let preview = tokio::time::timeout(PREVIEW, preview).await;
+    let text = preview.ok().and_then(Result::ok).flatten();
+    request.with_preview(text.map(|text| bound::shortened(&text, LONGEST).into_owned()))
+}
+
+/// Most bytes of a preview, and of a reason or a question back, that the model is told.
 pub(crate) const LONGEST: usize = 64 << 10;
 
 /// Returns the text of a decision for the model, if it has one.

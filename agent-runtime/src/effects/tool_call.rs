@@ -14,11 +14,11 @@ use entourage_core::{
     run::{Observation, Pause, RunContext, ToolCalls},
     tool::{CallId, Repeat, ToolContext, ToolError, ToolOutput},
 };
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::join_all};
 
 use crate::effects::{
     site::Site,
-    tool_ask::{Questions, soonest},
+    tool_ask::{Questions, previewed, soonest},
     tool_bound::{bounded, other_arguments},
     tool_judge::{Checked, Judge, Plan},
     tool_layers::{Held, has_layers, pass},
@@ -131,19 +131,20 @@ impl<'a> Step<'a> {
         pass_all(self.site, self.cx, &mut slots).await;
         // The only call is asked about when it is about to start, which is now.
         if slots.len() > 1 {
-            self.ask_all(&slots);
+            self.ask_all(&slots).await;
         }
         self.drive(slots).await
     }
 
     /// Asks about all calls that would be asked about now, before the first of them runs.
-    fn ask_all(&mut self, slots: &[Option<Checked<'_>>]) {
-        for (place, checked) in slots.iter().enumerate() {
-            let question =
-                checked.as_ref().and_then(|it| self.judge(&|_| false).question_about(self.index(place), it));
-            if let Some(question) = question {
-                self.ask(&question);
-            }
+    async fn ask_all(&mut self, slots: &[Option<Checked<'_>>]) {
+        let questions = slots.iter().enumerate().filter_map(|(place, checked)| {
+            let index = self.index(place);
+            let (question, open) = self.judge(&|_| false).question_about(index, checked.as_ref()?)?;
+            Some(previewed(self.site, self.cx, open, question, (self.seq, self.first + index)))
+        });
+        for question in join_all(questions.collect::<Vec<_>>()).await {
+            self.ask(&question);
         }
     }
 
@@ -207,7 +208,7 @@ impl<'a> Step<'a> {
                         Some(call) => running.push(call),
                         None => schedule.stop(),
                     },
-                    Plan::Ask(ready, request) => running.push(self.wait(place, ready, request)),
+                    Plan::Ask(ready, request) => running.push(self.wait(place, ready, request).await),
                 }
             }
             claimed.drain(..).for_each(|call| running.push(call));
@@ -240,7 +241,9 @@ impl<'a> Step<'a> {
                                 self.hand_out(place, ready, &mut schedule);
                             }
                             Some(Plan::Run(ready)) => claimed.extend(self.claim(place, ready)),
-                            Some(Plan::Ask(ready, request)) => claimed.push(self.wait(place, ready, request)),
+                            Some(Plan::Ask(ready, request)) => {
+                                claimed.push(self.wait(place, ready, request).await);
+                            }
                             Some(Plan::Settled { call, text, denied }) => {
                                 self.settle_unrun(place, call, text, denied);
                                 schedule.finish();
@@ -313,8 +316,17 @@ impl<'a> Step<'a> {
     }
 
     /// Returns the future of a call that waits for the answer to its question, which is asked now if it was not before.
-    fn wait<'c>(&mut self, place: usize, ready: Ready<'c>, request: Box<ApprovalRequest>) -> Running<'c> {
-        self.ask(&request);
+    async fn wait<'c>(
+        &mut self,
+        place: usize,
+        ready: Ready<'c>,
+        mut request: Box<ApprovalRequest>,
+    ) -> Running<'c> {
+        if !self.questions.is_asking(&request.id) {
+            let place_of_call = (self.seq, self.first + self.index(place));
+            *request = previewed(self.site, self.cx, &ready.open, *request, place_of_call).await;
+            self.ask(&request);
+        }
         self.waits();
         self.questions.wait(place, ready, request)
     }

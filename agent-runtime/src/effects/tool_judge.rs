@@ -183,7 +183,11 @@ impl Judge<'_> {
 
     /// Returns the question that a call would be asked about now; `None` for a call that would not, or that an answer
     /// or a grant settles.
-    pub(super) fn question_about(&self, index: usize, checked: &Checked<'_>) -> Option<ApprovalRequest> {
+    pub(super) fn question_about<'o, 'c>(
+        &self,
+        index: usize,
+        checked: &'o Checked<'c>,
+    ) -> Option<(ApprovalRequest, &'o Open<'c>)> {
         let Checked::Open(open) = checked else { return None };
         if open.tool.spec().is_answer() {
             return None;
@@ -194,7 +198,8 @@ impl Judge<'_> {
             return None;
         };
         let request = self.question(index, open, &footprint, &rule);
-        (self.granted(&request).is_none() && self.answer(&request).is_none()).then_some(request)
+        let is_open = self.granted(&request).is_none() && self.answer(&request).is_none();
+        is_open.then_some((request, open))
     }
 
     fn rule(&self, ready: &Ready<'_>) -> Ruling {

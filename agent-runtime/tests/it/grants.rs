@@ -274,3 +274,50 @@ async fn issue_14_the_ruling_on_a_call_is_explained_without_making_it() {
     assert_eq!(bad.kind(), ErrorKind::Tool);
     assert_eq!((stored(&store, session.id()).await.len(), tool.edited().len()), (count, edited));
 }
+
+/// A tool whose previews fail in every way.
+struct Odd(ToolSpec);
+
+#[async_trait]
+impl Tool for Odd {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn preview(&self, input: ToolInput, _: &ToolContext<'_>) -> Option<String> {
+        match input.arguments["path"].as_str().unwrap() {
+            "never" => std::future::pending().await,
+            "panic" => panic!("on purpose"),
+            "long" => Some("é".repeat(1 << 20)),
+            path => Some(format!("changes {path}")),
+        }
+    }
+
+    async fn call(&self, _: ToolInput, _: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+        panic!("nobody allowed it")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn issue_14_a_preview_that_hangs_or_panics_leaves_the_question_as_it_is() {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+    let tool: Arc<dyn Tool> = Arc::new(Odd(ToolSpec::new("edit", "", schema).with_access(Access::WRITE)));
+    for paths in [&["never", "panic", "a", "long"][..], &["never"], &["a"]] {
+        let provider =
+            ScriptedProvider::new().calls(paths.iter().map(|path| ("edit", json!({"path": path}))));
+        let agent = agent(provider.model()).tool(Arc::clone(&tool)).build().unwrap();
+        let session = testkit::runtime().build().session();
+        let outcome = session.start(&agent, "Go").outcome().await.unwrap();
+        assert!(matches!(outcome.status, Status::Paused(_)));
+        let state = session.state().await.unwrap();
+        let previews: Vec<_> = state.questions().iter().map(|it| it.request.preview.clone()).collect();
+        assert_eq!(previews.len(), paths.len());
+        for (path, preview) in paths.iter().zip(previews) {
+            match *path {
+                "a" => assert_eq!(preview.as_deref(), Some("changes a")),
+                "long" => assert!(preview.is_some_and(|text| text.len() <= 64 << 10 && text.ends_with('…'))),
+                _ => assert_eq!(preview, None, "{path}"),
+            }
+        }
+    }
+}

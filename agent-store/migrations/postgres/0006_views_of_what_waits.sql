@@ -60,7 +60,8 @@ SELECT session, id, run, agent, seq, asked ->> 'tool' AS tool, asked ->> 'argume
        answered #>> '{decision,edit}' AS edited, answered ->> 'by' AS decided_by,
        event_number(answered #> '{decision,until,at}') AS until,
        CASE answered #> '{decision,until,allow}' WHEN 'true' THEN 'allow' WHEN 'false' THEN 'deny' END
-           AS until_decision
+           AS until_decision,
+       asked ->> 'preview' AS preview
 FROM told;
 
 -- The same as `Runtime::pending` of the library: change both.

@@ -62,7 +62,8 @@ SELECT session, id, run, agent, seq, json_extract(asked, '$.tool') AS tool,
        CASE json_type(answered, '$.decision.until.at') WHEN 'integer' THEN
            min(json_extract(answered, '$.decision.until.at'), 9223372036854775807) END AS until,
        CASE json_type(answered, '$.decision.until.allow') WHEN 'true' THEN 'allow' WHEN 'false' THEN 'deny' END
-           AS until_decision
+           AS until_decision,
+       json_extract(asked, '$.preview') AS preview
 FROM told;
 
 -- The same as `Runtime::pending` of the library: change both.

@@ -61,6 +61,10 @@ impl Tool for WatchedTool {
         self.tool.footprint(arguments)
     }
 
+    async fn preview(&self, input: ToolInput, cx: &ToolContext<'_>) -> Option<String> {
+        self.tool.preview(input, cx).await
+    }
+
     fn parts(&self) -> Vec<AgentPart> {
         self.tool.parts()
     }

@@ -46,21 +46,36 @@ impl Operation for Write {
     fn run(sight: &Sight<'_>, arguments: WriteArguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
         let target = Target::of(sight, &arguments.path, stop)?;
         let _one_at_a_time = sight.workspace().writing();
-        let Some(current) = target.read()? else {
-            return create(&target, &arguments.content);
-        };
-        target.check_seen(&current)?;
-        let before = decoded(&target, &current)?;
-        let mut document = Document::read(before);
-        let whole = 0..document.text().len();
-        let content = arguments.content.strip_prefix('\u{feff}').unwrap_or(&arguments.content);
-        document.replace(&[(whole, content.to_owned())]);
-        let after = document.written();
-        if after == before {
-            return Err(ToolError::tell(format!("`{}` has this content already", target.name)));
-        }
-        save(&target, &current, before, &after, "")
+        whole(&target, arguments.content)?.save(&target)
     }
+
+    fn preview(
+        sight: &Sight<'_>,
+        arguments: WriteArguments,
+        stop: &Stop,
+    ) -> Result<Option<String>, ToolError> {
+        let target = Target::of(sight, &arguments.path, stop)?;
+        Ok(Some(whole(&target, arguments.content)?.shown(&target)))
+    }
+}
+
+/// Makes the whole content of a file. Writes nothing.
+fn whole(target: &Target<'_>, content: String) -> Result<Prepared, ToolError> {
+    let note = String::new();
+    let Some(current) = target.read()? else {
+        return Ok(Prepared { current: None, before: String::new(), after: content, note });
+    };
+    target.check_seen(&current)?;
+    let before = decoded(target, &current)?.to_owned();
+    let mut document = Document::read(&before);
+    let all = 0..document.text().len();
+    let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
+    document.replace(&[(all, content.to_owned())]);
+    let after = document.written();
+    if after == before {
+        return Err(ToolError::tell(format!("`{}` has this content already", target.name)));
+    }
+    Ok(Prepared { current: Some(current), before, after, note })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -95,11 +110,25 @@ impl Operation for Edit {
         let edits = [OneEdit { old, new, replace_all }];
         let target = Target::of(sight, &path, stop)?;
         let _one_at_a_time = sight.workspace().writing();
-        let edited = edit(&target, &edits)?;
-        match edited.failed.into_iter().next() {
-            Some((_, error)) => Err(ToolError::Tell(error)),
-            None => edited.change.save(&target),
-        }
+        only(edit(&target, &edits)?)?.save(&target)
+    }
+
+    fn preview(
+        sight: &Sight<'_>,
+        arguments: EditArguments,
+        stop: &Stop,
+    ) -> Result<Option<String>, ToolError> {
+        let EditArguments { path, old, new, replace_all } = arguments;
+        let target = Target::of(sight, &path, stop)?;
+        Ok(Some(only(edit(&target, &[OneEdit { old, new, replace_all }])?)?.shown(&target)))
+    }
+}
+
+/// The change of a single edit, unless it failed.
+fn only(edited: Edited) -> Result<Prepared, ToolError> {
+    match edited.failed.into_iter().next() {
+        Some((_, error)) => Err(ToolError::Tell(error)),
+        None => Ok(edited.change),
     }
 }
 
@@ -137,22 +166,35 @@ impl Operation for MultiEdit {
     const WITHOUT_PATH: Option<&'static str> = None;
 
     fn run(sight: &Sight<'_>, arguments: MultiArguments, stop: &Stop) -> Result<ToolOutput, ToolError> {
-        let MultiArguments { path, edits } = arguments;
-        if edits.is_empty() || edits.len() > EDITS {
-            return Err(ToolError::tell("`edits` has at least 1 and at most 100 edits"));
-        }
-        let target = Target::of(sight, &path, stop)?;
+        let target = Target::of(sight, &arguments.path, stop)?;
         let _one_at_a_time = sight.workspace().writing();
-        let mut edited = edit(&target, &edits)?;
-        let failed = std::mem::take(&mut edited.failed);
-        let list = failed.iter().map(|(index, error)| format!("\nedit {index} was left out: {error}"));
-        let list: String = list.collect();
-        if failed.len() == edits.len() {
-            return Err(ToolError::tell(format!("no edit could be made, so nothing was written{list}")));
-        }
-        edited.change.note.push_str(&list);
-        edited.change.save(&target)
+        several(&target, &arguments.edits)?.save(&target)
     }
+
+    fn preview(
+        sight: &Sight<'_>,
+        arguments: MultiArguments,
+        stop: &Stop,
+    ) -> Result<Option<String>, ToolError> {
+        let target = Target::of(sight, &arguments.path, stop)?;
+        Ok(Some(several(&target, &arguments.edits)?.shown(&target)))
+    }
+}
+
+/// The change of several edits, those that failed named in its note. An error if none could be made.
+fn several(target: &Target<'_>, edits: &[OneEdit]) -> Result<Prepared, ToolError> {
+    if edits.is_empty() || edits.len() > EDITS {
+        return Err(ToolError::tell("`edits` has at least 1 and at most 100 edits"));
+    }
+    let mut edited = edit(target, edits)?;
+    let failed = std::mem::take(&mut edited.failed);
+    let list = failed.iter().map(|(index, error)| format!("\nedit {index} was left out: {error}"));
+    let list: String = list.collect();
+    if failed.len() == edits.len() {
+        return Err(ToolError::tell(format!("no edit could be made, so nothing was written{list}")));
+    }
+    edited.change.note.push_str(&list);
+    Ok(edited.change)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -258,6 +300,12 @@ fn loosely(number: usize, of: usize) -> String {
 }
 
 impl Prepared {
+    /// The change as a diff, and what else is to be said of it.
+    fn shown(&self, target: &Target<'_>) -> String {
+        let Diff { text, .. } = Diff::of(&target.name, &self.before, &self.after);
+        format!("{text}{}", self.note)
+    }
+
     fn save(self, target: &Target<'_>) -> Result<ToolOutput, ToolError> {
         match &self.current {
             None => create(target, &self.after).map(|output| noted(output, &self.note)),

@@ -39,6 +39,11 @@ pub(super) trait Operation: Send + Sync + 'static {
     const WITHOUT_PATH: Option<&'static str>;
 
     fn run(sight: &Sight<'_>, arguments: Self::Arguments, stop: &Stop) -> Result<ToolOutput, ToolError>;
+
+    /// Returns what the call would do. Changes nothing.
+    fn preview(_: &Sight<'_>, _: Self::Arguments, _: &Stop) -> Result<Option<String>, ToolError> {
+        Ok(None)
+    }
 }
 
 /// The workspace of a tool, or the promise to open one.
@@ -104,6 +109,21 @@ impl<O: Operation> Tool for FileTool<O> {
             O::run(&sight, arguments, stop)
         })
         .await
+    }
+
+    async fn preview(&self, input: ToolInput, cx: &ToolContext<'_>) -> Option<String> {
+        let arguments: O::Arguments = input.parse().ok()?;
+        let (place, session, admission) = (self.place.clone(), cx.session().clone(), cx.admission());
+        let judged = cx.footprint().writes.clone();
+        let preview = blocking(O::TIME, move |stop| {
+            let sight = Sight::new(place.workspace()?, &session, &admission).changing(judged);
+            O::preview(&sight, arguments, stop)
+        });
+        match preview.await {
+            Ok(preview) => preview,
+            Err(ToolError::Tell(text)) => Some(format!("the call would fail: {text}")),
+            Err(_) => None,
+        }
     }
 
     /// Names the path as the workspace knows it, so that a rule cannot be evaded by spelling. Resolves links on the

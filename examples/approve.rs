@@ -1,10 +1,10 @@
-//! A person's answers to tool calls: other arguments, a reason, leave for the session, and one that comes later, in
-//! another process. It needs no key: its model is scripted.
+//! A person's answers to tool calls: other arguments, a reason, leave for the session, and leave for always that comes
+//! later, in another process. It needs no key: its model is scripted.
 
 #![allow(clippy::print_stdout, reason = "an example talks to its terminal")]
 
 use async_trait::async_trait;
-use entourage::{prelude::*, session::Waiting, testkit::ScriptedProvider};
+use entourage::{permission::GrantFile, prelude::*, session::Waiting, testkit::ScriptedProvider};
 use serde_json::{Value, json};
 
 #[tool(access = "write")]
@@ -43,16 +43,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = Runtime::builder().store(store().await?).approver(Person).build().session();
     println!("{}\n", session.start(&agent, "Bring the pages up to date.").outcome().await?.status);
 
-    // Another process: it has the file and the id of the session.
-    let session = Runtime::builder().store(store().await?).build().open(session.id()).await?;
+    // Another process: it has the files and the id of the session.
+    let grants = GrantFile::open(folder.path().join("grants.toml"))?;
+    let session = Runtime::builder().store(store().await?).grants(grants).build().open(session.id()).await?;
     for pending in session.pending().await? {
         let Waiting::Approval(question) = &pending.waits_for else { continue };
         println!("{} waits: {} {}", pending.agent, question.tool, question.arguments.as_str());
-        let always = session.decide(&question.id, Decision::AllowAlways).await;
-        println!("{}: {:?}", Decision::AllowAlways, always.map_err(|it| it.kind()));
-        session.decide(&question.id, Decision::Allow.by("ada")).await?;
+        session.decide(&question.id, Decision::AllowAlways.by("ada")).await?; // in later sessions too
     }
     println!("{}\n", session.resume(&agent).outcome().await?.status);
+    println!("{}", std::fs::read_to_string(folder.path().join("grants.toml"))?);
     for result in session.history().await?.iter().flat_map(|message| message.tool_results()) {
         println!("the model was told: {}", result.to_text());
     }

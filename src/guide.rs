@@ -33,6 +33,11 @@ pub mod performance {}
 #[cfg_attr(not(doctest), doc = include_str!("../docs/permissions.md"))]
 pub mod permissions {}
 
+/// Commands that the operating system confines: levels, protected paths, and what each backend holds.
+///
+#[cfg_attr(not(doctest), doc = include_str!("../docs/sandbox.md"))]
+pub mod sandbox {}
+
 /// Stores, stopping, waiting for a person, looking back and watching.
 ///
 /// [agents]: crate::guide::agents

@@ -3,7 +3,8 @@
 #![cfg_attr(
     not(doctest),
     doc = "[agents]: guide::agents\n[layers]: guide::layers\n[models]: guide::models\n\
-           [performance]: guide::performance\n[permissions]: guide::permissions\n[sessions]: guide::sessions\n"
+           [performance]: guide::performance\n[permissions]: guide::permissions\n[sandbox]: guide::sandbox\n\
+           [sessions]: guide::sessions\n"
 )]
 #![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -205,6 +206,12 @@ pub use entourage_tools::fs;
 /// Facts about a project for prompt templates, gathered from the machine.
 #[cfg(feature = "project")]
 pub use entourage_tools::project;
+
+/// What agents' tools are built on.
+#[cfg(feature = "sandbox")]
+pub mod tools {
+    pub use entourage_tools::sandbox;
+}
 
 /// Spans to an OpenTelemetry collector.
 #[cfg(feature = "otel")]

@@ -8,6 +8,7 @@
 //! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`, `write`, `edit`, `multiedit`, `undo`, confined to a workspace |
 //! | root | `grants` | no tools: [`GrantFile`] keeps what was allowed always |
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
+//! | `sandbox` | `sandbox` | no tools: commands that Landlock or bubblewrap confines |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -17,6 +18,8 @@ pub mod fs;
 mod grants;
 #[cfg(feature = "project")]
 pub mod project;
+#[cfg(feature = "sandbox")]
+pub mod sandbox;
 
 #[cfg(feature = "grants")]
 pub use grants::GrantFile;

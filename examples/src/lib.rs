@@ -19,5 +19,9 @@ mod models {}
 mod permissions {}
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/sandbox.md")]
+mod sandbox {}
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/sessions.md")]
 mod sessions {}

@@ -32,8 +32,20 @@ pub(super) struct Questions<'a> {
 }
 
 impl<'a> Questions<'a> {
-    /// Asks a question and records it. An answer that puts nothing off is recorded when it comes.
+    /// Asks a question and records it, unless one about its call was asked and not taken up, or it has an answer. A
+    /// deadline that has passed is one. An answer that puts nothing off is recorded when it comes.
     pub(super) fn ask(&mut self, site: &'a Site, request: &ApprovalRequest) {
+        if self.is_asking(&request.id) {
+            return;
+        }
+        let now = site.now();
+        let answer = site.read(|state| state.approval(&request.id, request.digest));
+        if let Some(answer) = answer.map(|answer| answer.at(now)).filter(|answer| !answer.is_open()) {
+            let by = Some("deadline".into());
+            let decided = ApprovalDecided::new(request.id.clone(), answer.clone(), request.digest, by, None);
+            site.note(Event::ApprovalDecided(Arc::new(decided)));
+            return self.answered(request, answer);
+        }
         site.note(Event::ApprovalRequested(Arc::new(request.clone())));
         let (told, answer) = oneshot::channel();
         self.answers.insert(request.id.clone(), answer);
@@ -48,7 +60,7 @@ impl<'a> Questions<'a> {
     }
 
     /// Adds a question that has its answer already.
-    pub(super) fn answered(&mut self, request: &ApprovalRequest, decision: Decision) {
+    fn answered(&mut self, request: &ApprovalRequest, decision: Decision) {
         let (told, answer) = oneshot::channel();
         told.send(decision).ok();
         self.answers.insert(request.id.clone(), answer);

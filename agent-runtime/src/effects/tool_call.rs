@@ -8,7 +8,7 @@ use std::sync::Arc;
 use entourage_core::{
     Error, ErrorKind, Result, Timestamp,
     budget::Charge,
-    event::{ApprovalDecided, EffectKey, Event, ToolFinished, ToolStarted, WaitStarted},
+    event::{EffectKey, Event, ToolFinished, ToolStarted, WaitStarted},
     message::{ToolCall, ToolResult},
     permission::{ApprovalId, ApprovalRequest, Decision},
     run::{Observation, Pause, RunContext, ToolCalls},
@@ -144,27 +144,7 @@ impl<'a> Step<'a> {
             Some(previewed(self.site, self.cx, open, question, (self.seq, self.first + index)))
         });
         for question in join_all(questions.collect::<Vec<_>>()).await {
-            self.ask(&question);
-        }
-    }
-
-    /// Asks a question, unless one about its call was asked and not taken up, or it has an answer. A deadline that has
-    /// passed is one.
-    fn ask(&mut self, request: &ApprovalRequest) {
-        if self.questions.is_asking(&request.id) {
-            return;
-        }
-        let now = self.site.now();
-        let answer = self.site.read(|state| state.approval(&request.id, request.digest));
-        match answer.map(|answer| answer.at(now)).filter(|answer| !answer.is_open()) {
-            Some(answer) => {
-                let by = Some("deadline".into());
-                let decided =
-                    ApprovalDecided::new(request.id.clone(), answer.clone(), request.digest, by, None);
-                self.site.note(Event::ApprovalDecided(Arc::new(decided)));
-                self.questions.answered(request, answer);
-            }
-            None => self.questions.ask(self.site, request),
+            self.questions.ask(self.site, &question);
         }
     }
 
@@ -325,7 +305,7 @@ impl<'a> Step<'a> {
         if !self.questions.is_asking(&request.id) {
             let place_of_call = (self.seq, self.first + self.index(place));
             *request = previewed(self.site, self.cx, &ready.open, *request, place_of_call).await;
-            self.ask(&request);
+            self.questions.ask(self.site, &request);
         }
         self.waits();
         self.questions.wait(place, ready, request)

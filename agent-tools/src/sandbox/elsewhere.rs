@@ -1,0 +1,44 @@
+//! What stands in for the sandbox on systems that have none: each start is a typed error.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use entourage_core::{Error, ErrorKind};
+use tokio::process::{Child, Command};
+
+use super::{Enforced, settings::Settings};
+
+#[derive(Debug)]
+pub(super) struct Prepared;
+
+#[derive(Debug)]
+pub(super) struct Watch;
+
+impl Watch {
+    #[allow(clippy::unused_self, reason = "no watch is ever made here")]
+    pub(super) fn restore(&self) -> Result<Vec<PathBuf>, Error> {
+        Ok(Vec::new())
+    }
+}
+
+#[allow(clippy::unused_async, reason = "it awaits where there is a sandbox")]
+pub(super) async fn prepare(_: &Settings) -> Result<Prepared, Error> {
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "there is no sandbox for this system, only for Linux on x86-64 and arm64; run the command on such a machine, \
+         or start it without a sandbox",
+    ))
+}
+
+#[allow(clippy::unused_async, reason = "it awaits where there is a sandbox")]
+pub(super) async fn spawn(
+    settings: &Settings,
+    _: &std::sync::Arc<Prepared>,
+    _: OsString,
+    _: impl FnOnce(&mut Command) -> &mut Command,
+) -> Result<(Child, Enforced), Error> {
+    prepare(settings)
+        .await
+        .and(Err(Error::new(ErrorKind::Unsupported, "there is no sandbox for this system")))
+}
+
+pub(super) fn kill_tree(_: u32) {}

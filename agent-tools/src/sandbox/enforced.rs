@@ -1,0 +1,98 @@
+//! What holds for a command, as a value for records.
+
+use std::{path::PathBuf, sync::Arc};
+
+use entourage_core::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+
+use super::linux::{Prepared, Watch};
+
+/// The mechanism that confines a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Backend {
+    /// The one that can hold more: bubblewrap for a sandbox that writes to a workspace, Landlock for the others; the
+    /// other one where the first is missing.
+    #[default]
+    Any,
+    /// Landlock rules and a seccomp filter on the command itself. Nothing has to be installed.
+    Landlock,
+    /// The program `bwrap`: namespaces in which nothing else exists, and a seccomp filter.
+    Bubblewrap,
+}
+
+/// What a sandbox enforced on one command.
+///
+/// It is serializable, so that a program can store it beside the command. A value that was read back cannot
+/// [`restore`](Enforced::restore) anything.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Enforced {
+    /// The mechanism in use, never [`Backend::Any`].
+    pub backend: Backend,
+    /// The version of Landlock's interface that the kernel and this crate both know; absent with bubblewrap.
+    pub landlock_abi: Option<u32>,
+    /// `read_only`, `workspace_write` or `full`.
+    pub level: String,
+    /// The root of the workspace, with links resolved; absent for `full`.
+    pub root: Option<PathBuf>,
+    /// The command's private directory for temporary files. It is removed with the last clone of the sandbox and of
+    /// this value.
+    pub temp: PathBuf,
+    /// Whether the command may use the network.
+    pub network: bool,
+    /// Whether the command may open sockets of the family `AF_UNIX`.
+    pub unix_sockets: bool,
+    /// Whether the command cannot signal processes outside of the sandbox.
+    pub signals_confined: bool,
+    /// Whether the command cannot change modes, owners, times and attributes of files outside of what it may write.
+    /// Landlock has no rule for these; the permissions of the system alone hold.
+    pub metadata_confined: bool,
+    /// The most bytes of address space that each process may have.
+    pub memory: Option<u64>,
+    /// The most processes and threads that the command's user may have.
+    pub processes: Option<u64>,
+    /// Whether the system holds `processes`. It does not for commands of the user root.
+    pub processes_confined: bool,
+    /// The most bytes that a file may grow to.
+    pub file_size: Option<u64>,
+    /// Protected paths below the root that the command cannot write to.
+    pub read_only: Vec<PathBuf>,
+    /// Protected paths below the root that the command can write to; [`restore`](Enforced::restore) takes its changes
+    /// back.
+    pub watched: Vec<PathBuf>,
+    /// What this kernel cannot enforce, in words. Empty unless the sandbox is a
+    /// [best effort](super::Sandbox::best_effort).
+    pub gaps: Vec<String>,
+    #[serde(skip)]
+    pub(super) watch: Option<Arc<Watch>>,
+    /// Keeps the private directory while the command may use it.
+    #[serde(skip)]
+    pub(super) _prepared: Option<Arc<Prepared>>,
+}
+
+impl Enforced {
+    /// Takes back what the command changed at protected paths, and returns these paths.
+    ///
+    /// Call it after the command's processes have ended, each time.
+    ///
+    /// # Contract
+    /// - What appeared or was changed is moved to the root of the workspace, under a name that begins with
+    ///   `removed-by-sandbox-`; nothing is deleted. What was changed or removed is then written anew.
+    /// - Of a directory `.git` the hooks, the configuration and `info` are compared; objects, references and the
+    ///   index are not.
+    /// - Directories that bubblewrap left as places to mount on are removed if they are empty, with the last command
+    ///   of this sandbox and its clones that runs.
+    /// - If this program ends before, an empty directory may stay where bubblewrap mounted.
+    /// - A second call does nothing. A program that wrote there meanwhile loses its change to the copy that was moved.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if a path cannot be compared or written; the others are restored all the same.
+    pub async fn restore(&self) -> Result<Vec<PathBuf>, Error> {
+        let Some(watch) = self.watch.clone() else { return Ok(Vec::new()) };
+        tokio::task::spawn_blocking(move || watch.restore()).await.map_err(|error| {
+            Error::new(ErrorKind::Internal, "the task that restores protected paths failed").caused_by(error)
+        })?
+    }
+}

@@ -1,0 +1,333 @@
+//! The sandbox of Linux: preparing its rules once, and starting commands under them.
+//!
+//! With Landlock, a thread takes the rules on itself, starts the command and ends. Both the rules and the filter belong
+//! to a thread and to all that it starts, so the other threads of this program stay free.
+
+mod bubblewrap;
+mod filter;
+mod landlock;
+mod limits;
+mod places;
+mod tree;
+mod watch;
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::Write,
+    os::fd::AsRawFd,
+    path::Path,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use ::landlock::RulesetCreated;
+use entourage_core::{Error, ErrorKind};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use seccompiler::BpfProgram;
+use tempfile::TempDir;
+use tokio::{
+    process::{Child, Command},
+    runtime::Handle,
+    sync::oneshot,
+};
+
+use self::{
+    bubblewrap::Bubblewrap,
+    filter::Sockets,
+    watch::{Placeholders, Plan},
+};
+use super::{
+    Backend, Enforced,
+    settings::{Level, Settings},
+};
+
+pub(super) use self::watch::Watch;
+
+/// Enough for a thread that starts one program.
+const STACK: usize = 256 << 10;
+
+/// What all commands of a sandbox share.
+pub(super) struct Prepared {
+    confinement: Confinement,
+    filter: BpfProgram,
+    /// The filter as a file in memory, which no command can change.
+    filter_file: File,
+    /// The private directory of the commands. Removed with the sandbox.
+    temp: TempDir,
+    /// `PATH` without directories that the commands cannot read. A shell would find programs there, and stop at them.
+    path: Option<OsString>,
+    placeholders: Arc<Mutex<Placeholders>>,
+}
+
+enum Confinement {
+    Landlock(RulesetCreated),
+    Bubblewrap(Bubblewrap),
+}
+
+impl Prepared {
+    fn new(settings: &Settings) -> Result<Self, Error> {
+        let unusable = |error| {
+            Error::new(ErrorKind::Io, "the sandbox's temporary directory cannot be made").caused_by(error)
+        };
+        let temp = tempfile::Builder::new().prefix("entourage-").tempdir().map_err(unusable)?;
+        let filter = filter::program(Sockets { network: settings.network, unix: settings.unix_sockets })?;
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let mut filter_file = File::from(
+            rustix::fs::memfd_create("sandbox-filter", flags).map_err(|error| unusable(error.into()))?,
+        );
+        filter_file.write_all(&filter::bytes(&filter)).map_err(unusable)?;
+        let confinement = choose(settings, temp.path())?;
+        let path = std::env::var_os("PATH").map(|path| places::readable_path(settings, &path));
+        Ok(Self { confinement, filter, filter_file, temp, path, placeholders: Arc::default() })
+    }
+
+    /// The filter by a name that a child of this program can open.
+    fn filter_path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.filter_file.as_raw_fd())
+    }
+
+    /// The beginning of a command; `set` and the protected paths are still missing.
+    fn command(&self, settings: &Settings, program: OsString, plan: Option<&Plan>) -> (Command, bool) {
+        let limits = limits::script(settings);
+        let shell = |script: String| {
+            let mut command = Command::new(limits::SHELL);
+            command.arg("-c").arg(script);
+            command
+        };
+        match &self.confinement {
+            Confinement::Landlock(_) if limits.is_empty() => (Command::new(program), false),
+            Confinement::Landlock(_) => {
+                let mut command = shell(format!("{limits}exec \"$@\""));
+                command.arg("sh").arg(program);
+                (command, true)
+            }
+            Confinement::Bubblewrap(found) => {
+                let mut command = shell(format!("exec 9<\"$0\" || exit 126; {limits}exec \"$@\""));
+                command.arg(self.filter_path()).arg(&found.program);
+                command.args(["--seccomp", "9"]).args(&found.arguments).args(found.masks());
+                if let (Some(plan), Some(root)) = (plan, settings.level.root()) {
+                    command.args(bubblewrap::protect(root, &plan.mounted, &plan.masked));
+                }
+                command.arg("--").arg(program);
+                (command, true)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("temp", &self.temp.path()).finish_non_exhaustive()
+    }
+}
+
+/// Takes the backend that the settings demand, or the one that can hold more.
+fn choose(settings: &Settings, temp: &Path) -> Result<Confinement, Error> {
+    let landlock = || landlock::rules(settings, temp).map(Confinement::Landlock);
+    let bubblewrap = || bubblewrap::find(settings, temp).map(Confinement::Bubblewrap);
+    let absent = |error: Error| if error.kind() == ErrorKind::Unsupported { Ok(error) } else { Err(error) };
+    match settings.backend {
+        Backend::Landlock => landlock(),
+        Backend::Bubblewrap => bubblewrap(),
+        Backend::Any if matches!(settings.level, Level::WorkspaceWrite(_)) => {
+            bubblewrap().or_else(|error| absent(error).and_then(|_| landlock()))
+        }
+        Backend::Any => landlock().or_else(|error| absent(error).and_then(|_| bubblewrap())),
+    }
+}
+
+/// Resolves the settings, on a thread of its own.
+pub(super) async fn prepare(settings: &Settings) -> Result<Prepared, Error> {
+    let settings = settings.clone();
+    let (sender, receiver) = oneshot::channel();
+    on_thread(move || drop(sender.send(Prepared::new(&settings))))?;
+    receiver.await.map_err(|_| ended())?
+}
+
+pub(super) async fn spawn(
+    settings: &Settings,
+    prepared: &Arc<Prepared>,
+    program: OsString,
+    set: impl FnOnce(&mut Command) -> &mut Command,
+) -> Result<(Child, Enforced), Error> {
+    let plan = plan(settings, prepared).await?;
+    let (mut command, indirect) = prepared.command(settings, program, plan.as_ref());
+    if let Some(root) = settings.level.root() {
+        command.current_dir(root);
+    }
+    let inside = matches!(prepared.confinement, Confinement::Bubblewrap(_)) && settings.level != Level::Full;
+    command.process_group(0).env("TMPDIR", if inside { Path::new("/tmp") } else { prepared.temp.path() });
+    if let Some(path) = &prepared.path {
+        command.env("PATH", path);
+    }
+    let _ = set(&mut command);
+    if indirect {
+        limits::check_variables(&command)?;
+    }
+    let enforced = enforced(settings, prepared, plan);
+    let (handle, prepared) = (Handle::current(), Arc::clone(prepared));
+    let best_effort = settings.best_effort;
+    let (sender, receiver) = oneshot::channel();
+    on_thread(move || {
+        let mut started = Started { child: None, enforced: None };
+        let result = start(enforced, &mut started, &mut command, &prepared, &handle, best_effort);
+        let alive = started.watcher();
+        drop(sender.send(result.map(|()| started)));
+        // Bubblewrap ends with the thread that started it.
+        if matches!(prepared.confinement, Confinement::Bubblewrap(_))
+            && let Some(alive) = alive
+        {
+            wait(&alive);
+        }
+    })?;
+    receiver.await.map_err(|_| ended())??.release()
+}
+
+/// Looks at the protected paths of a workspace that may be written.
+async fn plan(settings: &Settings, prepared: &Prepared) -> Result<Option<Plan>, Error> {
+    let Level::WorkspaceWrite(root) = &settings.level else { return Ok(None) };
+    let mounts = matches!(prepared.confinement, Confinement::Bubblewrap(_));
+    let (root, protected) = (root.clone(), settings.protected.clone());
+    let placeholders = Arc::clone(&prepared.placeholders);
+    let look = move || watch::plan(&root, &protected, mounts, &placeholders);
+    tokio::task::spawn_blocking(look).await.map_err(|_| ended())?.map(Some)
+}
+
+/// What holds, except for what only the kernel can tell.
+fn enforced(settings: &Settings, prepared: &Arc<Prepared>, plan: Option<Plan>) -> Enforced {
+    let bubblewrap = matches!(prepared.confinement, Confinement::Bubblewrap(_));
+    let (read_only, watched, watch) = match plan {
+        None => Default::default(),
+        Some(plan) => plan.split(),
+    };
+    Enforced {
+        backend: if bubblewrap { Backend::Bubblewrap } else { Backend::Landlock },
+        landlock_abi: None,
+        level: settings.level.name().to_owned(),
+        root: settings.level.root().map(Path::to_owned),
+        temp: prepared.temp.path().to_owned(),
+        network: settings.network,
+        unix_sockets: settings.unix_sockets,
+        signals_confined: bubblewrap,
+        metadata_confined: bubblewrap && settings.level != Level::Full,
+        memory: settings.memory,
+        processes: settings.processes,
+        processes_confined: settings.processes.is_some() && !rustix::process::geteuid().is_root(),
+        file_size: settings.file_size,
+        read_only,
+        watched,
+        gaps: Vec::new(),
+        watch,
+        _prepared: Some(Arc::clone(prepared)),
+    }
+}
+
+/// Starts the command; with Landlock, confines this thread first.
+fn start(
+    enforced: Enforced,
+    started: &mut Started,
+    command: &mut Command,
+    prepared: &Prepared,
+    handle: &Handle,
+    best_effort: bool,
+) -> Result<(), Error> {
+    let held = started.enforced.insert(enforced);
+    if let Confinement::Landlock(rules) = &prepared.confinement {
+        let rules = rules.try_clone().map_err(|error| {
+            Error::new(ErrorKind::Io, "the rules of the sandbox cannot be copied").caused_by(error)
+        })?;
+        let kernel = landlock::restrict(rules, best_effort)?;
+        seccompiler::apply_filter(&prepared.filter).map_err(|error| {
+            let message =
+                "this kernel does not take the sandbox's filter of system calls; nothing was started";
+            Error::new(ErrorKind::Unsupported, message).caused_by(error)
+        })?;
+        held.landlock_abi = Some(kernel.abi);
+        held.signals_confined = kernel.abi >= 6;
+        held.gaps = kernel.gaps;
+    }
+    let _entered = handle.enter();
+    let child = command.spawn().map_err(|error| {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
+            std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            _ => ErrorKind::Io,
+        };
+        let program = command.as_std().get_program().to_string_lossy();
+        let message = format!(
+            "the program `{program}` cannot be started in the sandbox; is it in a place it may read?"
+        );
+        Error::new(kind, message).during("sandbox.spawn").caused_by(error)
+    })?;
+    started.child = Some(child);
+    Ok(())
+}
+
+/// A command on its way to the caller. If it does not arrive, it is killed.
+struct Started {
+    child: Option<Child>,
+    enforced: Option<Enforced>,
+}
+
+impl Started {
+    fn watcher(&self) -> Option<rustix::fd::OwnedFd> {
+        let id = pid(self.child.as_ref()?.id()?)?;
+        rustix::process::pidfd_open(id, rustix::process::PidfdFlags::empty()).ok()
+    }
+
+    fn release(mut self) -> Result<(Child, Enforced), Error> {
+        self.child.take().zip(self.enforced.take()).ok_or_else(ended)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let (child, enforced) = (self.child.take(), self.enforced.take());
+        let id = child.as_ref().and_then(Child::id);
+        id.into_iter().for_each(kill_tree);
+        let watch = enforced.and_then(|enforced| enforced.watch);
+        if child.is_none() && watch.is_none() {
+            return;
+        }
+        let clean = move || {
+            if let Some(id) = id.and_then(pid) {
+                let _ =
+                    rustix::process::waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            }
+            // Nobody is left to be told of a failure.
+            drop(child.map(|mut child| child.try_wait()));
+            drop(watch.map(|watch| watch.restore()));
+        };
+        drop(on_thread(clean));
+    }
+}
+
+fn pid(id: u32) -> Option<Pid> {
+    i32::try_from(id).ok().and_then(Pid::from_raw)
+}
+
+/// Waits until a child has ended, and leaves its status to its owner.
+fn wait(child: &rustix::fd::OwnedFd) {
+    use rustix::fd::AsFd;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while let Err(rustix::io::Errno::INTR) = rustix::process::waitid(WaitId::PidFd(child.as_fd()), options) {}
+}
+
+pub(super) fn kill_tree(id: u32) {
+    if let Some(group) = pid(id) {
+        // A group that has ended is what was wanted.
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+}
+
+fn on_thread(work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let started = thread::Builder::new().name("sandbox".into()).stack_size(STACK).spawn(work);
+    started
+        .map(drop)
+        .map_err(|error| Error::new(ErrorKind::Io, "no thread could be started").caused_by(error))
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::Internal, "the thread that starts commands ended early; report this")
+}

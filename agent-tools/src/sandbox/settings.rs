@@ -1,0 +1,329 @@
+//! [`Sandbox`]: the levels and their settings.
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use entourage_core::{Error, ErrorKind};
+use tokio::{
+    process::{Child, Command},
+    sync::OnceCell,
+};
+
+use super::{Backend, Enforced, linux};
+
+/// Paths below the root of a workspace that make other programs run something, or that grant rights.
+const PROTECTED: &[&str] = &[
+    ".agents",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".devcontainer",
+    ".entourage",
+    ".envrc",
+    ".gemini",
+    ".git",
+    ".husky",
+    ".idea",
+    ".mcp.json",
+    ".vscode",
+];
+
+/// A confinement for commands, enforced by the operating system.
+///
+/// # Contract
+/// - There are three levels. [`read_only`](Sandbox::read_only) reads the system and the root, and writes to a private
+///   temporary directory alone. [`workspace_write`](Sandbox::workspace_write) also writes below the root.
+///   [`full`](Sandbox::full) has all files of the user. Every level is without network and without sockets of the
+///   family `AF_UNIX` until these are turned on, and refuses tracing, mounts, namespaces, io_uring, keys, BPF, kernel
+///   modules and the like.
+/// - Except at `full`, what may be read is a list: system directories, of `/etc` what every user may read, `/proc`,
+///   and what [`reading`](Sandbox::reading) and [`writing`](Sandbox::writing) add. Home directories, other temporary
+///   files and sockets of services are not on it.
+/// - Below the root of `workspace_write` some paths are [protected](Sandbox::protecting).
+/// - Processes that the command starts are confined as it is, also in a session of their own.
+/// - A backend that is missing, or a kernel that enforces only a part, is an error before anything starts. There is no
+///   silent fallback.
+/// - Settings are resolved when the first command starts: files and directories are then those that existed, and
+///   what is secret in `/etc` is found once. Clones share this; a clone whose settings are changed begins anew.
+///
+/// It is no boundary against faults of the kernel. What each backend holds is in [`Enforced`].
+///
+/// ```
+/// use entourage_tools::sandbox::{Backend, Sandbox};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # if !cfg!(target_os = "linux") { return Ok(()); }
+/// let root = tempfile::tempdir()?;
+/// let sandbox = Sandbox::workspace_write(root.path())?.backend(Backend::Landlock);
+/// let (mut child, enforced) =
+///     sandbox.spawn("sh", |command| command.args(["-c", "echo hello > note; echo no > ../note"])).await?;
+/// assert!(!child.wait().await?.success(), "the second file lies outside");
+/// assert!(root.path().join("note").exists());
+/// assert!(enforced.restore().await?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Sandbox {
+    settings: Settings,
+    prepared: Arc<OnceCell<Arc<linux::Prepared>>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) level: Level,
+    pub(super) reading: Vec<PathBuf>,
+    pub(super) writing: Vec<PathBuf>,
+    pub(super) protected: Vec<PathBuf>,
+    pub(super) memory: Option<u64>,
+    pub(super) processes: Option<u64>,
+    pub(super) file_size: Option<u64>,
+    pub(super) network: bool,
+    pub(super) unix_sockets: bool,
+    pub(super) backend: Backend,
+    pub(super) best_effort: bool,
+    /// The program of bubblewrap; looked for in `PATH` if it is absent.
+    pub(super) bubblewrap: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Level {
+    ReadOnly(PathBuf),
+    WorkspaceWrite(PathBuf),
+    Full,
+}
+
+impl Level {
+    pub(super) fn root(&self) -> Option<&Path> {
+        match self {
+            Self::ReadOnly(root) | Self::WorkspaceWrite(root) => Some(root),
+            Self::Full => None,
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::ReadOnly(_) => "read_only",
+            Self::WorkspaceWrite(_) => "workspace_write",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl Sandbox {
+    /// A sandbox that reads the system and `root`, and writes nothing that stays.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if `root` does not exist, [`ErrorKind::InvalidInput`] if it is not a directory or holds
+    /// the home directory of this program's user.
+    pub fn read_only(root: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Self::new(Level::ReadOnly(resolved(root.as_ref())?)))
+    }
+
+    /// A sandbox that reads the system, and reads and writes below `root`, [protected](Sandbox::protecting) paths left
+    /// out.
+    ///
+    /// # Errors
+    /// Those of [`read_only`](Sandbox::read_only).
+    pub fn workspace_write(root: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Self::new(Level::WorkspaceWrite(resolved(root.as_ref())?)))
+    }
+
+    /// A sandbox without limits on files. Network, system calls, signals and limits are confined as at every level.
+    #[must_use]
+    pub fn full() -> Self {
+        Self::new(Level::Full)
+    }
+
+    fn new(level: Level) -> Self {
+        let settings = Settings {
+            level,
+            reading: Vec::new(),
+            writing: Vec::new(),
+            protected: PROTECTED.iter().map(PathBuf::from).collect(),
+            memory: None,
+            processes: None,
+            file_size: None,
+            network: false,
+            unix_sockets: false,
+            backend: Backend::Any,
+            best_effort: false,
+            bubblewrap: None,
+        };
+        Self { settings, prepared: Arc::default() }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(&mut self.settings);
+        self.prepared = Arc::default();
+        self
+    }
+
+    /// Also allows reading `path` and, if it is a directory, all below it; for a toolchain in a home directory.
+    #[must_use]
+    pub fn reading(self, path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        self.with(|settings| settings.reading.push(path))
+    }
+
+    /// Also allows reading and writing `path` and, if it is a directory, all below it; for a cache.
+    #[must_use]
+    pub fn writing(self, path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        self.with(|settings| settings.writing.push(path))
+    }
+
+    /// Protects a path below the root of [`workspace_write`](Sandbox::workspace_write), given relative to it.
+    ///
+    /// By default these are protected: `.agents`, `.claude`, `.codex`, `.cursor`, `.devcontainer`, `.entourage`,
+    /// `.envrc`, `.gemini`, `.git`, `.husky`, `.idea`, `.mcp.json` and `.vscode`. Programs run what these hold, or take
+    /// rights from it.
+    ///
+    /// # Contract
+    /// - With bubblewrap a protected path is read-only, and one that does not exist cannot be created. While a command
+    ///   runs, an empty directory stands at each that does not exist; [`Enforced::restore`] removes it. A path that is
+    ///   a link is watched as with Landlock.
+    /// - Landlock cannot except a path below a directory that may be written. There the command can change it, and
+    ///   [`Enforced::restore`] takes the change back afterwards. Until then other programs see the change.
+    /// - A path that is not relative, or has `..` in it, is an error of [`spawn`](Sandbox::spawn).
+    #[must_use]
+    pub fn protecting(self, path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        self.with(|settings| settings.protected.push(path))
+    }
+
+    /// Takes a path from those that are [protected](Sandbox::protecting): `.unprotected(".git")` lets commands commit.
+    #[must_use]
+    pub fn unprotected(self, path: impl AsRef<Path>) -> Self {
+        self.with(|settings| settings.protected.retain(|kept| kept != path.as_ref()))
+    }
+
+    /// Limits the address space of each process of the command to `bytes`, rounded down to KiB.
+    #[must_use]
+    pub fn memory(self, bytes: u64) -> Self {
+        self.with(|settings| settings.memory = Some(bytes))
+    }
+
+    /// Limits how many processes and threads the user of the command may have, those outside of the sandbox counted.
+    /// The system does not hold this limit for the user root.
+    #[must_use]
+    pub fn processes(self, count: u64) -> Self {
+        self.with(|settings| settings.processes = Some(count))
+    }
+
+    /// Limits the size to which the command can let a file grow, in bytes, rounded down to 512.
+    #[must_use]
+    pub fn file_size(self, bytes: u64) -> Self {
+        self.with(|settings| settings.file_size = Some(bytes))
+    }
+
+    /// Allows or refuses the network, which is refused by default. It allows all hosts, this machine's services among
+    /// them; raw sockets stay refused.
+    #[must_use]
+    pub fn network(self, allowed: bool) -> Self {
+        self.with(|settings| settings.network = allowed)
+    }
+
+    /// Allows or refuses sockets of the family `AF_UNIX`, which are refused by default; pairs of connected sockets are
+    /// always allowed.
+    ///
+    /// With Landlock, a command that has them can reach every service whose socket its user may write to, such as
+    /// Docker, an agent for keys or the session bus: with most of these it is out of the sandbox. With bubblewrap it
+    /// reaches those below the paths that it can read.
+    #[must_use]
+    pub fn unix_sockets(self, allowed: bool) -> Self {
+        self.with(|settings| settings.unix_sockets = allowed)
+    }
+
+    /// Demands a backend. If it is missing, [`spawn`](Sandbox::spawn) is an error.
+    #[must_use]
+    pub fn backend(self, backend: Backend) -> Self {
+        self.with(|settings| settings.backend = backend)
+    }
+
+    /// Names the program of bubblewrap, in place of the first `bwrap` in an absolute directory of `PATH`.
+    #[must_use]
+    pub fn bubblewrap(self, program: impl Into<PathBuf>) -> Self {
+        let program = program.into();
+        self.with(|settings| settings.bubblewrap = Some(program))
+    }
+
+    /// Accepts a kernel whose Landlock is older and enforces only a part; [`Enforced::gaps`] names the rest. A kernel
+    /// without Landlock stays an error.
+    #[must_use]
+    pub fn best_effort(self) -> Self {
+        self.with(|settings| settings.best_effort = true)
+    }
+
+    /// Starts `program` in the sandbox. `set` adds arguments, variables, standard streams and the directory.
+    ///
+    /// # Contract
+    /// - The command begins in the root, in a process group of its own, with `TMPDIR` set to its private directory and
+    ///   `PATH` without directories that it cannot read, unless `set` changes this. Other variables of this program are
+    ///   passed on, keys among them, unless `set` clears them. A directory outside of the root gives no right there.
+    /// - With limits or bubblewrap the child is at first `/bin/sh`, which becomes the program: a program that does not
+    ///   exist ends with exit code 127 (1 with bubblewrap) instead of an error, and `arg0` has no effect. A command
+    ///   that a signal ended has the exit code 128 and more with bubblewrap.
+    /// - If the future is dropped, what was started is killed.
+    /// - Standard streams and other open files that `set` passes on are not confined.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if the backend is missing or enforces only a part, or on other systems than Linux;
+    /// [`ErrorKind::NotFound`] and [`ErrorKind::InvalidInput`] for paths of the settings, for a program that does not
+    /// exist, and for variables of the loader and the shell (`LD_…`, `BASH_FUNC_…` and the like) that `set` gives to
+    /// a command that starts through the shell; [`ErrorKind::Io`] otherwise. Nothing was started.
+    pub async fn spawn(
+        &self,
+        program: impl AsRef<OsStr>,
+        set: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<(Child, Enforced), Error> {
+        let prepare = || async { linux::prepare(&self.settings).await.map(Arc::new) };
+        let prepared = self.prepared.get_or_try_init(prepare).await?;
+        linux::spawn(&self.settings, prepared, program.as_ref().to_owned(), set).await
+    }
+
+    /// Kills the process group of a child that [`spawn`](Sandbox::spawn) returned, if it was not waited for. With
+    /// bubblewrap, that ends all processes of the command. With Landlock, those that made a group of their own go on,
+    /// confined.
+    pub fn kill_tree(child: &Child) {
+        if let Some(id) = child.id() {
+            linux::kill_tree(id);
+        }
+    }
+}
+
+impl fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}
+
+/// The root with links resolved.
+fn resolved(root: &Path) -> Result<PathBuf, Error> {
+    let shown = root.display();
+    let canonical = std::fs::canonicalize(root).map_err(|error| {
+        let message =
+            format!("the root `{shown}` of the sandbox cannot be opened; name a directory that exists");
+        Error::new(ErrorKind::NotFound, message).caused_by(error)
+    })?;
+    if !canonical.is_dir() {
+        let message =
+            format!("the root `{shown}` of the sandbox is no directory; name the one that holds it");
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+    let holds_home = home.is_some_and(|home| home.starts_with(&canonical));
+    if holds_home || !canonical.components().any(|part| matches!(part, Component::Normal(_))) {
+        let message = format!(
+            "the root `{shown}` of the sandbox holds the home directory, and so its keys and settings; name the \
+             directory of a project, or use `Sandbox::full`"
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(canonical)
+}

@@ -1,15 +1,19 @@
-//! The costs of tools: a command started in a sandbox beside the same command started without one.
+//! The costs of tools: files beside the libraries that read them, the judge of calls, and a command started in a
+//! sandbox beside the same command started without one.
 //!
 //! `cargo bench -p entourage-benches --bench tools` shows criterion's figures, then the differences with their targets.
 //! `RATIOS_ONLY=1` leaves criterion out; `-- --test` runs each part small. Bubblewrap is measured where it works.
 
 #![allow(
     clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
     clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a bench prints, and stops at the first thing that is not as it should be"
 )]
+
+mod files;
 
 use std::{
     path::Path,
@@ -83,6 +87,12 @@ async fn begin(root: &Path, backend: Backend) -> entourage::Result<Sandbox> {
     Ok(sandbox)
 }
 
+/// A line of the summary.
+fn line(name: &str, value: f64, target: f64) -> String {
+    let missed = if value > target { " MISSED" } else { "" };
+    format!("{name} {value:.2} (target {target:.1}){missed}")
+}
+
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--test");
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -93,8 +103,7 @@ fn main() {
             Err(error) => println!("SKIPPED: {name}: {error}"),
             Ok(sandbox) => {
                 let value = tokio.block_on(difference(&sandbox, if quick { 3 } else { 301 }));
-                let missed = if value > target { " MISSED" } else { "" };
-                lines.push(format!("{name} {value:.2} (target {target:.1}){missed}"));
+                lines.push(line(name, value, target));
                 sandboxes.push((name, sandbox));
             }
         }
@@ -102,5 +111,13 @@ fn main() {
     if !quick && std::env::var_os("RATIOS_ONLY").is_none() {
         show(&tokio, &sandboxes);
     }
+    let (view, view_end) = files::view(&tokio, quick);
+    lines.extend([
+        line("ratio grep", files::grep(&tokio, quick), 1.3),
+        line("ms view", view, 20.0),
+        line("ratio view_end", view_end, 1.2),
+        line("ms edit", files::edit(&tokio, quick), 5.0),
+        line("us judge", files::judge(quick), 20.0),
+    ]);
     println!("{}", lines.join("\n"));
 }

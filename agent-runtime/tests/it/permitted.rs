@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Error, ErrorKind, Result, SessionId,
+    Digest, Error, ErrorKind, Result, SessionId,
     message::Arguments,
-    permission::{ApprovalRequest, Approver, Decision, RuleEffect, Scope},
+    permission::{ApprovalRequest, Approver, Decision, Grants, RuleEffect, Scope},
     run::RunContext,
     tool::{
         Access, Footprint, LayerVerdict, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput,
@@ -20,7 +20,7 @@ use entourage_testkit::{self as testkit, ScriptedProvider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const PATHS: [&str; 4] = ["a", "b", "c", "d"];
+const PATHS: [&str; 4] = ["a", "b", "s/c", "s/d"];
 const TOOLS: [(&str, Access); 2] = [("read", Access::READ), ("write", Access::WRITE)];
 
 /// A call that ran: its session, its agent's depth, its tool and its path.
@@ -90,6 +90,7 @@ impl ToolLayer for Moves {
 enum Says {
     Yes,
     Session,
+    Always,
     Edit(usize),
     No,
     Question,
@@ -98,6 +99,22 @@ enum Says {
 
 /// A decision that was given: the session, the tool, the path that was asked about, and what was said.
 type Said = (SessionId, String, String, Says);
+
+/// A keeper of grants in memory.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<Digest>>);
+
+#[async_trait]
+impl Grants for Kept {
+    fn holds(&self, grant: Digest) -> bool {
+        self.0.lock().unwrap().contains(&grant)
+    }
+
+    async fn keep(&self, question: &ApprovalRequest, _: Option<&str>) -> Result<()> {
+        self.0.lock().unwrap().extend(question.grant);
+        Ok(())
+    }
+}
 
 /// An approver that answers by tool and path, and notes it.
 #[derive(Debug)]
@@ -115,6 +132,7 @@ impl Approver for Scripted {
         Ok(match says {
             Says::Yes => Decision::Allow,
             Says::Session => Decision::AllowSession,
+            Says::Always => Decision::AllowAlways,
             Says::Edit(place) => {
                 let edited = json!({ "path": PATHS[place] }).to_string();
                 Decision::Edit(Arguments::parse(edited).unwrap())
@@ -131,13 +149,15 @@ impl Approver for Scripted {
 struct Member {
     access: Access,
     only: Option<Vec<&'static str>>,
+    roots: Option<Vec<&'static str>>,
     steps: Vec<Vec<(usize, usize)>>,
 }
 
 impl Member {
     fn scope(&self) -> Scope {
         let scope = Scope::all().with_access(self.access);
-        self.only.iter().fold(scope, |scope, only| scope.with_tools(only.iter().copied()))
+        let scope = self.only.iter().fold(scope, |scope, only| scope.with_tools(only.iter().copied()));
+        self.roots.iter().fold(scope, |scope, roots| scope.with_roots(roots))
     }
 }
 
@@ -145,6 +165,7 @@ fn says() -> impl Strategy<Value = Says> {
     prop_oneof![
         3 => Just(Says::Yes),
         2 => Just(Says::Session),
+        1 => Just(Says::Always),
         3 => (0..4_usize).prop_map(Says::Edit),
         1 => Just(Says::No),
         1 => Just(Says::Question),
@@ -162,7 +183,14 @@ fn member() -> impl Strategy<Value = Member> {
     let only =
         proptest::option::weighted(0.3, proptest::sample::subsequence(vec!["read", "write", "agent"], 0..=3));
     let steps = proptest::collection::vec(proptest::collection::vec((0..2_usize, 0..4_usize), 1..4), 1..3);
-    (access, only, steps).prop_map(|(access, only, steps)| Member { access, only, steps })
+    let roots = proptest::sample::subsequence(vec![".", "a", "s", "s/c"], 0..=2);
+    let roots = proptest::option::weighted(0.3, roots);
+    (access, only, roots, steps).prop_map(|(access, only, roots, steps)| Member {
+        access,
+        only,
+        roots,
+        steps,
+    })
 }
 
 fn effect() -> impl Strategy<Value = RuleEffect> {
@@ -170,7 +198,7 @@ fn effect() -> impl Strategy<Value = RuleEffect> {
 }
 
 fn policy(rules: &[[Option<RuleEffect>; 4]; 2]) -> Policy {
-    let mut policy = Policy::new().allow("agent").otherwise(RuleEffect::Ask);
+    let mut policy = Policy::new();
     for ((tool, _), rules) in TOOLS.iter().zip(rules) {
         for (path, rule) in PATHS.iter().zip(rules) {
             let pattern = format!("{tool}:{path}");
@@ -186,12 +214,11 @@ fn policy(rules: &[[Option<RuleEffect>; 4]; 2]) -> Policy {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
-
     #[test]
     fn cp06_what_runs_was_admitted_by_each_agent_above_and_by_whoever_was_asked(
         members in proptest::collection::vec(member(), 1..4),
         rules in proptest::array::uniform2(proptest::array::uniform4(proptest::option::weighted(0.6, effect()))),
+        project in proptest::array::uniform2(proptest::array::uniform4(proptest::option::weighted(0.2, effect()))),
         answers in proptest::array::uniform2(proptest::array::uniform4(says())),
         moves in prop_oneof![
             2 => Just([0, 1, 2, 3]),
@@ -199,7 +226,8 @@ proptest! {
         ],
     ) {
         let (ran, said) = (Arc::<Mutex<Vec<Ran>>>::default(), Arc::<Mutex<Vec<Said>>>::default());
-        let (layer, rules) = (Moves(moves), policy(&rules));
+        let own = policy(&rules).allow("agent").otherwise(RuleEffect::Ask);
+        let (layer, rules) = (Moves(moves), own.restricted_by(policy(&project)));
         let mut below: Option<AgentTool> = None;
         for (depth, member) in members.iter().enumerate().rev() {
             let mut provider = ScriptedProvider::by_history();
@@ -226,6 +254,7 @@ proptest! {
             .policy(rules.clone())
             .approver(Scripted(answers, Arc::clone(&said)))
             .tool_layer(layer)
+            .grants(Kept::default())
             .build();
         let tokio = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let ended = tokio.block_on(async { runtime.session().start(&top, "Go.").outcome().await });
@@ -246,11 +275,11 @@ proptest! {
             prop_assert!(from, "{tool} {path} at {depth}");
             let heard = said.iter().any(|(of, asked, about, says)| {
                 let covers = match says {
-                    Says::Yes | Says::Session => about == path,
+                    Says::Yes | Says::Session | Says::Always => about == path,
                     Says::Edit(place) => PATHS[*place] == path && layer.moved(path) == path,
                     Says::No | Says::Question | Says::Fails => false,
                 };
-                of == session && asked == tool && covers
+                (of == session || matches!(says, Says::Always)) && asked == tool && covers
             });
             prop_assert!(matches!(ruling, Ruling::Allow(_)) || heard, "{tool} {path} at {depth} was not allowed: {said:?}");
         }

@@ -12,6 +12,8 @@
     reason = "a test may panic and print, in its helpers too"
 )]
 
+#[path = "peer/agents.rs"]
+mod agents;
 #[path = "peer/bounds.rs"]
 mod bounds;
 #[path = "peer/embeddings.rs"]

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{SERVER, params, peers};
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct File {
+pub(crate) struct File {
     #[schemars(length(min = 1, max = 12))]
     name: String,
     lines: i64,
@@ -21,18 +21,18 @@ struct File {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Tag {
+pub(crate) struct Tag {
     hot: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+pub(crate) enum Kind {
     Source,
     Test,
 }
 
-fn check(wire: &str, file: &File) {
+pub(crate) fn check(wire: &str, file: &File) {
     assert!((1..=12).contains(&file.name.chars().count()), "{wire}: {file:?}");
     assert!(
         file.tags.len() <= 3 && file.note.as_deref().is_none_or(|note| note.len() <= 32),

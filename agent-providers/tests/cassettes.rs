@@ -10,6 +10,8 @@
     reason = "a test may panic, in its helpers too"
 )]
 
+#[path = "cassettes/agents.rs"]
+mod agents;
 #[path = "cassettes/cuts.rs"]
 mod cuts;
 #[path = "cassettes/judge.rs"]

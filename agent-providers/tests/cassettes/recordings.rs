@@ -20,6 +20,8 @@ pub(crate) struct Interaction {
     pub(crate) path: String,
     pub(crate) request: Value,
     pub(crate) status: u16,
+    /// The content type of the reply, if it was kept.
+    pub(crate) kind: String,
     pub(crate) body: Vec<u8>,
     pub(crate) expect: Value,
 }
@@ -71,6 +73,7 @@ fn sequence(file: &Path) -> Sequence {
             protocol,
             path: word(&one["request"]["path"]),
             status: u16::try_from(one["response"]["status"].as_u64().unwrap()).unwrap(),
+            kind: word(&one["response"]["headers"]["content-type"]),
             body: text.as_bytes().to_vec(),
             request: one["request"]["body"].take(),
             expect: one["expect"].take(),

@@ -102,6 +102,7 @@ mod telemetry;
 mod titles;
 mod todos;
 mod tool_calls;
+mod tool_layer_suite;
 mod tool_layers;
 mod typed_agent;
 mod usage;

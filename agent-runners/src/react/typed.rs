@@ -140,7 +140,8 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedBuilder<T> {
     /// accept a value, and the model is told the reasons of all that do not.
     ///
     /// It must follow from the value and the context alone, since a resumed run asks it again, and it may be asked more
-    /// than once about one answer. It adds nothing to the run by its context.
+    /// than once about one answer. It adds nothing to the run by its context. A panic in it refuses the answer, and its
+    /// text is the reason.
     pub fn validate(
         mut self,
         validate: impl Fn(&T, &RunContext) -> Result<(), String> + Send + Sync + 'static,

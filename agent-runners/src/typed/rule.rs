@@ -16,6 +16,7 @@ use entourage_core::{
     run::RunContext,
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
+use entourage_runtime::caught;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -73,10 +74,13 @@ impl Rule {
             shape.sent()
         );
         let read = move |shape: &Shape, candidates: Vec<Value>, cx: &RunContext| {
-            let (value, read) = shape.read_both::<T>(candidates)?;
-            let refusals = validators.iter().filter_map(|validate| validate(&read, cx).err());
-            let refusals = refusals.collect::<Vec<_>>().join("; ");
-            if refusals.is_empty() { Ok(value) } else { Err(Some(refusals)) }
+            let judged = caught(|| {
+                let (value, read) = shape.read_both::<T>(candidates)?;
+                let refusals = validators.iter().filter_map(|validate| validate(&read, cx).err());
+                let refusals = refusals.collect::<Vec<_>>().join("; ");
+                if refusals.is_empty() { Ok(value) } else { Err(Some(refusals)) }
+            });
+            judged.unwrap_or_else(|panic| Err(Some(format!("its check panicked: {panic}"))))
         };
         let judge = Arc::new(Judge { shape, read: Box::new(read) });
         let tool = Arc::new(FinalAnswer::new(Arc::clone(&judge)));

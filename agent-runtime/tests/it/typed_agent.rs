@@ -212,6 +212,33 @@ async fn a_validator_that_always_refuses_ends_the_run_and_all_reasons_are_told()
 }
 
 #[tokio::test]
+async fn a_validator_that_panics_refuses_the_answer_with_the_panics_text() {
+    for (strategy, profile) in ways() {
+        let provider =
+            ScriptedProvider::new().step(reply(strategy, &answer(1))).step(reply(strategy, &answer(2)));
+        let agent = builder(&provider, &profile)
+            .returns::<Report>()
+            .validate(|report, _| match report.severity {
+                1 => panic!("no such severity"),
+                _ => Ok(()),
+            })
+            .build()
+            .unwrap();
+        assert_eq!(outcome(&agent).await.value::<Report>().unwrap(), report(2), "{strategy:?}");
+        let told = provider.requests()[1].messages.last().unwrap().clone();
+        let told = told.text() + &results(&told).concat();
+        assert!(told.contains("its check panicked: no such severity"), "{strategy:?}: {told}");
+    }
+    let provider = ScriptedProvider::new().step(reply(Strategy::Native, &answer(1)));
+    let agent = builder(&provider, &ways()[0].1).returns::<Report>().repairs(0);
+    let outcome = outcome(&agent.validate(|_, _| panic!("always")).build().unwrap()).await;
+    let Status::Stopped(StopReason::Incomplete { feedback, .. }) = &outcome.status else {
+        panic!("{outcome}")
+    };
+    assert_eq!(&**feedback, "its check panicked: always");
+}
+
+#[tokio::test]
 async fn words_instead_of_the_final_call_are_an_answer_only_if_they_are_nothing_else() {
     let provider = ScriptedProvider::new()
         .text(format!("I would say {}, but let me look.", answer(1)))

@@ -78,11 +78,15 @@ impl Shape {
     }
 
     fn unwrapped(&self, mut value: Value) -> Result<Value, String> {
+        schema::whole_numbers(self.sent(), &mut value);
         match (schema::problems(self.sent(), &value), &self.wrapped) {
             (None, None) => Ok(value),
             (None, Some(_)) => Ok(value.get_mut(FIELD).map(Value::take).unwrap_or_default()),
             // Models that were not forced tend to leave the object around the value out.
-            (Some(_), Some(_)) if schema::follows(&self.plain, &value) => Ok(value),
+            (Some(_), Some(_)) if schema::follows(&self.plain, &value) => {
+                schema::whole_numbers(&self.plain, &mut value);
+                Ok(value)
+            }
             (Some(problems), _) => Err(problems),
         }
     }
@@ -254,6 +258,20 @@ mod tests {
         assert_eq!(shape.read::<Vec<u8>>([json!({"value": [1, 2]})]), Ok(vec![1, 2]));
         assert_eq!(shape.read::<Vec<u8>>([json!([1, 2])]), Ok(vec![1, 2]));
         assert!(shape.read::<Vec<u8>>([json!({"values": [1, 2]})]).unwrap_err().unwrap().contains("`value`"));
+    }
+
+    #[test]
+    fn a_whole_number_with_a_point_is_an_integer() {
+        assert_eq!(
+            Shape::of::<Tree>(Strategy::Native).read([json!({"value": {"leaf": 3.0}})]),
+            Ok(Tree::Leaf(3))
+        );
+        let shape = Shape::of::<Vec<u8>>(Strategy::Tool);
+        assert_eq!(shape.read_both::<Vec<u8>>([json!([1.0, 2])]), Ok((json!([1, 2]), vec![1, 2])));
+        let problem = shape.read::<Vec<u8>>([json!([1.5])]).unwrap_err().unwrap();
+        assert!(problem.contains("integer"), "{problem}");
+        let shape = Shape::of::<Vec<f64>>(Strategy::Prompt);
+        assert_eq!(shape.read_both::<Vec<f64>>([json!([1.0])]).unwrap().0.to_string(), "[1.0]");
     }
 
     #[test]

@@ -56,6 +56,13 @@ pub(super) fn offered<'a>(tools: &'a Tools, name: &str, scope: &Scope) -> Result
     })
 }
 
+/// Returns the arguments of a call as its tool takes them.
+pub(super) fn read_arguments(spec: &ToolSpec, arguments: &Arguments) -> Value {
+    let mut value = arguments.to_value();
+    schema::whole_numbers(spec.schema(), &mut value);
+    value
+}
+
 /// Checks that the arguments of a call follow its tool's schema.
 ///
 /// # Errors

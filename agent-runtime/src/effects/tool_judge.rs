@@ -18,7 +18,7 @@ use crate::{
     caught,
     effects::{
         site::Site,
-        tool_check::{check_arguments, offered},
+        tool_check::{check_arguments, offered, read_arguments},
         tool_run::Ready,
     },
     permission::{Ruling, grant_of, judge},
@@ -74,11 +74,11 @@ impl<'a> Checked<'a> {
         if let Some(problem) = &call.malformed {
             return settled(format!("the call could not be read: {problem}"));
         }
-        let arguments = call.arguments.to_value();
         let tool = match offered(&calls.offered, &call.name, scope) {
             Ok(tool) => tool,
             Err(problem) => return settled(problem),
         };
+        let arguments = read_arguments(tool.spec(), &call.arguments);
         if pending.started && tool.spec().repeat() == Repeat::Once {
             return settled(
                 "no result of this call was stored, since its process ended or its store failed while it ran, so its outcome is \
@@ -124,7 +124,9 @@ impl<'a> From<Ready<'a>> for Checked<'a> {
         let Ready { open, edited, .. } = ready;
         // Its question, which has the other arguments, is about those that it had.
         let arguments = match edited {
-            Some(_) => open.changed.as_ref().unwrap_or(&open.call.arguments).to_value(),
+            Some(_) => {
+                read_arguments(open.tool.spec(), open.changed.as_ref().unwrap_or(&open.call.arguments))
+            }
             None => open.arguments,
         };
         Self::Open(Open { arguments, ..open })
@@ -239,7 +241,7 @@ impl Judge<'_> {
     /// Judges a call with the arguments that an approver gave it. The rules that ask are answered by them.
     fn edited<'c>(&self, ready: Ready<'c>, edited: Arguments) -> Plan<'c> {
         let (call, tool) = (ready.open.call, ready.open.tool);
-        let arguments = edited.to_value();
+        let arguments = read_arguments(tool.spec(), &edited);
         let checked = check_arguments(tool.spec(), &arguments);
         let ready = match checked.and_then(|()| Ready::new(Open { arguments, ..ready.open })) {
             Ok(ready) => ready,

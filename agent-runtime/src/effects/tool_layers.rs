@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     Caught,
     effects::{site::Site, tool_check::check_arguments},
+    schema,
 };
 
 /// Reason that a call does not run.
@@ -69,6 +70,7 @@ pub(super) async fn pass(
             }
         }
     }
+    schema::whole_numbers(tool.spec().schema(), arguments);
     if *arguments == before {
         return Ok(None);
     }

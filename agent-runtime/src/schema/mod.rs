@@ -11,6 +11,7 @@
 //! beyond the bounds passes.
 
 mod misfit;
+mod whole;
 mod words;
 
 use std::{cmp::Ordering, collections::HashMap};
@@ -18,6 +19,7 @@ use std::{cmp::Ordering, collections::HashMap};
 use serde_json::{Map, Number, Value};
 
 use misfit::Misfit;
+pub use whole::whole_numbers;
 use words::{described, listed, named, short, shown};
 
 /// Maximum of work, in schemas applied to one value each. Long lists, keywords and texts count as several.

@@ -2,10 +2,10 @@
 
 use entourage_core::{
     provider::{FinishReason, RawCall},
-    tool::{Repair, Tools},
+    tool::{Access, Footprint, Repair, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
 use entourage_testkit::{FakeTool, Script, ScriptedProvider};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::{agent, assert_valid, open_runtime, results};
 
@@ -74,7 +74,7 @@ async fn cm05_json_that_can_be_mended_runs() {
     for broken in ["{\"path\": \"x\",}", "{\"path\": \"x\"", "```json\n{\"path\": \"x\"}\n```"] {
         let (text, is_error, ran, kept) = one_call("write", broken).await;
         assert_eq!((is_error, ran, text.as_str()), (false, 1, "{\"path\":\"x\"}"), "{broken}");
-        assert!(serde_json::from_str::<serde_json::Value>(&kept).unwrap().is_object());
+        assert!(serde_json::from_str::<Value>(&kept).unwrap().is_object());
     }
 }
 
@@ -148,4 +148,57 @@ async fn attack_17_such_a_name_can_be_given_to_a_tool_and_then_it_is_that_tool()
     let agent = agent(provider.model()).tool(tool.clone()).build().unwrap();
     open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
     assert_eq!(tool.finished(), 1);
+}
+
+#[tokio::test]
+async fn cm05_a_whole_number_with_a_point_is_an_integer_for_the_tool_and_its_footprint() {
+    #[derive(serde::Deserialize)]
+    struct Take {
+        lines: u32,
+        share: f64,
+    }
+
+    struct Counts(ToolSpec);
+
+    #[async_trait::async_trait]
+    impl Tool for Counts {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn footprint(&self, arguments: &Value) -> Footprint {
+            let take = ToolInput::new(arguments.clone()).parse::<Take>().unwrap();
+            Footprint::new(Access::WRITE).writing(&take.lines.to_string())
+        }
+
+        async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+            let Take { lines, share } = input.parse()?;
+            Ok(ToolOutput::text(format!(
+                "{lines} of {share:?} at {:?}",
+                cx.footprint().subjects().collect::<Vec<_>>()
+            )))
+        }
+    }
+
+    let schema = json!({
+        "type": "object",
+        "properties": {"lines": {"type": "integer"}, "share": {"type": "number"}},
+        "required": ["lines", "share"],
+    });
+    for (lines, told) in
+        [("3.0", "3 of 1.0 at [\"3\"]"), ("1e2", "100 of 1.0 at [\"100\"]"), ("3.5", "integer")]
+    {
+        let arguments = format!("{{\"lines\": {lines}, \"share\": 1.0}}");
+        let script = Script::new().raw_call("count", &arguments).finish(FinishReason::ToolCalls);
+        let provider = ScriptedProvider::new().step(script).text("I see.");
+        let spec =
+            ToolSpec::new("count", "Counts.", schema.clone()).with_access(Access::WRITE).naming_subjects();
+        let agent = agent(provider.model()).tool(Counts(spec)).build().unwrap();
+        open_runtime().session().start(&agent, "Go").outcome().await.unwrap();
+        let requests = provider.requests();
+        let (asked, answered) = (requests[1].messages.get(1).unwrap(), requests[1].messages.last().unwrap());
+        assert!(results(answered)[0].contains(told), "{lines}: {:?}", results(answered));
+        let kept = asked.tool_calls().next().unwrap().arguments.as_str().to_owned();
+        assert!(kept.contains(lines), "the call is kept as the model made it: {kept}");
+    }
 }

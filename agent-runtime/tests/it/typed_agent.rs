@@ -239,6 +239,16 @@ async fn a_validator_that_panics_refuses_the_answer_with_the_panics_text() {
 }
 
 #[tokio::test]
+async fn a_whole_number_with_a_point_is_taken_for_an_integer() {
+    for (strategy, profile) in ways() {
+        let provider = ScriptedProvider::new().step(reply(strategy, &answer(4.0)));
+        let outcome = outcome(&triage(&provider, &profile)).await;
+        assert_eq!(outcome.value::<Report>().unwrap(), report(4), "{strategy:?}");
+        assert!(outcome.text.contains("\"severity\":4,"), "{strategy:?}: {}", outcome.text);
+    }
+}
+
+#[tokio::test]
 async fn words_instead_of_the_final_call_are_an_answer_only_if_they_are_nothing_else() {
     let provider = ScriptedProvider::new()
         .text(format!("I would say {}, but let me look.", answer(1)))

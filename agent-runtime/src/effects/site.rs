@@ -232,7 +232,7 @@ impl Site {
     /// Warns, once for each tool in a life of the run, of rules that cannot be matched against its calls.
     pub(crate) fn warn_of_rules(&self, tools: &[ToolSpec]) {
         let policy = &self.env.policy;
-        if !policy.has_subjects() {
+        if policy.rules().all(|rule| rule.subject.is_none()) {
             return;
         }
         for spec in tools.iter().filter(|spec| {

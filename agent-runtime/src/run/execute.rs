@@ -34,6 +34,7 @@ use crate::{
         end::{abandon, close, end_below},
         entitle::begin as begin_title,
         local::LocalEffects,
+        misnamed,
         watch::{Cut, run_agent},
     },
     session::{
@@ -268,6 +269,9 @@ impl Run {
                     None => (Err(self.effects.unbegun()), None),
                     Some(task) => {
                         let deadline = task.deadline;
+                        if self.cx.parent().is_none() {
+                            misnamed::warn(&self.effects.site, &*self.agent);
+                        }
                         let work = Caught::new(|| (*self.agent).run(task, &self.cx));
                         run_agent(work, deadline, &self.cx, &self.effects.site).await
                     }

@@ -8,6 +8,7 @@ pub(crate) mod entitle;
 pub(crate) mod execute;
 pub(crate) mod handle;
 pub(crate) mod local;
+mod misnamed;
 pub(crate) mod watch;
 
 pub use admit::check_prompt;

@@ -18,12 +18,12 @@ use entourage_core::{
     },
 };
 use entourage_runners::from_fn::from_fn;
-use entourage_runners::{AgentTool, Combined, TodoTool, ToolsetExt};
+use entourage_runners::{AgentTool, Combined, DualAgent, TodoTool, ToolsetExt};
 use entourage_runtime::permission::Policy;
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::{Value, json};
 
-use crate::common::{agent, drain, kinds, memory, results, stored};
+use crate::common::{act, agent, drain, kinds, memory, results, stored};
 
 /// The target of the tools below: the footprint of `look` follows from it, and not from its arguments.
 type Pointer = Arc<Mutex<String>>;
@@ -279,12 +279,46 @@ async fn rules_that_can_be_matched_are_no_reason_to_warn() {
     let (_, moves, looks) = pointing();
     let provider = ScriptedProvider::by_history().call("move", json!({"to": "b"})).text("Done.");
     let agent = agent(provider.model()).tool(moves).tool(looks).tool(TodoTool::new()).build().unwrap();
-    let policy = Policy::allow_all().deny("*:secrets/*").deny("write:*");
+    let policy = Policy::allow_all().deny("*:secrets/*").deny("write*:*");
     let mut run = testkit::runtime().policy(policy).build().session().start(&agent, "Go");
     let events = drain(&mut run).await;
     assert!(!kinds(&events).contains(&"warning"), "{:?}", kinds(&events));
     // A call that names nothing touches nothing that the rule is about.
     assert_eq!(run.outcome().await.unwrap().status, Status::Completed);
+}
+
+#[tokio::test]
+async fn attack_19_a_rule_that_restricts_a_tool_which_no_agent_has_gives_a_warning() {
+    let below = agent(ScriptedProvider::new().model()).tool(FakeTool::new("dig")).build().unwrap();
+    let below = AgentTool::new(DualAgent::builder("pair", below.clone(), below).build().unwrap());
+    for (policy, named) in [
+        (Policy::allow_all().deny("wirte:*").ask("dgi"), Some("`deny wirte:*`, `ask dgi`")),
+        (Policy::allow_all().deny("wirte").deny("write:secret/*").deny("dig"), Some("here: `deny wirte`.")),
+        (Policy::allow_all().deny("write").ask("dig:x").deny("agent").deny("task_complete"), None),
+        (Policy::allow_all().allow("wirte").deny("wirt*"), None),
+    ] {
+        let provider = ScriptedProvider::new().text("Done.");
+        let write = FakeTool::new("write").access(Access::WRITE);
+        let agent = agent(provider.model()).tool(write).tool(below.clone()).build().unwrap();
+        let mut run = testkit::runtime().policy(policy).build().session().start(&agent, "Go");
+        let warnings: Vec<_> = drain(&mut run)
+            .await
+            .into_iter()
+            .filter_map(|event| match event.event {
+                Event::WarningRaised(it) if it.text.contains("apply to nothing") => Some(it),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(warnings.len(), usize::from(named.is_some()), "once for the tree: {warnings:?}");
+        if let (Some(warning), Some(named)) = (warnings.first(), named) {
+            assert_eq!((warning.kind, &*warning.subject), (WarningKind::Rule, "wirte"));
+            assert!(warning.text.contains(named), "{}", warning.text);
+        }
+    }
+    // The tools of an agent that lists none are not known.
+    let runtime = testkit::runtime().policy(Policy::new().deny("wirte")).build();
+    let mut run = runtime.session().start(&act(|_| Box::pin(async { Ok("Done.".to_owned()) })), "Go");
+    assert!(!kinds(&drain(&mut run).await).contains(&"warning"));
 }
 
 #[tokio::test]

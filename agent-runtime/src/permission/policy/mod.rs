@@ -244,24 +244,24 @@ impl Policy {
     /// that its footprints name what its calls touch. Such a rule applies to each call without subjects if it denies or
     /// asks, and to none if it allows.
     pub fn unmatchable<'a>(&'a self, spec: &'a ToolSpec) -> impl Iterator<Item = &'a Rule> {
-        self.levels().into_iter().flat_map(Self::rules).filter(move |rule| {
+        self.rules().filter(move |rule| {
             !spec.names_subjects()
                 && wildcard(&rule.tool, spec.name())
                 && rule.may_concern(spec.name(), spec.access())
         })
     }
 
-    /// True if some rule has a subject.
-    pub fn has_subjects(&self) -> bool {
-        self.levels().into_iter().flat_map(Self::rules).any(|rule| rule.subject.is_some())
+    /// Returns the rules, those of the policies that restrict this one included.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.levels().into_iter().flat_map(Self::own_rules)
     }
 
-    fn rules(&self) -> &[Rule] {
+    fn own_rules(&self) -> &[Rule] {
         self.0.as_ref().map_or(&[][..], |inner| &inner.rules)
     }
 
     fn rules_for(&self, tool: &str) -> Vec<&Rule> {
-        self.rules().iter().filter(|rule| wildcard(&rule.tool, tool)).collect()
+        self.own_rules().iter().filter(|rule| wildcard(&rule.tool, tool)).collect()
     }
 
     /// The ruling on one subject, or on the call as a whole, by those of `rules` that match it.

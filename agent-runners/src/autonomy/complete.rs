@@ -12,7 +12,7 @@ use entourage_core::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::TodoTool;
+use crate::{ReactAgent, TodoTool, react::Bar};
 
 /// The tool's name.
 pub(crate) const TASK_COMPLETE: &str = "task_complete";
@@ -21,10 +21,16 @@ pub(crate) const TASK_COMPLETE: &str = "task_complete";
 const LOOK_FIRST: &str = "no tool has shown you any of the work since this report, and a report is not evidence; look for \
     yourself with your tools, and call this again once you have seen that all of it is done";
 
+/// Result of a call, and what stands before the summary in its second line when guards changed that.
+const DONE: &str = "The task is complete.";
+const KEPT: &str = "\nThis is kept as its summary: ";
+
 /// The tool `task_complete`: a successful call ends the agent's run, and later calls in the same message are not run.
 #[derive(Debug)]
 pub(super) struct TaskComplete {
     spec: ToolSpec,
+    /// The agent that has the tool, whose guards look at the summary.
+    of: Option<ReactAgent>,
     /// True when it is refused in a run in which no other tool gave a result.
     looks: bool,
 }
@@ -35,7 +41,12 @@ struct Claim {
 }
 
 impl TaskComplete {
-    pub(super) fn new() -> Self {
+    /// Creates the tool of an agent.
+    pub(super) fn of(agent: &ReactAgent) -> Self {
+        Self { of: Some(agent.clone()).filter(ReactAgent::is_guarded), ..Self::new() }
+    }
+
+    fn new() -> Self {
         let description = "Call the task complete. Do this only after you have seen for yourself that all that was asked is \
             done: it ends the task at once.";
         let schema = json!({
@@ -49,7 +60,7 @@ impl TaskComplete {
             "required": ["summary"]
         });
         let spec = ToolSpec::new(TASK_COMPLETE, description, schema).with_access(Access::NONE);
-        Self { spec: spec.with_repeat(Repeat::Idempotent).alone(), looks: false }
+        Self { spec: spec.with_repeat(Repeat::Idempotent).alone(), of: None, looks: false }
     }
 
     /// Returns the same tool, refused in a run in which no other tool gave a result.
@@ -72,7 +83,13 @@ impl Tool for TaskComplete {
         if self.looks && !cx.run().read(has_looked) {
             return Err(ToolError::tell(LOOK_FIRST));
         }
-        Ok(ToolOutput::text("The task is complete.").stopping())
+        let Some(agent) = &self.of else { return Ok(ToolOutput::text(DONE).stopping()) };
+        match agent.passed(summary.clone(), cx.run()) {
+            Ok(passed) if passed == summary => Ok(ToolOutput::text(DONE).stopping()),
+            Ok(passed) => Ok(ToolOutput::text([DONE, KEPT, &passed].concat()).stopping()),
+            Err(Bar::Refused(reason)) => Err(ToolError::tell(format!("the summary was refused: {reason}"))),
+            Err(Bar::Stopped(reason)) => Ok(ToolOutput::error(reason).stopping()),
+        }
     }
 }
 
@@ -95,13 +112,17 @@ pub(super) fn answered(work: &[Arc<Message>]) -> impl DoubleEndedIterator<Item =
     calls.flatten()
 }
 
-/// Returns the summary with which the agent called the task complete; `None` when it did not, or when its run was cut
-/// short.
+/// Returns the summary with which the agent called the task complete, as its guards left it; `None` when it did not, or
+/// when its run was cut short.
 pub(super) fn claim(outcome: &Outcome, work: &[Arc<Message>]) -> Option<String> {
     if !outcome.is_completed() {
         return None;
     }
-    let (call, _) = answered(work).find(|(call, result)| *call.name == *TASK_COMPLETE && !result.is_error)?;
+    let (call, result) =
+        answered(work).find(|(call, result)| *call.name == *TASK_COMPLETE && !result.is_error)?;
+    if let Some((_, kept)) = result.to_text().split_once(KEPT) {
+        return Some(kept.trim().to_owned());
+    }
     let arguments = call.arguments.to_value();
     Some(arguments.get("summary").and_then(|it| it.as_str()).unwrap_or_default().trim().to_owned())
 }

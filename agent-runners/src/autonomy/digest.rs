@@ -6,6 +6,7 @@ use std::sync::Arc;
 use entourage_core::message::{Message, Role, ToolCall, ToolResult};
 use serde_json::Value;
 
+use super::complete::TASK_COMPLETE;
 use crate::TodoTool;
 
 /// Maximum characters of an agent's text in one message.
@@ -27,7 +28,7 @@ pub(crate) fn digest(work: &[Arc<Message>]) -> String {
     entries(work, true)
 }
 
-/// Digests the calls of a phase alone, of an agent whose texts guards look at.
+/// Digests the calls of a phase alone, of an agent whose texts guards look at. A summary is such a text.
 pub(crate) fn digest_of_calls(work: &[Arc<Message>]) -> String {
     entries(work, false)
 }
@@ -46,7 +47,7 @@ fn entries(work: &[Arc<Message>], says: bool) -> String {
         let mut results = next.into_iter().flat_map(|next| next.tool_results());
         for call in message.tool_calls() {
             let result = results.next();
-            if *call.name != *TodoTool::NAME {
+            if *call.name != *TodoTool::NAME && (says || *call.name != *TASK_COMPLETE) {
                 entries.push(line(call, result));
             }
         }

@@ -88,7 +88,8 @@ impl Discriminator {
                 "the checker's scope does not admit the tool `task_complete`, without which no task ends; add its name",
             ));
         }
-        let claims = if looks { TaskComplete::new().after_a_look() } else { TaskComplete::new() };
+        let claims = TaskComplete::of(agent);
+        let claims = if looks { claims.after_a_look() } else { claims };
         let agent = agent.with_tool(Arc::new(claims))?.instructed(&Instructions::built_in(
             "entourage/discriminator",
             VERSION,

@@ -111,7 +111,7 @@ impl Crew {
     fn worker(&self, level: AutonomyLevel) -> Result<Player> {
         match &self.executor {
             Player::React(react) if self.claims && level == AutonomyLevel::Prompted => {
-                Ok(Player::React(react.with_tool(Arc::new(TaskComplete::new()))?))
+                Ok(Player::React(react.with_tool(Arc::new(TaskComplete::of(react)))?))
             }
             executor => Ok(executor.clone()),
         }

@@ -9,7 +9,7 @@ use super::{
     TASK_COMPLETE,
     digest::{digest, digest_of_calls},
 };
-use crate::{ReactAgent, person::Person};
+use crate::{ReactAgent, person::Person, react::Typed};
 
 #[derive(Clone)]
 pub(crate) enum Player {
@@ -38,7 +38,13 @@ impl Player {
 
     /// Digests what the agent did. What it said is left out if guards look at its answers: they saw nothing else.
     pub(crate) fn digest(&self, work: &[Arc<Message>]) -> String {
-        let guarded = self.react().is_some_and(ReactAgent::is_guarded);
+        let guarded = match self {
+            Self::React(react) => react.is_guarded(),
+            Self::Other(agent) => {
+                let typed = agent.as_any().and_then(|any| any.downcast_ref::<Typed>());
+                typed.is_some_and(|typed| typed.0.is_guarded())
+            }
+        };
         if guarded { digest_of_calls(work) } else { digest(work) }
     }
 

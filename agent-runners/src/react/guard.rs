@@ -21,7 +21,7 @@ type Guard = dyn Fn(&mut String, &RunContext) -> LayerVerdict + Send + Sync;
 pub(super) struct AnswerGuards(Vec<Arc<Guard>>);
 
 /// Reason that a message is no answer.
-pub(super) enum Bar {
+pub(crate) enum Bar {
     /// The model is told, and may answer again.
     Refused(String),
     /// The run ends.
@@ -76,7 +76,8 @@ impl ReactBuilder {
     ///
     /// A guard sees answers, and not the conversation: there the model's message stays as the model said it, and
     /// observers have seen it while it streamed. In a pair or at a level of autonomy, the digest of an agent's work
-    /// leaves out what a guarded agent said.
+    /// leaves out what a guarded agent said. The summary with which it calls the task complete is an answer: a refused one
+    /// is told to the model by the tool's result, and what the guards make of it is what is recorded as the verdict.
     ///
     /// Of an agent with a typed answer ([`ReactBuilder::returns`]) a guard sees the value as JSON, after the
     /// validators. What it makes of it must be such a value too, or the run ends as stopped. Such an agent repairs as
@@ -128,20 +129,27 @@ impl ReactAgent {
         self.0.more.as_ref().map(|more| &more.guards).filter(|guards| !guards.is_empty())
     }
 
+    /// Passes a text that stands for an answer through the guards, if there are any, and returns what they made of it.
+    ///
+    /// # Errors
+    /// The reason that it is no answer.
+    pub(crate) fn passed(&self, text: String, cx: &RunContext) -> Result<String, Bar> {
+        match self.guards() {
+            Some(guards) => guards.pass(text, cx),
+            None => Ok(text),
+        }
+    }
+
     /// Checks what a message answers with: a value as JSON text, or a text that the guards pass.
     ///
     /// # Errors
     /// The reason that it is no answer.
     pub(super) fn check(&self, message: &Message, cx: &RunContext) -> Result<String, Bar> {
-        let pass = |text: String| match self.guards() {
-            Some(guards) => guards.pass(text, cx),
-            None => Ok(text),
-        };
         let Some(rule) = self.rule() else {
-            return pass(message.first_text().unwrap_or_default().to_owned());
+            return self.passed(message.first_text().unwrap_or_default().to_owned(), cx);
         };
         let value = rule.check(message, self.strategy(rule, cx), cx).map_err(Bar::Refused)?;
-        let passed = pass(value.clone())?;
+        let passed = self.passed(value.clone(), cx)?;
         if passed == value {
             return Ok(value);
         }

@@ -25,8 +25,10 @@ use prepare::Instruct;
 
 use crate::{todo_tool::TodoTool, turn::StopWhen, typed::Rule};
 
+pub(crate) use guard::Bar;
 pub use into_tools::IntoTools;
 pub use prepare::{Prepare, Prepared, Step};
+pub(crate) use typed::Typed;
 pub use typed::{TypedAgent, TypedBuilder};
 
 /// An agent made of a model, instructions and tools. Cloning shares the agent.

@@ -1,6 +1,6 @@
 //! An agent whose answer is a value of a Rust type.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{any::Any, fmt, marker::PhantomData, sync::Arc};
 
 use async_trait::async_trait;
 use entourage_core::{
@@ -60,9 +60,13 @@ use crate::{
 /// # });
 /// ```
 pub struct TypedAgent<T> {
-    agent: ReactAgent,
+    agent: Typed,
     makes: PhantomData<fn() -> T>,
 }
+
+/// The agent of a typed one, whatever it answers with.
+#[derive(Debug, Clone)]
+pub(crate) struct Typed(pub(crate) ReactAgent);
 
 impl<T: DeserializeOwned + JsonSchema + 'static> TypedAgent<T> {
     /// Runs one prompt in a session of its own, in memory, and returns the value. The run begins when the future is
@@ -80,30 +84,34 @@ impl<T> TypedAgent<T> {
     /// Returns the same agent on another model.
     #[must_use]
     pub fn with_model(&self, model: impl Into<ModelSlot>) -> Self {
-        Self { agent: self.agent.with_model(model), makes: PhantomData }
+        Self { agent: Typed(self.agent.0.with_model(model)), makes: PhantomData }
     }
 }
 
 #[async_trait]
 impl<T: 'static> Agent for TypedAgent<T> {
     fn name(&self) -> &str {
-        self.agent.name()
+        self.agent.0.name()
     }
 
     fn description(&self) -> &str {
-        self.agent.description()
+        self.agent.0.description()
     }
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
-        self.agent.run(task, cx).await
+        self.agent.0.run(task, cx).await
     }
 
     fn parts(&self) -> Vec<AgentPart> {
-        self.agent.parts()
+        self.agent.0.parts()
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(&self.agent)
     }
 
     fn begins_with_an_effect(&self) -> bool {
-        self.agent.begins_with_an_effect()
+        self.agent.0.begins_with_an_effect()
     }
 }
 
@@ -115,7 +123,7 @@ impl<T> Clone for TypedAgent<T> {
 
 impl<T> fmt::Debug for TypedAgent<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TypedAgent").field(&self.agent).finish()
+        f.debug_tuple("TypedAgent").field(&self.agent.0).finish()
     }
 }
 
@@ -175,7 +183,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> TypedBuilder<T> {
             let text = "the agent has a tool `final_answer`, which takes its typed answer; rename it";
             return Err(Error::new(ErrorKind::Config, text).with("agent", agent.name().to_owned()));
         }
-        Ok(TypedAgent { agent, makes: PhantomData })
+        Ok(TypedAgent { agent: Typed(agent), makes: PhantomData })
     }
 }
 

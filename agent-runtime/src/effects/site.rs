@@ -13,7 +13,7 @@ use std::{
 use entourage_core::{
     Error, ErrorKind, ErrorRecord, Result, Timestamp,
     budget::Budget,
-    event::{Envelope, Event, MessageAdded, Origin, TodosChanged, WarningRaised},
+    event::{EffectKey, Envelope, Event, MessageAdded, Origin, TodosChanged, WarningRaised},
     message::{Message, Role},
     permission::Scope,
     provider::WarningKind,
@@ -133,6 +133,15 @@ impl Site {
     /// Returns the number of the run's first event, which names its children.
     pub(crate) fn run_seq(&self) -> u64 {
         self.read(|state| state.run().map(|run| run.seq)).unwrap_or_default()
+    }
+
+    /// Returns the lasting name of a step's calls: the number of the event of the message (or of the run), and the index
+    /// of the first call.
+    pub(crate) fn place_of_calls(&self, key: Option<EffectKey>) -> (u64, usize) {
+        match key {
+            None => (self.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),
+            Some(key) => (self.run_seq(), usize::try_from(key.ordinal).unwrap_or(usize::MAX)),
+        }
     }
 
     /// Returns a number for a model call that is neither a step nor a keyed effect: no other in any life of the run has

@@ -15,6 +15,7 @@ use entourage_core::{
     tool::{CallId, Repeat, ToolContext, ToolError, ToolOutput},
 };
 use futures_util::{FutureExt, future::join_all};
+use tokio_util::sync::CancellationToken;
 
 use crate::effects::{
     site::Site,
@@ -50,7 +51,7 @@ pub(crate) async fn perform(
         }
     }
     site.warn_of_rules(calls.offered.specs());
-    let (seq, first) = place(site, key);
+    let (seq, first) = site.place_of_calls(key);
     let mut step = Step {
         site,
         cx,
@@ -64,6 +65,7 @@ pub(crate) async fn perform(
         pause: None,
         denied: false,
         ended: None,
+        over: None,
         questions: Questions::default(),
         handed_out: None,
         without_result: Vec::new(),
@@ -78,15 +80,6 @@ pub(crate) async fn perform(
     }
     results.sort_by_key(|call| call.index);
     Ok(Observation::Tools(results))
-}
-
-/// Returns the lasting name of the calls: the number of the event of the message (or of the run), and the index of the
-/// first call.
-fn place(site: &Site, key: Option<EffectKey>) -> (u64, usize) {
-    match key {
-        None => (site.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),
-        Some(key) => (site.run_seq(), usize::try_from(key.ordinal).unwrap_or(usize::MAX)),
-    }
 }
 
 struct Step<'a> {
@@ -104,6 +97,8 @@ struct Step<'a> {
     denied: bool,
     /// The tool whose result ended the turn.
     ended: Option<Arc<str>>,
+    /// Stops the calls that run an agent, if there are any, once the turn has ended.
+    over: Option<CancellationToken>,
     questions: Questions<'a>,
     /// The first call that was handed out and has no result.
     handed_out: Option<CallId>,
@@ -166,6 +161,10 @@ impl<'a> Step<'a> {
             }
             if self.is_over() {
                 schedule.stop();
+            }
+            // An agent below works as long as it likes. Other calls run to their end, so that it is known.
+            if let Some(over) = self.over.as_ref().filter(|_| self.denied || self.ended.is_some()) {
+                over.cancel();
             }
             while let Some(place) = schedule.next() {
                 let Some(slot) = slots.get_mut(place) else { break };
@@ -376,7 +375,8 @@ impl<'a> Step<'a> {
         let footprint = std::mem::take(&mut ready.footprint);
         let policy = &self.site.env.policy;
         let context = ToolContext::new(self.cx, policy, &ready.open.call.id, spec, footprint, place_of_call);
-        Some(Box::pin(run_tool(self.site, place, ready, context, limit)))
+        let over = (spec.repeat() == Repeat::Resume).then(|| self.over.get_or_insert_default().clone());
+        Some(Box::pin(run_tool(self.site, place, ready, context, limit, over)))
     }
 
     /// Returns the plan that follows from an answer; `None` when the call keeps waiting. An approval is for what was

@@ -17,6 +17,7 @@ use entourage_core::{
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::task::coop::unconstrained;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     Caught, caught,
@@ -115,12 +116,14 @@ impl<'a> RunningCalls<'a> {
 
 pub(super) type Running<'a> = Pin<Box<dyn Future<Output = (usize, Done<'a>)> + Send + 'a>>;
 
+/// Runs a call to its end, to its time limit, or until `over` is cancelled.
 pub(super) async fn run_tool<'c>(
     site: &Site,
     place: usize,
     ready: Ready<'c>,
     context: ToolContext<'_>,
     limit: Duration,
+    over: Option<CancellationToken>,
 ) -> (usize, Done<'c>) {
     let Ready { open: Open { call, tool, arguments, changed, .. }, edited, .. } = ready;
     let started = site.now();
@@ -130,10 +133,15 @@ pub(super) async fn run_tool<'c>(
         true => Box::pin(tool_layers::run(site, tool, input, &context, by_approver.then_some(&held))),
         false => (**tool).call(input, &context),
     });
-    let result = match in_time(limit, run).await {
-        Some(Ok(result)) => result.map(ToolOutput::checked),
-        Some(Err(panic)) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),
-        None => Err(ToolError::Tell(format!(
+    let done = match over {
+        None => Some(in_time(limit, run).await),
+        Some(over) => over.run_until_cancelled_owned(in_time(limit, run)).await,
+    };
+    let result = match done {
+        Some(Some(Ok(result))) => result.map(ToolOutput::checked),
+        Some(Some(Err(panic))) => Err(ToolError::Tell(format!("the tool panicked: {panic}"))),
+        None => Err(ToolError::tell("the call was stopped, since another call of its step ended the turn")),
+        Some(None) => Err(ToolError::Tell(format!(
             "the call took longer than {} s and was stopped",
             limit.as_secs_f64()
         ))),

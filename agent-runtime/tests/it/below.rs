@@ -4,16 +4,18 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use entourage_core::{
     Error, ErrorKind, Result, SessionId,
     budget::BudgetLimits,
     context::Compaction,
+    event::Event,
     permission::{ApprovalId, Decision, Scope},
     run::{Pause, Status},
     session::{SessionFilter, SharedStore},
-    tool::Access,
+    tool::{Access, ToolOutput},
 };
 use entourage_runners::{AgentTool, ReactAgent};
 use entourage_runtime::permission::Policy;
@@ -21,8 +23,9 @@ use entourage_runtime::{Agents, Moment, RunHandle, Runtime, Session};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use proptest::prelude::*;
 use serde_json::json;
+use tokio::time::Instant;
 
-use crate::common::{agent, count, memory, process, stored};
+use crate::common::{agent, assert_valid, count, memory, process, runtime_on, settled, stored};
 
 /// An agent of a tree: it calls those below it one after another, looks around, which needs approval, and writes.
 #[derive(Debug, Clone)]
@@ -211,4 +214,37 @@ async fn attack_07_an_id_of_a_session_below_others_is_not_to_be_had() {
         assert!(session.history().await.unwrap().is_empty());
     }
     assert!(store.query(&SessionFilter::all()).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_a_tool_ends_cancels_the_agent_that_an_earlier_call_runs() {
+    let (store, hangs) = (memory(), FakeTool::new("look").timeout(Duration::from_secs(1_800)).hanging());
+    let small = ScriptedProvider::by_history().call("look", json!({})).text("Seen.");
+    let below = agent(small.model()).tool(hangs.clone()).build().unwrap();
+    let plain = FakeTool::new("plain").taking(Duration::from_secs(5));
+    let stop =
+        FakeTool::new("stop").taking(Duration::from_secs(2)).giving(ToolOutput::text("Enough.").stopping());
+    let calls = [("agent", json!({"prompt": "Look."})), ("plain", json!({})), ("stop", json!({}))];
+    let provider = ScriptedProvider::new().calls(calls);
+    let lead = agent(provider.model()).tool(AgentTool::new(below)).tool(plain.clone()).tool(stop);
+    let (session, begun) = (runtime_on(&store).session(), Instant::now());
+    let outcome = session.start(&lead.build().unwrap(), "Go").outcome().await.unwrap();
+    assert_eq!(outcome.status, Status::Completed, "{outcome}");
+    assert_eq!(begun.elapsed(), Duration::from_secs(5), "other calls run to their end");
+    assert_eq!((hangs.started(), hangs.running(), plain.finished()), (1, 0, 1), "nothing outlives the run");
+    let told = settled(&stored(&store, session.id()).await);
+    let told = |name: &str| told.iter().find(|it| it.0 == name).unwrap().1.clone();
+    assert!(
+        told("agent").contains("stopped, since another call of its step ended the turn"),
+        "{}",
+        told("agent")
+    );
+    assert_eq!((&*told("plain"), &*told("stop")), ("ok", "Enough."));
+    assert_valid(&session.history().await.unwrap());
+    let mut children = SessionFilter::default();
+    children.parent = Some(Some(session.id().clone()));
+    let [child] = &store.query(&children).await.unwrap()[..] else { panic!() };
+    let events = stored(&store, &child.record.id).await;
+    let Event::RunFinished(end) = &events.last().unwrap().event else { panic!("{events:?}") };
+    assert_eq!(end.outcome.status, Status::Cancelled);
 }

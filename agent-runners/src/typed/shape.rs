@@ -268,7 +268,7 @@ mod tests {
         );
         let shape = Shape::of::<Vec<u8>>(Strategy::Tool);
         assert_eq!(shape.read_both::<Vec<u8>>([json!([1.0, 2])]), Ok((json!([1, 2]), vec![1, 2])));
-        let problem = shape.read::<Vec<u8>>([json!([1.5])]).unwrap_err().unwrap();
+        let problem = shape.read::<Vec<u8>>([json!({"value": [1.5]})]).unwrap_err().unwrap();
         assert!(problem.contains("integer"), "{problem}");
         let shape = Shape::of::<Vec<f64>>(Strategy::Prompt);
         assert_eq!(shape.read_both::<Vec<f64>>([json!([1.0])]).unwrap().0.to_string(), "[1.0]");

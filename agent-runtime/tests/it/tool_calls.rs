@@ -168,7 +168,7 @@ async fn cm05_a_whole_number_with_a_point_is_an_integer_for_the_tool_and_its_foo
 
         fn footprint(&self, arguments: &Value) -> Footprint {
             let take = ToolInput::new(arguments.clone()).parse::<Take>().unwrap();
-            Footprint::new(Access::WRITE).writing(&take.lines.to_string())
+            Footprint::new(Access::WRITE).writing(take.lines.to_string())
         }
 
         async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {

@@ -174,20 +174,22 @@ impl<T: Tool> Tool for Noting<T> {
         let (key, at) = (self.1.key(cx.idempotency_key()), cx.footprint());
         self.1.add(format!("called with {} as {}, key {key}: {at:?}", input.arguments, cx.call_id()));
         cx.progress("working");
-        let left = Left(&self.1);
+        let mut left = Left(&self.1, false);
         let output = self.0.call(input, cx).await;
-        std::mem::forget(left);
+        left.1 = true;
         self.1.add(format!("gives {output:?}"));
         output
     }
 }
 
-/// Notes that a call was dropped.
-struct Left<'a>(&'a Notes);
+/// Notes that a call was dropped before it ended.
+struct Left<'a>(&'a Notes, bool);
 
 impl Drop for Left<'_> {
     fn drop(&mut self) {
-        self.0.add("dropped".to_owned());
+        if !self.1 {
+            self.0.add("dropped".to_owned());
+        }
     }
 }
 
@@ -204,11 +206,13 @@ enum End {
     Outside,
 }
 
+type MakeTool = Arc<dyn Fn(&Notes) -> Arc<dyn Tool>>;
+
 struct Case {
     name: &'static str,
     /// Part of what is seen, so that the case is what its name says.
     shows: &'static str,
-    tool: Arc<dyn Fn(&Notes) -> Arc<dyn Tool>>,
+    tool: MakeTool,
     policy: Policy,
     edit: Option<Value>,
     end: End,

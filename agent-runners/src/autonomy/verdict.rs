@@ -101,7 +101,7 @@ pub(crate) fn verdict_form() -> Value {
         "properties": {"accepted": {"type": "boolean"}, "reason": {"type": "string"}},
         "required": ["accepted", "reason"],
         "additionalProperties": false,
-        "anyOf": [{"properties": {"accepted": {"const": true}}}, {"properties": {"reason": {"minLength": 1}}}],
+        "anyOf": [{"properties": {"accepted": {"const": true}}}, {"properties": {"reason": {"minLength": 1, "pattern": "\\S"}}}],
     })
 }
 

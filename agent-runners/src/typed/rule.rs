@@ -16,7 +16,7 @@ use entourage_core::{
     run::RunContext,
     tool::{Access, Repeat, Tool, ToolContext, ToolError, ToolInput, ToolOutput, ToolSpec, Tools},
 };
-use entourage_runtime::caught;
+use entourage_runtime::{caught, schema::doubled};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -151,6 +151,11 @@ impl Rule {
         strategy: Strategy,
         cx: &RunContext,
     ) -> Result<String, String> {
+        let calls = message.tool_calls().filter(|call| *call.name == *FINAL_ANSWER);
+        let mut twice = calls.filter_map(|call| doubled(call.arguments.as_str()));
+        if let Some(problem) = twice.next().or_else(|| text::given_twice(&message.text())) {
+            return Err(problem);
+        }
         let mut candidates = arguments_of(message, FINAL_ANSWER)?;
         if candidates.is_empty() {
             let text = message.text();

@@ -1,6 +1,6 @@
 //! JSON values in the text of a reply: bare, in a code block, or among other words.
 
-use entourage_runtime::reply::repair_json;
+use entourage_runtime::{reply::repair_json, schema::doubled};
 use serde_json::{Deserializer, Value};
 
 /// Maximum of values taken from one text.
@@ -41,6 +41,12 @@ pub(super) fn only_value(text: &str) -> Option<Value> {
 fn without_thoughts(text: &str) -> &str {
     let thoughts = text.trim_start().strip_prefix("<think>");
     thoughts.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, answer)| answer)
+}
+
+/// The first field that an object in a text has twice, in words. Of more objects than can be values, the first count.
+pub(super) fn given_twice(text: &str) -> Option<String> {
+    let text = without_thoughts(text);
+    text.match_indices('{').take(MOST).find_map(|(at, _)| text.get(at..).and_then(doubled))
 }
 
 fn whole(text: &str) -> Option<Value> {
@@ -129,6 +135,21 @@ mod tests {
         ] {
             assert_eq!(values(text), found, "{text}");
         }
+    }
+
+    #[test]
+    fn attack_08_a_field_that_is_given_twice_is_found_bare_fenced_and_among_words() {
+        for text in [
+            "{\"a\": 1, \"a\": 2}",
+            "```json\n{\"a\": 1, \"a\": 2}\n```",
+            "It is [{\"b\": 1}, {\"b\": {}, \"a\": 1, \"a\": 2}], I think.",
+        ] {
+            assert!(given_twice(text).unwrap().contains("`a` is given twice"), "{text}");
+        }
+        for text in ["<think>{\"a\": 1, \"a\": 2}</think>{\"a\": 2}", "{\"a\": 1} or {\"a\": 1}", "{a, a}"] {
+            assert_eq!(given_twice(text), None, "{text}");
+        }
+        assert_eq!(given_twice(&"{\"a\":".repeat(1 << 18)), None);
     }
 
     #[test]

@@ -6,13 +6,16 @@ use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result,
     agent::Agent,
+    provider::FinishReason,
     run::{Outcome, RunContext, StopReason, Task},
 };
 use entourage_runners::{
-    Autonomy, AutonomyLevel, DualAgent, ReactAgent, Verdict, graph::TaskGraph, typed::OutcomeExt,
+    Autonomy, AutonomyLevel, DualAgent, ReactAgent, Verdict,
+    graph::TaskGraph,
+    typed::{OutcomeExt, Strategy},
 };
 use entourage_runtime::{AgentExt, Runtime};
-use entourage_testkit::ScriptedProvider;
+use entourage_testkit::{Script, ScriptedProvider};
 
 /// Answers with each of its texts in turn, and keeps what it was asked.
 #[derive(Clone)]
@@ -83,6 +86,9 @@ async fn an_answer_that_is_not_one_verdict_and_nothing_else_rejects() {
         "",
         "{\"accepted\": \"true\", \"reason\": \"Seen.\"}",
         "{\"accepted\": true, \"accepted\": false, \"reason\": \"Seen.\"}",
+        "{\"accepted\": false, \"accepted\": true, \"reason\": \"Seen.\"}",
+        "{\"accepted\": true, \"reason\": \"No.\", \"reason\": \"Seen.\"}",
+        "{\"accepted\": false, \"reason\": \" \"}",
         "{\"accepted\": true}",
         &format!("{yes} {yes}"),
         &format!("It would read {yes}"),
@@ -134,6 +140,25 @@ async fn the_value_of_a_typed_executor_is_that_of_the_pair() {
     let pair = DualAgent::builder("pair", executor, checker).build().unwrap();
     let outcome = pair.start("Plant two trees.").outcome().await.unwrap();
     assert_eq!(outcome.value::<Vec<u8>>().unwrap(), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_typed_verdict_with_a_field_that_is_given_twice_accepts_nothing() {
+    let verdict = r#"{"accepted": false, "accepted": true, "reason": "I counted two."}"#;
+    for strategy in [Strategy::Prompt, Strategy::Tool] {
+        let works = Says::new("works", &["Done."]);
+        let reply = || match strategy {
+            Strategy::Tool => Script::new().raw_call("final_answer", verdict).finish(FinishReason::ToolCalls),
+            _ => Script::new().text(format!("```json\n{verdict}\n```")).finish(FinishReason::Stop),
+        };
+        let checks = ScriptedProvider::new().step(reply()).step(reply());
+        let checker = ReactAgent::builder("checks", checks.model()).returns::<Decided>().strategy(strategy);
+        let pair = DualAgent::builder("pair", works, checker.build().unwrap()).iterations(1).build().unwrap();
+        let error = pair.ask("Plant.").await.unwrap_err();
+        assert!(matches!(error.stop_reason(), Some(StopReason::Incomplete { .. })), "{strategy:?}: {error}");
+        let told = checks.requests()[1].messages.last().unwrap().text();
+        assert!(told.contains("the field `accepted` is given twice"), "{strategy:?}: {told}");
+    }
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]

@@ -1,7 +1,7 @@
 //! The one check of a JSON value against a JSON Schema, for the arguments of tools and for typed output. Pure.
 //!
 //! It covers what types need: types, constants, bounds, objects, arrays, tuples, alternatives, and references within
-//! the schema. `oneOf` is treated as `anyOf`. Not checked, and left to whoever reads the value: `pattern`,
+//! the schema. `oneOf` is treated as `anyOf`. Not checked, and left to whoever reads the value: `pattern` but for `\S`,
 //! `patternProperties`, `format`, `not`, conditions, `uniqueItems`, multiples that are no integers, and unknown
 //! keywords. A null in a property that is not required counts as absent: strict modes of services make a model give
 //! every property.
@@ -10,6 +10,7 @@
 //! schema: each reference is measured once for each value, and only the nearest alternative's problems are told. A part
 //! beyond the bounds passes.
 
+mod doubled;
 mod misfit;
 mod whole;
 mod words;
@@ -18,6 +19,7 @@ use std::{cmp::Ordering, collections::HashMap};
 
 use serde_json::{Map, Number, Value};
 
+pub use doubled::doubled;
 use misfit::Misfit;
 pub use whole::whole_numbers;
 use words::{described, listed, named, short, shown};
@@ -165,6 +167,9 @@ impl<'a> Checker<'a> {
                 }
                 (key, Value::Number(bound), Value::Number(number)) => self.number(key, bound, number),
                 (key, Value::Number(bound), _) => self.size(key, bound, value),
+                ("pattern", Value::String(pattern), Value::String(text)) if pattern == r"\S" => {
+                    self.not_blank(text)
+                }
                 _ => Misfit::NONE,
             });
         }
@@ -328,6 +333,13 @@ impl<'a> Checker<'a> {
             return Misfit::NONE;
         }
         self.report(|| format!("should have {words} {bound} {what} and has {count}"))
+    }
+
+    fn not_blank(&mut self, text: &str) -> Misfit {
+        if !self.pay(text.len() / 8) || !text.trim().is_empty() {
+            return Misfit::NONE;
+        }
+        self.report(|| "should not be blank".to_owned())
     }
 
     fn array(&mut self, schema: &'a Map<String, Value>, items: &'a [Value]) -> Misfit {

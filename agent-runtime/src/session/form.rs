@@ -10,7 +10,7 @@ use entourage_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::schema::problems;
+use crate::schema::{doubled, problems};
 
 /// Record of the form that the results of a run's handed out calls of one tool must have. The agent records it before
 /// it makes the call. `Session::answer` refuses any other result, and the call stays open.
@@ -55,7 +55,11 @@ impl AnswerForm {
         if result.is_error {
             return refused("it is an error");
         }
-        match serde_json::from_str::<Value>(&result.to_text()) {
+        let text = result.to_text();
+        if let Some(problem) = doubled(&text) {
+            return refused(&problem);
+        }
+        match serde_json::from_str::<Value>(&text) {
             Err(error) => refused(&format!("it is no JSON value ({error})")),
             Ok(value) => problems(&self.schema, &value).map_or(Ok(()), |problems| refused(&problems)),
         }

@@ -76,8 +76,8 @@ impl ReactBuilder {
     ///
     /// A guard sees answers, and not the conversation: there the model's message stays as the model said it, and
     /// observers have seen it while it streamed. In a pair or at a level of autonomy, the digest of an agent's work
-    /// leaves out what a guarded agent said. The summary with which it calls the task complete is an answer: a refused one
-    /// is told to the model by the tool's result, and what the guards make of it is what is recorded as the verdict.
+    /// leaves out what a guarded agent said. The summary with which it calls the task complete is an answer: a refused
+    /// one is told to the model by the tool's result, and what the guards make of it is recorded as the verdict.
     ///
     /// Of an agent with a typed answer ([`ReactBuilder::returns`]) a guard sees the value as JSON, after the
     /// validators. What it makes of it must be such a value too, or the run ends as stopped. Such an agent repairs as

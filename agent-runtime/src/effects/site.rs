@@ -135,8 +135,8 @@ impl Site {
         self.read(|state| state.run().map(|run| run.seq)).unwrap_or_default()
     }
 
-    /// Returns the lasting name of a step's calls: the number of the event of the message (or of the run), and the index
-    /// of the first call.
+    /// Returns the lasting name of a step's calls: the number of the event of the message (or of the run), and the
+    /// index of the first call.
     pub(crate) fn place_of_calls(&self, key: Option<EffectKey>) -> (u64, usize) {
         match key {
             None => (self.read(|state| state.step().map(|step| step.seq)).unwrap_or_default(), 0),

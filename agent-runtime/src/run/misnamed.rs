@@ -18,7 +18,8 @@ use crate::{
 /// Maximum depth of agents within one another that is looked at.
 const DEPTH: usize = 16;
 
-/// Warns of rules that deny or ask about a tool that neither the agent nor any agent below it has.
+/// Warns of rules that deny or ask about a tool that neither the agent nor any agent below it has, if a tool of theirs
+/// has almost that name. One policy serves many agents, so other rules on tools that are not there are no mistake.
 pub(super) fn warn(site: &Site, agent: &dyn Agent) {
     let rules = caught(|| misnamed(&site.env.policy, agent)).unwrap_or_default();
     let Some(first) = rules.first() else { return };
@@ -33,15 +34,15 @@ pub(super) fn warn(site: &Site, agent: &dyn Agent) {
     site.note(Event::WarningRaised(warning.into()));
 }
 
-/// Returns the rules that restrict a tool by its whole name, and that name no tool of the agent. None for an agent that
-/// lists no tool at all: its tools are not known.
+/// Returns the rules that restrict a tool by its whole name, and name a tool of the agent but for one slip.
 fn misnamed<'a>(policy: &'a Policy, agent: &dyn Agent) -> Vec<&'a Rule> {
     let restricts = |rule: &&Rule| rule.effect != RuleEffect::Allow && !rule.tool.contains('*');
     let mut rules: Vec<_> = policy.rules().filter(restricts).collect();
     if !rules.is_empty() {
         let mut names = HashSet::new();
         collect(agent.parts(), DEPTH, &mut names);
-        rules.retain(|rule| !names.is_empty() && !names.contains(&rule.tool));
+        rules
+            .retain(|rule| !names.contains(&rule.tool) && names.iter().any(|name| is_slip(&rule.tool, name)));
     }
     rules
 }
@@ -58,6 +59,43 @@ fn collect(parts: Vec<AgentPart>, depth: usize, names: &mut HashSet<String>) {
             }
             AgentPart::Agent { agent, .. } => collect(agent.parts(), depth, names),
             _ => {}
+        }
+    }
+}
+
+/// True if the words differ by one character that is added, missing or another one, or by two that are swapped.
+fn is_slip(word: &str, name: &str) -> bool {
+    let (word, name): (Vec<char>, Vec<char>) = (word.chars().collect(), name.chars().collect());
+    let same = |(a, b): &(&char, &char)| a == b;
+    let start = word.iter().zip(&name).take_while(same).count();
+    let (word, name) = (word.get(start..).unwrap_or_default(), name.get(start..).unwrap_or_default());
+    let end = word.iter().rev().zip(name.iter().rev()).take_while(same).count();
+    match (word.get(..word.len() - end), name.get(..name.len() - end)) {
+        (Some([] | [_]), Some([] | [_])) => true,
+        (Some([a, b]), Some([c, d])) => a == d && b == c,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_slip;
+
+    #[test]
+    fn one_slip_is_a_slip_and_two_are_another_word() {
+        for (word, slip) in [
+            ("wirte", true),
+            ("writ", true),
+            ("writee", true),
+            ("wriite", true),
+            ("wrote", true),
+            ("rite", true),
+            ("bash", false),
+            ("wirtte", false),
+            ("multiedit", false),
+            ("", false),
+        ] {
+            assert_eq!(is_slip(word, "write"), slip, "{word}");
         }
     }
 }

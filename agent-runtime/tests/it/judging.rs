@@ -295,6 +295,7 @@ async fn attack_19_a_rule_that_restricts_a_tool_which_no_agent_has_gives_a_warni
         (Policy::allow_all().deny("wirte:*").ask("dgi"), Some("`deny wirte:*`, `ask dgi`")),
         (Policy::allow_all().deny("wirte").deny("write:secret/*").deny("dig"), Some("here: `deny wirte`.")),
         (Policy::allow_all().deny("write").ask("dig:x").deny("agent").deny("task_complete"), None),
+        (Policy::allow_all().deny("bash:sudo *").ask("browse"), None),
         (Policy::allow_all().allow("wirte").deny("wirt*"), None),
     ] {
         let provider = ScriptedProvider::new().text("Done.");

@@ -8,7 +8,7 @@ use entourage_core::{
     ErrorKind, Result, SessionId,
     event::Envelope,
     message::{Media, MediaSource},
-    permission::{ApprovalRequest, Approver, Decision, Policy},
+    permission::{ApprovalRequest, Approver, Decision},
     run::{Outcome, Pause, RunContext, Status},
     session::{SessionFilter, SharedStore},
     tool::{
@@ -17,6 +17,7 @@ use entourage_core::{
     },
 };
 use entourage_runners::{AgentTool, ReactAgent, ToolsetExt, external, layered};
+use entourage_runtime::permission::Policy;
 use entourage_runtime::{RunHandle, Runtime};
 use entourage_testkit::{self as testkit, FakeTool, Gate, ScriptedProvider};
 use serde_json::{Value, json};

@@ -222,8 +222,7 @@ fn strict(verdict: &Ruling) -> u8 {
 /// The rules read word by word, one subject after the other.
 fn naive(policy: &Policy, spec: &ToolSpec, footprint: &Footprint) -> u8 {
     let access = spec.access() | footprint.access;
-    let rules: Vec<&Rule> =
-        policy.rules().filter(|rule| rule.tool == "*" || rule.tool == "t").collect();
+    let rules: Vec<&Rule> = policy.rules().filter(|rule| rule.tool == "*" || rule.tool == "t").collect();
     let best = |subject: Option<&str>| {
         let (mut best, mut found) = ((false, 0, 0), None);
         for rule in &rules {

@@ -33,6 +33,11 @@ async fn sandbox_a_workspace_is_written_and_nothing_else() {
             "echo x > /etc/new-file",
             "echo x > /usr/new-file",
             "echo x > /var/tmp/new-file",
+            "echo x > /new-file",
+            "mkdir /home/other",
+            "mkdir /srv /var",
+            "echo x > /dev/new-file",
+            "echo x > /tmp/../new-file",
             "mknod device b 8 0",
             "cd $OUT && echo x > new",
         ];

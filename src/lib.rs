@@ -203,6 +203,10 @@ pub mod providers {
 #[cfg(feature = "fs")]
 pub use entourage_tools::fs;
 
+/// Command lines as tools, read before they run.
+#[cfg(feature = "shell")]
+pub use entourage_tools::shell;
+
 /// Facts about a project for prompt templates, gathered from the machine.
 #[cfg(feature = "project")]
 pub use entourage_tools::project;
@@ -293,6 +297,9 @@ pub mod prelude {
     #[cfg(feature = "fs")]
     pub use entourage_tools::fs::{self, Workspace};
 
+    #[cfg(feature = "shell")]
+    pub use entourage_tools::shell::Shell;
+
     #[cfg(feature = "hybrid")]
     pub use entourage_store::HybridStore;
 
@@ -316,6 +323,7 @@ pub mod prelude {
         pub OpenAiChat: OpenAiChat of "openai-chat";
         pub OpenAiResponses: OpenAiResponses of "openai-responses";
         pub PostgresStore: Postgres of "postgres";
+        pub Shell: Shell of "shell";
         pub SqliteStore: Sqlite of "sqlite";
     }
 }

@@ -34,6 +34,7 @@ features! {
     "openai-chat" OpenAiChat "this needs the feature `openai-chat` of `entourage`";
     "openai-responses" OpenAiResponses "this needs the feature `openai-responses` of `entourage`";
     "postgres" Postgres "this needs the feature `postgres` of `entourage`";
+    "shell" Shell "this needs the feature `shell` of `entourage`";
     "sqlite" Sqlite "this needs the feature `sqlite` of `entourage`";
 }
 

@@ -9,6 +9,7 @@
 //! | root | `grants` | no tools: [`GrantFile`] keeps what was allowed always |
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
 //! | `sandbox` | `sandbox` | no tools: commands that Landlock or bubblewrap confines |
+//! | `shell` | `shell` | `bash`, `job_output`, `job_kill`: command lines, read before they run |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -20,6 +21,8 @@ mod grants;
 pub mod project;
 #[cfg(feature = "sandbox")]
 pub mod sandbox;
+#[cfg(feature = "shell")]
+pub mod shell;
 
 #[cfg(feature = "grants")]
 pub use grants::GrantFile;

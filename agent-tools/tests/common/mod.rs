@@ -36,6 +36,7 @@ impl Agent for Caller {
 }
 
 /// The results of `calls`, made one after another.
+#[allow(dead_code, reason = "not each test has calls without a session")]
 pub(crate) async fn call_all(
     runtime: &Runtime,
     tools: Vec<Arc<dyn Tool>>,

@@ -1,0 +1,206 @@
+//! A command while it runs: a task reads its output, waits for its end, and kills its whole group when asked to.
+
+use std::{
+    io,
+    process::ExitStatus,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+    sync::{Notify, watch},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    output::{Cut, Stream},
+    spawn::{self, Group},
+};
+
+/// Time that a command has to end by itself when it is asked to.
+const GRACE: Duration = Duration::from_secs(2);
+/// Time for which output of a command that ended is waited for.
+const DRAIN: Duration = Duration::from_millis(500);
+const BUFFER: usize = 16 * 1024;
+
+/// The end of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) code: Option<i32>,
+    pub(super) signal: Option<i32>,
+    pub(super) took: Duration,
+    pub(super) at: Instant,
+    /// Why it was stopped.
+    pub(super) aborted: Option<&'static str>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    out: Stream,
+    err: Stream,
+}
+
+/// A command that was started.
+#[derive(Debug)]
+pub(super) struct Running {
+    streams: Mutex<Streams>,
+    group: Group,
+    stop: Notify,
+    ended: watch::Sender<Option<End>>,
+    started: Instant,
+}
+
+impl Running {
+    /// Starts `command`, which ends after `limit` at the latest.
+    pub(super) fn start(command: Command, limit: Duration) -> io::Result<Arc<Self>> {
+        let (child, group) = spawn::start(command)?;
+        let running = Arc::new(Self {
+            streams: Mutex::default(),
+            group,
+            stop: Notify::new(),
+            ended: watch::Sender::new(None),
+            started: Instant::now(),
+        });
+        tokio::spawn(drive(child, Arc::clone(&running), limit));
+        Ok(running)
+    }
+
+    /// Returns its end, once it has ended.
+    pub(super) fn end(&self) -> Option<End> {
+        *self.ended.borrow()
+    }
+
+    /// Waits for its end.
+    pub(super) async fn wait(&self) -> Option<End> {
+        let mut ended = self.ended.subscribe();
+        ended.wait_for(Option::is_some).await.ok().and_then(|end| *end)
+    }
+
+    /// Kills its group at once.
+    pub(super) fn kill(&self) {
+        self.group.kill();
+        #[cfg(not(unix))]
+        self.stop.notify_one();
+    }
+
+    /// Asks it to end, and kills its group if it does not.
+    pub(super) fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    pub(super) fn took(&self) -> Duration {
+        self.end().map_or_else(|| self.started.elapsed(), |end| end.took)
+    }
+
+    /// What it printed: its output, then its errors.
+    pub(super) fn output(&self) -> Cut {
+        let streams = self.streams();
+        let mut all = streams.out.text.clone();
+        if !all.is_empty() && !all.ends_line() && !streams.err.text.is_empty() {
+            all.push_str("\n");
+        }
+        all.append(&streams.err.text);
+        all
+    }
+
+    /// The line that it printed last, of its output before its errors.
+    pub(super) fn last_line(&self) -> String {
+        let streams = self.streams();
+        let line = streams.out.text.last_line();
+        if line.is_empty() { streams.err.text.last_line() } else { line }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Kills the group if the task is dropped, as it is when its runtime shuts down.
+struct KillOnDrop(Arc<Running>);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if self.0.end().is_none() {
+            self.0.group.close();
+            self.0.ended.send_if_modified(|end| {
+                let lost = end.is_none();
+                if lost {
+                    let (took, at) = (self.0.started.elapsed(), Instant::now());
+                    *end =
+                        Some(End { code: None, signal: None, took, at, aborted: Some("its runtime ended") });
+                }
+                lost
+            });
+        }
+    }
+}
+
+async fn drive(mut child: Child, running: Arc<Running>, limit: Duration) {
+    let _guard = KillOnDrop(Arc::clone(&running));
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let pumps = async {
+        tokio::join!(
+            pump(out, |bytes| running.streams().out.feed(bytes)),
+            pump(err, |bytes| running.streams().err.feed(bytes)),
+        );
+    };
+    tokio::pin!(pumps);
+    let far = Duration::from_secs(86_400 * 365);
+    let mut deadline = running.started + limit.min(far);
+    let (mut aborted, mut read) = (None, false);
+    let status = loop {
+        tokio::select! {
+            () = &mut pumps, if !read => read = true,
+            status = child.wait() => break status.ok(),
+            () = running.stop.notified(), if aborted.is_none() => {
+                aborted = Some("it was stopped");
+                running.group.ask_to_end();
+                deadline = Instant::now() + GRACE;
+            }
+            () = sleep_until(deadline) => {
+                aborted = aborted.or(Some("its time was over"));
+                running.group.kill();
+                let _ = child.start_kill();
+                deadline = Instant::now() + GRACE;
+            }
+        }
+    };
+    // A program at the end of a pipe may still have something to say; one that was left behind may hold the pipe open.
+    if !read {
+        read = timeout(DRAIN, &mut pumps).await.is_ok();
+    }
+    running.group.close();
+    if !read {
+        let _ = timeout(DRAIN, &mut pumps).await;
+    }
+    {
+        let mut streams = running.streams();
+        streams.out.end();
+        streams.err.end();
+    }
+    let (code, signal) = status.map_or((None, None), |status| (status.code(), signal_of(status)));
+    let (took, at) = (running.started.elapsed(), Instant::now());
+    running.ended.send_replace(Some(End { code, signal, took, at, aborted }));
+}
+
+async fn pump(from: Option<impl AsyncRead + Unpin>, mut feed: impl FnMut(&[u8])) {
+    let Some(mut from) = from else { return };
+    let mut buffer = vec![0; BUFFER];
+    while let Ok(read) = from.read(&mut buffer).await
+        && read > 0
+    {
+        feed(buffer.get(..read).unwrap_or_default());
+    }
+}
+
+#[cfg(unix)]
+fn signal_of(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+fn signal_of(_: ExitStatus) -> Option<i32> {
+    None
+}

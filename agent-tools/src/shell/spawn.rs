@@ -1,0 +1,117 @@
+//! Turns a prepared command into a child that leads a process group of its own. A sandbox belongs in front of
+//! [`start`].
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::process::{Child, Command};
+
+/// The program that reads command lines.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    pub(super) is_bash: bool,
+    /// The program `setsid`, where there is one.
+    setsid: Option<PathBuf>,
+}
+
+impl Program {
+    /// Finds bash, or a plain shell, in the absolute entries of `path` and the usual places.
+    pub(super) fn find(path: Option<OsString>) -> Option<Self> {
+        let entries = path.map(|path| std::env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
+        let usual = ["/bin", "/usr/bin"].map(PathBuf::from);
+        let dirs: Vec<_> = entries.into_iter().filter(|entry| entry.is_absolute()).chain(usual).collect();
+        ["bash", "sh"].into_iter().find_map(|name| {
+            let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+            let path = dirs.iter().map(|dir| dir.join(&name)).find(|file| file.is_file())?;
+            let setsid = dirs.iter().map(|dir| dir.join("setsid")).find(|file| cfg!(unix) && file.is_file());
+            Some(Self { path, is_bash: name.starts_with("bash"), setsid })
+        })
+    }
+
+    /// The command that runs `text` in `dir` with the environment `vars` alone, as the leader of a process group.
+    ///
+    /// Where it can, it leads a session as well, which has no terminal: so no program waits for a person there, or
+    /// types for one.
+    pub(super) fn command(&self, text: &str, dir: &Path, vars: Vec<(OsString, OsString)>) -> Command {
+        let mut command = Command::new(self.setsid.as_ref().unwrap_or(&self.path));
+        if self.setsid.is_some() {
+            command.arg(&self.path);
+        } else {
+            // With `setsid` this would cost the process its number: who leads a group cannot begin a session.
+            #[cfg(unix)]
+            command.process_group(0);
+        }
+        if self.is_bash {
+            command.args(["--noprofile", "--norc"]);
+        }
+        // Without the dashes a text that begins with one would be an option.
+        command.args(["-c", "--", text]).current_dir(dir).env_clear().envs(vars);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+    }
+}
+
+/// Starts `command`, whose process must make itself the leader of a process group.
+pub(super) fn start(mut command: Command) -> io::Result<(Child, Group)> {
+    let child = command.spawn()?;
+    let group = Group(Arc::new(Mutex::new(child.id())));
+    Ok((child, group))
+}
+
+/// A process group, until its leader has ended.
+#[derive(Debug, Clone)]
+pub(super) struct Group(Arc<Mutex<Option<u32>>>);
+
+impl Group {
+    /// Kills every process of the group at once.
+    pub(super) fn kill(&self) {
+        let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        signal(*leader, true);
+        signal_leader(*leader);
+    }
+
+    /// Asks every process of the group to end.
+    pub(super) fn ask_to_end(&self) {
+        let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        signal(*leader, false);
+    }
+
+    /// Kills what the leader left. The number of the group may then belong to another one, so it is forgotten.
+    pub(super) fn close(&self) {
+        let mut leader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        signal(leader.take(), true);
+    }
+}
+
+#[cfg(unix)]
+fn signal(leader: Option<u32>, at_once: bool) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+
+    let pid = leader.and_then(|it| i32::try_from(it).ok()).and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // It may have ended meanwhile.
+        let _ = kill_process_group(pid, if at_once { Signal::KILL } else { Signal::TERM });
+    }
+}
+
+/// Kills the leader, which may not have made its group yet.
+#[cfg(unix)]
+fn signal_leader(leader: Option<u32>) {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    if let Some(pid) = leader.and_then(|it| i32::try_from(it).ok()).and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+#[cfg(not(unix))]
+fn signal_leader(_: Option<u32>) {}
+
+#[cfg(not(unix))]
+fn signal(_: Option<u32>, _: bool) {}

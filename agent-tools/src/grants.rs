@@ -2,21 +2,28 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-    time::SystemTime,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
 };
 
 use async_trait::async_trait;
 use entourage_core::{
-    Digest, Error, ErrorKind, Result,
+    Digest, Error, ErrorKind, Result, bound,
     permission::{ApprovalRequest, Grants},
 };
 use serde::{Deserialize, Serialize};
 
 /// Most bytes of a file of grants.
-const LARGEST: u64 = 4 << 20;
+const LARGEST: usize = 4 << 20;
+/// Most subjects that an entry names.
+const COVERS: usize = 64;
+/// Longest wait for another process that adds a grant.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Grants in a TOML file of the user. Several processes may share it.
 ///
@@ -104,17 +111,36 @@ impl Grants for GrantFile {
         let Some(key) = question.grant else {
             return Err(Error::new(ErrorKind::Unsupported, "a question of an older version has no grant"));
         };
-        let covers = question.footprint.subjects().map(str::to_owned).collect();
+        let covers = match question.covers.len() {
+            0 => vec!["all calls of the tool".to_owned()],
+            _ => question
+                .covers
+                .iter()
+                .take(COVERS)
+                .map(|it| bound::shortened(it, bound::WORD).into())
+                .collect(),
+        };
         let entry = Entry { tool: question.tool.clone(), covers, key, by: by.map(str::to_owned) };
         let path = self.path.clone();
-        let kept =
-            tokio::task::spawn_blocking(move || add(&path, entry).map_err(|error| at(error, &path))).await;
+        let dropped = Arc::new(AtomicBool::new(false));
+        let _guard = SetOnDrop(Arc::clone(&dropped));
+        let work = move || add(&path, entry, &dropped).map_err(|error| at(error, &path));
+        let kept = tokio::task::spawn_blocking(work).await;
         kept.map_err(|error| Error::new(ErrorKind::Internal, "the grant was not kept").caused_by(error))?
     }
 }
 
-/// Adds an entry to the file at `path`, which is replaced as a whole.
-fn add(path: &Path, entry: Entry) -> Result<()> {
+/// Tells the work of a future that it was dropped.
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Adds an entry to the file at `path`, which is replaced as a whole, unless nobody waits for it any more.
+fn add(path: &Path, entry: Entry, dropped: &AtomicBool) -> Result<()> {
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(ending);
@@ -123,8 +149,21 @@ fn add(path: &Path, entry: Entry) -> Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory).map_err(unwritten)?;
     }
-    let lock = File::create(beside(".lock")).map_err(unwritten)?;
-    lock.lock().map_err(unwritten)?;
+    // Not truncated: whatever a link there leads to stays as it is.
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(beside(".lock"))
+        .map_err(unwritten)?;
+    let since = Instant::now();
+    while lock.try_lock().is_err() {
+        if since.elapsed() > PATIENCE {
+            let text = "another process holds the file of grants; try again when it is done";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let before = read(path)?.unwrap_or_else(|| {
         "# Calls that were allowed always. Whoever deletes an entry is asked again; to change one has no effect.\n".into()
     });
@@ -134,14 +173,27 @@ fn add(path: &Path, entry: Entry) -> Result<()> {
     }
     let added = toml::to_string(&Entries { grant: vec![entry] })
         .map_err(|error| Error::new(ErrorKind::Internal, "the grant has no form in TOML").caused_by(error))?;
+    let text = format!("{before}\n{added}");
+    if text.len() > LARGEST {
+        return Err(too_large());
+    }
+    // What cannot be read back would take all grants with it.
+    let _: Entries = toml::from_str(&text).map_err(|error| invalid(&error))?;
     let new = beside(".new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritten(error)),
+        _ => {}
+    }
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&new).map_err(unwritten)?;
-    file.write_all(format!("{before}\n{added}").as_bytes()).map_err(unwritten)?;
+    file.write_all(text.as_bytes()).map_err(unwritten)?;
     file.sync_all().map_err(unwritten)?;
+    if dropped.load(Ordering::Relaxed) {
+        return fs::remove_file(&new).map_err(unwritten);
+    }
     fs::rename(&new, path).map_err(unwritten)
 }
 
@@ -152,24 +204,39 @@ fn seen(path: &Path) -> Option<(SystemTime, u64)> {
 
 /// The text of a file; `None` if there is none.
 fn read(path: &Path) -> Result<Option<String>> {
+    let unread = |error| Error::new(ErrorKind::Io, "the file of grants cannot be read").caused_by(error);
     match fs::metadata(path) {
-        Ok(about) if about.len() > LARGEST => {
-            return Err(Error::new(ErrorKind::TooLarge, "the file of grants has more than 4 MiB"));
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unread(error)),
+        // A pipe would never end.
+        Ok(about) if !about.is_file() => {
+            return Err(Error::new(ErrorKind::InvalidInput, "the grants are not in a plain file"));
         }
-        _ => {}
+        Ok(_) => {}
     }
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::new(ErrorKind::Io, "the file of grants cannot be read").caused_by(error)),
-    }
+    let mut text = String::new();
+    let most = u64::try_from(LARGEST).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path).map_err(unread)?.take(most).read_to_string(&mut text).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::InvalidData => invalid(&"the file is no UTF-8 text"),
+            _ => unread(error),
+        }
+    })?;
+    if text.len() > LARGEST { Err(too_large()) } else { Ok(Some(text)) }
+}
+
+fn too_large() -> Error {
+    Error::new(
+        ErrorKind::TooLarge,
+        "the file of grants would have more than 4 MiB; delete what is not needed",
+    )
 }
 
 fn unwritten(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, "the file of grants cannot be written").caused_by(error)
 }
 
-fn invalid(error: &toml::de::Error) -> Error {
+fn invalid(error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidInput, format!("these are no grants: {error}"))
 }
 

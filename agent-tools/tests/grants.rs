@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use entourage_core::{
     ErrorKind, Result,
     permission::{ApprovalRequest, Approver, Decision},
-    tool::Access,
+    tool::{Access, ToolSpec},
 };
-use entourage_runners::ReactAgent;
+use entourage_runners::{ReactAgent, from_fn::from_fn};
 use entourage_testkit::{self as testkit, FakeTool, ScriptedProvider};
 use entourage_tools::GrantFile;
 use serde_json::json;
@@ -113,4 +113,51 @@ async fn a_file_that_holds_anything_else_is_an_error_when_it_is_opened_and_grant
     run(grants, &approver, &["edit", "edit"]).await;
     assert_eq!(approver.asked(), ["edit"], "allowed for the session, since the broken file takes nothing");
     assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "broken");
+}
+
+#[tokio::test]
+async fn a_grant_that_is_deleted_while_its_session_runs_is_asked_about_again() {
+    let file = File::new("deleted");
+    let approver = Always::default();
+    let provider =
+        ScriptedProvider::new().call("edit", json!({})).call("clear", json!({})).call("edit", json!({}));
+    let path = file.path();
+    let spec = ToolSpec::new("clear", "Clears.", json!({"type": "object"})).with_access(Access::NONE);
+    let clear = from_fn(spec, move |_| {
+        std::fs::write(&path, "").unwrap();
+        async { Ok("cleared") }
+    });
+    let edit = FakeTool::new("edit").access(Access::WRITE);
+    let provider = provider.text("Done.");
+    let agent = ReactAgent::builder("clerk", provider.model()).tool(edit).tool(clear).build().unwrap();
+    let grants = GrantFile::open(file.path()).unwrap();
+    let runtime = testkit::runtime().grants(grants).approver(approver.clone()).build();
+    runtime.session().start(&agent, "Go").outcome().await.unwrap();
+    assert_eq!(approver.asked(), ["edit", "edit"]);
+}
+
+#[tokio::test]
+async fn a_grant_that_would_spoil_its_file_or_follow_a_link_is_not_written() {
+    let file = File::new("spoiled");
+    let directory = file.path().parent().unwrap().to_owned();
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(file.path(), "grant = []\n").unwrap();
+    let (grants, approver) = (GrantFile::open(file.path()).unwrap(), Always::default());
+    run(grants, &approver, &["edit", "edit"]).await;
+    assert_eq!(approver.asked(), ["edit"], "allowed for the session instead");
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "grant = []\n");
+
+    #[cfg(unix)]
+    {
+        std::fs::remove_file(file.path()).unwrap();
+        let victim = directory.join("victim");
+        std::fs::write(&victim, "mine").unwrap();
+        for ending in ["lock", "new"] {
+            let _ = std::fs::remove_file(directory.join(format!("grants.toml.{ending}")));
+            std::os::unix::fs::symlink(&victim, directory.join(format!("grants.toml.{ending}"))).unwrap();
+        }
+        run(GrantFile::open(file.path()).unwrap(), &approver, &["edit"]).await;
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "mine");
+        assert!(std::fs::symlink_metadata(file.path()).unwrap().is_file());
+    }
 }

@@ -38,6 +38,10 @@ pub struct ApprovalRequest {
     /// older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Digest>,
+    /// What a lasting grant covers beside the tool: subjects, and `src/` for the files in a directory; all calls of the
+    /// tool if it names nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub covers: Vec<String>,
     /// What the call would do, if its tool can say: see [`Tool::preview`](crate::tool::Tool::preview).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
@@ -65,13 +69,16 @@ impl ApprovalRequest {
             rule: rule.to_owned(),
             digest,
             grant: None,
+            covers: Vec::new(),
             preview: None,
         }
     }
 
     setters! {
-        /// Sets the digest that a grant for the session is bound to.
+        /// Sets the digest that a lasting grant is bound to.
         with_grant(grant: Digest) => Some(grant);
+        /// Sets what a lasting grant covers.
+        with_covers(covers: Vec<String>) => covers;
         /// Sets what the call would do.
         with_preview(preview: Option<String>) => preview;
     }

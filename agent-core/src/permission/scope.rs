@@ -106,7 +106,7 @@ impl Scope {
     /// The same scope with at most these hosts. `*.a.example` stands for all names below `a.example`, and not for
     /// `a.example` itself.
     ///
-    /// A tool with network access that does not say which hosts it talks to is out of scope, unless it
+    /// A tool that talks to hosts or executes, and does not say which hosts it talks to, is out of scope, unless it
     /// [confines](ToolSpec::confining) its calls itself.
     #[must_use]
     pub fn with_hosts<S: AsRef<str>>(self, hosts: impl IntoIterator<Item = S>) -> Self {
@@ -198,8 +198,9 @@ impl Scope {
         }
         let is_vague = footprint.unclear || !spec.names_subjects();
         if let Some(roots) = &self.roots {
-            let touched = footprint.reads.iter().chain(&footprint.writes);
-            let beyond = touched.into_iter().find(|path| {
+            let mut touched = footprint.reads.iter().chain(&footprint.writes).peekable();
+            let is_vague = is_vague || touched.peek().is_none();
+            let beyond = touched.find(|path| {
                 let path = named(Path::new(path.as_str()));
                 !roots.iter().any(|root| is_below(&path, root))
             });
@@ -211,7 +212,7 @@ impl Scope {
         if let Some(hosts) = &self.hosts {
             let beyond = footprint.hosts.iter().find(|host| !hosts.iter().any(|it| is_host(host, it)));
             let vague = (is_vague || footprint.hosts.is_empty())
-                && needed.contains(Access::NETWORK)
+                && needed.intersects(Access::NETWORK | Access::EXECUTE)
                 && !spec.is_confining();
             outside(name, "hosts", beyond, vague, hosts)?;
         }
@@ -268,6 +269,9 @@ fn named(path: &Path) -> String {
 /// True if a normal path is `root` or below it.
 fn is_below(path: &str, root: &str) -> bool {
     let climbs = |rest: &str| rest == ".." || rest.starts_with("../");
+    if root.is_empty() {
+        return false;
+    }
     if root == "." {
         return !climbs(path) && !path.starts_with('/') && !Path::new(path).is_absolute();
     }
@@ -332,7 +336,7 @@ mod tests {
             (&[".."], &["../../a"], false),
             (&["../x"], &["../x/..a"], true),
             (&[], &["a"], false),
-            (&[], &[], true),
+            (&[], &[], false),
         ] {
             assert_eq!(admits(roots, paths), admitted, "{roots:?} {paths:?}");
         }
@@ -368,8 +372,10 @@ mod tests {
         let hosts = Scope::all().with_hosts(["a.example"]);
         for access in [Access::READ, Access::WRITE, Access::EXECUTE, Access::NETWORK] {
             let blind = ToolSpec::new("t", "", json!({})).with_access(access);
-            for (scope, limited) in [(&roots, access != Access::NETWORK), (&hosts, access == Access::NETWORK)]
-            {
+            for (scope, limited) in [
+                (&roots, access != Access::NETWORK),
+                (&hosts, access == Access::NETWORK || access == Access::EXECUTE),
+            ] {
                 let admits = |spec: &ToolSpec, footprint: &Footprint| scope.admits(spec, footprint).is_ok();
                 assert_eq!(admits(&blind, &Footprint::new(access)), !limited, "{access}");
                 assert_eq!(admits(&blind, &Footprint::default()), !limited, "{access}");
@@ -380,6 +386,11 @@ mod tests {
                 assert_eq!(admits(&spec(access), &unclear), !limited, "{access}");
             }
         }
+        // One that names hosts alone says nothing of paths.
+        let both = spec(Access::WRITE | Access::NETWORK);
+        assert!(roots.admits(&both, &Footprint::new(Access::WRITE).talking_to("a.example")).is_err());
+        let runs = Footprint::new(Access::EXECUTE).running("curl b.example");
+        assert!(hosts.admits(&spec(Access::EXECUTE), &runs).is_err());
         let harmless = ToolSpec::new("t", "", json!({})).with_access(Access::DELEGATE | Access::ASK);
         assert!(roots.narrow(&hosts).admits(&harmless, &Footprint::default()).is_ok());
     }

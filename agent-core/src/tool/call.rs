@@ -183,6 +183,12 @@ impl<'a> ToolContext<'a> {
             delegated: AtomicBool::new(false),
         }
     }
+
+    /// The same context, in which no agent can be run: nobody has allowed the call yet.
+    #[must_use]
+    pub fn before_approval(self) -> Self {
+        Self { delegated: AtomicBool::new(true), ..self }
+    }
 }
 
 impl ToolContext<'_> {
@@ -273,7 +279,8 @@ impl ToolContext<'_> {
         let spawn = Spawn::new(agent, task).with_scope(scope).with_title(title).of_tool(self.spec.name());
         let delegate = Delegate::new(child, spawn);
         let effects = self.run.effects();
-        match effects.perform(&self.run, None, Effect::Delegate(Box::new(delegate))).await {
+        let delegate = Effect::Delegate(Box::new(delegate)).scoped(self.run.scope());
+        match effects.perform(&self.run, None, delegate).await {
             Ok(Observation::Child { outcome: Some(outcome), .. }) => Ok(*outcome),
             Ok(_) => Err(ToolError::Fatal(Error::new(ErrorKind::Internal, "a child gave no outcome"))),
             Err(error) => Err(ToolError::Fatal(error)),

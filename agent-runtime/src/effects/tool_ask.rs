@@ -171,7 +171,8 @@ pub(super) async fn previewed(
     place: (u64, usize),
 ) -> ApprovalRequest {
     let (spec, footprint) = (open.tool.spec(), request.footprint.clone());
-    let context = ToolContext::new(cx, &site.env.policy, &open.call.id, spec, footprint, place);
+    let context =
+        ToolContext::new(cx, &site.env.policy, &open.call.id, spec, footprint, place).before_approval();
     let preview = Caught::new(|| open.tool.preview(ToolInput::new(open.arguments.clone()), &context));
     let preview = tokio::time::timeout(PREVIEW, preview).await;
     let text = preview.ok().and_then(Result::ok).flatten();

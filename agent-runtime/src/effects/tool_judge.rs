@@ -21,7 +21,7 @@ use crate::{
         tool_check::{check_arguments, offered, read_arguments},
         tool_run::Ready,
     },
-    permission::{Ruling, grant_of, judge},
+    permission::{Ruling, covered, grant_of, judge},
 };
 
 /// A call after the checks that do not depend on when it starts.
@@ -167,6 +167,11 @@ impl Judge<'_> {
             if let Some(refused) = refusal.and_then(|refusal| answered(call, &refusal)) {
                 return refused;
             }
+            // From its deadline on it is answered, whatever else would allow or refuse the call by now.
+            let asked = self.site.read(|state| state.approval(&request.id, request.digest));
+            if asked.is_some_and(|asked| asked.is_open() && !asked.at(self.site.now()).is_open()) {
+                return Plan::Ask(ready.allowed_by("approver".into()), Box::new(request));
+            }
             match self.answer(&request) {
                 Some(Decision::Edit(edited)) => return self.edited(ready, edited),
                 // Somebody is asked about the call, maybe as it was: that answer is waited for.
@@ -274,9 +279,11 @@ impl Judge<'_> {
         let run = named.then(|| self.cx.run());
         let digest = Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]);
         let id = ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest);
+        let covers = covered(spec, footprint).subjects().map(str::to_owned).collect();
         let asks = (self.cx.session(), self.cx.run(), self.cx.agent());
         ApprovalRequest::new(id, asks, &call, footprint.clone(), rule, digest)
             .with_grant(grant_of(spec, footprint))
+            .with_covers(covers)
     }
 }
 

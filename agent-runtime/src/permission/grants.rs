@@ -6,7 +6,7 @@ use entourage_core::{
 };
 
 /// What a grant of this call covers: each file that it changes stands for the files in its directory.
-fn covered(spec: &ToolSpec, footprint: &Footprint) -> Footprint {
+pub(crate) fn covered(spec: &ToolSpec, footprint: &Footprint) -> Footprint {
     let mut covered = footprint.clone();
     if spec.changes_files() {
         for path in &mut covered.writes {
@@ -22,9 +22,16 @@ fn covered(spec: &ToolSpec, footprint: &Footprint) -> Footprint {
 
 /// The digest that a grant of this call is bound to.
 pub(crate) fn grant_of(spec: &ToolSpec, footprint: &Footprint) -> Digest {
-    let parts = [spec.digest().to_string(), covered(spec, footprint).digest().to_string()];
-    let [tool, touched] = &parts;
-    Digest::of([b"grant".as_slice(), tool.as_bytes(), touched.as_bytes()])
+    let declared = [
+        spec.names_subjects(),
+        spec.changes_files(),
+        spec.is_confining(),
+        spec.has_access_by_call(),
+        spec.is_alone(),
+    ];
+    let declared = format!("{declared:?} {:?}", spec.repeat());
+    let parts = [spec.digest().to_string(), declared, covered(spec, footprint).digest().to_string()];
+    Digest::of(std::iter::once(b"grant".as_slice()).chain(parts.iter().map(String::as_bytes)))
 }
 
 #[cfg(test)]

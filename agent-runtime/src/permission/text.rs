@@ -5,6 +5,9 @@ use serde::Deserialize;
 
 use super::{Policy, Rule};
 
+/// Most bytes of a text.
+const LARGEST: usize = 64 << 10;
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rules {
@@ -39,8 +42,15 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for other keys, other types, and patterns without a tool; it says where.
+    /// [`ErrorKind::InvalidInput`] for other keys, other types, and patterns with an empty part or white space around it;
+    /// [`ErrorKind::TooLarge`] for more than 64 KiB, since each call is judged by all of it.
     pub fn from_toml(text: &str) -> Result<Self> {
+        if text.len() > LARGEST {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                "the rules have more than 64 KiB; use patterns with `*`",
+            ));
+        }
         let rules: Rules = toml::from_str(text)
             .map_err(|error| Error::new(ErrorKind::InvalidInput, format!("these are no rules: {error}")))?;
         let lists =
@@ -49,8 +59,10 @@ impl Policy {
         for (effect, patterns) in lists {
             for pattern in patterns {
                 let rule = Rule::parse(effect, &pattern);
-                if rule.tool.is_empty() {
-                    let text = "a rule needs the pattern of a tool, such as `write` or `write:docs/*`";
+                let parts = [Some(&rule.tool), rule.subject.as_ref()];
+                if parts.into_iter().flatten().any(|part| part.is_empty() || part.trim() != part) {
+                    let text = "a rule is the pattern of a tool, such as `write`, or one of a subject as well, such as `write:docs/*`, without \
+                                white space around them";
                     return Err(Error::new(ErrorKind::InvalidInput, text).with("rule", pattern));
                 }
                 policy = policy.rule(rule);

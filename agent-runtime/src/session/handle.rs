@@ -33,7 +33,7 @@ use crate::{
         delivery::emit::Emitter,
         journal::{Journal, apart::apart},
         live::{Entry, Live},
-        questions::{answered_otherwise, check_continued, closed, decider, unknown},
+        questions::{answered_otherwise, asked, check_continued, closed, decider, unknown},
     },
 };
 
@@ -282,7 +282,7 @@ impl Session {
     /// asked, or one above it, is over or was abandoned for a newer prompt: the error says which;
     /// [`ErrorKind::InvalidInput`] for [`Decision::Later`], [`ErrorKind::Unsupported`] for [`Decision::AllowAlways`] if
     /// the runtime has no [`grants`](crate::RuntimeBuilder::grants), their keeper's, and then the call is allowed
-    /// for the session,
+    /// once, and the same answer tries again,
     /// [`ErrorKind::TooLarge`] for a reason or question above 64 KiB,
     /// [`ErrorKind::Conflict`] when the question was answered otherwise: the error says who decided what,
     /// [`ErrorKind::Busy`] while a run is active, the store's.
@@ -338,10 +338,15 @@ impl Session {
                 })
             }
             Err(error) => Err(error),
-            Ok(()) => match question.filter(|_| always) {
-                Some(question) => keep(self.env(), &question, name.as_deref()).await,
-                None => Ok(()),
-            },
+            Ok(()) if !always => Ok(()),
+            Ok(()) => {
+                let question = match question {
+                    Some(question) => question,
+                    // Answered before, and perhaps not kept.
+                    None => asked(self.env(), self.id(), id).await?.ok_or_else(|| unknown(id))?,
+                };
+                keep(self.env(), &question, name.as_deref()).await
+            }
         }
     }
 

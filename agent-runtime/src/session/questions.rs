@@ -5,7 +5,7 @@ use std::sync::Arc;
 use entourage_core::{
     Error, ErrorKind, Result, RunId, SessionId,
     event::{Envelope, Event},
-    permission::{ApprovalId, Decision},
+    permission::{ApprovalId, ApprovalRequest, Decision},
     run::Outcome,
     session::{ReadRange, SessionRecord, SharedStore},
 };
@@ -40,9 +40,22 @@ pub(super) async fn decider(env: &Env, session: &SessionId, id: &ApprovalId) -> 
     History::of(env.store.as_ref()?, session, id).await.ok()?.by
 }
 
+/// Returns the question of this id as it was asked.
+pub(super) async fn asked(
+    env: &Env,
+    session: &SessionId,
+    id: &ApprovalId,
+) -> Result<Option<Arc<ApprovalRequest>>> {
+    match &env.store {
+        Some(store) => Ok(History::of(store, session, id).await?.asked),
+        None => Ok(None),
+    }
+}
+
 /// The events of a question.
 #[derive(Default)]
 struct History {
+    asked: Option<Arc<ApprovalRequest>>,
     run: Option<RunId>,
     decision: Option<Decision>,
     by: Option<Arc<str>>,
@@ -78,7 +91,9 @@ impl History {
     fn take(&mut self, envelope: &Envelope, id: &ApprovalId) -> bool {
         let run = envelope.origin.run;
         match &envelope.event {
-            Event::ApprovalRequested(request) if request.id == *id => self.run = Some(run),
+            Event::ApprovalRequested(request) if request.id == *id => {
+                (self.run, self.asked) = (Some(run), Some(Arc::clone(request)));
+            }
             Event::ApprovalDecided(answer) if answer.id == *id => {
                 (self.decision, self.by) = (Some(answer.decision.clone()), answer.by.clone());
             }

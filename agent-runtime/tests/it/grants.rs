@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use entourage_core::{
-    Digest, Error, ErrorKind, Result,
+    Clock, Digest, Error, ErrorKind, Result,
+    agent::Agent,
     event::Event,
     permission::{ApprovalRequest, Approver, Decision, Grants, Scope},
     run::{Pause, Status, StopReason},
@@ -19,10 +21,13 @@ use entourage_runtime::{
     RuntimeBuilder,
     permission::{Policy, Ruling},
 };
-use entourage_testkit::{self as testkit, ScriptedProvider};
+use entourage_testkit::{self as testkit, PausedClock, ScriptedProvider};
 use serde_json::{Value, json};
 
-use crate::common::{agent, memory, stored};
+use crate::{
+    common::{agent, memory, stored},
+    meddler::Meddler,
+};
 
 /// A tool that changes the file in its arguments.
 #[derive(Clone)]
@@ -320,4 +325,109 @@ async fn issue_14_a_preview_that_hangs_or_panics_leaves_the_question_as_it_is() 
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn issue_14_a_deadline_that_passed_refuses_although_the_call_would_be_allowed_by_then() {
+    for way in ["nothing", "a grant", "auto-approval", "a rule"] {
+        let (store, tool, kept, clock) = (memory(), Edit::new(""), Kept::default(), PausedClock::new());
+        let until = Decision::Until { at: clock.now().after(Duration::from_secs(60)), allow: false };
+        let agent = agent(edits(&["src/a.rs"]).model()).tool(tool.clone()).build().unwrap();
+        let builder = || on(&store).clock(clock).grants(kept.clone());
+        let session = builder().approver(Answers::new(until)).build().session();
+        session.start(&agent, "Go").outcome().await.unwrap();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        if way == "a grant" {
+            run(builder().approver(Answers::new(Decision::AllowAlways)), &Edit::new(""), &["src/b.rs"]).await;
+        }
+        let policy = if way == "a rule" { Policy::allow_all() } else { Policy::new() };
+        let next = builder().policy(policy).build().open(session.id()).await.unwrap();
+        next.auto_approve(way == "auto-approval");
+        let outcome = next.resume(&agent).outcome().await.unwrap();
+        assert_eq!(outcome.status, Status::Stopped(StopReason::Denied("edit".into())), "{way}");
+        assert!(tool.edited().is_empty(), "{way}");
+        let events = stored(&store, session.id()).await;
+        let by_deadline = events.iter().any(|it| match &it.event {
+            Event::ApprovalDecided(answer) => answer.by.as_deref() == Some("deadline"),
+            _ => false,
+        });
+        assert!(by_deadline, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn issue_14_a_grant_that_was_not_kept_is_kept_by_the_same_answer_again() {
+    /// Fails the first time.
+    #[derive(Debug, Clone, Default)]
+    struct Once(Kept, Arc<Mutex<bool>>);
+
+    #[async_trait]
+    impl Grants for Once {
+        fn holds(&self, grant: Digest) -> bool {
+            self.0.holds(grant)
+        }
+
+        async fn keep(&self, question: &ApprovalRequest, by: Option<&str>) -> Result<()> {
+            if !std::mem::replace(&mut *self.1.lock().unwrap(), true) {
+                return Err(Error::new(ErrorKind::Io, "the disk is full"));
+            }
+            self.0.keep(question, by).await
+        }
+    }
+
+    let (store, once) = (memory(), Once::default());
+    let agent = agent(edits(&["src/a.rs"]).model()).tool(Edit::new("")).build().unwrap();
+    let runtime = on(&store).grants(once.clone()).build();
+    let outcome = runtime.session().start(&agent, "Go").outcome().await.unwrap();
+    let Status::Paused(Pause::Approval(id)) = outcome.status else { panic!("{outcome:?}") };
+    assert_eq!(runtime.decide(&id, Decision::AllowAlways).await.unwrap_err().kind(), ErrorKind::Io);
+    assert!(once.0.0.lock().unwrap().is_empty());
+    runtime.decide(&id, Decision::AllowAlways).await.unwrap();
+    assert_eq!(once.0.0.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn issue_14_a_preview_runs_no_agent() {
+    struct Runs(Edit, Arc<dyn Agent>);
+
+    #[async_trait]
+    impl Tool for Runs {
+        fn spec(&self) -> &ToolSpec {
+            self.0.spec()
+        }
+
+        async fn preview(&self, _: ToolInput, cx: &ToolContext<'_>) -> Option<String> {
+            let ran = cx.run_agent(Arc::clone(&self.1), "Go", Scope::all()).await;
+            Some(format!("ran: {}", ran.is_ok()))
+        }
+
+        async fn call(&self, input: ToolInput, cx: &ToolContext<'_>) -> Result<ToolOutput, ToolError> {
+            self.0.call(input, cx).await
+        }
+    }
+
+    let below = agent(edits(&["below"]).model()).tool(Edit::new("")).build().unwrap();
+    let tool: Arc<dyn Tool> = Arc::new(Runs(Edit::new(""), Arc::new(below)));
+    let agent = agent(edits(&["a"]).model()).tool(tool).build().unwrap();
+    let session = testkit::runtime().build().session();
+    session.start(&agent, "Go").outcome().await.unwrap();
+    let state = session.state().await.unwrap();
+    assert_eq!(state.questions()[0].request.preview.as_deref(), Some("ran: false"));
+}
+
+/// A process that has the effect and the run's own context alone.
+#[tokio::test]
+async fn attack_20_an_agent_below_a_tool_is_as_narrow_as_its_caller_when_its_effect_crosses() {
+    let wide = Arc::new(Mutex::new(None));
+    let engine = Meddler::new(move |cx, key, effect, local| {
+        let cx = wide.lock().unwrap().get_or_insert(cx).clone();
+        Box::pin(async move { local.perform(&cx, key, effect).await })
+    });
+    let tool = Edit::new("");
+    let below = agent(edits(&["secrets/key"]).model()).tool(tool.clone()).build().unwrap();
+    let provider = ScriptedProvider::new().call("agent", json!({"prompt": "Go"})).text("Done.");
+    let top = agent(provider.model()).tool(AgentTool::new(below)).scope(Scope::all().with_roots(["src"]));
+    let runtime = testkit::runtime().policy(Policy::allow_all()).effects(engine).build();
+    let outcome = runtime.session().start(&top.build().unwrap(), "Go").outcome().await.unwrap();
+    assert_eq!((outcome.status, tool.edited().len()), (Status::Completed, 0));
 }

@@ -87,7 +87,7 @@ impl SessionState {
         if answer.decision.is_open() {
             return;
         }
-        if matches!(answer.decision, Decision::AllowSession | Decision::AllowAlways) {
+        if answer.decision == Decision::AllowSession {
             let asked = self.questions.iter().find(|it| it.request.id == answer.id);
             self.grants.extend(asked.and_then(|it| it.request.grant));
         }

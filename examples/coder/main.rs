@@ -1,0 +1,181 @@
+//! A coding agent on the terminal. It reads and changes the files of one directory and runs commands there:
+//!
+//! ```text
+//! cargo run -p entourage-examples --example coder -- [--dir DIR] [--mode read|ask|edit|full] [--model vendor:model]
+//!     [--state DIR] [--resume ID] ["task"]
+//! ```
+//!
+//! Without a task it shows itself: a scripted model mends a small crate whose test fails, for real. Sessions, versions
+//! of changed files and lasting grants are kept in the state directory, outside of what the agent may touch.
+
+mod args;
+mod demo;
+mod desk;
+
+use std::{env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc, time::Duration};
+
+use entourage::{
+    event::{Event, ToolFinished},
+    permission::GrantFile,
+    prelude::*,
+    provider::Delta,
+    providers::env as models,
+    tools::{sandbox::Sandbox, shell::Shell},
+};
+
+use args::{Args, Task};
+use desk::{Desk, Terminal};
+
+const INSTRUCTIONS: &str = "You work on the code in one directory with your tools. Look before you change anything, change \
+    as little as the task needs, and run the tests before you say that you are done. Answer briefly.";
+
+const BAD_ARGUMENTS: u8 = 2;
+const CANCELLED: u8 = 130;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let terminal = Arc::new(Terminal::new());
+    let args = match Args::parse(env::args().skip(1)) {
+        Ok(args) => args,
+        Err(problem) => {
+            terminal.complain(&format!("{problem}\n{}", args::USAGE));
+            return BAD_ARGUMENTS.into();
+        }
+    };
+    match work(&args, &terminal).await {
+        Ok(code) => code,
+        Err(error) => {
+            terminal.complain(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn Error>> {
+    let demo = match &args.task {
+        Task::Demo => Some(demo::Crate::new()?),
+        Task::Given(_) | Task::Continue => None,
+    };
+    let dir = demo.as_ref().map_or(args.dir.as_path(), demo::Crate::path);
+    let model = match &demo {
+        Some(_) => demo::model(),
+        None => args.model.as_deref().map_or_else(|| Ok(models::from_env()?.model.clone()), models::model)?,
+    };
+
+    // One folder of state for each directory: the paths in grants and versions are relative to it.
+    let state = args.state.join(name_of(&fs::canonicalize(dir)?));
+    fs::create_dir_all(&state)?;
+    let workspace = Workspace::open(dir)?.with_history(state.join("versions"))?;
+    let shell = shell(dir, terminal)?;
+    let agent = ReactAgent::builder("coder", model)
+        .instructions(INSTRUCTIONS)
+        .tools(workspace.read_tools())
+        .tools(workspace.write_tools())
+        .tools(shell.tools())
+        .scope(args.mode.scope())
+        .build()?;
+
+    let theirs = match fs::read_to_string(dir.join(".entourage/permissions.toml")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Policy::new(),
+        text => Policy::from_toml(&text?)?,
+    };
+    let own = if demo.is_some() { args.mode.policy().allow("bash:cargo test*") } else { args.mode.policy() };
+    let runtime = Runtime::builder()
+        .store(JsonStore::open(state.join("sessions")).await?)
+        .policy(own.restricted_by(theirs.named("project")))
+        .grants(GrantFile::open(state.join("grants.toml"))?)
+        .approver(Desk::new(Arc::clone(terminal)))
+        .build();
+    let session = match &args.resume {
+        Some(id) => runtime.open(id).await?,
+        None => runtime.session(),
+    };
+    terminal.say(&format!("{} in mode {}, session {}", dir.display(), args.mode, session.id()));
+
+    let run = match (&args.task, session.unfinished().await?) {
+        (_, Some(_)) => session.resume(&agent),
+        (Task::Given(task), None) => session.start(&agent, task.as_str()),
+        (Task::Demo, None) => session.start(&agent, demo::TASK),
+        (Task::Continue, None) => session.start(&agent, "Please go on."),
+    };
+    let outcome = follow(run, terminal).await;
+    shell.close().await;
+    let outcome = outcome?;
+    terminal.say(&format!("{}; go on with --resume {}", outcome.status, session.id()));
+    if let Some(demo) = demo {
+        terminal.say(if demo.is_green() { "the crate's tests pass" } else { "the crate's tests FAIL" });
+        return Ok(if demo.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    Ok(match outcome.status {
+        Status::Completed => ExitCode::SUCCESS,
+        Status::Cancelled => CANCELLED.into(),
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// Commands run in a sandbox where the system has one: they change the directory alone, and reach no network.
+fn shell(dir: &Path, terminal: &Terminal) -> Result<Shell> {
+    let shell = Shell::open(dir)?;
+    match Sandbox::workspace_write(dir) {
+        Ok(sandbox) => {
+            let toolchains = ["CARGO_HOME", "RUSTUP_HOME"].into_iter().zip([".cargo", ".rustup"]);
+            let folders = toolchains.filter_map(|(variable, name)| {
+                env::var_os(variable).map(Into::into).or_else(|| Some(env::home_dir()?.join(name)))
+            });
+            let sandbox = folders.filter(|path| path.is_dir()).fold(sandbox, Sandbox::reading);
+            Ok(shell.with_sandbox(sandbox))
+        }
+        Err(error) => {
+            terminal.say(&format!("commands are not confined: {error}"));
+            Ok(shell)
+        }
+    }
+}
+
+/// A folder name for a directory: its last name, and a digest of its path.
+fn name_of(dir: &Path) -> String {
+    let digest = entourage::Digest::of([dir.as_os_str().as_encoded_bytes()]);
+    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    format!("{name}-{digest}")
+}
+
+/// Shows the run until it has ended. The first Ctrl-C cancels it, and a second one ends the program at once.
+async fn follow(mut run: RunHandle, terminal: &Terminal) -> Result<Outcome> {
+    let mut interrupts = 0;
+    loop {
+        tokio::select! {
+            event = run.next() => match event {
+                Some(event) => show(&event.event, terminal),
+                None => return run.outcome().await,
+            },
+            pressed = tokio::signal::ctrl_c() => {
+                interrupts += 1;
+                if pressed.is_err() || interrupts > 1 {
+                    std::process::exit(CANCELLED.into());
+                }
+                run.cancel_within(Duration::from_secs(10));
+                terminal.say("cancelling; Ctrl-C again leaves at once");
+            }
+        }
+    }
+}
+
+fn show(event: &Event, terminal: &Terminal) {
+    match event {
+        Event::Delta(Delta::Text(text)) => terminal.text(text),
+        Event::ToolFinished(call) => tool(call, terminal),
+        Event::WarningRaised(warning) => terminal.say(&format!("warning: {}", warning.text)),
+        _ => {}
+    }
+}
+
+fn tool(call: &ToolFinished, terminal: &Terminal) {
+    let result = &call.result;
+    let text = result.to_text();
+    let first = text.lines().next().unwrap_or_default();
+    let sign = if result.is_error { "failed" } else { "done" };
+    terminal.say(&format!("{} {sign}: {first}", result.name));
+    if let Some(diff) = call.metadata.as_ref().and_then(|it| it.get("diff")?.as_str()) {
+        terminal.diff(diff);
+    }
+}

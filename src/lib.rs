@@ -211,11 +211,9 @@ pub use entourage_tools::shell;
 #[cfg(feature = "project")]
 pub use entourage_tools::project;
 
-/// What agents' tools are built on.
+/// Commands that the operating system confines.
 #[cfg(feature = "sandbox")]
-pub mod tools {
-    pub use entourage_tools::sandbox;
-}
+pub use entourage_tools::sandbox;
 
 /// Spans to an OpenTelemetry collector.
 #[cfg(feature = "otel")]

@@ -494,3 +494,73 @@ fn attack_29_a_poisoned_environment_reaches_no_command() {
         }
     });
 }
+
+#[cfg(all(feature = "sandbox", target_os = "linux"))]
+mod sandbox {
+    use entourage_runners::ReactAgent;
+    use entourage_testkit::ScriptedProvider;
+    use entourage_tools::sandbox::{Backend, Sandbox};
+
+    use super::*;
+
+    fn confined(backend: Backend) -> Place {
+        let keep = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(keep.path()).unwrap().join("root");
+        fs::create_dir(&root).unwrap();
+        let sandbox = Sandbox::workspace_write(&root).unwrap().backend(backend);
+        let shell = Shell::open(&root).unwrap().with_sandbox(sandbox);
+        let runtime = Runtime::builder().approver(AllowAll).policy(Policy::allow_all()).build();
+        Place { _keep: keep, root, shell, session: runtime.session(), runtime }
+    }
+
+    #[tokio::test]
+    async fn attack_22_and_33_commands_stay_in_their_sandbox_and_what_they_plant_is_taken_back() {
+        let place = confined(Backend::Landlock);
+        let text = place.bash("echo in > a.txt; cat a.txt; echo out > ../b.txt; echo \"end $?\"").await;
+        assert!(text.starts_with("in\nend 1\n"), "{text}");
+        assert!(!place.root.with_file_name("b.txt").exists());
+        let text = place.bash("exec 3<>/dev/tcp/127.0.0.1/9 && echo reached; echo done").await;
+        assert!(text.starts_with("done\n"), "{text}");
+
+        let planted = place
+            .call("bash", json!({"command": "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit"}))
+            .await;
+        assert!(
+            planted.to_text().contains("taken back") && planted.to_text().contains(".git"),
+            "{}",
+            planted.to_text()
+        );
+        assert!(!place.root.join(".git/hooks/pre-commit").exists());
+    }
+
+    #[tokio::test]
+    async fn cx01_a_confined_command_is_killed_with_its_group_and_keeps_its_directory_for_temporary_files() {
+        let place = confined(Backend::Landlock);
+        let text = place.bash("echo x > \"$TMPDIR/x\" && cat \"$TMPDIR/x\"").await;
+        assert!(text.starts_with("x\n"), "{text}");
+        let (line, end) = place.pipe("held");
+        let slow = place
+            .call("bash", json!({"command": "(echo on; sleep 600) > held", "background_after": 0.05}))
+            .await;
+        assert!(slow.to_text().contains("job 001"), "{}", slow.to_text());
+        assert_eq!(line.await.unwrap(), "on\n");
+        let killed = place.call("job_kill", json!({"id": "001"})).await;
+        assert!(killed.to_text().contains("aborted"), "{}", killed.to_text());
+        end.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn attack_31_without_its_sandbox_no_command_runs() {
+        let keep = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(keep.path()).unwrap();
+        let sandbox =
+            Sandbox::workspace_write(&root).unwrap().backend(Backend::Bubblewrap).bubblewrap("/no/bwrap");
+        let shell = Shell::open(&root).unwrap().with_sandbox(sandbox);
+        let runtime = Runtime::builder().policy(Policy::allow_all()).build();
+        let provider = ScriptedProvider::new().call("bash", json!({"command": "echo x > a"}));
+        let agent = ReactAgent::builder("coder", provider.model()).tools(shell.tools()).build().unwrap();
+        let ended = runtime.session().start(&agent, "Go").outcome().await;
+        assert!(format!("{ended:?}").contains("bubblewrap"), "{ended:?}");
+        assert!(!root.join("a").exists());
+    }
+}

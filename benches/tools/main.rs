@@ -22,7 +22,7 @@ use std::{
 };
 
 use criterion::Criterion;
-use entourage::tools::sandbox::{Backend, Sandbox};
+use entourage::sandbox::{Backend, Sandbox};
 use tokio::{process::Command, runtime::Runtime as Tokio};
 
 /// A program that ends at once, so that its start is all there is.

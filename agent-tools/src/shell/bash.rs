@@ -108,10 +108,16 @@ impl Tool for Bash {
 
         let only_reads = cx.footprint().access.is_read_only();
         let vars = environment::scrubbed(std::env::vars_os(), &settings.added, only_reads);
-        let command = settings.program.command(line, &dir, vars);
-        let running = Running::start(command, settings.time_limit).map_err(|error| {
-            ToolError::tell(format!("the command could not be started: {error}; try a shorter one"))
-        })?;
+        let started = settings.program.start(settings.sandbox.as_ref(), line, &dir, vars).await;
+        let running = match (started, &settings.sandbox) {
+            (Ok(started), _) => Running::new(started, settings.time_limit),
+            // No model can mend that, and without its sandbox nothing may run.
+            (Err(error), Some(_)) => return Err(ToolError::Fatal(error)),
+            (Err(error), None) => {
+                let text = format!("the command could not be started: {error}; try a shorter one");
+                return Err(ToolError::tell(text));
+            }
+        };
         let mut guard = KillUnlessKept(Some(Arc::clone(&running)));
         self.shell.jobs.watch(&running);
 

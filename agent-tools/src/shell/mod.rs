@@ -1,9 +1,11 @@
 //! Tools that run command lines: [`Shell`] has `bash`, `job_output` and `job_kill`.
 //!
 //! A command line is read before it runs, so that rules and people judge each command in it, and so that one that only
-//! reads is known. This confines nothing: a program that is allowed to run may do what the system lets it do.
+//! reads is known. A program that is allowed to run may do what the system lets it do; with the feature
+//! `sandbox`, `Shell::with_sandbox` confines it.
 
 mod bash;
+mod confine;
 mod environment;
 mod job;
 mod jobs;
@@ -81,6 +83,7 @@ struct Settings {
     added: Vec<(OsString, OsString)>,
     time_limit: Duration,
     background_after: Duration,
+    sandbox: Option<confine::Sandbox>,
 }
 
 impl Shell {
@@ -114,6 +117,7 @@ impl Shell {
             added: Vec::new(),
             time_limit: Duration::from_secs(3_600),
             background_after: Duration::from_secs(60),
+            sandbox: None,
         };
         Ok(Self { settings: Arc::new(settings), jobs: Arc::default() })
     }
@@ -139,6 +143,18 @@ impl Shell {
     #[must_use]
     pub fn with_background_after(mut self, time: Duration) -> Self {
         Arc::make_mut(&mut self.settings).background_after = time.min(bash::LONGEST);
+        self
+    }
+
+    /// The same shell with its commands in a sandbox. Without one they can do what the program's user can.
+    ///
+    /// What the sandbox enforces is in the metadata of each result, as `sandbox`. If it cannot be set up, each call
+    /// fails and ends its run: nothing runs without it. What a command changed at protected paths is taken back when
+    /// it ends, and the model is told.
+    #[cfg(feature = "sandbox")]
+    #[must_use]
+    pub fn with_sandbox(mut self, sandbox: crate::sandbox::Sandbox) -> Self {
+        Arc::make_mut(&mut self.settings).sandbox = Some(sandbox);
         self
     }
 

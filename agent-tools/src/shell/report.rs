@@ -17,11 +17,15 @@ pub(super) fn result(running: &Running, end: Option<End>, job: Option<&str>, dir
     let mut all = running.output();
     let lost = all.lost_bytes();
     let note = end.and_then(note);
-    if let Some(note) = &note {
+    for note in note.iter().map(String::as_str).chain(running.restored()) {
         line(&mut all, note);
     }
     let printed = !running.output().is_empty();
-    let body = if printed || note.is_some() { all.show() } else { NOTHING.to_owned() };
+    let body = if printed || note.is_some() || running.restored().is_some() {
+        all.show()
+    } else {
+        NOTHING.to_owned()
+    };
     let gap = if body.ends_with('\n') { "" } else { "\n" };
     let text = format!("{body}{gap}<cwd>{}</cwd>", dir.display());
     ToolOutput::text(text).with_metadata(metadata(running, end, job, lost))
@@ -59,5 +63,7 @@ pub(super) fn metadata(running: &Running, end: Option<End>, job: Option<&str>, l
         "duration_ms": took,
         "dropped_bytes": lost,
         "job": job,
+        "sandbox": running.enforced,
+        "restored": running.restored(),
     })
 }

@@ -1,22 +1,22 @@
 //! A command while it runs: a task reads its output, waits for its end, and kills its whole group when asked to.
 
 use std::{
-    io,
     process::ExitStatus,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
-    process::{Child, Command},
+    process::Child,
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout},
 };
 
 use super::{
+    confine::Enforced,
     output::{Cut, Stream},
-    spawn::{self, Group},
+    spawn::{Group, Started},
 };
 
 /// Time that a command has to end by itself when it is asked to.
@@ -50,21 +50,31 @@ pub(super) struct Running {
     stop: Notify,
     ended: watch::Sender<Option<End>>,
     started: Instant,
+    /// What a sandbox holds for it.
+    pub(super) enforced: Option<Enforced>,
+    /// What the sandbox took back, for the model; set before the end.
+    restored: OnceLock<String>,
 }
 
 impl Running {
-    /// Starts `command`, which ends after `limit` at the latest.
-    pub(super) fn start(command: Command, limit: Duration) -> io::Result<Arc<Self>> {
-        let (child, group) = spawn::start(command)?;
+    /// Watches over what was started, which ends after `limit` at the latest.
+    pub(super) fn new(Started { child, group, enforced }: Started, limit: Duration) -> Arc<Self> {
         let running = Arc::new(Self {
             streams: Mutex::default(),
             group,
             stop: Notify::new(),
             ended: watch::Sender::new(None),
             started: Instant::now(),
+            enforced,
+            restored: OnceLock::new(),
         });
         tokio::spawn(drive(child, Arc::clone(&running), limit));
-        Ok(running)
+        running
+    }
+
+    /// Returns what the sandbox took back of the command's changes, once it has ended.
+    pub(super) fn restored(&self) -> Option<&str> {
+        self.restored.get().map(String::as_str)
     }
 
     /// Returns its end, once it has ended.
@@ -180,9 +190,24 @@ async fn drive(mut child: Child, running: Arc<Running>, limit: Duration) {
         streams.out.end();
         streams.err.end();
     }
+    if let Some(text) = restored(running.enforced.as_ref()).await {
+        let _ = running.restored.set(text);
+    }
     let (code, signal) = status.map_or((None, None), |status| (status.code(), signal_of(status)));
     let (took, at) = (running.started.elapsed(), Instant::now());
     running.ended.send_replace(Some(End { code, signal, took, at, aborted }));
+}
+
+/// Takes back what the command changed where only people write.
+async fn restored(enforced: Option<&Enforced>) -> Option<String> {
+    match enforced?.restore().await {
+        Ok(paths) if paths.is_empty() => None,
+        Ok(paths) => {
+            let paths: Vec<_> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
+            Some(format!("taken back, since commands may not change them: {}", paths.join(", ")))
+        }
+        Err(error) => Some(format!("changes of protected paths could not be taken back: {error}")),
+    }
 }
 
 async fn pump(from: Option<impl AsyncRead + Unpin>, mut feed: impl FnMut(&[u8])) {

@@ -1,15 +1,16 @@
-//! Turns a prepared command into a child that leads a process group of its own. A sandbox belongs in front of
-//! [`start`].
+//! Turns a command line into a child that leads a process group of its own, in a sandbox or without one.
 
 use std::{
     ffi::OsString,
-    io,
     path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use entourage_core::Error;
 use tokio::process::{Child, Command};
+
+use super::confine::{Enforced, Sandbox};
 
 /// The program that reads command lines.
 #[derive(Debug, Clone)]
@@ -34,11 +35,34 @@ impl Program {
         })
     }
 
-    /// The command that runs `text` in `dir` with the environment `vars` alone, as the leader of a process group.
+    /// Starts `text` in `dir` with the environment `vars` alone, as the leader of a process group.
+    ///
+    /// # Errors
+    /// Those of the system, and of the sandbox: then nothing was started.
+    pub(super) async fn start(
+        &self,
+        sandbox: Option<&Sandbox>,
+        text: &str,
+        dir: &Path,
+        vars: Vec<(OsString, OsString)>,
+    ) -> Result<Started, Error> {
+        let (child, enforced) = match sandbox {
+            None => (self.command(text, dir, vars).spawn().map_err(Error::from)?, None),
+            Some(sandbox) => {
+                let started = sandbox.spawn(&self.path, |command| self.set(command, text, dir, vars));
+                let (child, enforced) = started.await?;
+                (child, Some(enforced))
+            }
+        };
+        let group = Group(Arc::new(Mutex::new(child.id())));
+        Ok(Started { child, group, enforced })
+    }
+
+    /// The command without a sandbox.
     ///
     /// Where it can, it leads a session as well, which has no terminal: so no program waits for a person there, or
     /// types for one.
-    pub(super) fn command(&self, text: &str, dir: &Path, vars: Vec<(OsString, OsString)>) -> Command {
+    fn command(&self, text: &str, dir: &Path, vars: Vec<(OsString, OsString)>) -> Command {
         let mut command = Command::new(self.setsid.as_ref().unwrap_or(&self.path));
         if self.setsid.is_some() {
             command.arg(&self.path);
@@ -47,21 +71,36 @@ impl Program {
             #[cfg(unix)]
             command.process_group(0);
         }
+        self.set(&mut command, text, dir, vars);
+        command
+    }
+
+    /// Sets all but the program. Variables that a sandbox has set stay.
+    fn set<'c>(
+        &self,
+        command: &'c mut Command,
+        text: &str,
+        dir: &Path,
+        vars: Vec<(OsString, OsString)>,
+    ) -> &'c mut Command {
+        let kept = command.as_std().get_envs();
+        let kept = kept.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        let kept: Vec<_> = kept.collect();
         if self.is_bash {
             command.args(["--noprofile", "--norc"]);
         }
         // Without the dashes a text that begins with one would be an option.
-        command.args(["-c", "--", text]).current_dir(dir).env_clear().envs(vars);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        command
+        command.args(["-c", "--", text]).current_dir(dir).env_clear().envs(vars).envs(kept);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true)
     }
 }
 
-/// Starts `command`, whose process must make itself the leader of a process group.
-pub(super) fn start(mut command: Command) -> io::Result<(Child, Group)> {
-    let child = command.spawn()?;
-    let group = Group(Arc::new(Mutex::new(child.id())));
-    Ok((child, group))
+/// A child, its group, and what a sandbox holds for it.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) group: Group,
+    pub(super) enforced: Option<Enforced>,
 }
 
 /// A process group, until its leader has ended.

@@ -96,7 +96,9 @@ fn in_path(settings: &Settings) -> Option<PathBuf> {
 
 fn arguments(settings: &Settings, temp: &Path) -> Result<Vec<OsString>, Error> {
     let mut made = Made::default();
-    made.flags(&["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]);
+    // Without `--new-session`: until the process in the name space dies with its parent, it is ended by its group. The
+    // filter refuses typing into the terminal.
+    made.flags(&["--unshare-all", "--die-with-parent", "--cap-drop", "ALL"]);
     if settings.network {
         made.flags(&["--share-net"]);
     }

@@ -24,9 +24,12 @@ fn all_numbers_count() {
 }
 ";
 
-/// A crate in a directory of its own, which is removed in the end.
+/// A crate in a directory of its own. All of it is removed in the end.
 #[derive(Debug)]
-pub(crate) struct Crate(tempfile::TempDir);
+pub(crate) struct Crate {
+    dir: tempfile::TempDir,
+    state: tempfile::TempDir,
+}
 
 impl Crate {
     pub(crate) fn new() -> io::Result<Self> {
@@ -34,11 +37,16 @@ impl Crate {
         fs::create_dir(dir.path().join("src"))?;
         fs::write(dir.path().join("Cargo.toml"), MANIFEST)?;
         fs::write(dir.path().join("src/lib.rs"), SOURCE)?;
-        Ok(Self(dir))
+        Ok(Self { dir, state: tempfile::tempdir()? })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.0.path()
+        self.dir.path()
+    }
+
+    /// A directory of its own for the state, outside of the crate.
+    pub(crate) fn state(&self) -> &Path {
+        self.state.path()
     }
 
     /// True if the crate's tests pass, whatever the model says.

@@ -31,14 +31,13 @@ impl Terminal {
     /// Prints a line of the program.
     pub(crate) fn say(&self, line: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        self.print(&mut open, &format!("{}\n", self.coloured(DIM, line)));
+        print(&mut open, &format!("{}\n", self.coloured(DIM, line)));
     }
 
     /// Prints a model's words as they come.
     pub(crate) fn text(&self, text: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        print!("{}", printable(text));
-        io::stdout().flush().ok();
+        put(&printable(text));
         *open = !text.ends_with('\n');
     }
 
@@ -50,11 +49,7 @@ impl Terminal {
             _ => line.to_owned(),
         });
         let text = lines.map(|line| line + "\n").collect::<String>();
-        self.print(&mut open, &text);
-    }
-
-    pub(crate) fn complain(&self, problem: &str) {
-        eprintln!("{}", printable(problem));
+        print(&mut open, &text);
     }
 
     fn coloured(&self, colour: &str, line: &str) -> String {
@@ -62,20 +57,31 @@ impl Terminal {
         if self.colours { format!("{colour}{line}{PLAIN}") } else { line }
     }
 
-    fn print(&self, open: &mut bool, text: &str) {
-        let end = if std::mem::take(open) { "\n" } else { "" };
-        print!("{end}{text}");
-        io::stdout().flush().ok();
-    }
-
     /// Shows a question and reads the answer's line; `None` at the end of input.
     fn ask(&self, question: &str) -> Option<String> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        self.print(&mut open, question);
+        print(&mut open, question);
         let mut line = String::new();
         let read = io::stdin().read_line(&mut line).ok()?;
         (read > 0).then(|| line.trim().to_owned())
     }
+}
+
+/// Prints whole lines.
+fn print(open: &mut bool, text: &str) {
+    let end = if std::mem::take(open) { "\n" } else { "" };
+    put(&format!("{end}{text}"));
+}
+
+/// A reader that has left, as `head` does, is no reason to stop the work.
+fn put(text: &str) {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).ok();
+}
+
+/// Tells of a problem, on standard error.
+pub(crate) fn complain(problem: &str) {
+    writeln!(io::stderr(), "{}", printable(problem)).ok();
 }
 
 /// The text without characters that control a terminal: a model and a file must not paint over a question.

@@ -12,7 +12,7 @@ mod args;
 mod demo;
 mod desk;
 
-use std::{env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
 
 use entourage::{
     event::{Event, ToolFinished},
@@ -20,11 +20,11 @@ use entourage::{
     prelude::*,
     provider::Delta,
     providers::env as models,
-    tools::{sandbox::Sandbox, shell::Shell},
+    sandbox::Sandbox,
 };
 
 use args::{Args, Task};
-use desk::{Desk, Terminal};
+use desk::{Desk, Terminal, complain};
 
 const INSTRUCTIONS: &str = "You work on the code in one directory with your tools. Look before you change anything, change \
     as little as the task needs, and run the tests before you say that you are done. Answer briefly.";
@@ -38,14 +38,14 @@ async fn main() -> ExitCode {
     let args = match Args::parse(env::args().skip(1)) {
         Ok(args) => args,
         Err(problem) => {
-            terminal.complain(&format!("{problem}\n{}", args::USAGE));
+            complain(&format!("{problem}\n{}", args::USAGE));
             return BAD_ARGUMENTS.into();
         }
     };
     match work(&args, &terminal).await {
         Ok(code) => code,
         Err(error) => {
-            terminal.complain(&error.to_string());
+            complain(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -63,7 +63,8 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
     };
 
     // One folder of state for each directory: the paths in grants and versions are relative to it.
-    let state = args.state.join(name_of(&fs::canonicalize(dir)?));
+    let state = demo.as_ref().map_or(args.state.as_path(), demo::Crate::state);
+    let state = state.join(name_of(&fs::canonicalize(dir)?));
     fs::create_dir_all(&state)?;
     let workspace = Workspace::open(dir)?.with_history(state.join("versions"))?;
     let shell = shell(dir, terminal)?;
@@ -101,7 +102,9 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
     let outcome = follow(run, terminal).await;
     shell.close().await;
     let outcome = outcome?;
-    terminal.say(&format!("{}; go on with --resume {}", outcome.status, session.id()));
+    let again =
+        if demo.is_some() { String::new() } else { format!("; go on with --resume {}", session.id()) };
+    terminal.say(&format!("{}{again}", outcome.status));
     if let Some(demo) = demo {
         terminal.say(if demo.is_green() { "the crate's tests pass" } else { "the crate's tests FAIL" });
         return Ok(if demo.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -132,11 +135,9 @@ fn shell(dir: &Path, terminal: &Terminal) -> Result<Shell> {
     }
 }
 
-/// A folder name for a directory: its last name, and a digest of its path.
+/// A folder name for a directory: its path, without separators.
 fn name_of(dir: &Path) -> String {
-    let digest = entourage::Digest::of([dir.as_os_str().as_encoded_bytes()]);
-    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    format!("{name}-{digest}")
+    dir.display().to_string().replace(std::path::MAIN_SEPARATOR, "%")
 }
 
 /// Shows the run until it has ended. The first Ctrl-C cancels it, and a second one ends the program at once.
@@ -153,7 +154,7 @@ async fn follow(mut run: RunHandle, terminal: &Terminal) -> Result<Outcome> {
                 if pressed.is_err() || interrupts > 1 {
                     std::process::exit(CANCELLED.into());
                 }
-                run.cancel_within(Duration::from_secs(10));
+                run.cancel();
                 terminal.say("cancelling; Ctrl-C again leaves at once");
             }
         }
@@ -172,8 +173,13 @@ fn show(event: &Event, terminal: &Terminal) {
 fn tool(call: &ToolFinished, terminal: &Terminal) {
     let result = &call.result;
     let text = result.to_text();
-    let first = text.lines().next().unwrap_or_default();
-    let sign = if result.is_error { "failed" } else { "done" };
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let code = call.metadata.as_ref().and_then(|it| it.get("exit_code")?.as_i64()).filter(|code| *code != 0);
+    let sign = match (result.is_error, code) {
+        (true, _) => "failed".to_owned(),
+        (false, Some(code)) => format!("exit code {code}"),
+        (false, None) => "done".to_owned(),
+    };
     terminal.say(&format!("{} {sign}: {first}", result.name));
     if let Some(diff) = call.metadata.as_ref().and_then(|it| it.get("diff")?.as_str()) {
         terminal.diff(diff);

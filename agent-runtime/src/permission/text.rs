@@ -42,8 +42,8 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for other keys, other types, and patterns with an empty part or white space around it;
-    /// [`ErrorKind::TooLarge`] for more than 64 KiB, since each call is judged by all of it.
+    /// [`ErrorKind::InvalidInput`] for other keys, other types, and patterns with an empty part or white space around
+    /// it; [`ErrorKind::TooLarge`] for more than 64 KiB, since each call is judged by all of it.
     pub fn from_toml(text: &str) -> Result<Self> {
         if text.len() > LARGEST {
             return Err(Error::new(

@@ -174,8 +174,11 @@ pub(super) async fn previewed(
     let context =
         ToolContext::new(cx, &site.env.policy, &open.call.id, spec, footprint, place).before_approval();
     let preview = Caught::new(|| open.tool.preview(ToolInput::new(open.arguments.clone()), &context));
-    let preview = tokio::time::timeout(PREVIEW, preview).await;
-    let text = preview.ok().and_then(Result::ok).flatten();
+    let text = tokio::select! {
+        biased;
+        () = cx.cancellation().cancelled() => None,
+        preview = tokio::time::timeout(PREVIEW, preview) => preview.ok().and_then(Result::ok).flatten(),
+    };
     request.with_preview(text.map(|text| bound::shortened(&text, LONGEST).into_owned()))
 }
 

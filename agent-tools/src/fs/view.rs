@@ -13,6 +13,7 @@ use entourage_core::{
     message::{Media, MediaSource},
     tool::{ToolError, ToolOutput},
 };
+use memchr::{memchr, memchr_iter};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -193,11 +194,10 @@ impl<'a, R: Read> Section<'a, R> {
         if self.buffer()?.is_empty() {
             return Ok(ToolOutput::text(format!("`{}` is empty", self.name)));
         }
-        for skipped in 0..offset {
-            if self.next_line(0, usize::MAX)?.is_none() {
-                let lines = text::count(usize::try_from(skipped).unwrap_or(usize::MAX), "line", "lines");
-                return Err(ToolError::tell(format!("`{}` has {lines}; give a lower `offset`", self.name)));
-            }
+        let skipped = self.skip(offset)?;
+        if skipped < offset {
+            let lines = text::count(usize::try_from(skipped).unwrap_or(usize::MAX), "line", "lines");
+            return Err(ToolError::tell(format!("`{}` has {lines}; give a lower `offset`", self.name)));
         }
         let mut shown = Shown { number: offset, ..Shown::default() };
         while shown.lines < limit {
@@ -215,6 +215,30 @@ impl<'a, R: Read> Section<'a, R> {
         Ok(shown.finish(self.name, rest))
     }
 
+    /// Skips lines, and returns how many there were. A last line need not have an end.
+    fn skip(&mut self, lines: u64) -> Result<u64, ToolError> {
+        let (mut left, mut is_open) = (lines, false);
+        while left > 0 {
+            let buffer = self.buffer()?;
+            let Some(last) = buffer.last() else {
+                left -= u64::from(is_open);
+                break;
+            };
+            is_open = *last != b'\n';
+            let ends = memchr_iter(b'\n', buffer).count() as u64;
+            let used = if ends < left {
+                buffer.len()
+            } else {
+                // The end of the last line to skip lies in this buffer.
+                let before = usize::try_from(left - 1).unwrap_or(usize::MAX);
+                memchr_iter(b'\n', buffer).nth(before).map_or(buffer.len(), |end| end + 1)
+            };
+            left = left.saturating_sub(ends);
+            self.reader.consume(used);
+        }
+        Ok(lines - left)
+    }
+
     /// The next line. Keeps `keep` bytes of it and skips at most about `pass`; `None` at the end of the file.
     fn next_line(&mut self, keep: usize, pass: usize) -> Result<Option<Line>, ToolError> {
         let mut line = Line { bytes: Vec::new(), cut: false, endless: false };
@@ -224,7 +248,7 @@ impl<'a, R: Read> Section<'a, R> {
             if buffer.is_empty() {
                 break if passed == 0 { Ok(None) } else { Ok(Some(line)) };
             }
-            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let end = memchr(b'\n', buffer);
             let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
             let room = keep.saturating_sub(line.bytes.len());
             line.bytes.extend_from_slice(part.get(..room).unwrap_or(part));

@@ -37,11 +37,12 @@ use spawn::Program;
 /// # Contract
 /// - A command line runs in a process group of its own, without input, in the root or a directory below it that the
 ///   call names. When its call is cancelled or dropped, the whole group is killed. So is what a command leaves behind
-///   when it ends: a program that shall go on is a job.
+///   when it ends: a program that shall go on is a job. A program that leaves the group, as `setsid` does, is not
+///   found: it goes on, in a sandbox as confined as before, and ends with its command under bubblewrap alone.
 /// - A command that takes longer than [`Shell::with_background_after`] becomes a job of its session, as does one that
 ///   the model starts in the background. At most 50 jobs are kept, and those that ended for 8 hours.
 /// - All jobs are killed by [`Shell::close`], and when the last clone of the shell and the last of its tools is
-///   dropped. None outlives the program.
+///   dropped. None outlives the program, but for what left its group.
 /// - The environment is that of the program without secrets and without variables that change what commands mean.
 ///   [`Shell::with_env`] adds to it.
 /// - Of an output of more than 30,000 characters the first and the last 15,000 are kept.

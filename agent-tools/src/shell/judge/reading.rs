@@ -235,11 +235,9 @@ pub(super) fn files_read(commands: &[Simple]) -> Option<Vec<String>> {
 
 fn read_by(words: &[Word]) -> Option<Vec<String>> {
     let (program, rest) = words.split_first()?;
-    // A name that a pattern finds may begin with a dash, which makes it an option.
-    let fixed = |word: &Word| {
-        word.literal || word.glob && !word.text.starts_with(['-', '*', '?', '[', '\'', '"', '\\'])
-    };
-    if !rest.iter().all(fixed) {
+    // A name that a pattern finds may begin with a dash, which makes it an option, or be a link that leads out of the
+    // root.
+    if !rest.iter().all(|word| word.literal) {
         return None;
     }
     let program = program.known()?;

@@ -21,7 +21,7 @@ use crate::{
         tool_check::{check_arguments, offered, read_arguments},
         tool_run::Ready,
     },
-    permission::{Ruling, covered, grant_of, judge},
+    permission::{Grant, Ruling, judge},
 };
 
 /// A call after the checks that do not depend on when it starts.
@@ -279,10 +279,10 @@ impl Judge<'_> {
         let run = named.then(|| self.cx.run());
         let digest = Digest::of([tool.as_bytes(), call.arguments.as_str().as_bytes(), touched.as_bytes()]);
         let id = ApprovalId::new(self.cx.session(), run, self.seq, self.first + index, digest);
-        let covers = covered(spec, footprint).subjects().map(str::to_owned).collect();
+        let Grant { key, covers } = Grant::of(spec, footprint);
         let asks = (self.cx.session(), self.cx.run(), self.cx.agent());
         ApprovalRequest::new(id, asks, &call, footprint.clone(), rule, digest)
-            .with_grant(grant_of(spec, footprint))
+            .with_grant(key)
             .with_covers(covers)
     }
 }

@@ -1,12 +1,37 @@
-//! The digest of what an approver allows for more than one call.
+//! The digest and the extent of what an approver allows for more than one call.
 
 use entourage_core::{
     Digest,
     tool::{Footprint, ToolSpec},
 };
 
-/// What a grant of this call covers: each file that it changes stands for the files in its directory.
-pub(crate) fn covered(spec: &ToolSpec, footprint: &Footprint) -> Footprint {
+/// A lasting grant of a call.
+pub(crate) struct Grant {
+    /// The digest that it is bound to.
+    pub(crate) key: Digest,
+    /// Its extent beside the tool, for people.
+    pub(crate) covers: Vec<String>,
+}
+
+impl Grant {
+    pub(crate) fn of(spec: &ToolSpec, footprint: &Footprint) -> Self {
+        let covered = covered(spec, footprint);
+        let declared = [
+            spec.names_subjects(),
+            spec.changes_files(),
+            spec.is_confining(),
+            spec.has_access_by_call(),
+            spec.is_alone(),
+        ];
+        let declared = format!("{declared:?} {:?}", spec.repeat());
+        let parts = [spec.digest().to_string(), declared, covered.digest().to_string()];
+        let key = Digest::of(std::iter::once(b"grant".as_slice()).chain(parts.iter().map(String::as_bytes)));
+        Self { key, covers: covered.subjects().map(str::to_owned).collect() }
+    }
+}
+
+/// The footprint that a grant of this call stands for: each file that it changes becomes the files in its directory.
+fn covered(spec: &ToolSpec, footprint: &Footprint) -> Footprint {
     let mut covered = footprint.clone();
     if spec.changes_files() {
         for path in &mut covered.writes {
@@ -18,20 +43,6 @@ pub(crate) fn covered(spec: &ToolSpec, footprint: &Footprint) -> Footprint {
         }
     }
     covered
-}
-
-/// The digest that a grant of this call is bound to.
-pub(crate) fn grant_of(spec: &ToolSpec, footprint: &Footprint) -> Digest {
-    let declared = [
-        spec.names_subjects(),
-        spec.changes_files(),
-        spec.is_confining(),
-        spec.has_access_by_call(),
-        spec.is_alone(),
-    ];
-    let declared = format!("{declared:?} {:?}", spec.repeat());
-    let parts = [spec.digest().to_string(), declared, covered(spec, footprint).digest().to_string()];
-    Digest::of(std::iter::once(b"grant".as_slice()).chain(parts.iter().map(String::as_bytes)))
 }
 
 #[cfg(test)]
@@ -46,7 +57,7 @@ mod tests {
         let edit = ToolSpec::new("edit", "", json!({})).with_access(Access::WRITE).naming_subjects();
         let files = edit.clone().changing_files();
         let grant =
-            |spec: &ToolSpec, path: &str| grant_of(spec, &Footprint::new(Access::WRITE).writing(path));
+            |spec: &ToolSpec, path: &str| Grant::of(spec, &Footprint::new(Access::WRITE).writing(path)).key;
         let granted = grant(&files, "src/a.rs");
         for (path, covered) in [
             ("src/a.rs", true),
@@ -69,6 +80,6 @@ mod tests {
             "attack 43: another declaration"
         );
         let both = Footprint::new(Access::WRITE).writing("src/a.rs").writing("secrets/key");
-        assert_ne!(grant_of(&edit.changing_files(), &both), granted);
+        assert_ne!(Grant::of(&edit.changing_files(), &both).key, granted);
     }
 }

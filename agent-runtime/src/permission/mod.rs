@@ -6,7 +6,7 @@ mod preset;
 #[cfg(feature = "policy-file")]
 mod text;
 
-pub(crate) use grants::{covered, grant_of};
+pub(crate) use grants::Grant;
 pub use policy::{Policy, Rule};
 pub use preset::Preset;
 

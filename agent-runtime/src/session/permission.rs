@@ -7,7 +7,7 @@ use super::Session;
 use crate::{
     Runtime, caught,
     effects::tool_check::check_arguments,
-    permission::{Ruling, grant_of, judge},
+    permission::{Grant, Ruling, judge},
 };
 
 impl Session {
@@ -30,7 +30,7 @@ impl Session {
         if !matches!(ruling, Ruling::Ask(_)) {
             return Ok(ruling);
         }
-        let grant = grant_of(spec, &footprint);
+        let grant = Grant::of(spec, &footprint).key;
         let granted = self.read(|state| state.is_granted(grant)).await?;
         Ok(self.env().granted(self.id(), grant, granted).map_or(ruling, |rule| Ruling::Allow(rule.into())))
     }

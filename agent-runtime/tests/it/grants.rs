@@ -91,7 +91,7 @@ impl Approver for Answers {
 
 /// A keeper in memory.
 #[derive(Debug, Clone, Default)]
-struct Kept(Arc<Mutex<BTreeSet<Digest>>>);
+pub(crate) struct Kept(Arc<Mutex<BTreeSet<Digest>>>);
 
 #[async_trait]
 impl Grants for Kept {

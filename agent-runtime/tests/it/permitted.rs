@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use entourage_core::{
-    Digest, Error, ErrorKind, Result, SessionId,
+    Error, ErrorKind, Result, SessionId,
     message::Arguments,
-    permission::{ApprovalRequest, Approver, Decision, Grants, RuleEffect, Scope},
+    permission::{ApprovalRequest, Approver, Decision, RuleEffect, Scope},
     run::RunContext,
     tool::{
         Access, Footprint, LayerVerdict, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput,
@@ -19,6 +19,8 @@ use entourage_runtime::permission::{Policy, Ruling};
 use entourage_testkit::{self as testkit, ScriptedProvider};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::grants::Kept;
 
 const PATHS: [&str; 4] = ["a", "b", "s/c", "s/d"];
 const TOOLS: [(&str, Access); 2] = [("read", Access::READ), ("write", Access::WRITE)];
@@ -99,22 +101,6 @@ enum Says {
 
 /// A decision that was given: the session, the tool, the path that was asked about, and what was said.
 type Said = (SessionId, String, String, Says);
-
-/// A keeper of grants in memory.
-#[derive(Debug, Default)]
-struct Kept(Mutex<Vec<Digest>>);
-
-#[async_trait]
-impl Grants for Kept {
-    fn holds(&self, grant: Digest) -> bool {
-        self.0.lock().unwrap().contains(&grant)
-    }
-
-    async fn keep(&self, question: &ApprovalRequest, _: Option<&str>) -> Result<()> {
-        self.0.lock().unwrap().extend(question.grant);
-        Ok(())
-    }
-}
 
 /// An approver that answers by tool and path, and notes it.
 #[derive(Debug)]

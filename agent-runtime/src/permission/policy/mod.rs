@@ -207,15 +207,11 @@ impl Policy {
     /// Judges a call by the rules.
     #[must_use]
     pub fn judge(&self, spec: &ToolSpec, footprint: &Footprint) -> Ruling {
-        let own = self.strictest(spec, footprint);
-        let limits = self.0.iter().flat_map(|inner| &inner.limits).flat_map(Self::levels);
-        let ruling = limits
-            .map(|limit| limit.strictest(spec, footprint))
-            // Of equals, that of this policy is named.
-            .fold(
-                own,
-                |one, other| if strictness(other.effect) > strictness(one.effect) { other } else { one },
-            );
+        let limits = self.levels().into_iter().skip(1).map(|limit| limit.strictest(spec, footprint));
+        // Of equals, that of this policy is named.
+        let ruling = limits.fold(self.strictest(spec, footprint), |one, other| {
+            if strictness(other.effect) > strictness(one.effect) { other } else { one }
+        });
         let name = ruling.to_string().into();
         match ruling.effect {
             RuleEffect::Allow => Ruling::Allow(name),

@@ -38,11 +38,11 @@ pub struct ApprovalRequest {
     /// older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Digest>,
-    /// What a lasting grant covers beside the tool: subjects, and `src/` for the files in a directory; all calls of the
+    /// Extent of a lasting grant beside the tool: subjects, and `src/` for the files in a directory; all calls of the
     /// tool if it names nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<String>,
-    /// What the call would do, if its tool can say: see [`Tool::preview`](crate::tool::Tool::preview).
+    /// Effect that the call would have, if its tool can say: see [`Tool::preview`](crate::tool::Tool::preview).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
 }
@@ -233,6 +233,6 @@ pub trait Grants: fmt::Debug + Send + Sync {
     /// Keeps what the answer to this question allows, for this process and others. Keeping it again changes nothing.
     ///
     /// # Errors
-    /// The keeper's. The answer then holds for the session alone.
+    /// The keeper's. An approver's answer then holds for its session, one from outside for its call alone.
     async fn keep(&self, question: &ApprovalRequest, by: Option<&str>) -> Result<()>;
 }

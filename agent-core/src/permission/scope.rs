@@ -248,7 +248,7 @@ fn outermost(mut set: BTreeSet<String>, is_within: fn(&str, &str) -> bool) -> Ar
     Arc::new(set)
 }
 
-/// What both sets hold, by the relation of what is within what.
+/// The intersection of two sets, by the relation of one thing within another.
 fn shared(
     one: &Option<Arc<BTreeSet<String>>>,
     other: &Option<Arc<BTreeSet<String>>>,

@@ -133,7 +133,7 @@ struct Inner {
 }
 
 bitflags::bitflags! {
-    /// What a tool declares by yes or no.
+    /// Declarations of a tool by yes or no.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     struct Declared: u8 {
         const ALONE = 1;

@@ -1,4 +1,4 @@
-//! What stands in for the sandbox on systems that have none: each start is a typed error.
+//! The stand-in for the sandbox on systems that have none: each start is a typed error.
 
 use std::{ffi::OsString, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What holds for a command, as a value for records.
+//! The confinement that holds for a command, as a value for records.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -22,7 +22,7 @@ pub enum Backend {
     Bubblewrap,
 }
 
-/// What a sandbox enforced on one command.
+/// The confinement that a sandbox enforced on one command.
 ///
 /// It is serializable, so that a program can store it beside the command. A value that was read back cannot
 /// [`restore`](Enforced::restore) anything.
@@ -40,20 +40,20 @@ pub struct Enforced {
     /// The command's private directory for temporary files. It is removed with the last clone of the sandbox and of
     /// this value.
     pub temp: PathBuf,
-    /// Whether the command may use the network.
+    /// True if the command may use the network.
     pub network: bool,
-    /// Whether the command may open sockets of the family `AF_UNIX`.
+    /// True if the command may open sockets of the family `AF_UNIX`.
     pub unix_sockets: bool,
-    /// Whether the command cannot signal processes outside of the sandbox.
+    /// True if the command cannot signal processes outside of the sandbox.
     pub signals_confined: bool,
-    /// Whether the command cannot change modes, owners, times and attributes of files outside of what it may write.
+    /// True if the command cannot change modes, owners, times and attributes of files outside of what it may write.
     /// Landlock has no rule for these; the permissions of the system alone hold.
     pub metadata_confined: bool,
     /// The most bytes of address space that each process may have.
     pub memory: Option<u64>,
     /// The most processes and threads that the command's user may have.
     pub processes: Option<u64>,
-    /// Whether the system holds `processes`. It does not for commands of the user root.
+    /// True if the system holds `processes`. It does not for commands of the user root.
     pub processes_confined: bool,
     /// The most bytes that a file may grow to.
     pub file_size: Option<u64>,
@@ -62,7 +62,7 @@ pub struct Enforced {
     /// Protected paths below the root that the command can write to; [`restore`](Enforced::restore) takes its changes
     /// back.
     pub watched: Vec<PathBuf>,
-    /// What this kernel cannot enforce, in words. Empty unless the sandbox is a
+    /// Rules that this kernel cannot enforce, in words. Empty unless the sandbox is a
     /// [best effort](super::Sandbox::best_effort).
     pub gaps: Vec<String>,
     #[serde(skip)]

@@ -40,7 +40,7 @@ const DESCRIPTION: &str = "Runs a command line with bash, without input, and ret
 struct Arguments {
     /// The command line.
     command: String,
-    /// What it does and why, in a few words for the person who may be asked.
+    /// The purpose, in a few words for the person who may be asked.
     #[serde(default)]
     #[allow(dead_code, reason = "it is for people who see the call")]
     description: Option<String>,

@@ -69,7 +69,7 @@ const MEANING: [&str; 26] = [
 const MEANING_PREFIXES: [&str; 5] = ["BASH", "DYLD_", "GIT_", "LD_", "SUDO_"];
 const MEANING_SUFFIXES: [&str; 4] = ["ASKPASS", "EDITOR", "PAGER", "_WRAPPER"];
 
-/// What is set in each environment: programs that would wait for a person do not.
+/// Variables set in each environment: programs that would wait for a person do not.
 const FIXED: [(&str, &str); 9] = [
     ("EDITOR", "true"),
     ("GIT_EDITOR", "true"),

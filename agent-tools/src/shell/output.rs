@@ -1,4 +1,4 @@
-//! What a command prints, in bounded memory: its beginning and its end.
+//! The output of a command, in bounded memory: its beginning and its end.
 
 use std::collections::VecDeque;
 

@@ -31,7 +31,7 @@ pub(super) fn result(running: &Running, end: Option<End>, job: Option<&str>, dir
     ToolOutput::text(text).with_metadata(metadata(running, end, job, lost))
 }
 
-/// How a command ended, unless it was by success.
+/// The end of a command, unless it was a success.
 pub(super) fn note(end: End) -> Option<String> {
     let how = match (end.code, end.signal) {
         (Some(0), _) => None,
@@ -53,7 +53,7 @@ fn line(all: &mut Cut, text: &str) {
     all.push_str(text);
 }
 
-/// What programs are told about a command.
+/// The facts about a command, for programs.
 pub(super) fn metadata(running: &Running, end: Option<End>, job: Option<&str>, lost: u64) -> Value {
     let took = u64::try_from(running.took().as_millis()).unwrap_or(u64::MAX);
     json!({

@@ -32,7 +32,7 @@ pub(super) struct End {
     pub(super) signal: Option<i32>,
     pub(super) took: Duration,
     pub(super) at: Instant,
-    /// Why it was stopped.
+    /// The reason that it was stopped.
     pub(super) aborted: Option<&'static str>,
 }
 
@@ -50,9 +50,9 @@ pub(super) struct Running {
     stop: Notify,
     ended: watch::Sender<Option<End>>,
     started: Instant,
-    /// What a sandbox holds for it.
+    /// The confinement by a sandbox.
     pub(super) enforced: Option<Enforced>,
-    /// What the sandbox took back, for the model; set before the end.
+    /// The changes that the sandbox took back, for the model; set before the end.
     restored: OnceLock<String>,
 }
 
@@ -104,7 +104,7 @@ impl Running {
         self.end().map_or_else(|| self.started.elapsed(), |end| end.took)
     }
 
-    /// What it printed: its output, then its errors.
+    /// Its output, then its errors.
     pub(super) fn output(&self) -> Cut {
         let streams = self.streams();
         let mut all = streams.out.text.clone();

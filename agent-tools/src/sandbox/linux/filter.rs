@@ -8,7 +8,7 @@ use seccompiler::{
     TargetArch, sock_filter,
 };
 
-/// What the filter lets through besides files.
+/// Sockets that the filter lets through.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sockets {
     pub(super) network: bool,

@@ -15,7 +15,7 @@ use crate::sandbox::settings::{Level, Settings};
 /// The newest interface that was tested here. Rights of newer ones stay as they are.
 const TESTED: ABI = ABI::V7;
 
-/// What root keeps: work on files of several owners, and becoming another user.
+/// Capabilities that root keeps: work on files of several owners, and becoming another user.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
@@ -25,7 +25,7 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// What the kernel took on.
+/// Rules that the kernel took on.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) abi: u32,

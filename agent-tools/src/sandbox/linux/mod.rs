@@ -47,7 +47,7 @@ pub(super) use self::watch::Watch;
 /// Enough for a thread that starts one program.
 const STACK: usize = 256 << 10;
 
-/// What all commands of a sandbox share.
+/// State that all commands of a sandbox share.
 pub(super) struct Prepared {
     confinement: Confinement,
     filter: BpfProgram,
@@ -194,7 +194,7 @@ async fn plan(settings: &Settings, prepared: &Prepared) -> Result<Option<Plan>, 
     tokio::task::spawn_blocking(look).await.map_err(|_| ended())?.map(Some)
 }
 
-/// What holds, except for what only the kernel can tell.
+/// The record, without the parts that only the kernel can tell.
 fn enforced(settings: &Settings, prepared: &Arc<Prepared>, plan: Option<Plan>) -> Enforced {
     let bubblewrap = matches!(prepared.confinement, Confinement::Bubblewrap(_));
     let (read_only, watched, watch) = match plan {

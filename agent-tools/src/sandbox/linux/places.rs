@@ -1,4 +1,4 @@
-//! Which places of the system a command may read.
+//! The places of the system that a command may read.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -43,7 +43,7 @@ pub(super) struct Closed {
     pub(super) is_directory: bool,
 }
 
-/// What of a directory every user may read.
+/// The entries of a directory that every user may read.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     /// Files, and directories of which everything may be read; none lies below another.

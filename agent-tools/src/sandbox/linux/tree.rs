@@ -27,7 +27,7 @@ pub(super) enum Kept {
     Other,
 }
 
-/// What is at a path.
+/// The content at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
@@ -37,7 +37,7 @@ pub(super) enum Found {
     Other,
 }
 
-/// How much may be read.
+/// The most that may be read.
 #[derive(Debug)]
 pub(super) struct Bounds {
     entries: usize,
@@ -73,7 +73,7 @@ const WORK: &[&str] =
 /// Names in a `.git` that make Git run something, or that lead to more such names.
 const RUNS: &[&str] = &["hooks", "info", "config", "config.worktree", "commondir", "modules", "worktrees"];
 
-/// Whether an entry of a tree is compared.
+/// True if an entry of a tree is compared.
 fn matters(path: &Path) -> bool {
     let mut parts = path.iter().skip_while(|part| *part != ".git").skip(1).peekable();
     let Some(first) = parts.peek() else { return true };

@@ -27,7 +27,7 @@ pub(super) struct Placeholders {
     paths: BTreeSet<PathBuf>,
 }
 
-/// What one command's protected paths held.
+/// The earlier content of one command's protected paths.
 pub(in crate::sandbox) struct Watch {
     root: OwnedFd,
     watched: Vec<(PathBuf, Tree)>,
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// How protected paths are held for one command.
+/// The protection of paths for one command.
 #[derive(Debug)]
 pub(super) struct Plan {
     watch: Option<Watch>,
@@ -55,7 +55,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// What the command cannot change, what it can, and the watch over that.
+    /// The paths that the command cannot change, those that it can, and the watch over them.
     pub(super) fn split(mut self) -> (Vec<PathBuf>, Vec<PathBuf>, Option<Arc<Watch>>) {
         let closed = [std::mem::take(&mut self.mounted), std::mem::take(&mut self.masked)].concat();
         (closed, std::mem::take(&mut self.open), self.watch.take().map(Arc::new))
@@ -250,6 +250,6 @@ pub(super) fn failed(path: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::Io, message).caused_by(error)
 }
 
-/// How a path is resolved everywhere here: without links, so that none leads out of the root.
+/// The one way to resolve a path here: without links, so that none leads out of the root.
 pub(super) const BELOW: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);

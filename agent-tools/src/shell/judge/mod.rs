@@ -1,4 +1,4 @@
-//! What a command line may do: its commands in one spelling, the files that it opens, and if it only reads. Pure.
+//! The extent of a command line: its commands in one spelling, the files that it opens, and if it only reads. Pure.
 
 mod builtins;
 mod git;
@@ -47,7 +47,7 @@ const BY_SUBCOMMAND: [&str; 24] = [
     "yarn",
 ];
 
-/// What a command line may do.
+/// The extent of a command line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Judged {
     /// Each simple command, in one spelling. One that is run under another name is there under both.
@@ -78,7 +78,7 @@ pub(super) fn judge(command: &str, is_bash: bool) -> Judged {
 impl Judged {
     /// The footprint of the command in the directory `inside` the root at `root`.
     ///
-    /// What reads beyond the root does more than the file tools may, so it is no mere reading.
+    /// A line that reads beyond the root does more than the file tools may, so it is no mere reading.
     pub(super) fn footprint(&self, root: &Path, inside: &Path) -> Footprint {
         let place = |path: &str| normal_path(&root.join(inside).join(path));
         let only_reads = self.only_reads && self.files.iter().all(|(_, path)| place(path).starts_with(root));

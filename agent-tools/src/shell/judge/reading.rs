@@ -7,7 +7,7 @@ use super::{
     git,
 };
 
-/// What the operands of a program are.
+/// The kind of a program's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operands {
     /// None are taken.

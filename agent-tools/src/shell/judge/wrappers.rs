@@ -75,7 +75,7 @@ const SHELLS: [&str; 9] = ["ash", "bash", "csh", "dash", "fish", "ksh", "sh", "t
 const INTERPRETERS: [&str; 11] =
     ["python", "python2", "python3", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua"];
 
-/// How a wrapper reads its options: those that take a value, in short, and those that take none.
+/// The options of a wrapper: those that take a value, in short, and those that take none.
 struct Options {
     valued: &'static [&'static str],
     flags: &'static [&'static str],
@@ -150,7 +150,7 @@ fn is_interpreter(name: &str) -> bool {
     INTERPRETERS.contains(&name) || INTERPRETERS.contains(&bare)
 }
 
-/// What a program runs beyond itself.
+/// The programs that a program runs beside itself.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     pub(super) commands: Vec<Simple>,

@@ -81,7 +81,7 @@ pub(super) struct Simple {
     pub(super) fed: bool,
 }
 
-/// What a text holds.
+/// The content of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Script {
     pub(super) commands: Vec<Simple>,

@@ -146,7 +146,7 @@ fn cx03_what_is_not_read_with_certainty_is_unclear() {
     }
 }
 
-/// What bash ran: the words of each command that it did not know, which were all.
+/// The commands that bash ran: the words of each that it did not know, which were all.
 fn ran(text: &str, dir: &Path) -> Vec<Vec<String>> {
     // Bash runs the handler in a process of its own, and writes line by line: a file for each.
     let log = dir.join("log");

@@ -420,7 +420,11 @@ impl Session {
             let emitter = Emitter::new(None, &self.0.env).at(Arc::clone(&self.0), run);
             match journal.commit(&emitter).await {
                 Err(error) if error.kind() == ErrorKind::Conflict && tries < TRIES => tries += 1,
-                stored => return stored,
+                stored => {
+                    // A run that is resumed goes on from this event as well.
+                    journal.forget_recorded();
+                    return stored;
+                }
             }
         }
     }

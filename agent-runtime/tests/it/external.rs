@@ -173,3 +173,26 @@ async fn issue_13_what_waits_is_listed_across_sessions_with_its_root() {
     let odd = runtime.session_with_id(SessionId::new("v1.3").unwrap());
     assert!(odd.pending().await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn issue_13_one_process_opens_the_session_answers_and_resumes() {
+    let store = memory();
+    let provider = ScriptedProvider::new().call("click", json!({})).call("click", json!({})).text("Done.");
+    let agent = agent(provider.model()).tool(click(Access::READ)).build().unwrap();
+    let person = entourage_runners::person("ada");
+    let (clicks, asked) = (SessionId::new("clicks").unwrap(), SessionId::new("asked").unwrap());
+    let runtime = on(&store);
+    runtime.session_with_id(clicks.clone()).start(&agent, "Go").outcome().await.unwrap();
+    runtime.session_with_id(asked.clone()).start(&person, "May I?").outcome().await.unwrap();
+
+    let runtime = on(&store);
+    let session = runtime.open(&asked).await.unwrap();
+    session.answer(&open(&session).await[0].0, "Yes").await.unwrap();
+    assert_eq!(session.resume(&person).outcome().await.unwrap().text, "Yes");
+    let session = runtime.open(&clicks).await.unwrap();
+    session.answer(&open(&session).await[0].0, "once").await.unwrap();
+    let outcome = session.resume(&agent).outcome().await.unwrap();
+    assert!(matches!(outcome.status, Status::Paused(Pause::Call(_))), "{outcome}");
+    session.answer(&open(&session).await[0].0, "twice").await.unwrap();
+    assert_eq!(session.resume(&agent).outcome().await.unwrap().text, "Done.");
+}

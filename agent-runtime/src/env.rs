@@ -11,7 +11,7 @@ use entourage_core::{
     budget::BudgetLimits,
     permission::{Approver, Grants},
     provider::Egress,
-    session::SharedStore,
+    session::{SharedStore, Snapshots},
     tool::ToolLayer,
 };
 use tokio_util::task::TaskTracker;
@@ -41,6 +41,8 @@ pub(crate) struct Env {
     pub(crate) approver: Option<Arc<dyn Approver>>,
     /// Keeper of what approvers allowed always.
     pub(crate) grants: Option<Arc<dyn Grants>>,
+    /// Keeper of what prompts change, as it was before.
+    pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
     /// Sessions in which nothing is asked about.
     pub(crate) auto_approved: Mutex<HashSet<SessionId>>,
     /// Layers around all tools, the outermost first.

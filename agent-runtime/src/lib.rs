@@ -50,6 +50,7 @@ pub use names::check_agent_name;
 pub use run::{RunHandle, check_prompt};
 pub use runtime::{Recovery, Runtime, RuntimeBuilder, SkipReason, Skipped};
 pub use session::{
-    AnswerForm, CurrentModeUpdate, Mode, Moment, Pending, Session, Waiting, delivery::bus::Subscription,
+    AnswerForm, CurrentModeUpdate, Mode, Moment, Pending, Rewound, Session, Waiting,
+    delivery::bus::Subscription,
 };
 pub use titles::Titles;

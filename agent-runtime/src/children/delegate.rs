@@ -255,6 +255,7 @@ fn begin(
         pool: Some(pool),
         unseated,
         subtree: subtree.or_else(|| site.subtree.clone()),
+        root: Some(Arc::clone(&site.root)),
         above: site.journal.as_above(site.origin.run),
         owns_cancel: given.is_none(),
         deps: site.deps.clone(),

@@ -4,6 +4,7 @@ pub(crate) mod asked;
 pub(crate) mod compaction;
 pub(crate) mod model_call;
 pub(crate) mod site;
+pub(crate) mod snapshot;
 pub(crate) mod subtree;
 pub(crate) mod tool_ask;
 pub(crate) mod tool_bound;

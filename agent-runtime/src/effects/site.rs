@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     deps::Deps,
-    effects::{asked::Newest, subtree::Subtree},
+    effects::{asked::Newest, snapshot::RootRun, subtree::Subtree},
     env::Env,
     session::{
         delivery::emit::Emitter,
@@ -64,6 +64,8 @@ pub(crate) struct Site {
     pub(crate) subtree: Option<Arc<Subtree>>,
     /// The program's values for its agents and tools.
     pub(crate) deps: Deps,
+    /// The root's run that this one is, or is below.
+    pub(crate) root: Arc<RootRun>,
     pub(crate) life: Life,
     /// The newest request of the run.
     pub(crate) newest: Newest,
@@ -81,6 +83,7 @@ impl Site {
         Self {
             todos: TodoList { journal: Arc::clone(&journal), origin: Arc::clone(&origin) },
             env,
+            root: RootRun::of(&origin),
             origin,
             journal,
             emitter,

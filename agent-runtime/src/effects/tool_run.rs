@@ -126,9 +126,14 @@ pub(super) async fn run_tool<'c>(
     over: Option<CancellationToken>,
 ) -> (usize, Done<'c>) {
     let Ready { open: Open { call, tool, arguments, changed, .. }, edited, .. } = ready;
-    let started = site.now();
     let (by_approver, held) = (edited.is_some(), OnceLock::new());
     let (edited, input) = (edited.or(changed), ToolInput::new(arguments));
+    // Outside of the call's time limit: a large workspace is no fault of the tool.
+    if let Err(error) = site.root.keep(&site.env, context.footprint()).await {
+        let (ended, time) = (site.now(), Duration::ZERO);
+        return (place, Done::Ran(Ran { call, edited, result: Err(error), held: None, ended, time }));
+    }
+    let started = site.now();
     let run = Caught::new(|| match has_layers(site, tool) {
         true => Box::pin(tool_layers::run(site, tool, input, &context, by_approver.then_some(&held))),
         false => (**tool).call(input, &context),

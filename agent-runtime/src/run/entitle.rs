@@ -71,6 +71,7 @@ async fn entitle(
         pool: None,
         unseated: false,
         subtree: None,
+        root: None,
         above: journal.as_above(origin.run),
         owns_cancel: true,
         deps: Deps::default(),

@@ -24,6 +24,7 @@ use crate::{
     deps::Deps,
     effects::{
         site::{Given, Site, TodoList},
+        snapshot::RootRun,
         subtree::Subtree,
     },
     env::Env,
@@ -82,6 +83,8 @@ pub(crate) struct Within {
     pub(crate) unseated: bool,
     /// Counter of its model calls.
     pub(crate) subtree: Option<Arc<Subtree>>,
+    /// The run of the root; `None` for a root.
+    pub(crate) root: Option<Arc<RootRun>>,
     /// The run above; `None` for a root.
     pub(crate) above: Option<Arc<RunAbove>>,
     /// True if the token was made for this run alone, so that its end may cancel it.
@@ -222,6 +225,9 @@ impl Admitted {
         };
         let mut site = Site::new(env, journal, origin, within.emitter);
         (site.subtree, site.deps) = (within.subtree, within.deps);
+        if let Some(root) = within.root {
+            site.root = root;
+        }
         if let Some(todos) = within.todos {
             site.todos = todos;
         }

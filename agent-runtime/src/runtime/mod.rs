@@ -11,7 +11,7 @@ use entourage_core::{
     permission::{Approver, Grants},
     provider::Egress,
     run::Observer,
-    session::{SessionFilter, SessionInfo, SessionStore, SharedStore},
+    session::{SessionFilter, SessionInfo, SessionStore, SharedStore, Snapshots},
     tool::ToolLayer,
 };
 use tokio_util::task::TaskTracker;
@@ -155,6 +155,7 @@ pub struct RuntimeBuilder {
     guards: PromptGuards,
     policy: Policy,
     grants: Option<Arc<dyn Grants>>,
+    snapshots: Option<Arc<dyn Snapshots>>,
     approver: Option<Arc<dyn Approver>>,
     tool_layers: Vec<Arc<dyn ToolLayer>>,
     observers: Vec<Arc<dyn Observer>>,
@@ -178,6 +179,7 @@ impl Default for RuntimeBuilder {
             guards: PromptGuards::default(),
             policy: Policy::new(),
             grants: None,
+            snapshots: None,
             approver: None,
             tool_layers: Vec::new(),
             observers: Vec::new(),
@@ -225,6 +227,15 @@ impl RuntimeBuilder {
     /// [`Decision::AllowAlways`]: entourage_core::permission::Decision::AllowAlways
     pub fn grants(mut self, grants: impl Grants + 'static) -> Self {
         self.grants = Some(Arc::new(grants));
+        self
+    }
+
+    /// Sets the keeper of what prompts change outside of their session, such as the files of a directory. Before the
+    /// first call of a run, or of an agent below it, that may change something, it takes a snapshot, to which
+    /// [`Session::rewind`] goes back. Calls that may are those that declare write or execute access. If a snapshot
+    /// cannot be taken, the call does not run, and the model is told why.
+    pub fn snapshots(mut self, snapshots: impl Snapshots + 'static) -> Self {
+        self.snapshots = Some(Arc::new(snapshots));
         self
     }
 
@@ -379,6 +390,7 @@ impl RuntimeBuilder {
             guards: self.guards,
             policy: self.policy,
             grants: self.grants,
+            snapshots: self.snapshots,
             auto_approved: Default::default(),
             approver: self.approver,
             tool_layers: self.tool_layers,

@@ -168,7 +168,7 @@ impl Session {
         Box::pin(replay(recording, agent)).await
     }
 
-    fn store(&self) -> Result<&SharedStore> {
+    pub(super) fn store(&self) -> Result<&SharedStore> {
         self.env().store.as_ref().ok_or_else(|| Error::no_session(self.id()))
     }
 }

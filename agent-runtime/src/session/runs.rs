@@ -222,6 +222,7 @@ impl Live {
             pool: None,
             unseated: false,
             subtree: None,
+            root: None,
             above: None,
             owns_cancel: false,
             deps: entry.deps.clone(),

@@ -1,0 +1,42 @@
+//! The snapshot that is taken before a root's run, or one below it, changes anything.
+
+use std::sync::Arc;
+
+use entourage_core::{
+    RunId, SessionId,
+    event::Origin,
+    tool::{Access, Footprint, ToolError},
+};
+use tokio::sync::OnceCell;
+
+use crate::env::Env;
+
+/// The run of a root, for itself and all runs below it, and whether its snapshot was taken.
+#[derive(Debug)]
+pub(crate) struct RootRun {
+    session: SessionId,
+    run: RunId,
+    taken: OnceCell<()>,
+}
+
+impl RootRun {
+    pub(crate) fn of(origin: &Origin) -> Arc<Self> {
+        Arc::new(Self { session: origin.session.clone(), run: origin.run, taken: OnceCell::new() })
+    }
+
+    /// Takes the snapshot, if the runtime takes some and a call of this footprint may change something.
+    ///
+    /// # Errors
+    /// The text for the model: the call does not run then.
+    pub(super) async fn keep(&self, env: &Env, footprint: &Footprint) -> Result<(), ToolError> {
+        let Some(snapshots) = &env.snapshots else { return Ok(()) };
+        if !footprint.access.intersects(Access::WRITE | Access::EXECUTE) {
+            return Ok(());
+        }
+        let taken = self.taken.get_or_try_init(|| snapshots.take(&self.session, self.run)).await;
+        taken.map(|_| ()).map_err(|error| {
+            let text = format!("not run, since what it may change could not be kept before: {error}");
+            ToolError::Tell(text)
+        })
+    }
+}

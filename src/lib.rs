@@ -112,9 +112,10 @@ pub mod run {
 /// Sessions and the contract of stores.
 pub mod session {
     pub use entourage_core::session::{
-        SessionFilter, SessionHead, SessionInfo, SessionStatus, SessionStore, SharedStore,
+        Restored, SessionFilter, SessionHead, SessionInfo, SessionStatus, SessionStore, SharedStore,
+        Snapshots,
     };
-    pub use entourage_runtime::{MemoryStore, Pending, Waiting};
+    pub use entourage_runtime::{MemoryStore, Pending, Rewound, Waiting};
 }
 
 /// The todo list that agents share.
@@ -137,9 +138,9 @@ pub mod tool {
         ToolError, ToolInput, ToolLayer, ToolOutput, ToolSpec, Tools, Toolset, schema_of,
     };
     pub use entourage_runners::{
-        ToolsetExt, external,
+        Question, QuestionKind, ToolsetExt, external,
         from_fn::{from_fn, typed},
-        layered,
+        layered, question,
     };
     pub use entourage_runtime::reply::repair_json;
 }

@@ -245,12 +245,11 @@ impl Agent for ReactAgent {
 
     async fn run(&self, task: Task, cx: &RunContext) -> Result<Outcome> {
         drop(task);
-        let narrowed = self
-            .0
-            .more
-            .as_ref()
-            .filter(|more| !more.scope.contains(cx.scope()))
-            .map(|more| cx.narrowed(&more.scope));
+        let narrowed = match &self.0.more {
+            Some(more) if more.plans => Some(cx.narrowed(&Box::pin(self.scope_now(cx)).await?)),
+            Some(more) if !more.scope.contains(cx.scope()) => Some(cx.narrowed(&more.scope)),
+            _ => None,
+        };
         let cx = narrowed.as_ref().unwrap_or(cx);
         let effects = cx.effects();
         let mut run = self.begin(cx);

@@ -4,6 +4,7 @@ mod drive;
 mod guard;
 mod into_tools;
 mod offer;
+mod plan;
 mod prepare;
 mod typed;
 mod variant;
@@ -77,6 +78,8 @@ struct More {
     reminds: bool,
     /// True when the agent may call none of its tools.
     speaks_only: bool,
+    /// True when a run only looks until its plan is approved.
+    plans: bool,
     /// The rule of answers that must be values.
     rule: Option<Arc<Rule>>,
     guards: AnswerGuards,

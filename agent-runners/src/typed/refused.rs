@@ -2,10 +2,12 @@
 
 use entourage_core::{
     Result,
-    event::{Kept, Record, weigh_plain},
+    event::{Record, weigh_plain},
     session::SessionState,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::kept::kept_in_run;
 
 /// Record of an answer of a typed agent that was no value, or one that a validator or a guard refused. The model was
 /// told, and is asked again.
@@ -40,7 +42,5 @@ impl Record for AnswerRefused {
 
 /// Number of answers that the open run of this state refused.
 pub(crate) fn refused_in(state: &SessionState) -> u32 {
-    let of_run = state.kept().iter().rev().take_while(|kept| !matches!(kept, Kept::Prompt(_)));
-    let is_refusal = |kept: &&Kept| matches!(kept, Kept::Value(value) if value.name() == AnswerRefused::KIND);
-    u32::try_from(of_run.filter(is_refusal).count()).unwrap_or(u32::MAX)
+    u32::try_from(kept_in_run(state, AnswerRefused::KIND)).unwrap_or(u32::MAX)
 }

@@ -495,6 +495,93 @@ fn attack_29_a_poisoned_environment_reaches_no_command() {
     });
 }
 
+/// Runs git with settings of its own, without those of this machine.
+fn git(dir: &Path, arguments: &[&str]) {
+    let status = Command::new("git")
+        .args(["-c", "user.name=a", "-c", "user.email=b@c.example", "-c", "init.defaultBranch=main"])
+        .args(arguments)
+        .current_dir(dir)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .status();
+    assert!(status.unwrap().success(), "{arguments:?}");
+}
+
+#[tokio::test]
+async fn attack_29_git_that_only_reads_runs_no_program_of_a_repository() {
+    let place = Place::new();
+    let mark = tempfile::tempdir().unwrap();
+    let touch = format!("touch {}", mark.path().join("ran").display());
+    let dir = &place.root;
+    git(dir, &["init", "-q"]);
+    fs::write(dir.join("a.txt"), "one\n").unwrap();
+    fs::write(dir.join(".gitattributes"), "*.txt filter=x diff=x\n").unwrap();
+    git(dir, &["add", "."]);
+    git(dir, &["commit", "-q", "-m", "x"]);
+    fs::write(dir.join("a.txt"), "two\n").unwrap();
+    let tool = place.shell.bash();
+    let only_reads = |command: &str, dir: &str| {
+        let footprint = tool.footprint(&json!({ "command": command, "working_dir": dir }));
+        footprint.access.is_read_only()
+    };
+    let asked =
+        ["git status", "git diff", "git log -p", "git show HEAD", "git blame a.txt", "git diff --stat"];
+    for command in asked {
+        assert!(only_reads(command, "."), "{command}");
+        let text = place.bash(command).await;
+        assert!(!text.contains("fatal") && !text.contains("exit code"), "{command}: {text}");
+    }
+    assert!(place.bash("git diff").await.contains("+two"));
+
+    let config = fs::read_to_string(dir.join(".git/config")).unwrap();
+    for (name, setting) in [
+        ("filter", format!("[filter \"x\"]\n\tclean = {touch}\n")),
+        ("textconv", format!("[diff \"x\"]\n\ttextconv = {touch}; cat\n")),
+        ("driver", format!("[diff \"x\"]\n\tcommand = {touch}\n")),
+        ("monitor", format!("[core]\n\tfsmonitor = {touch}\n")),
+        ("pager", format!("[pager]\n\tlog = {touch}\n[core]\n\tpager = {touch}\n")),
+        ("signatures", format!("[gpg]\n\tprogram = {touch}\n[pretty]\n\tevil = %G?\n")),
+    ] {
+        fs::write(dir.join(".git/config"), format!("{config}{setting}")).unwrap();
+        for command in asked {
+            assert!(!only_reads(command, "."), "{name}: {command}");
+        }
+    }
+    fs::write(dir.join(".git/config"), &config).unwrap();
+
+    // What looks like the inside of a repository is none where nobody names it.
+    fs::create_dir(dir.join("evil")).unwrap();
+    git(&dir.join("evil"), &["init", "-q", "--bare"]);
+    let evil = dir.join("evil/config");
+    let inner = fs::read_to_string(&evil).unwrap();
+    fs::write(&evil, format!("{inner}[core]\n\tfsmonitor = {touch}\n[diff]\n\texternal = {touch}\n"))
+        .unwrap();
+    fs::create_dir(dir.join("file")).unwrap();
+    fs::write(dir.join("file/.git"), "gitdir: ../evil\n").unwrap();
+    assert!(!only_reads("git status", "file") && !only_reads("git status", ".git"));
+    for command in asked {
+        let _ = place.call("bash", json!({ "command": command, "working_dir": "evil" })).await;
+    }
+    assert!(!mark.path().join("ran").exists());
+}
+
+#[test]
+fn attack_26_a_way_up_behind_a_link_is_no_mere_reading() {
+    let place = Place::new();
+    let outside = tempfile::tempdir().unwrap();
+    fs::create_dir_all(outside.path().join("deep")).unwrap();
+    fs::create_dir_all(place.root.join("a/b")).unwrap();
+    symlink(outside.path().join("deep"), place.root.join("out")).unwrap();
+    symlink("a/b", place.root.join("in")).unwrap();
+    let tool = place.shell.bash();
+    let footprint =
+        |dir: &str, command: &str| tool.footprint(&json!({ "command": command, "working_dir": dir }));
+    assert!(!footprint(".", "cat out/../x").access.is_read_only());
+    assert!(footprint(".", "echo x > out/../y").unclear);
+    // The directory is where its link leads.
+    assert_eq!(footprint("in", "cat ../x").reads, ["a/x"]);
+    assert!(footprint("in", "cat ../x").access.is_read_only());
+}
+
 #[cfg(all(feature = "sandbox", target_os = "linux"))]
 mod sandbox {
     use entourage_runners::ReactAgent;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use super::{
     Shell, environment,
     judge::{FULL, judge},
-    report,
+    report, repository,
     running::{End, Running},
 };
 
@@ -106,7 +106,7 @@ impl Tool for Bash {
         let (looking, place) = (Arc::clone(settings), inside.clone());
         let dir = tokio::task::spawn_blocking(move || looking.resolved(&place)).await??;
 
-        let only_reads = cx.footprint().access.is_read_only();
+        let only_reads = cx.footprint().access.is_read_only().then(|| settings.root());
         let vars = environment::scrubbed(std::env::vars_os(), &settings.added, only_reads);
         let started = settings.program.start(settings.sandbox.as_ref(), line, &dir, vars).await;
         let running = match (started, &settings.sandbox) {
@@ -147,8 +147,15 @@ impl Tool for Bash {
         let text = arguments.get("command").and_then(Value::as_str).unwrap_or_default().trim();
         let dir = arguments.get("working_dir").and_then(Value::as_str);
         let judged = judge(text, settings.program.is_bash);
-        match settings.inside(dir) {
-            Ok(inside) => settings.without_links(judged.footprint(settings.root(), &inside)),
+        match settings.inside(dir).map(|inside| settings.canonical(inside)) {
+            Ok(inside) => {
+                let mut footprint = settings.without_links(judged.footprint(settings.root(), &inside));
+                let reads = footprint.access.is_read_only();
+                if reads && judged.asks_git && !repository::runs_nothing(&settings.root().join(&inside)) {
+                    footprint.access = FULL;
+                }
+                footprint
+            }
             // The call will be an error result.
             Err(_) => judged.footprint(settings.root(), Path::new(dir.unwrap_or_default())),
         }

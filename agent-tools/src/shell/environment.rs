@@ -1,40 +1,87 @@
 //! The environment of commands: the program's own, without secrets and without what changes the meaning of commands.
 
-use std::ffi::{OsStr, OsString};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
 
 /// Parts of names of secrets.
-const SECRET: [&str; 14] = [
+const SECRET: [&str; 17] = [
     "APIKEY",
     "AUTH",
+    "CONNECTIONSTRING",
+    "CONNECTION_STRING",
+    "CONNSTR",
     "COOKIE",
     "CREDENTIAL",
     "DSN",
     "KEY",
-    "PASSPHRASE",
-    "PASSW",
-    "PGPASS",
+    "PASS",
     "PRIVATE",
+    "PWD",
     "SECRET",
     "SESSION",
+    "SIGNATURE",
     "TOKEN",
-    "CONNECTION_STRING",
+    "WEBHOOK",
 ];
 
-/// Beginnings of values that are secrets under any name.
-const SECRET_VALUES: [&str; 13] = [
-    "-----BEGIN",
+/// Beginnings of words that are secrets in any value.
+const SECRET_WORDS: [&str; 35] = [
     "AKIA",
     "ASIA",
     "AIza",
+    "AGE-SECRET-KEY",
+    "SG.",
+    "dop_v1_",
     "eyJ",
-    "ghp_",
     "gho_",
+    "ghp_",
+    "ghr_",
     "ghs_",
+    "ghu_",
     "github_pat_",
     "glpat-",
+    "gsk_",
     "hf_",
+    "hvs.",
+    "key-",
+    "lin_api_",
+    "npm_",
+    "nvapi-",
+    "pplx-",
+    "pypi-",
+    "r8_",
+    "rk_live_",
+    "shpat_",
     "sk-",
+    "sk_live_",
+    "sk_test_",
+    "sqlserver_",
+    "tvly-",
+    "whsec_",
+    "xai-",
     "xox",
+    "ya29.",
+];
+
+/// Parts of values that are secrets, in small letters: a password or a key in an address or a connection string, and
+/// addresses that are secrets themselves.
+const SECRET_PARTS: [&str; 14] = [
+    "-----begin",
+    "access_key=",
+    "accountkey=",
+    "api_key=",
+    "apikey=",
+    "discord.com/api/webhooks/",
+    "hooks.slack.com/",
+    "key=",
+    "password=",
+    "pwd=",
+    "secret=",
+    "sharedaccesskey=",
+    "sig=",
+    "token=",
 ];
 
 /// Variables that name programs or code, or change how a shell reads commands.
@@ -82,27 +129,50 @@ const FIXED: [(&str, &str); 9] = [
     ("VISUAL", "true"),
 ];
 
+/// Variables that commands need which only read.
+const PLAIN: [&str; 14] = [
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "LOGNAME",
+    "PATH",
+    "TZ",
+    "USER",
+    "XDG_CONFIG_HOME",
+];
+
 /// Settings of git for commands that only read: a repository's configuration may name programs to run.
-const GIT: [(&str, &str); 7] = [
+const GIT: [(&str, &str); 8] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
     ("core.attributesFile", "/dev/null"),
-    ("diff.external", ""),
+    ("format.pretty", "medium"),
     ("log.showSignature", "false"),
+    ("safe.bareRepository", "explicit"),
     ("submodule.recurse", "false"),
 ];
 
-/// Returns `own` without secrets, and with what is fixed. `added` is taken as it is.
+/// Returns `own` without secrets, and with what is fixed. `added` is taken as it is. A command that only reads below
+/// the root `only_reads` has no more than it needs, and runs no program of that root.
 pub(super) fn scrubbed(
     own: impl IntoIterator<Item = (OsString, OsString)>,
     added: &[(OsString, OsString)],
-    only_reads: bool,
+    only_reads: Option<&Path>,
 ) -> Vec<(OsString, OsString)> {
     let mut all: Vec<_> = own.into_iter().filter(|(name, value)| stays(name, value)).collect();
+    if only_reads.is_some() {
+        all.retain(|(name, _)| PLAIN.iter().any(|plain| name == plain));
+    }
     for (name, value) in &mut all {
         if name == "PATH" {
-            *value = search_path(value);
+            *value = search_path(value, only_reads);
         }
     }
     let mut set = |name: &OsStr, value: &OsStr| {
@@ -112,7 +182,7 @@ pub(super) fn scrubbed(
     for (name, value) in FIXED {
         set(name.as_ref(), value.as_ref());
     }
-    if only_reads {
+    if only_reads.is_some() {
         set("GIT_OPTIONAL_LOCKS".as_ref(), "0".as_ref());
         set("GIT_NO_LAZY_FETCH".as_ref(), "1".as_ref());
         set("GIT_CONFIG_COUNT".as_ref(), GIT.len().to_string().as_ref());
@@ -127,16 +197,24 @@ pub(super) fn scrubbed(
     all
 }
 
-/// `PATH` without relative entries, by which a program of the project could be taken for another.
-fn search_path(path: &OsStr) -> OsString {
-    std::env::join_paths(std::env::split_paths(path).filter(|entry| entry.is_absolute())).unwrap_or_default()
+/// `PATH` without relative entries, by which a program of the project could be taken for another, and without those
+/// below `root`.
+fn search_path(path: &OsStr, root: Option<&Path>) -> OsString {
+    let below = |entry: &Path| {
+        let real = std::fs::canonicalize(entry);
+        root.is_some_and(|root| entry.starts_with(root) || real.is_ok_and(|real| real.starts_with(root)))
+    };
+    let entries = std::env::split_paths(path).filter(|entry| entry.is_absolute() && !below(entry));
+    std::env::join_paths(entries).unwrap_or_default()
 }
 
 fn stays(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
     let value = value.to_string_lossy();
     let author = ["GIT_AUTHOR_", "GIT_COMMITTER_"].iter().any(|it| name.starts_with(it));
-    let secret = !author && SECRET.iter().any(|part| name.contains(part));
+    // The directories in which a shell works.
+    let place = ["PWD", "OLDPWD"].contains(&name.as_str());
+    let secret = !author && !place && SECRET.iter().any(|part| name.contains(part));
     let meaning = MEANING.contains(&name.as_str())
         || !author && MEANING_PREFIXES.iter().any(|it| name.starts_with(it))
         || MEANING_SUFFIXES.iter().any(|it| name.ends_with(it));
@@ -144,14 +222,18 @@ fn stays(name: &OsStr, value: &OsStr) -> bool {
     !secret && !meaning && !function && !is_secret(&value)
 }
 
-/// True for a key, or an address with a password.
+/// True if a value holds a key, or an address with a password.
 fn is_secret(value: &str) -> bool {
-    let value = value.trim_start();
-    let with_password = value.split_once("://").is_some_and(|(_, rest)| {
+    let low = value.to_ascii_lowercase();
+    let with_user = low.split_once("://").is_some_and(|(scheme, rest)| {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
+        // The name of a user alone is a token, where pages are.
+        let user = authority.rsplit_once('@').map(|(user, _)| user);
+        user.is_some_and(|user| user.contains(':') || scheme.ends_with("http") || scheme.ends_with("https"))
     });
-    with_password || value.contains("-----BEGIN") || SECRET_VALUES.iter().any(|it| value.starts_with(it))
+    let mut words = value.split(|c: char| c.is_whitespace() || "\"'=:,;/@?&|()[]{}<>".contains(c));
+    let is_key = |word: &str| SECRET_WORDS.iter().any(|it| word.len() > it.len() && word.starts_with(it));
+    with_user || SECRET_PARTS.iter().any(|part| low.contains(part)) || words.any(is_key)
 }
 
 #[cfg(test)]
@@ -161,7 +243,7 @@ mod tests {
     fn names(own: &[(&str, &str)], added: &[(OsString, OsString)]) -> Vec<(String, String)> {
         let own = own.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         let text = |it: OsString| it.into_string().unwrap();
-        scrubbed(own, added, false).into_iter().map(|(name, value)| (text(name), text(value))).collect()
+        scrubbed(own, added, None).into_iter().map(|(name, value)| (text(name), text(value))).collect()
     }
 
     #[test]
@@ -181,6 +263,21 @@ mod tests {
             ("DATABASE_URL", "postgres://me:pw@db.example/x"),
             ("HTTPS_PROXY", "http://me:pw@proxy.example"),
             ("SENTRY_DSN", "https://x@sentry.example/1"),
+            ("DB_PASS", "x"),
+            ("SMTP_PASS", "x"),
+            ("SSHPASS", "x"),
+            ("MYSQL_PWD", "x"),
+            ("ConnectionStrings__Default", "x"),
+            ("PLAIN", "Server=db;User Id=me;Password=x;"),
+            ("PLAIN", "jdbc:postgresql://db/x?user=me&password=x"),
+            ("PLAIN", "https://db.example/?token=x"),
+            ("PLAIN", "https://ghp_abc@github.example/x"),
+            ("PLAIN", "https://x@github.example/x"),
+            ("PLAIN", "ghu_abc"),
+            ("PLAIN", "rk_live_abc"),
+            ("PLAIN", "a b sk_live_abc"),
+            ("PLAIN", "https://hooks.slack.com/services/T/B/x"),
+            ("PLAIN", "DefaultEndpointsProtocol=https;AccountKey=x"),
             ("PLAIN", "sk-abc"),
             ("PLAIN", "ghp_abc"),
             ("PLAIN", "AKIAABC"),
@@ -190,7 +287,14 @@ mod tests {
             assert!(left.iter().all(|(_, left)| left != value), "{name}: {left:?}");
             assert!(left.contains(&("HOME".to_owned(), "/home/me".to_owned())));
         }
-        let kept = [("DATABASE_URL", "postgres://db.example/x"), ("GIT_AUTHOR_NAME", "me"), ("LANG", "C")];
+        let kept = [
+            ("DATABASE_URL", "postgres://db.example/x"),
+            ("GIT_AUTHOR_NAME", "me"),
+            ("LANG", "C"),
+            ("PWD", "/w"),
+            ("REMOTE", "ssh://git@host.example/x"),
+            ("GREETING", "monkey business, sk8, task-list, SGML"),
+        ];
         for (name, value) in kept {
             assert!(names(&kept, &[]).contains(&(name.to_owned(), value.to_owned())), "{name}");
         }
@@ -228,6 +332,13 @@ mod tests {
             let left = names(&[(name, "/tmp/evil")], &[]);
             assert!(left.iter().all(|(_, value)| value != "/tmp/evil"), "{name}: {left:?}");
         }
+        let own =
+            [("PATH", "/usr/bin:/w/root/bin"), ("MAKEFLAGS", "x"), ("PYTHONPATH", "x"), ("HOME", "/home/me")];
+        let own = own.map(|(name, value)| (name.into(), value.into()));
+        let left = scrubbed(own, &[], Some(Path::new("/w/root")));
+        let value = |name: &str| left.iter().find(|(it, _)| it == name).and_then(|(_, value)| value.to_str());
+        assert_eq!((value("PATH"), value("HOME")), (Some("/usr/bin"), Some("/home/me")));
+        assert_eq!((value("MAKEFLAGS"), value("PYTHONPATH")), (None, None));
         let left = names(&[("f", "() { rm x; }"), ("PATH", "/bin:.::bin:/usr/bin")], &[]);
         assert!(left.contains(&("PATH".to_owned(), "/bin:/usr/bin".to_owned())), "{left:?}");
         assert!(left.contains(&("PAGER".to_owned(), "cat".to_owned())), "{left:?}");

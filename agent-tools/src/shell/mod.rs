@@ -13,6 +13,7 @@ mod judge;
 mod output;
 mod parse;
 mod report;
+mod repository;
 mod running;
 mod spawn;
 
@@ -214,6 +215,13 @@ impl Settings {
         let inside = self.roots.iter().find_map(|root| full.strip_prefix(root).ok());
         let inside = inside.filter(|_| !dir.contains('\0') && dir.len() <= 4_096);
         inside.map(Path::to_owned).ok_or_else(|| outside(dir))
+    }
+
+    /// That place with links resolved, if it exists.
+    fn canonical(&self, inside: PathBuf) -> PathBuf {
+        let real = std::fs::canonicalize(self.root().join(&inside)).ok();
+        let below = real.as_deref().and_then(|real| real.strip_prefix(self.root()).ok());
+        below.map_or(inside, Path::to_owned)
     }
 
     /// The footprint with the places to which the links in its paths lead. What only reads, and is led out of the root,

@@ -104,7 +104,11 @@ pub(super) fn read_by(rest: &[&str]) -> Option<Vec<String>> {
         "remote" => only(&["-v", "--verbose"]),
         "tag" => only(&["-l", "--list", "-n"]),
         "stash" => (rest == ["list"]).then(Vec::new),
-        asked if QUESTIONS.contains(&asked) => questions(rest),
+        asked if QUESTIONS.contains(&asked) => {
+            // Of this one the option names a file.
+            let file = asked == "blame" && rest.iter().any(|it| it.starts_with("-S"));
+            (!file).then(|| questions(rest)).flatten()
+        }
         _ => None,
     }
 }

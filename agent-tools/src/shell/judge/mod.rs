@@ -1,12 +1,13 @@
 //! The extent of a command line: its commands in one spelling, the files that it opens, and if it only reads. Pure.
 
 mod builtins;
+mod find;
 mod git;
 mod reading;
 mod variables;
 mod wrappers;
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use entourage_core::tool::{Access, Footprint, normal_path};
 
@@ -58,6 +59,10 @@ pub(super) struct Judged {
     pub(super) unclear: bool,
     /// True if it only reads.
     pub(super) only_reads: bool,
+    /// True if it asks git about a repository, whose configuration may name programs.
+    pub(super) asks_git: bool,
+    /// True if it may change its directory.
+    moves: bool,
 }
 
 /// Judges `command` for a shell that is bash, or one that knows less.
@@ -70,6 +75,7 @@ pub(super) fn judge(command: &str, is_bash: bool) -> Judged {
         .flatten();
     if let Some(read) = read {
         judged.only_reads = true;
+        judged.asks_git = judged.commands.iter().any(|command| command.starts_with("git "));
         judged.files = read.into_iter().map(|path| (Direction::In, path)).collect();
     }
     judged
@@ -81,7 +87,8 @@ impl Judged {
     /// A line that reads beyond the root does more than the file tools may, so it is no mere reading.
     pub(super) fn footprint(&self, root: &Path, inside: &Path) -> Footprint {
         let place = |path: &str| normal_path(&root.join(inside).join(path));
-        let only_reads = self.only_reads && self.files.iter().all(|(_, path)| place(path).starts_with(root));
+        let below = |path: &str| !climbs(path) && place(path).starts_with(root);
+        let only_reads = self.only_reads && self.files.iter().all(|(_, path)| below(path));
         let mut footprint = Footprint::new(if only_reads { Access::READ } else { FULL });
         for command in &self.commands {
             footprint = footprint.running(command);
@@ -96,12 +103,14 @@ impl Judged {
                 footprint = footprint.naming_path(Footprint::writing, &path, Some(root));
             }
         }
-        footprint.unclear |= self.unclear;
+        footprint.unclear |=
+            self.unclear || !self.only_reads && self.files.iter().any(|(_, path)| climbs(path));
         footprint
     }
 
     fn add(&mut self, script: &Script) {
         self.unclear |= script.unclear;
+        self.moves |= moves(&script.commands);
         self.unclear |= script.functions.iter().any(|name| builtins::is_known(name));
         for name in &script.sets {
             match variables::weight(name) {
@@ -113,15 +122,12 @@ impl Judged {
         for command in &script.commands {
             self.simple(command, 0);
         }
-        let moves = self.commands.iter().any(|command| {
-            command.split(' ').next().is_some_and(|name| ["cd", "pushd", "popd"].contains(&name))
-        });
         for redirect in &script.redirects {
-            self.redirect(redirect, moves);
+            self.redirect(redirect);
         }
     }
 
-    fn redirect(&mut self, redirect: &Redirect, moves: bool) {
+    fn redirect(&mut self, redirect: &Redirect) {
         let Some(path) = redirect.target.known() else {
             self.unclear = true;
             return;
@@ -131,7 +137,7 @@ impl Judged {
             // Bash talks to hosts by such names.
             _ if path.starts_with("/dev/tcp") || path.starts_with("/dev/udp") => self.unclear = true,
             _ => {
-                self.unclear |= path.is_empty() || moves && !Path::new(path).is_absolute();
+                self.unclear |= path.is_empty() || self.moves && !Path::new(path).is_absolute();
                 self.files.push((redirect.direction, path.to_owned()));
             }
         }
@@ -176,7 +182,7 @@ impl Judged {
         // The same program by its place.
         let path = Path::new(program);
         let file = path.file_name().and_then(|name| name.to_str()).unwrap_or(program);
-        if path.is_absolute() || program.contains("../") {
+        if path.is_absolute() || program.contains("../") || program.contains('/') && self.moves {
             let mut short = words.to_vec();
             if let Some(first) = short.first_mut() {
                 file.clone_into(&mut first.text);
@@ -194,8 +200,8 @@ impl Judged {
         self.unclear |= builtins::changes_meaning(file, rest);
         let run = wrappers::run_by(file, rest, fed);
         self.unclear |= run.unclear;
-        if let Some(text) = run.script {
-            self.add_inner(&text, depth);
+        if let Some((text, is_bash)) = run.script {
+            self.add_inner(&text, is_bash, depth);
         }
         for command in run.commands {
             self.simple(&command, depth + 1);
@@ -203,13 +209,14 @@ impl Judged {
     }
 
     /// Adds the text that another shell is given.
-    fn add_inner(&mut self, text: &str, depth: usize) {
+    fn add_inner(&mut self, text: &str, is_bash: bool, depth: usize) {
         let script = super::parse::parse_at(text, 8 + depth);
-        self.unclear |= script.unclear || script.commands.is_empty();
+        self.unclear |= script.unclear || script.commands.is_empty() || script.bash_only && !is_bash;
         if depth + 1 >= wrappers::DEEPEST {
             self.unclear = true;
             return;
         }
+        self.moves |= moves(&script.commands);
         let inner = Script { commands: Vec::new(), ..script.clone() };
         self.add(&inner);
         // Where the other shell works is not followed.
@@ -221,5 +228,19 @@ impl Judged {
     }
 }
 
+/// True if one of the commands may change the directory.
+fn moves(commands: &[Simple]) -> bool {
+    let mut words = commands.iter().flat_map(|command| &command.words);
+    words.any(|word| ["cd", "pushd", "popd"].contains(&word.text.as_str()))
+}
+
+/// True if the path goes up behind a name, which may be that of a link: then it leads up from where the link does.
+fn climbs(path: &str) -> bool {
+    let mut parts = Path::new(path).components().skip_while(|part| !matches!(part, Component::Normal(_)));
+    parts.any(|part| part == Component::ParentDir)
+}
+
+#[cfg(all(test, unix))]
+mod evaluated;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 
 use super::{
     super::parse::{Simple, Word},
+    find::find,
     git,
 };
 
@@ -26,7 +27,7 @@ enum Operands {
 /// ones stands for numbers.
 struct Reader(&'static str, Operands, &'static str, &'static str, &'static [&'static str]);
 
-const READERS: [Reader; 32] = [
+const READERS: [Reader; 31] = [
     Reader("basename", Operands::Text, "az", "s", &[]),
     Reader("cat", Operands::Paths, "AbeEnstTv", "", &["number", "show-all", "show-ends", "show-tabs"]),
     Reader("cmp", Operands::Paths, "bls", "n", &[]),
@@ -40,13 +41,6 @@ const READERS: [Reader; 32] = [
     ),
     Reader("date", Operands::Format, "uIR", "", &["utc", "iso-8601", "rfc-3339"]),
     Reader("df", Operands::Paths, "ahHikPT", "", &["human-readable"]),
-    Reader(
-        "diff",
-        Operands::Paths,
-        "abBcdiNqsuwyEt",
-        "UCx",
-        &["brief", "color", "ignore-all-space", "ignore-case", "unified", "exclude"],
-    ),
     Reader("dirname", Operands::Text, "z", "", &[]),
     Reader(
         "du",
@@ -57,7 +51,7 @@ const READERS: [Reader; 32] = [
     ),
     Reader("echo", Operands::Text, "neE", "", &[]),
     Reader("false", Operands::None, "", "", &[]),
-    Reader("file", Operands::Paths, "bhiLN", "", &["brief", "mime", "mime-type"]),
+    Reader("file", Operands::Paths, "bhiN", "", &["brief", "mime", "mime-type"]),
     Reader("grep", Operands::PatternPaths, "EFGPivwxcLloqshHnrabzTVU", "ABCme", &GREP),
     Reader("head", Operands::Paths, "qvz#", "cn", &["bytes", "lines", "quiet", "verbose"]),
     Reader("hostname", Operands::None, "", "", &[]),
@@ -65,7 +59,7 @@ const READERS: [Reader; 32] = [
     Reader(
         "ls",
         Operands::Paths,
-        "1aAbBcCdfFgGhHiklLmnNopqQrRsStuUvxXZ",
+        "1aAbBcCdfFgGhiklmnNopqQrRsStuUvxXZ",
         "I",
         &[
             "all",
@@ -167,59 +161,9 @@ const RG: [&str; 25] = [
     "word-regexp",
 ];
 
-/// Tests and actions of `find` that only read.
-const FIND: [&str; 44] = [
-    "!",
-    "(",
-    ")",
-    ",",
-    "-H",
-    "-P",
-    "-a",
-    "-and",
-    "-amin",
-    "-anewer",
-    "-atime",
-    "-cmin",
-    "-ctime",
-    "-daystart",
-    "-depth",
-    "-empty",
-    "-executable",
-    "-false",
-    "-group",
-    "-iname",
-    "-inum",
-    "-ipath",
-    "-iregex",
-    "-links",
-    "-ls",
-    "-maxdepth",
-    "-mindepth",
-    "-mmin",
-    "-mount",
-    "-mtime",
-    "-name",
-    "-newer",
-    "-not",
-    "-o",
-    "-or",
-    "-path",
-    "-perm",
-    "-print",
-    "-print0",
-    "-prune",
-    "-regex",
-    "-size",
-    "-type",
-    "-xdev",
-];
-
-/// Programs that are asked for their version alone.
-const VERSIONS: [&str; 14] = [
-    "bash", "cargo", "clang", "cmake", "gcc", "git", "java", "make", "node", "npm", "python", "python3",
-    "rustc", "rustup",
-];
+/// Programs that are asked for their version alone. Where a language has versions, its programs may be stand-ins that
+/// look into the project for the one to run.
+const VERSIONS: [&str; 6] = ["bash", "clang", "cmake", "gcc", "git", "make"];
 
 pub(super) fn is_one(name: &str) -> bool {
     READERS.iter().any(|reader| reader.0 == name)
@@ -241,6 +185,10 @@ fn read_by(words: &[Word]) -> Option<Vec<String>> {
         return None;
     }
     let program = program.known()?;
+    if program == "find" {
+        let found = find(rest).filter(|found| found.only_reads)?;
+        return Some(found.reads.iter().map(|word| word.text.clone()).collect());
+    }
     let rest: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
     if let [only] = rest[..]
         && VERSIONS.contains(&program)
@@ -250,7 +198,6 @@ fn read_by(words: &[Word]) -> Option<Vec<String>> {
     }
     match program {
         "git" => git::read_by(&rest),
-        "find" => found(&rest),
         "which" => rest.iter().all(|it| !it.starts_with('-')).then(Vec::new),
         _ => READERS.iter().find(|reader| reader.0 == program)?.read(&rest),
     }
@@ -311,17 +258,4 @@ fn short<'a>(cluster: &'a str, flags: &str, valued: &str) -> Option<Option<(char
         }
     }
     Some(None)
-}
-
-/// The places where `find` starts, if it only reads.
-fn found(rest: &[&str]) -> Option<Vec<String>> {
-    let starts = rest.iter().skip_while(|it| ["-H", "-P"].contains(*it));
-    let starts =
-        starts.take_while(|it| !it.starts_with(['-', '!', '(', ')', ','])).map(|it| (*it).to_owned());
-    let known = |word: &&str| {
-        let number = word.chars().skip(1).all(|c| c.is_ascii_digit() || c == 'k' || c == 'M');
-        !word.starts_with('-') || FIND.contains(word) || number
-    };
-    let starts = starts.collect();
-    rest.iter().all(known).then_some(starts)
 }

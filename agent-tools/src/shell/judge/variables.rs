@@ -36,7 +36,7 @@ const HARMLESS: [&str; 22] = [
     "TZ",
 ];
 
-const MEANING: [&str; 56] = [
+const MEANING: [&str; 69] = [
     "AR",
     "BASHOPTS",
     "BASH_ENV",
@@ -93,6 +93,20 @@ const MEANING: [&str; 56] = [
     "ZDOTDIR",
     "EXECIGNORE",
     "POSIXLY_CORRECT",
+    // What is assigned to these is an expression.
+    "COPROC",
+    "DIRSTACK",
+    "EPOCHREALTIME",
+    "EPOCHSECONDS",
+    "FUNCNEST",
+    "HISTCMD",
+    "HISTFILESIZE",
+    "HISTSIZE",
+    "LINENO",
+    "OPTIND",
+    "RANDOM",
+    "SECONDS",
+    "SRANDOM",
 ];
 
 /// Beginnings and ends of such names.

@@ -1,17 +1,22 @@
 //! Programs that run the program in their arguments.
 
-use super::super::parse::{Assignment, Simple, Word};
+use super::{
+    super::parse::{Assignment, Simple, Word},
+    find::find,
+};
 
 /// Deepest nesting of programs that run each other.
 pub(super) const DEEPEST: usize = 8;
 
 /// Programs that run others in ways that are not read here.
-const OPAQUE: [&str; 62] = [
+const OPAQUE: [&str; 86] = [
     "at",
     "batch",
     "bwrap",
     "caffeinate",
     "catchsegv",
+    "choom",
+    "chpst",
     "chronic",
     "chroot",
     "chrt",
@@ -20,19 +25,31 @@ const OPAQUE: [&str; 62] = [
     "dbus-launch",
     "dbus-run-session",
     "dtach",
+    "dumb-init",
     "eatmydata",
     "entr",
+    "envdir",
     "expect",
     "fakeroot",
     "faketime",
     "firejail",
     "flock",
     "gdb",
+    "gosu",
     "hyperfine",
+    "i386",
+    "i486",
+    "i586",
+    "i686",
     "ifne",
+    "ld-linux.so.2",
+    "ld.so",
     "linux32",
     "linux64",
+    "logsave",
     "ltrace",
+    "mispipe",
+    "ncat",
     "newgrp",
     "nocache",
     "nsenter",
@@ -41,6 +58,8 @@ const OPAQUE: [&str; 62] = [
     "pee",
     "perf",
     "pkexec",
+    "ppc",
+    "ppc64",
     "prlimit",
     "proot",
     "proxychains",
@@ -49,29 +68,40 @@ const OPAQUE: [&str; 62] = [
     "run-parts",
     "runuser",
     "rustup-run",
+    "s6-setuidgid",
     "screen",
     "script",
     "sem",
     "setarch",
     "setpriv",
+    "setuidgid",
     "sg",
+    "socat",
+    "softlimit",
     "ssh-agent",
     "sshpass",
     "start-stop-daemon",
     "strace",
     "su",
+    "su-exec",
     "systemd-run",
     "taskset",
+    "tini",
     "tmux",
     "torsocks",
+    "uname26",
     "unbuffer",
     "unshare",
     "valgrind",
     "watch",
+    "x86_64",
     "xvfb-run",
 ];
 
-const SHELLS: [&str; 9] = ["ash", "bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"];
+const SHELLS: [&str; 20] = [
+    "ash", "bash", "csh", "dash", "elvish", "fish", "ksh", "lksh", "mksh", "nu", "osh", "posh", "pwsh",
+    "rbash", "rksh", "rzsh", "sh", "tcsh", "yash", "zsh",
+];
 const INTERPRETERS: [&str; 11] =
     ["python", "python2", "python3", "perl", "ruby", "node", "nodejs", "deno", "bun", "php", "lua"];
 
@@ -141,8 +171,19 @@ fn wrapper(name: &str) -> Option<Options> {
 }
 
 pub(super) fn is_one(name: &str) -> bool {
-    let other = SHELLS.contains(&name) || OPAQUE.contains(&name) || name == "find";
+    let other = is_shell(name) || is_opaque(name) || name == "find";
     other || wrapper(name).is_some() || is_interpreter(name)
+}
+
+/// True for a shell, also by a name with its version, such as `bash-5.2`.
+fn is_shell(name: &str) -> bool {
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    SHELLS.contains(&name) || SHELLS.contains(&bare)
+}
+
+/// True for a program that runs others in ways that are not read here.
+fn is_opaque(name: &str) -> bool {
+    OPAQUE.contains(&name) || ["ld-linux", "ld-musl", "qemu-"].iter().any(|it| name.starts_with(it))
 }
 
 fn is_interpreter(name: &str) -> bool {
@@ -154,8 +195,8 @@ fn is_interpreter(name: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Run {
     pub(super) commands: Vec<Simple>,
-    /// The text of a shell.
-    pub(super) script: Option<String>,
+    /// The text of a shell, and whether it is bash.
+    pub(super) script: Option<(String, bool)>,
     pub(super) unclear: bool,
 }
 
@@ -168,8 +209,8 @@ impl Run {
 /// Returns what `program` runs with the arguments `rest`; `fed` if it gets its input from the command line.
 pub(super) fn run_by(program: &str, rest: &[Word], fed: bool) -> Run {
     match program {
-        _ if OPAQUE.contains(&program) => Run::unclear(),
-        _ if SHELLS.contains(&program) => shell(rest),
+        _ if is_opaque(program) => Run::unclear(),
+        _ if is_shell(program) => shell(program, rest),
         "find" => found(rest),
         "command" if rest.first().and_then(Word::known).is_some_and(|it| it == "-v" || it == "-V") => {
             Run::default()
@@ -209,7 +250,17 @@ fn wrapped(program: &str, options: &Options, rest: &[Word], fed: bool) -> Run {
     // What is read from the input is appended, and then is the program.
     let open =
         program == "xargs" && (is_one(name) || is_replaced(rest, first) || takes_subcommand(name, words));
+    // So that a rule for the program with arguments holds.
+    if program == "xargs" && !replaces(rest) {
+        simple.words.push(Word { text: "{}".to_owned(), literal: true, glob: false });
+    }
     Run { commands: vec![simple], unclear: open, ..Run::default() }
+}
+
+/// True if `xargs` puts what it reads where a mark is, and not at the end.
+fn replaces(rest: &[Word]) -> bool {
+    let options = rest.iter().take_while(|word| word.text.starts_with('-'));
+    options.into_iter().any(|word| word.text.starts_with("-I") || word.text == "-i")
 }
 
 /// True if `xargs` puts what it reads in the place of a part of the program's name.
@@ -259,7 +310,7 @@ fn after_options(options: &Options, rest: &[Word]) -> Option<usize> {
     Some(at)
 }
 
-fn shell(rest: &[Word]) -> Run {
+fn shell(program: &str, rest: &[Word]) -> Run {
     let mut words = rest.iter();
     let mut is_text = false;
     let mut first = None;
@@ -271,27 +322,29 @@ fn shell(rest: &[Word]) -> Run {
                 break;
             }
             "--norc" | "--noprofile" | "--posix" => {}
-            _ if text.starts_with("--") || text.starts_with('+') || text.len() < 2 => {
+            "--version" | "--help" if rest.len() == 1 => return Run::default(),
+            // Any other option may read a file, or take the next word.
+            _ if text.starts_with(['-', '+']) => {
+                let flags = text.strip_prefix('-').filter(|it| !it.is_empty());
+                let known = |flags: &str| flags.chars().all(|c| "ceuxl".contains(c));
+                let Some(flags) = flags.filter(|flags| known(flags)) else { return Run::unclear() };
+                is_text |= flags.contains('c');
+            }
+            _ => {
                 first = Some(word);
                 break;
             }
-            _ => match text.strip_prefix('-') {
-                Some(flags) if flags.chars().all(|c| "ceuxl".contains(c)) => is_text |= flags.contains('c'),
-                Some(_) => return Run::unclear(),
-                None => {
-                    first = Some(word);
-                    break;
-                }
-            },
         }
     }
-    match first.map(|word| (word.known(), word)) {
-        Some((Some(text), _)) if is_text => Run { script: Some(text.to_owned()), ..Run::default() },
-        Some((Some("--version" | "--help"), _)) => Run::default(),
-        // A script's file, which is named.
-        Some((Some(text), _)) if !text.starts_with(['-', '+']) && !text.starts_with("/dev/") => {
-            Run::default()
+    // Other shells read a text in ways of their own.
+    let is_bash = ["bash", "rbash"].iter().any(|it| program.starts_with(it));
+    let is_posix = is_bash || ["ash", "dash", "sh"].contains(&program);
+    match first.and_then(Word::known) {
+        Some(text) if is_text && is_posix => {
+            Run { script: Some((text.to_owned(), is_bash)), ..Run::default() }
         }
+        // A script's file, which is named.
+        Some(text) if !is_text && !text.starts_with("/dev/") => Run::default(),
         // The text comes from the input.
         _ => Run::unclear(),
     }
@@ -315,24 +368,14 @@ fn interpreter(rest: &[Word], fed: bool) -> Run {
 
 /// The commands of `find … -exec command \;`.
 fn found(rest: &[Word]) -> Run {
+    let Some(found) = find(rest) else { return Run::unclear() };
     let mut run = Run::default();
-    let mut words = rest.iter();
-    while let Some(word) = words.next() {
-        // What is not literal could be any of these.
-        if !word.literal && !word.glob && word.text.starts_with('$') {
-            run.unclear = true;
-        }
-        if !matches!(word.known(), Some("-exec" | "-execdir" | "-ok" | "-okdir")) {
-            continue;
-        }
-        let inner: Vec<Word> =
-            words.by_ref().take_while(|word| !matches!(word.known(), Some(";" | "+"))).cloned().collect();
+    for inner in found.runs {
         if inner.first().is_none_or(|first| first.text.contains("{}")) {
             run.unclear = true;
         }
         // A name that is found would be read as a text, or an option, by a shell.
-        let shell =
-            inner.first().and_then(|it| it.text.rsplit('/').next()).is_some_and(|it| SHELLS.contains(&it));
+        let shell = inner.first().and_then(|it| it.text.rsplit('/').next()).is_some_and(is_shell);
         run.unclear |= shell && !inner.iter().any(|word| word.known() == Some("-c"));
         run.unclear |= shell && inner.iter().any(|word| word.text != "{}" && word.text.contains("{}"));
         run.commands.push(Simple { words: inner, ..Simple::default() });

@@ -109,24 +109,36 @@ impl Parser<'_> {
         }
     }
 
-    /// `[[ … ]]`.
+    /// `[[ … ]]`. Its operands of comparisons are expressions, which may hold commands: only numbers are read there.
     fn test(&mut self) -> Result<(), Stop> {
         self.script.bash_only = true;
         let (mut computes, mut all_known) = (false, true);
         loop {
+            let before = self.at;
             self.blanks_and_lines()?;
+            // In patterns this begins no comment.
+            if self.chars.get(before..self.at).unwrap_or_default().contains(&'#') {
+                return Err(Stop);
+            }
             match self.peek(0) {
-                Some('(' | ')' | '<' | '>') if self.peek(1) != Some('(') => self.at += 1,
+                Some('(' | ')' | '<' | '>') if self.peek(1) != Some('(') => {
+                    self.at += 1;
+                    if self.peek(0) == Some('#') {
+                        return Err(Stop);
+                    }
+                }
                 Some('&' | '|') if self.peek(1) == self.peek(0) => self.at += 2,
                 _ => {
                     let (word, quoted) = self.word()?;
                     match word.text.as_str() {
                         "]]" if !quoted => break,
                         "-v" | "-R" => return Err(Stop),
+                        "!" => {}
+                        text if ARITHMETIC.contains(&text) => computes = true,
                         text => {
-                            computes |= ARITHMETIC.contains(&text);
-                            let number = text.chars().all(|c| c.is_ascii_digit() || "$?#@\"".contains(c));
-                            all_known &= number || text.starts_with('-');
+                            let digits = text.strip_prefix('-').unwrap_or(text);
+                            let number = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit());
+                            all_known &= word.is_number() || word.literal && number;
                         }
                     }
                 }

@@ -34,6 +34,18 @@ impl Word {
         self.literal.then_some(self.text.as_str())
     }
 
+    /// True if the program gets this as one argument, whatever its expansions are: all of it is in double quotes.
+    pub(super) fn is_one(&self) -> bool {
+        let quoted = self.text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        self.literal || quoted.is_some_and(|text| !text.contains(['"', '@', '\\']))
+    }
+
+    /// True for a parameter whose value is a number that the shell itself keeps.
+    pub(super) fn is_number(&self) -> bool {
+        let bare = self.text.trim_matches('"');
+        ["$?", "$#", "$$", "$!"].contains(&bare)
+    }
+
     /// The one spelling of this word.
     fn spelled(&self) -> String {
         let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);

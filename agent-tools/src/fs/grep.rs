@@ -6,7 +6,7 @@
 use std::{
     cmp::Reverse,
     fmt::Write as _,
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -36,6 +36,8 @@ const COMPILED: usize = 8 << 20;
 const NESTING: u32 = 100;
 /// The longest line that is searched, in bytes.
 const LINE: usize = 16 << 20;
+/// Bytes of a file that are searched where they are read. The libraries look for binary data in as many.
+const SMALL: u64 = 64 << 10;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Arguments {
@@ -123,6 +125,8 @@ struct Search<'a> {
     start: &'a Start,
     stop: &'a Stop,
     searcher: Searcher,
+    /// The beginning of the newest file.
+    read: Vec<u8>,
     found: Vec<Matches>,
     total: usize,
     more: bool,
@@ -145,6 +149,7 @@ impl<'a> Search<'a> {
             start,
             stop,
             searcher,
+            read: Vec::with_capacity(64 << 10),
             found,
             total: 0,
             more: false,
@@ -195,8 +200,15 @@ impl<'a> Search<'a> {
     fn file(&mut self, matcher: &RegexMatcher, path: &Path, file: std::fs::File) -> Result<bool, Halt> {
         let room = MATCHES - self.total;
         let mut lines = Lines { room, found: Vec::new(), more: false, binary: false };
-        let reader = StopReader { inner: file, stop: self.stop };
-        let ended = self.searcher.search_reader(matcher, reader, &mut lines);
+        let mut reader = StopReader { inner: file, stop: self.stop };
+        self.read.clear();
+        let ended = match (&mut reader).take(SMALL).read_to_end(&mut self.read) {
+            Err(error) => Err(error),
+            Ok(read) if u64::try_from(read).is_ok_and(|read| read < SMALL) => {
+                self.searcher.search_slice(matcher, &self.read, &mut lines)
+            }
+            Ok(_) => self.searcher.search_reader(matcher, self.read.chain(reader), &mut lines),
+        };
         // The number of matches before a file turns out to be binary is arbitrary.
         if !lines.binary && !lines.found.is_empty() {
             self.total += lines.found.len();

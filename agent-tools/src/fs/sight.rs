@@ -154,10 +154,10 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Opens a file that a walk from `start` reached.
+    /// Opens a file that a walk from `start` reached, and listed as one.
     pub(super) fn open_file(&self, start: &Start, at: &Path) -> io::Result<Option<std::fs::File>> {
         match self.admission {
-            None => Workspace::open_file(self.ws.dir(), at, FollowSymlinks::No),
+            None => Workspace::open_listed(self.ws.dir(), at, FollowSymlinks::No),
             Some(_) => self.open_plain(start.real(at).as_deref().unwrap_or(at)),
         }
     }

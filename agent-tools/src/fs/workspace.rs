@@ -271,9 +271,15 @@ impl Workspace {
             FollowSymlinks::No => dir.symlink_metadata(at)?,
         };
         // Opening a device can have an effect.
-        if !metadata.is_file() {
-            return Ok(None);
-        }
+        if metadata.is_file() { Self::open_listed(dir, at, follow) } else { Ok(None) }
+    }
+
+    /// Opens what was a regular file a moment ago; `None` if it is none any more.
+    pub(super) fn open_listed(
+        dir: &Dir,
+        at: &Path,
+        follow: FollowSymlinks,
+    ) -> io::Result<Option<std::fs::File>> {
         // If it became a pipe since, opening must not wait for a writer.
         let file = dir.open_with(at, OpenOptions::new().read(true).nonblock(true).follow(follow))?;
         let file = file.into_std();

@@ -6,6 +6,8 @@ use similar::{Algorithm, ChangeTag, TextDiff};
 
 /// Most bytes of a diff that are kept.
 const MOST: usize = 64 << 10;
+/// Lines that are shown around a change.
+const AROUND: usize = 3;
 /// Time after which a difference is no longer the smallest.
 const TIME: Duration = Duration::from_millis(200);
 
@@ -20,25 +22,75 @@ pub(super) struct Diff {
 
 impl Diff {
     pub(super) fn of(name: &str, before: &str, after: &str) -> Self {
+        let (skipped, before, after) = changed_part(before, after);
         let diff =
             TextDiff::configure().algorithm(Algorithm::Patience).timeout(TIME).diff_lines(before, after);
         let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
         let (added, removed) = (count(ChangeTag::Insert), count(ChangeTag::Delete));
-        let full = diff.unified_diff().context_radius(3).header(name, name).to_string();
+        let full = diff.unified_diff().context_radius(AROUND).header(name, name).to_string();
         let mut text = String::new();
         for line in full.split_inclusive('\n') {
             if text.len().saturating_add(line.len()) > MOST {
                 text.push_str("(cut)\n");
                 break;
             }
-            text.push_str(line);
+            match shifted(line, skipped) {
+                Some(line) => text.push_str(&line),
+                None => text.push_str(line),
+            }
         }
         Self { text, added, removed }
     }
 }
 
+/// Returns both texts without most of the lines that they begin and end with alike, and the number of lines that were
+/// left out before. The lines that a diff shows around a change are kept.
+fn changed_part<'t>(before: &'t str, after: &'t str) -> (usize, &'t str, &'t str) {
+    let whole = (0, before, after);
+    // The library takes this for an end of a line too, where no other character follows.
+    if before.contains('\r') || after.contains('\r') {
+        return whole;
+    }
+    let (old, new) = (before.as_bytes(), after.as_bytes());
+    let alike = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let begin = lines_back(old.get(..alike).unwrap_or_default(), AROUND);
+    let (Some(old), Some(new)) = (old.get(begin..), new.get(begin..)) else { return whole };
+    let most = old.len().min(new.len()).saturating_sub(alike - begin);
+    let alike = old.iter().rev().zip(new.iter().rev()).take(most).take_while(|(a, b)| a == b).count();
+    let end = lines_on(old.get(old.len() - alike..).unwrap_or_default(), AROUND + 1);
+    let part = |text: &'t str| text.get(begin..text.len().checked_sub(end)?);
+    match (part(before), part(after)) {
+        (Some(old), Some(new)) => {
+            (memchr::memchr_iter(b'\n', before.as_bytes().get(..begin).unwrap_or_default()).count(), old, new)
+        }
+        _ => whole,
+    }
+}
+
+/// The beginning of the line that is `lines` above the last one.
+fn lines_back(text: &[u8], lines: usize) -> usize {
+    memchr::memrchr_iter(b'\n', text).nth(lines).map_or(0, |at| at + 1)
+}
+
+/// The number of bytes behind the first `lines` ends of lines.
+fn lines_on(text: &[u8], lines: usize) -> usize {
+    memchr::memchr_iter(b'\n', text).nth(lines.saturating_sub(1)).map_or(0, |at| text.len() - at - 1)
+}
+
+/// The header of a hunk that begins `skipped` lines later; `None` for any other line.
+fn shifted(line: &str, skipped: usize) -> Option<String> {
+    let (old, new) = line.strip_prefix("@@ -")?.split_once(" @@")?.0.split_once(" +")?;
+    let moved = |range: &str| {
+        let (from, rest) = range.split_at(range.find(',').unwrap_or(range.len()));
+        Some(format!("{}{rest}", from.parse::<usize>().ok()? + skipped))
+    };
+    Some(format!("@@ -{} +{} @@\n", moved(old)?, moved(new)?))
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -50,5 +102,64 @@ mod tests {
         let diff = Diff::of("long", "", &long);
         assert!(diff.text.len() < MOST + 10 && diff.text.ends_with("(cut)\n"), "{}", diff.text.len());
         assert_eq!(diff.added, 20_000);
+    }
+
+    proptest! {
+        /// The whole texts are the reference.
+        #[test]
+        fn cx06_what_is_alike_changes_nothing_in_a_diff(
+            lines in prop::collection::vec(0_u32..400, 0..60),
+            edits in prop::collection::vec((any::<prop::sample::Index>(), 0_u32..400, 0..3_u8), 0..4),
+            (ends_before, ends_after) in any::<(bool, bool)>(),
+        ) {
+            let mut changed = lines.clone();
+            for (at, line, kind) in edits {
+                let at = at.index(changed.len() + 1);
+                match kind {
+                    0 => changed.insert(at, line),
+                    1 if at < changed.len() => changed[at] = line,
+                    _ if at < changed.len() => drop(changed.remove(at)),
+                    _ => {}
+                }
+            }
+            let text = |lines: &[u32], ends: bool| {
+                let joined = lines.iter().map(|line| format!("é{line}")).collect::<Vec<_>>().join("\n");
+                if ends { joined + "\n" } else { joined }
+            };
+            let (before, after) = (text(&lines, ends_before), text(&changed, ends_after));
+            let diff = Diff::of("x", &before, &after);
+            prop_assert_eq!(applied(&before, &diff.text), after);
+        }
+    }
+
+    /// The text after a diff was applied, by the numbers of its hunks.
+    fn applied(before: &str, diff: &str) -> String {
+        let old: Vec<&str> = before.split_inclusive('\n').collect();
+        let (mut out, mut at, mut shown) = (String::new(), 0, false);
+        for line in diff.split_inclusive('\n').skip(2) {
+            let (sign, rest) = line.split_at(1);
+            let before = std::mem::replace(&mut shown, sign != "-");
+            match sign {
+                "@" => {
+                    let range = rest.strip_prefix("@ -").unwrap().split_once(' ').unwrap().0;
+                    let (from, count) = range.split_once(',').unwrap_or((range, "1"));
+                    let from = from.parse::<usize>().unwrap() - usize::from(count != "0");
+                    out.extend(old[at..from].iter().copied());
+                    at = from;
+                }
+                "\\" if before => drop(out.pop()),
+                "\\" => {}
+                "+" => out.push_str(rest),
+                _ => {
+                    assert_eq!(old[at].trim_end(), rest.trim_end());
+                    if sign == " " {
+                        out.push_str(rest);
+                    }
+                    at += 1;
+                }
+            }
+        }
+        out.extend(old[at..].iter().copied());
+        out
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use cap_std::{
     ambient_authority,
-    fs::{Dir, OpenOptions},
+    fs::{Dir, File, OpenOptions},
 };
 use entourage_core::{Digest, Error, ErrorKind, SessionId};
 use serde::{Deserialize, Serialize};
@@ -65,15 +65,45 @@ impl History {
 
     /// Keeps a content, which has this digest. It is whole once it has its name.
     fn keep(&self, (content, digest): Content<'_>, beside: &str) -> io::Result<()> {
-        let name = digest.to_string();
-        if self.contents.symlink_metadata(&name).is_ok() {
+        if self.has(digest) {
             return Ok(());
         }
         let mut options = OpenOptions::new();
         let mut file = self.contents.open_with(beside, options.write(true).create_new(true))?;
         file.write_all(content)?;
         file.sync_data()?;
-        self.contents.rename(beside, &self.contents, name)
+        self.contents.rename(beside, &self.contents, digest.to_string())
+    }
+
+    /// True if a content is kept.
+    pub(super) fn has(&self, digest: Digest) -> bool {
+        self.contents.symlink_metadata(digest.to_string()).is_ok()
+    }
+
+    /// Keeps a content of which a crash may leave a part, until [`History::sync`].
+    pub(super) fn keep_unsynced(&self, (content, digest): Content<'_>, beside: &str) -> io::Result<()> {
+        if self.has(digest) {
+            return Ok(());
+        }
+        let mut options = OpenOptions::new();
+        let mut file = self.contents.open_with(beside, options.write(true).create_new(true))?;
+        file.write_all(content)?;
+        self.contents.rename(beside, &self.contents, digest.to_string())
+    }
+
+    /// Returns once these contents, and `file` of the same file system, are on the disk.
+    #[cfg(target_os = "linux")]
+    #[allow(clippy::unused_self, reason = "elsewhere each content is named")]
+    pub(super) fn sync(&self, file: &File, _: impl Iterator<Item = Digest>) -> io::Result<()> {
+        // One call for all of them: a thousand would take seconds.
+        Ok(rustix::fs::syncfs(file)?)
+    }
+
+    /// Returns once these contents, and `file`, are on the disk.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn sync(&self, file: &File, mut contents: impl Iterator<Item = Digest>) -> io::Result<()> {
+        contents.try_for_each(|digest| self.contents.open(digest.to_string())?.sync_data())?;
+        file.sync_data()
     }
 
     /// Returns a content that was kept.

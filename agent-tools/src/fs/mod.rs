@@ -21,6 +21,7 @@ mod save;
 mod seen;
 mod sight;
 mod similar;
+mod snapshots;
 mod sniff;
 mod stop;
 mod text;
@@ -31,6 +32,7 @@ mod workspace;
 #[cfg(test)]
 mod tests;
 
+pub use snapshots::FileSnapshots;
 pub use workspace::Workspace;
 
 use std::sync::Arc;

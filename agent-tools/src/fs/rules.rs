@@ -53,6 +53,17 @@ impl Rules {
         Arc::new(Self { parent, dir: dir.to_owned(), plain, git, repository: has(".git") })
     }
 
+    /// The rules of a directory whose ignore files have these texts.
+    pub(super) fn of_texts(
+        dir: &Path,
+        parent: Option<Arc<Self>>,
+        (plain, git): (Option<&[u8]>, Option<&[u8]>),
+        repository: bool,
+    ) -> Arc<Self> {
+        let [plain, git] = [plain, git].map(|text| text.map_or_else(Gitignore::empty, parsed));
+        Arc::new(Self { parent, dir: dir.to_owned(), plain, git, repository })
+    }
+
     /// The rules of all directories above `dir`; `None` for the root.
     pub(super) fn above(ws: &Workspace, dir: &Path) -> Option<Arc<Self>> {
         let mut parents: Vec<&Path> = dir.ancestors().skip(1).collect();
@@ -100,7 +111,11 @@ fn load(ws: &Workspace, at: &Path) -> Gitignore {
     if file.take(LARGEST).read_to_end(&mut bytes).is_err() {
         return Gitignore::empty();
     }
-    let text = String::from_utf8_lossy(&bytes);
+    parsed(&bytes)
+}
+
+fn parsed(bytes: &[u8]) -> Gitignore {
+    let text = String::from_utf8_lossy(bytes);
     let mut builder = GitignoreBuilder::new("");
     for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
         let _ = builder.add_line(None, line);

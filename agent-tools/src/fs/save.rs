@@ -298,13 +298,13 @@ fn kept(permissions: &Permissions) -> Permissions {
 }
 
 /// A file beside the one to write, removed unless it takes that one's place.
-struct Beside<'a> {
+pub(super) struct Beside<'a> {
     dir: &'a Dir,
     name: OsString,
 }
 
 impl<'a> Beside<'a> {
-    fn write(
+    pub(super) fn write(
         workspace: &Workspace,
         dir: &'a Dir,
         content: &[u8],
@@ -329,7 +329,7 @@ impl<'a> Beside<'a> {
     }
 
     /// Takes the place of a file.
-    fn replace(self, name: &Path) -> io::Result<()> {
+    pub(super) fn replace(self, name: &Path) -> io::Result<()> {
         self.dir.rename(&self.name, self.dir, name)
     }
 

@@ -1,0 +1,218 @@
+//! Snapshots as hidden references of the workspace's git repository, written and read by the `git` program.
+//!
+//! It is used for its objects alone: `fast-import` and `cat-file` run no hook, filter or monitor, see neither index nor
+//! working tree, and no branch, tag or log of references changes. References below `refs/entourage/` are not pushed or
+//! fetched unless somebody asks for them.
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use super::{
+    store::Of,
+    tree::{Content, Tree},
+};
+use crate::fs::workspace::Workspace;
+
+/// The repository at the root of a workspace.
+pub(super) struct Git {
+    dir: PathBuf,
+}
+
+impl Git {
+    /// Finds the repository: a directory `.git` in the root. One that lies elsewhere is not used.
+    pub(super) fn of(workspace: &Workspace) -> Option<Self> {
+        let dir = workspace.root().join(".git");
+        let is_dir = fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_dir());
+        let whole = ["HEAD", "objects", "refs"].iter().all(|name| dir.join(name).exists());
+        (is_dir && whole && is_ours(&dir)).then_some(Self { dir })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new("git");
+        command.arg("--git-dir").arg(&self.dir);
+        let none = if cfg!(windows) { "NUL" } else { "/dev/null" };
+        for setting in
+            [&format!("core.hooksPath={none}"), "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false"]
+        {
+            command.args(["-c", setting]);
+        }
+        let own = std::env::vars_os().map(|(name, _)| name);
+        for name in own.filter(|name| name.to_string_lossy().starts_with("GIT_")) {
+            command.env_remove(name);
+        }
+        command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn name(of: &Of) -> String {
+        format!("refs/entourage/snapshots/{}/{}", of.session, of.run)
+    }
+
+    /// The object of a snapshot, if there is one.
+    pub(super) fn object_of(&self, of: &Of) -> Option<String> {
+        let mut command = self.command();
+        command.args(["rev-parse", "--verify", "--quiet", "--end-of-options"]).arg(Self::name(of));
+        let output = command.stdout(Stdio::piped()).output().ok().filter(|output| output.status.success())?;
+        let id = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        (!id.is_empty()).then_some(id)
+    }
+
+    /// Begins a snapshot, with the objects that are known to hold contents.
+    pub(super) fn import(&self, objects: HashMap<Content, String>) -> io::Result<Import<'_>> {
+        let mut command = self.command();
+        command.args(["fast-import", "--quiet", "--done", "--date-format=raw"]);
+        let mut child = command.stdin(Stdio::piped()).spawn()?;
+        let stdin = child.stdin.take().ok_or_else(|| io::Error::other("git has no input"))?;
+        Ok(Import {
+            git: self,
+            process: Process(child),
+            stdin: BufWriter::new(stdin),
+            objects,
+            marks: HashMap::new(),
+        })
+    }
+
+    /// Loads a snapshot's tree, and the objects of its contents.
+    pub(super) fn load(&self, of: &Of) -> io::Result<Option<(Tree, HashMap<Content, String>)>> {
+        let Some(id) = self.object_of(of) else { return Ok(None) };
+        let mut command = self.command();
+        let output = command.args(["ls-tree", "-r", "-z", &id]).stdout(Stdio::piped()).output()?;
+        if !output.status.success() {
+            return Err(io::Error::other("git does not list a snapshot"));
+        }
+        let listing = String::from_utf8_lossy(&output.stdout).into_owned();
+        // A line of it: mode, type and object, then a tab and the name.
+        let named = |line: &str| {
+            let (about, name) = line.split_once('\t')?;
+            Some((name.to_owned(), about.rsplit(' ').next()?.to_owned()))
+        };
+        let mut names: HashMap<String, String> = listing.split_terminator('\0').filter_map(named).collect();
+        let missing =
+            || io::Error::new(io::ErrorKind::InvalidData, "a snapshot in the repository is damaged");
+        let tree = names.remove("tree.json").ok_or_else(missing)?;
+        let tree = Tree::from_json(&self.reader()?.read(&tree)?)?;
+        let objects =
+            tree.contents().map(|content| Some((content, names.get(&content.0.to_string())?.clone())));
+        let objects = objects.collect::<Option<_>>().ok_or_else(missing)?;
+        Ok(Some((tree, objects)))
+    }
+
+    /// Begins to read objects.
+    pub(super) fn reader(&self) -> io::Result<Reader> {
+        let mut command = self.command();
+        let mut child =
+            command.args(["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("git has no streams"));
+        };
+        Ok(Reader { stdin, stdout: BufReader::new(stdout), _process: Process(child) })
+    }
+}
+
+/// True if the repository belongs to this program's user, whom it may have to write for.
+#[cfg(unix)]
+fn is_ours(dir: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let own = rustix::process::geteuid().as_raw();
+    fs::metadata(dir).is_ok_and(|meta| meta.uid() == own)
+}
+
+#[cfg(not(unix))]
+fn is_ours(_: &std::path::Path) -> bool {
+    true
+}
+
+/// A snapshot that is being written.
+pub(super) struct Import<'g> {
+    git: &'g Git,
+    process: Process,
+    stdin: BufWriter<ChildStdin>,
+    objects: HashMap<Content, String>,
+    /// Marks of the contents that were written.
+    marks: HashMap<Content, usize>,
+}
+
+impl Import<'_> {
+    pub(super) fn has(&self, content: Content) -> bool {
+        self.objects.contains_key(&content) || self.marks.contains_key(&content)
+    }
+
+    pub(super) fn add(&mut self, content: Content, bytes: &[u8]) -> io::Result<()> {
+        let mark = self.marks.len() + 1;
+        self.marks.insert(content, mark);
+        write!(self.stdin, "blob\nmark :{mark}\ndata {}\n", bytes.len()).map_err(broken)?;
+        self.stdin.write_all(bytes).and_then(|()| self.stdin.write_all(b"\n")).map_err(broken)
+    }
+
+    pub(super) fn finish(mut self, tree: &Tree, of: &Of) -> io::Result<()> {
+        let json = tree.to_json()?;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let out = &mut self.stdin;
+        let about = "A snapshot of the workspace before a prompt.";
+        write!(out, "commit {}\ncommitter entourage <> {} +0000\n", Git::name(of), now.as_secs())?;
+        write!(out, "data {}\n{about}\nM 100644 inline tree.json\ndata {}\n", about.len(), json.len())?;
+        out.write_all(&json)?;
+        out.write_all(b"\n")?;
+        let mut contents: Vec<_> = tree.contents().collect();
+        contents.sort_unstable();
+        contents.dedup();
+        for content in contents {
+            match (self.objects.get(&content), self.marks.get(&content)) {
+                (_, Some(mark)) => writeln!(out, "M 100644 :{mark} {}", content.0)?,
+                (Some(object), None) => writeln!(out, "M 100644 {object} {}", content.0)?,
+                (None, None) => return Err(io::Error::other("a content was not kept")),
+            }
+        }
+        out.write_all(b"\ndone\n")?;
+        out.flush()?;
+        drop(self.stdin);
+        let done = self.process.0.wait()?.success() && self.git.object_of(of).is_some();
+        if done { Ok(()) } else { Err(io::Error::other("git did not take a snapshot")) }
+    }
+}
+
+/// The error for a git that has ended.
+fn broken(error: io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, error)
+}
+
+/// Reads objects, one after another.
+pub(super) struct Reader {
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    _process: Process,
+}
+
+impl Reader {
+    pub(super) fn read(&mut self, object: &str) -> io::Result<Vec<u8>> {
+        let damaged =
+            || io::Error::new(io::ErrorKind::InvalidData, "git does not have an object of a snapshot");
+        writeln!(self.stdin, "{object}")?;
+        self.stdin.flush()?;
+        let mut header = String::new();
+        self.stdout.read_line(&mut header)?;
+        let size = header.trim_end().rsplit_once(" blob ").and_then(|(_, size)| size.parse::<u64>().ok());
+        let size = size.ok_or_else(damaged)?;
+        let mut bytes = Vec::new();
+        (&mut self.stdout).take(size).read_to_end(&mut bytes)?;
+        self.stdout.read_exact(&mut [0])?;
+        if bytes.len() as u64 == size { Ok(bytes) } else { Err(damaged()) }
+    }
+}
+
+/// A process that ends with its owner.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}

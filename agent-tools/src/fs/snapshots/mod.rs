@@ -1,0 +1,187 @@
+//! Snapshots of a workspace, to which a session can go back.
+
+mod git;
+mod restore;
+mod scan;
+mod store;
+mod tree;
+
+use std::{
+    fmt, io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use entourage_core::{
+    Error, ErrorKind, Result, RunId, SessionId,
+    session::{Restored, Snapshots},
+};
+
+use super::workspace::Workspace;
+use scan::{Found, Known, Most, OnDisk, link, mode, scan, too_large};
+use store::{Folder, Keeping, Of, Store};
+use tree::{Entry, Tree};
+
+/// Largest file that is kept, in bytes.
+const LARGEST: u64 = 256 << 20;
+
+/// Keeps the files of a [`Workspace`] as they were before each prompt, for `Session::rewind` and `Session::restore`:
+/// also what commands changed is taken back.
+///
+/// # Contract
+/// - A snapshot has all files, links and directories below the root, hidden ones too, with the bits of who may read,
+///   write and run them. What `.gitignore` and `.ignore` files of the workspace name is no part of it, also where a
+///   repository tracks it, nor is `.git`. Pipes, sockets, devices and what cannot be read are left as they are.
+/// - Where the root is that of a git repository of this program's user, a snapshot is a reference below
+///   `refs/entourage/` of it: no branch, tag, stash or index changes, no program of the repository's runs, and nothing
+///   is pushed. Elsewhere, and where there is no `git`, it lies in the folder. Contents are kept once each. Nothing is
+///   removed: remove a reference or the folder to be rid of them.
+/// - A workspace of more than 200,000 places or 2 GiB, or with a file of more than 256 MiB, is not kept, which is an
+///   error of kind [`ErrorKind::InvalidInput`] that names the way out; see [`FileSnapshots::with_most`].
+/// - To restore, files are replaced one by one, each whole; what is as it was is not touched. What came since is
+///   removed, unless the ignore files of the snapshot name it. No link is followed, so nothing outside of the root
+///   changes.
+/// - A snapshot is there whole or not at all. Dropping a future does not stop the work that has begun. File tools of
+///   this workspace and its clones wait meanwhile; commands do not.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use entourage_core::{RunId, SessionId, session::Snapshots};
+/// use entourage_tools::fs::{FileSnapshots, Workspace};
+///
+/// # let (root, state) = (tempfile::tempdir()?, tempfile::tempdir()?);
+/// std::fs::write(root.path().join("a.txt"), "before")?;
+/// let workspace = Workspace::open(root.path())?;
+/// let snapshots = FileSnapshots::open(&workspace, state.path().join("snapshots"))?;
+/// // A runtime does this by itself: `Runtime::builder().snapshots(snapshots)`.
+/// let (session, run) = (SessionId::generate(), RunId::generate());
+/// snapshots.take(&session, run).await?;
+///
+/// std::fs::remove_file(root.path().join("a.txt"))?;
+/// std::fs::write(root.path().join("b.txt"), "new")?;
+/// let restored = snapshots.restore(&session, &[run]).await?;
+/// assert_eq!(std::fs::read_to_string(root.path().join("a.txt"))?, "before");
+/// assert_eq!((restored.written, restored.removed), (vec!["a.txt".to_owned()], vec!["b.txt".to_owned()]));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct FileSnapshots {
+    inner: Arc<Inner>,
+    most: Most,
+}
+
+struct Inner {
+    workspace: Workspace,
+    store: Store,
+    known: Mutex<Known>,
+}
+
+impl FileSnapshots {
+    /// Opens the folder `dir`, which is created where it is missing. Keep it beside the store of the sessions and
+    /// outside of the root; it may be that of [`Workspace::with_history`]. Blocks for the time of a few file system
+    /// calls.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the folder cannot be opened.
+    pub fn open(workspace: &Workspace, dir: impl AsRef<Path>) -> Result<Self> {
+        let store = Store::new(Folder::open(dir.as_ref())?);
+        let inner = Inner { workspace: workspace.clone(), store, known: Mutex::default() };
+        Ok(Self { inner: Arc::new(inner), most: Most { places: 200_000, bytes: 2 << 30 } })
+    }
+
+    /// The same snapshots with another bound: the number of places, and the bytes of all files together.
+    #[must_use]
+    pub fn with_most(mut self, places: usize, bytes: u64) -> Self {
+        self.most = Most { places, bytes };
+        self
+    }
+
+    /// Does blocking work while no file tool changes anything.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner, Most) -> io::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (inner, most) = (Arc::clone(&self.inner), self.most);
+        let done = tokio::task::spawn_blocking(move || {
+            let _one_at_a_time = inner.workspace.writing();
+            work(&inner, most)
+        });
+        done.await
+            .map_err(|error| Error::new(ErrorKind::Internal, "a snapshot broke off").caused_by(error))?
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::FileTooLarge => Error::new(ErrorKind::InvalidInput, error.to_string()),
+                _ => Error::from(error),
+            })
+    }
+}
+
+impl Inner {
+    fn take(&self, of: &Of, most: Most) -> io::Result<()> {
+        if self.store.has(&self.workspace, of) {
+            return Ok(());
+        }
+        self.store.keep(&self.workspace, of, |keeping| self.fill(keeping, most))
+    }
+
+    /// Reads the workspace, and adds the contents that are not kept yet.
+    fn fill(&self, keeping: &mut Keeping<'_>, most: Most) -> io::Result<Tree> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut tree, mut bytes) = (Tree::default(), 0_u64);
+        let keeping = std::cell::RefCell::new(keeping);
+        scan(&self.workspace, &mut OnDisk(&self.workspace), |path, found, dir| {
+            let entry = match found {
+                Found::Dir(mode) => Entry::Dir { mode },
+                Found::Link => link(dir, path).unwrap_or(Entry::Other),
+                Found::Other => Entry::Other,
+                Found::File(meta) => {
+                    bytes = bytes.saturating_add(meta.len());
+                    if bytes > most.bytes {
+                        return Err(too_large(path));
+                    }
+                    let add = |content, bytes: &[u8]| keeping.borrow_mut().add(content, bytes);
+                    let has = |content| keeping.borrow().has(content);
+                    let content = known.content((dir, path, &meta), LARGEST, add, has)?;
+                    content.map_or(Entry::Other, |content| Entry::File { mode: mode(&meta), content })
+                }
+            };
+            tree.0.insert(path.to_owned(), entry);
+            if tree.0.len() > most.places { Err(too_large(path)) } else { Ok(()) }
+        })?;
+        Ok(tree)
+    }
+
+    fn restore(&self, session: &SessionId, runs: &[RunId]) -> io::Result<Restored> {
+        for run in runs {
+            let of = Of::new(session, *run);
+            if let Some((tree, mut contents)) = self.store.load(&self.workspace, &of)? {
+                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut restored =
+                    restore::restore(&self.workspace, &tree, &mut contents, (&mut known, LARGEST))?;
+                restored.run = Some(*run);
+                return Ok(restored);
+            }
+        }
+        Ok(Restored::default())
+    }
+}
+
+#[async_trait]
+impl Snapshots for FileSnapshots {
+    async fn take(&self, session: &SessionId, run: RunId) -> Result<()> {
+        let of = Of::new(session, run);
+        self.blocking(move |inner, most| inner.take(&of, most)).await
+    }
+
+    async fn restore(&self, session: &SessionId, runs: &[RunId]) -> Result<Restored> {
+        let (session, runs) = (session.clone(), runs.to_owned());
+        self.blocking(move |inner, _| inner.restore(&session, &runs)).await
+    }
+}
+
+impl fmt::Debug for FileSnapshots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileSnapshots").field("root", &self.inner.workspace.root()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,234 @@
+//! Makes the workspace what a snapshot says it was.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use cap_fs_ext::DirExt;
+use cap_std::fs::{Dir, Permissions};
+use entourage_core::session::Restored;
+
+use super::{
+    scan::{Found, Ignoring, Known, link, mode, scan},
+    store::Contents,
+    tree::{Entry, Tree},
+};
+use crate::fs::{rules::Rules, save::Beside, text, workspace::Workspace};
+
+/// The ignore files of a snapshot: what a run has done to those on the disk hides nothing from its undoing.
+struct Kept<'s, 'c> {
+    tree: &'s Tree,
+    contents: &'s mut Contents<'c>,
+}
+
+impl Ignoring for Kept<'_, '_> {
+    fn rules(
+        &mut self,
+        dir: &Path,
+        above: Option<Arc<Rules>>,
+        has: &dyn Fn(&str) -> bool,
+    ) -> io::Result<Arc<Rules>> {
+        let mut text = |name: &str| match self.tree.0.get(&dir.join(name)) {
+            Some(Entry::File { content, .. }) => self.contents.read(*content).map(Some),
+            _ => Ok(None),
+        };
+        let (plain, git) = (text(".ignore")?, text(".gitignore")?);
+        Ok(Rules::of_texts(dir, above, (plain.as_deref(), git.as_deref()), has(".git")))
+    }
+}
+
+/// What stands at a place now.
+enum Now {
+    Dir(u32),
+    File { same: bool, mode: u32 },
+    Link(Option<Entry>),
+    Other,
+}
+
+/// Restores a tree. Called again after an error, it goes on with what is not restored yet.
+pub(super) fn restore(
+    workspace: &Workspace,
+    tree: &Tree,
+    contents: &mut Contents<'_>,
+    (known, largest): (&mut Known, u64),
+) -> io::Result<Restored> {
+    open_up(workspace, tree);
+    let now = look(workspace, tree, contents, (known, largest))?;
+    let mut restored = Restored::default();
+    // What is new, and what has become something else; what is in a directory goes before it.
+    for (path, now) in now.iter().rev() {
+        let goes = match (now, tree.0.get(path)) {
+            (Now::Other, _) | (_, Some(Entry::Other)) => false,
+            (_, None) => true,
+            (Now::Dir(_), Some(was)) => !matches!(was, Entry::Dir { .. }),
+            (_, Some(was)) => matches!(was, Entry::Dir { .. }),
+        };
+        if goes {
+            let is_new = !tree.0.contains_key(path);
+            if remove(workspace, path, now, is_new)? && is_new {
+                restored.removed.push(text::show(path));
+            }
+        }
+    }
+    let mut modes = Vec::new();
+    for (path, was) in &tree.0 {
+        let changed = match (was, now.get(path)) {
+            (Entry::Other, _) | (_, Some(Now::Other)) => false,
+            (Entry::Dir { mode }, Some(Now::Dir(now))) => {
+                if mode != now {
+                    modes.push((path, *mode));
+                }
+                mode != now
+            }
+            (Entry::Dir { mode }, _) => {
+                let (dir, name) = above(workspace, path)?;
+                match dir.create_dir(name) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    made => made?,
+                }
+                modes.push((path, *mode));
+                true
+            }
+            (Entry::File { mode, .. }, Some(Now::File { same: true, mode: now })) => {
+                if mode != now {
+                    set_mode(workspace, path, *mode)?;
+                }
+                mode != now
+            }
+            (Entry::File { mode, content }, _) => {
+                let (dir, name) = above(workspace, path)?;
+                let bytes = contents.read(*content)?;
+                Beside::write(workspace, &dir, &bytes, permissions(*mode))?.replace(name)?;
+                true
+            }
+            (Entry::Link { .. }, Some(Now::Link(Some(now)))) if now == was => false,
+            (Entry::Link { to }, _) => {
+                linked(workspace, path, &to.path()?)?;
+                true
+            }
+        };
+        if changed {
+            restored.written.push(text::show(path));
+        }
+    }
+    // At last: a directory that nobody may write to could not be filled.
+    for (path, mode) in modes.into_iter().rev() {
+        set_mode(workspace, path, mode)?;
+    }
+    restored.removed.sort_unstable();
+    Ok(restored)
+}
+
+/// Lets the owner into the directories that were open to him.
+fn open_up(workspace: &Workspace, tree: &Tree) {
+    const OWN: u32 = 0o700;
+    for (path, was) in &tree.0 {
+        let Entry::Dir { mode: was } = was else { continue };
+        let now = above(workspace, path).and_then(|(dir, name)| dir.symlink_metadata(name));
+        if was & OWN == OWN && now.is_ok_and(|now| now.is_dir() && mode(&now) & OWN != OWN) {
+            // What cannot be opened is left as it is.
+            drop(set_mode(workspace, path, *was));
+        }
+    }
+}
+
+/// Looks at all places that the snapshot's ignore files do not name.
+fn look(
+    workspace: &Workspace,
+    tree: &Tree,
+    contents: &mut Contents<'_>,
+    (known, largest): (&mut Known, u64),
+) -> io::Result<BTreeMap<PathBuf, Now>> {
+    let mut now = BTreeMap::new();
+    scan(workspace, &mut Kept { tree, contents }, |path, found, dir| {
+        let found = match found {
+            Found::Dir(mode) => Now::Dir(mode),
+            Found::Link => Now::Link(link(dir, path).ok()),
+            Found::Other => Now::Other,
+            Found::File(meta) => {
+                let was = match tree.0.get(path) {
+                    Some(Entry::File { content, .. }) => Some(*content),
+                    _ => None,
+                };
+                let same = match was {
+                    // What is too large is not what was kept.
+                    Some(was) => known
+                        .content((dir, path, &meta), largest, |_, _| Ok(()), |_| true)
+                        .is_ok_and(|now| now == Some(was)),
+                    None => false,
+                };
+                Now::File { same, mode: mode(&meta) }
+            }
+        };
+        now.insert(path.to_owned(), found);
+        Ok(())
+    })?;
+    Ok(now)
+}
+
+/// Removes what stands at a place. Returns false for a directory that holds something which is ignored, and stays.
+fn remove(workspace: &Workspace, path: &Path, now: &Now, is_new: bool) -> io::Result<bool> {
+    let (dir, name) = above(workspace, path)?;
+    let gone = match now {
+        // Where there was something else, all that is in it is new.
+        Now::Dir(_) if !is_new => dir.remove_dir_all(name),
+        Now::Dir(_) => match dir.remove_dir(name) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Ok(false),
+            removed => removed,
+        },
+        _ => dir.remove_file(name),
+    };
+    match gone {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        gone => gone.map(|()| true),
+    }
+}
+
+/// Makes a link in the place of what stands there.
+fn linked(workspace: &Workspace, path: &Path, target: &Path) -> io::Result<()> {
+    let (dir, name) = above(workspace, path)?;
+    let beside = workspace.next_name();
+    #[cfg(unix)]
+    dir.symlink_contents(target, &beside)?;
+    #[cfg(not(unix))]
+    dir.symlink_file(target, &beside)?;
+    let replaced = dir.rename(&beside, &dir, name);
+    if replaced.is_err() {
+        drop(dir.remove_file(&beside));
+    }
+    replaced
+}
+
+/// The directory that holds a place, opened name by name without following links, and the place's name in it.
+fn above<'p>(workspace: &Workspace, path: &'p Path) -> io::Result<(Dir, &'p Path)> {
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let root = workspace.dir().try_clone()?;
+    let dir = parent.components().try_fold(root, |dir, part| dir.open_dir_nofollow(part.as_os_str()))?;
+    Ok((dir, Path::new(path.file_name().unwrap_or_default())))
+}
+
+/// Sets the mode of what stands at a place, which is no link.
+fn set_mode(workspace: &Workspace, path: &Path, to: u32) -> io::Result<()> {
+    let (dir, name) = above(workspace, path)?;
+    match permissions(to) {
+        Some(permissions) if !dir.symlink_metadata(name)?.is_symlink() => {
+            dir.set_permissions(name, permissions)
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+#[allow(clippy::unnecessary_wraps, reason = "other systems have no modes")]
+fn permissions(mode: u32) -> Option<Permissions> {
+    use cap_std::fs::PermissionsExt;
+    Some(Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn permissions(_: u32) -> Option<Permissions> {
+    None
+}

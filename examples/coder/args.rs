@@ -1,37 +1,70 @@
 //! The command line, parsed before anything happens.
 
 use std::{
-    env,
+    env, fmt,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
-use entourage::{SessionId, permission::Preset};
+use entourage::{RunId, SessionId, permission::Preset};
 
-pub(crate) const USAGE: &str = "usage: coder [--dir DIR] [--mode read|ask|edit|full] [--model vendor:model] \
-    [--state DIR] [--resume ID] [\"task\"]";
+pub(crate) const USAGE: &str = "usage: coder [--dir DIR] [--mode read|plan|ask|edit|full] [--model vendor:model] \
+    [--state DIR] [--resume ID [--rewind RUN]] [\"task\"]";
 
 #[derive(Debug)]
 pub(crate) enum Task {
     Given(String),
     /// Goes on with the session that is resumed.
     Continue,
+    /// Only takes back what `--rewind` names.
+    Rewind,
     Demo,
+}
+
+/// What the agent may do, and if it presents a plan first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mode {
+    pub(crate) preset: Preset,
+    pub(crate) plans: bool,
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if name == "plan" {
+            // Who approves a plan approves its changes of files.
+            return Ok(Self { preset: Preset::Edit, plans: true });
+        }
+        let preset = name
+            .parse()
+            .map_err(|_| format!("there is no mode `{name}`; use read, plan, ask, edit or full"))?;
+        Ok(Self { preset, plans: false })
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.plans { "plan" } else { self.preset.name() })
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Args {
     pub(crate) dir: PathBuf,
-    pub(crate) mode: Preset,
+    pub(crate) mode: Mode,
     pub(crate) model: Option<String>,
     pub(crate) state: PathBuf,
     pub(crate) resume: Option<SessionId>,
+    /// The run whose prompt is taken back, with all that came after it.
+    pub(crate) rewind: Option<RunId>,
     pub(crate) task: Task,
 }
 
 impl Args {
     /// Parses the arguments behind the program's name. The error is for people.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let (mut dir, mut mode, mut model, mut state, mut resume, mut task) = Default::default();
+        let (mut dir, mut mode, mut model, mut state, mut resume, mut rewind, mut task) = Default::default();
         while let Some(word) = words.next() {
             let place = match word.as_str() {
                 "--dir" => &mut dir,
@@ -39,6 +72,7 @@ impl Args {
                 "--model" => &mut model,
                 "--state" => &mut state,
                 "--resume" => &mut resume,
+                "--rewind" => &mut rewind,
                 option if option.starts_with('-') => return Err(format!("there is no option `{option}`")),
                 _ if word.trim().is_empty() => return Err("the task is empty".to_owned()),
                 _ => {
@@ -51,18 +85,24 @@ impl Args {
         }
         let text = |error: entourage::Error| error.message().to_owned();
         let resume = resume.map(SessionId::new).transpose().map_err(text)?;
+        let rewind = rewind.map(|run: String| RunId::parse(&run)).transpose().map_err(text)?;
+        if rewind.is_some() && resume.is_none() {
+            return Err("--rewind takes a run of the session that --resume names".to_owned());
+        }
         let task = match task {
             Some(task) => Task::Given(task),
+            None if rewind.is_some() => Task::Rewind,
             None if resume.is_some() => Task::Continue,
             None => Task::Demo,
         };
-        let usual = if matches!(task, Task::Demo) { Preset::Edit } else { Preset::Ask };
+        let preset = if matches!(task, Task::Demo) { Preset::Edit } else { Preset::Ask };
         Ok(Self {
             dir: dir.map_or_else(|| Path::new(".").to_owned(), PathBuf::from),
-            mode: mode.map_or(Ok(usual), |name: String| name.parse()).map_err(text)?,
+            mode: mode.map_or(Ok(Mode { preset, plans: false }), |name: String| name.parse())?,
             model,
             state: state.map_or_else(usual_state, PathBuf::from),
             resume,
+            rewind,
             task,
         })
     }

@@ -57,11 +57,19 @@ impl Crate {
     }
 }
 
-pub(crate) fn model() -> Model {
+pub(crate) fn model(plans: bool) -> Model {
     let test = || ("bash", json!({ "command": "cargo test --quiet --offline --target-dir target" }));
+    let look = ("view", json!({ "path": "src/lib.rs" }));
     let (again, same) = test();
-    ScriptedProvider::by_history()
-        .calls([test(), ("view", json!({ "path": "src/lib.rs" }))])
+    let model = ScriptedProvider::by_history();
+    let looked = if plans {
+        let steps = ["Let the sum begin with the first number", "Run the tests"];
+        let plan = "`sum` in src/lib.rs skips the first number. I would take `skip(1)` out of it.";
+        model.calls([look]).call("present_plan", json!({ "plan": plan, "steps": steps }))
+    } else {
+        model.calls([test(), look])
+    };
+    looked
         .call("edit", json!({ "path": "src/lib.rs", "old": ".iter().skip(1).sum()", "new": ".iter().sum()" }))
         .call(again, same)
         .text("The sum left the first number out. It counts all of them now, and the test passes.\n")

@@ -58,7 +58,7 @@ impl Terminal {
     }
 
     /// Shows a question and reads the answer's line; `None` at the end of input.
-    fn ask(&self, question: &str) -> Option<String> {
+    pub(crate) fn ask(&self, question: &str) -> Option<String> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         print(&mut open, question);
         let mut line = String::new();

@@ -1,13 +1,15 @@
 //! A coding agent on the terminal. It reads and changes the files of one directory and runs commands there:
 //!
 //! ```text
-//! cargo run -p entourage-examples --example coder -- [--dir DIR] [--mode read|ask|edit|full] [--model vendor:model]
-//!     [--state DIR] [--resume ID] ["task"]
+//! cargo run -p entourage-examples --example coder -- [--dir DIR] [--mode read|plan|ask|edit|full]
+//!     [--model vendor:model] [--state DIR] [--resume ID [--rewind RUN]] ["task"]
 //! ```
 //!
 //! Without a task it shows itself: a scripted model mends a small crate whose test fails, for real. Sessions, versions
-//! of changed files and lasting grants are kept in the state directory, outside of what the agent may touch.
+//! of changed files and lasting grants are kept in the state directory, outside of what the agent may touch. `--rewind`
+//! takes a prompt back: the conversation, and all that it changed in the directory, commands included.
 
+mod answers;
 mod args;
 mod demo;
 mod desk;
@@ -15,12 +17,16 @@ mod desk;
 use std::{env, error::Error, fs, io, path::Path, process::ExitCode, sync::Arc};
 
 use entourage::{
+    RunId,
     event::{Event, ToolFinished},
+    fs::FileSnapshots,
     permission::GrantFile,
     prelude::*,
     provider::Delta,
     providers::env as models,
+    run::Pause,
     sandbox::Sandbox,
+    tool::question,
 };
 
 use args::{Args, Task};
@@ -54,11 +60,11 @@ async fn main() -> ExitCode {
 async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn Error>> {
     let demo = match &args.task {
         Task::Demo => Some(demo::Crate::new()?),
-        Task::Given(_) | Task::Continue => None,
+        Task::Given(_) | Task::Continue | Task::Rewind => None,
     };
     let dir = demo.as_ref().map_or(args.dir.as_path(), demo::Crate::path);
     let model = match &demo {
-        Some(_) => demo::model(),
+        Some(_) => demo::model(args.mode.plans),
         None => args.model.as_deref().map_or_else(|| Ok(models::from_env()?.model.clone()), models::model)?,
     };
 
@@ -73,18 +79,25 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
         .tools(workspace.read_tools())
         .tools(workspace.write_tools())
         .tools(shell.tools())
-        .scope(args.mode.scope())
+        .tool(question())
+        .scope(args.mode.preset.scope())
         .build()?;
+    let agent = if args.mode.plans { agent.plan_first()? } else { agent };
 
     let theirs = match fs::read_to_string(dir.join(".entourage/permissions.toml")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Policy::new(),
         text => Policy::from_toml(&text?)?,
     };
-    let own = if demo.is_some() { args.mode.policy().allow("bash:cargo test*") } else { args.mode.policy() };
+    let own = if demo.is_some() {
+        args.mode.preset.policy().allow("bash:cargo test*")
+    } else {
+        args.mode.preset.policy()
+    };
     let runtime = Runtime::builder()
         .store(JsonStore::open(state.join("sessions")).await?)
         .policy(own.restricted_by(theirs.named("project")))
         .grants(GrantFile::open(state.join("grants.toml"))?)
+        .snapshots(FileSnapshots::open(&workspace, state.join("versions"))?)
         .approver(Desk::new(Arc::clone(terminal)))
         .build();
     let session = match &args.resume {
@@ -93,18 +106,36 @@ async fn work(args: &Args, terminal: &Arc<Terminal>) -> Result<ExitCode, Box<dyn
     };
     terminal.say(&format!("{} in mode {}, session {}", dir.display(), args.mode, session.id()));
 
+    let session = match args.rewind {
+        Some(run) => back(&session, run, terminal).await?,
+        None => session,
+    };
     let run = match (&args.task, session.unfinished().await?) {
-        (_, Some(_)) => session.resume(&agent),
+        (Task::Rewind, _) => return Ok(ExitCode::SUCCESS),
+        (_, Some(_)) => {
+            answers::give(&session, terminal).await?;
+            session.resume(&agent)
+        }
         (Task::Given(task), None) => session.start(&agent, task.as_str()),
         (Task::Demo, None) => session.start(&agent, demo::TASK),
         (Task::Continue, None) => session.start(&agent, "Please go on."),
     };
-    let outcome = follow(run, terminal).await;
+    let id = run.id();
+    let mut outcome = follow(run, terminal).await;
+    while let Ok(Outcome { status: Status::Paused(Pause::Call(_)), .. }) = &outcome
+        && answers::give(&session, terminal).await?
+    {
+        outcome = follow(session.resume(&agent), terminal).await;
+    }
     shell.close().await;
     let outcome = outcome?;
-    let again =
-        if demo.is_some() { String::new() } else { format!("; go on with --resume {}", session.id()) };
-    terminal.say(&format!("{}{again}", outcome.status));
+    terminal.say(&outcome.status.to_string());
+    if demo.is_none() {
+        terminal.say(&format!(
+            "go on with --resume {0}, or take this back with --resume {0} --rewind {id}",
+            session.id()
+        ));
+    }
     if let Some(demo) = demo {
         terminal.say(if demo.is_green() { "the crate's tests pass" } else { "the crate's tests FAIL" });
         return Ok(if demo.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -133,6 +164,19 @@ fn shell(dir: &Path, terminal: &Terminal) -> Result<Shell> {
             Ok(shell)
         }
     }
+}
+
+/// Goes back to before the prompt of a run, in a new session, and shows what that changed in the directory.
+async fn back(session: &Session, run: RunId, terminal: &Terminal) -> Result<Session> {
+    let rewound = session.rewind(run).await?;
+    for path in &rewound.restored.written {
+        terminal.say(&format!("restored {path}"));
+    }
+    for path in &rewound.restored.removed {
+        terminal.say(&format!("removed {path}"));
+    }
+    terminal.say(&format!("back before run {run}: go on with --resume {}", rewound.session.id()));
+    Ok(rewound.session)
 }
 
 /// A folder name for a directory: its path, without separators.

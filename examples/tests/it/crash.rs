@@ -3,6 +3,7 @@
 //! First the testkit's suite, which kills tasks at every point. Then real processes: this binary starts itself again
 //! as a worker (`crash/worker.rs`), which is ended with SIGKILL at seeded moments (`crash/killer.rs`).
 
+mod hands;
 mod killer;
 mod media;
 mod worker;
@@ -69,24 +70,47 @@ fn attack_11_killed_at_sampled_points_on_json() {
 
 #[test]
 fn attack_11_processes_killed_on_sqlite() {
-    killer::chain("sqlite", 0x5eed_0001);
+    killer::chain("all", "sqlite", killer::KILLS, 0x5eed_0001);
 }
 
 #[test]
 fn attack_11_processes_killed_on_json() {
-    killer::chain("json", 0x5eed_0002);
+    killer::chain("all", "json", killer::KILLS, 0x5eed_0002);
+}
+
+/// Kills of processes that change files and run commands: fewer, since each does more.
+const KILLS_OF_HANDS: usize = 60;
+
+#[test]
+fn attack_11_hands_killed_on_sqlite() {
+    killer::chain("hands", "sqlite", KILLS_OF_HANDS, 0x5eed_0004);
 }
 
 #[test]
-fn attack_11_processes_killed_on_postgres() {
-    if std::env::var_os(media::SERVER).is_none() {
+fn attack_11_hands_killed_on_postgres() {
+    if has_server() {
+        killer::chain("hands", "postgres-hands", KILLS_OF_HANDS, 0x5eed_0005);
+    }
+}
+
+/// False, and said so, without a PostgreSQL server.
+fn has_server() -> bool {
+    let found = std::env::var_os(media::SERVER).is_some();
+    if !found {
         tell(format_args!(
             "SKIPPED: processes killed on PostgreSQL need a server; name it in {}",
             media::SERVER
         ));
+    }
+    found
+}
+
+#[test]
+fn attack_11_processes_killed_on_postgres() {
+    if !has_server() {
         return;
     }
-    killer::chain("postgres", 0x5eed_0003);
+    killer::chain("all", "postgres", killer::KILLS, 0x5eed_0003);
 }
 
 /// Prints a line although the harness captures the output of tests.

@@ -11,16 +11,13 @@ use std::{
 
 use entourage::{
     session::{SessionFilter, SharedStore},
-    testkit::{
-        crash::{self, CrashReport, Medium, Random, Tree},
-        scenarios,
-    },
+    testkit::crash::{self, CrashReport, Expected, Medium, Random, Tree},
 };
 
-use super::{media, worker};
+use super::{hands, media, worker};
 
 /// Number of processes killed on each store.
-const KILLS: usize = 220;
+pub(crate) const KILLS: usize = 220;
 /// The latest moment of a kill by the clock, in microseconds after the worker was ready.
 const LATEST: usize = 60_000;
 /// The last point at which a worker stands still to be killed. A run of a scenario has about as many points.
@@ -50,12 +47,13 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    fn start(store: &str, directory: &Path, kill: Kill) -> Self {
+    fn start(work: &str, store: &str, directory: &Path, kill: Kill) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
         command
             .args(["--exact", "crash::worker_process", "--ignored", "--nocapture", "--test-threads=1"])
             .env(worker::DIRECTORY, directory)
             .env(worker::STORE, store)
+            .env(worker::WORK, work)
             // Held open by this process: a worker ends when its parent does.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -105,21 +103,28 @@ impl Worker {
     }
 }
 
-/// Kills one worker after another on `store`, each continuing the work of the one before, and judges every completed
-/// run of a scenario.
-pub(crate) fn chain(store: &str, seed: u64) {
+/// Kills one worker after another, `most` of them, at the work of that name on `store`, each continuing the work of the
+/// one before, and judges every completed run of a scenario.
+pub(crate) fn chain(work: &str, store: &str, most: usize, seed: u64) {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
     empty(store, directory);
     let mut random = Random(seed);
-    let mut reports: Vec<_> = scenarios::all()
+    let scenarios = worker::scenarios_of(work, directory);
+    let mut reports: Vec<_> = scenarios
         .iter()
         .map(|scenario| CrashReport::new(scenario.name(), format!("{store}-sigkill")))
         .collect();
+    // Tokio runtimes do not nest, and hands leave their traces: this comes first.
+    if work == "hands" {
+        hands::reset(&hands::place(directory));
+    }
+    let expected = |scenario| crash::expected(scenario, &Medium::memory()).unwrap();
+    let expected: Vec<_> = scenarios.iter().map(expected).collect();
     let mut kills = 0;
     loop {
         let place = worker::over(directory) % reports.len();
-        let kill = if kills < KILLS {
+        let kill = if kills < most {
             at_random(&mut random)
         } else if reports.iter().all(|report| report.kills() > 0) {
             break;
@@ -129,16 +134,16 @@ pub(crate) fn chain(store: &str, seed: u64) {
         } else {
             Kill::Never
         };
-        if Worker::start(store, directory, kill).end(kill) {
+        if Worker::start(work, store, directory, kill).end(kill) {
             kills += 1;
             let place = worker::over(directory) % reports.len();
             reports[place].count(1, 1);
         }
     }
-    Worker::start(store, directory, Kill::Never).end(Kill::Never);
+    Worker::start(work, store, directory, Kill::Never).end(Kill::Never);
     let over = worker::over(directory);
     assert!(over >= reports.len(), "the workers did not get through all scenarios: {over}");
-    judge(&mut reports, store, directory, over);
+    judge(&mut reports, &expected, store, directory, over);
     for report in &reports {
         super::tell(format_args!("{report} seed {seed:#x}"));
     }
@@ -167,10 +172,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-fn judge(reports: &mut [CrashReport], store: &str, directory: &Path, over: usize) {
-    // Tokio runtimes do not nest: the expected outcomes are computed first.
-    let expected = |scenario| crash::expected(scenario, &Medium::memory());
-    let expected: Vec<_> = scenarios::all().iter().map(|it| expected(it).unwrap()).collect();
+fn judge(reports: &mut [CrashReport], expected: &[Expected], store: &str, directory: &Path, over: usize) {
     block_on(async {
         let store: SharedStore = media::open(store, directory).await.unwrap();
         for number in 0..over {

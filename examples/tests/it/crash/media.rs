@@ -11,8 +11,9 @@ use entourage::{
 
 /// Variable with the address of a PostgreSQL server.
 pub(crate) const SERVER: &str = "DATABASE_URL";
-/// The schema on that server for these tests alone, emptied when they begin.
+/// The schemas on that server for these tests alone, emptied when they begin.
 const SCHEMA: &str = "entourage_crash_tests";
+const SCHEMA_OF_HANDS: &str = "entourage_crash_hands";
 
 pub(crate) fn sqlite() -> Medium {
     Medium::new("sqlite", || {
@@ -53,9 +54,11 @@ pub(crate) async fn open(name: &str, directory: &Path) -> entourage::Result<Shar
     Ok(match name {
         "sqlite" => Arc::new(open_sqlite(&directory.join("sessions.db")).await?),
         "json" => Arc::new(open_json(&directory.join("sessions")).await?),
-        "postgres" => {
+        "postgres" | "postgres-hands" => {
             let url = env::var(SERVER).unwrap();
-            Arc::new(PostgresStore::builder(url).schema(SCHEMA).connections(4).build().await?)
+            // Tests run beside each other.
+            let schema = if name == "postgres" { SCHEMA } else { SCHEMA_OF_HANDS };
+            Arc::new(PostgresStore::builder(url).schema(schema).connections(4).build().await?)
         }
         other => panic!("no such store: {other}"),
     })

@@ -23,7 +23,7 @@ use entourage::{
     },
 };
 
-use super::media;
+use super::{hands, media};
 
 pub(crate) const DIRECTORY: &str = "ENTOURAGE_CRASH_DIRECTORY";
 pub(crate) const STORE: &str = "ENTOURAGE_CRASH_STORE";
@@ -32,11 +32,15 @@ pub(crate) const STAND_STILL_AT: &str = "ENTOURAGE_CRASH_STAND_STILL_AT";
 /// Makes the worker end with the scenario that is in progress.
 pub(crate) const FINISH: &str = "ENTOURAGE_CRASH_FINISH";
 
-/// The scenario of run number `number`; all take turns.
-pub(crate) fn scenario(number: usize) -> Scenario {
-    let mut all = scenarios::all();
-    let place = number % all.len();
-    all.swap_remove(place)
+/// The name of the work that the worker does.
+pub(crate) const WORK: &str = "ENTOURAGE_CRASH_WORK";
+
+/// The scenarios of the work of this name, which take turns.
+pub(crate) fn scenarios_of(work: &str, directory: &Path) -> Vec<Scenario> {
+    match work {
+        "hands" => vec![hands::scenario(&hands::place(directory))],
+        _ => scenarios::all(),
+    }
 }
 
 pub(crate) fn root(number: usize) -> SessionId {
@@ -73,14 +77,22 @@ pub(crate) fn work(directory: &Path) {
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio.block_on(async {
         let store = media::open(&env::var(STORE).unwrap(), directory).await.unwrap();
+        let work = env::var(WORK).unwrap();
         loop {
             let number = over(directory);
             log.turn_to(&side_log(directory, number));
-            let scenario = scenario(number);
+            let mut all = scenarios_of(&work, directory);
+            let scenario = all.swap_remove(number % all.len());
+            if work == "hands" {
+                hands::begin(directory, &store, &root(number)).await;
+            }
             let life = Life::new(Arc::clone(&store), Arc::clone(&log) as _);
             match scenario.step(&life, &root(number)).await {
                 Ok(DriveStep::More) => {}
                 Ok(DriveStep::Over) => {
+                    if work == "hands" {
+                        hands::end(directory, &store, &root(number)).await;
+                    }
                     append(&directory.join("over"), b".");
                     if env::var_os(FINISH).is_some() {
                         return println!("FINISHED");

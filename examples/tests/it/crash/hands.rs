@@ -1,0 +1,172 @@
+//! Work with hands: files that are changed and commands that are run, in a workspace that outlives the processes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use entourage::{
+    event::Event,
+    prelude::*,
+    session::SharedStore,
+    testkit::{
+        ScriptedProvider,
+        crash::{self, Medium, Place, Scenario, Tree},
+    },
+};
+use serde_json::json;
+
+/// The seven changes of the scenario: the tool, what its arguments name, the file, and the file's content with and
+/// without the change.
+const CHANGES: [(&str, &str, &str, &str, &str); 7] = [
+    ("edit", "a.txt", "a.txt", "one\ntwo\n", "one\n"),
+    ("bash", "log-1", "log-1", "x", ""),
+    ("write", "made/new.txt", "made/new.txt", "new\n", ""),
+    ("multiedit", "b.txt", "b.txt", "uno\ndue\n", "one\ntwo\n"),
+    ("bash", "log-2", "log-2", "xyz", ""),
+    ("edit", "c.txt", "c.txt", "2\n", "1\n"),
+    ("bash", "log-3", "log-3", "x", ""),
+];
+
+/// Three prompts, in the workspace of the directory `at`.
+pub(crate) fn scenario(at: &Path) -> Scenario {
+    let at = at.to_owned();
+    let scenario = Scenario::new("hands", move |life| {
+        let workspace = Workspace::open(at.join("workspace"))?.with_history(at.join("versions"))?;
+        let shell = Shell::open(at.join("workspace"))?;
+        let append = |file: &str, text: &str| json!({ "command": format!("printf {text} >> {file}") });
+        let provider = ScriptedProvider::by_history()
+            .calls(["a.txt", "b.txt", "c.txt"].map(|path| ("view", json!({ "path": path }))))
+            .call("edit", json!({ "path": "a.txt", "old": "one\n", "new": "one\ntwo\n" }))
+            .call("bash", append("log-1", "x"))
+            .text("The first is done.")
+            .calls([
+                ("write", json!({ "path": "made/new.txt", "content": "new\n" })),
+                (
+                    "multiedit",
+                    json!({ "path": "b.txt", "edits": [
+                    { "old": "one", "new": "uno" }, { "old": "two", "new": "due" }
+                ] }),
+                ),
+            ])
+            // Three steps of one command: a half of them would show.
+            .call("bash", json!({ "command": "printf x >> log-2 && printf y >> log-2 && printf z >> log-2" }))
+            .text("The second is done.")
+            .calls([
+                ("edit", json!({ "path": "c.txt", "old": "1", "new": "2" })),
+                ("bash", append("log-3", "x")),
+            ])
+            .text("All is done.");
+        let watched =
+            |tools: Vec<Arc<dyn Tool>>| tools.into_iter().map(|tool| life.tool(tool)).collect::<Vec<_>>();
+        ReactAgent::builder("worker", life.model(&provider.model()))
+            .tools(watched(workspace.read_tools()))
+            .tools(watched(workspace.write_tools()))
+            .tools(watched(shell.tools()))
+            .build()
+    });
+    let scenario = scenario.prompt("Begin.").prompt("Go on.").prompt("End.");
+    scenario.runtime(|builder| builder.policy(Policy::allow_all()).checkpoint_every(6))
+}
+
+/// Makes the workspace what it is before the first prompt.
+pub(crate) fn reset(at: &Path) {
+    drop(fs::remove_dir_all(at));
+    fs::create_dir_all(at.join("workspace")).unwrap();
+    for (path, text) in [("a.txt", "one\n"), ("b.txt", "one\ntwo\n"), ("c.txt", "1\n")] {
+        fs::write(at.join("workspace").join(path), text).unwrap();
+    }
+}
+
+/// The place of the work of processes.
+pub(crate) fn place(directory: &Path) -> PathBuf {
+    directory.join("hands")
+}
+
+/// Resets the place if the work has not begun yet.
+pub(crate) async fn begin(directory: &Path, store: &SharedStore, root: &SessionId) {
+    if Tree::load(store, root).await.unwrap().get(root).is_none() {
+        reset(&place(directory));
+    }
+}
+
+/// Checks the place after the work.
+pub(crate) async fn end(directory: &Path, store: &SharedStore, root: &SessionId) {
+    let tree = Tree::load(store, root).await.unwrap();
+    let faults = faults(&place(directory), &tree, root);
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// The faults of a workspace after the work: each change is there as often as its call says, and whole.
+pub(crate) fn faults(at: &Path, tree: &Tree, root: &SessionId) -> Vec<String> {
+    let mut faults = Vec::new();
+    let events = &tree.get(root).unwrap().events;
+    let results: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.event {
+            Event::ToolFinished(call) => Some(&call.result),
+            _ => None,
+        })
+        .filter(|result| &*result.name != "view")
+        .collect();
+    if results.len() != CHANGES.len() {
+        faults.push(format!("{} of {} calls have a result", results.len(), CHANGES.len()));
+    }
+    for (result, (tool, _, path, after, before)) in results.iter().zip(CHANGES) {
+        let now = fs::read_to_string(at.join("workspace").join(path)).unwrap_or_default();
+        // Of a command that was cut, any part may have been done, once.
+        let may = match (result.is_error, tool) {
+            (false, _) => now == after,
+            (true, "bash") => after.starts_with(&now),
+            (true, _) => now == after || now == before,
+        };
+        if !may || &*result.name != tool {
+            faults.push(format!("`{path}` is {now:?} after `{tool}`, whose result is {}", result.to_text()));
+        }
+    }
+    faults
+}
+
+/// The same in memory, with the workspace at `at`: it is looked at when the next work begins, and at the end.
+struct InMemory {
+    at: PathBuf,
+    last: Mutex<Option<Arc<MemoryStore>>>,
+    faults: Mutex<Vec<String>>,
+}
+
+impl InMemory {
+    fn look(&self) {
+        let Some(store) = self.last.lock().unwrap().take() else { return };
+        let root = SessionId::new("work").unwrap();
+        let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let tree = tokio.block_on(Tree::load(&(store as SharedStore), &root)).unwrap();
+        self.faults.lock().unwrap().extend(faults(&self.at, &tree, &root));
+    }
+
+    fn begin(&self) -> Arc<MemoryStore> {
+        self.look();
+        reset(&self.at);
+        let store = Arc::new(MemoryStore::new());
+        *self.last.lock().unwrap() = Some(Arc::clone(&store));
+        store
+    }
+}
+
+#[test]
+fn attack_11_hands_killed_at_every_point_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path().join("hands");
+    let memory = Arc::new(InMemory { at: at.clone(), last: Mutex::default(), faults: Mutex::default() });
+    let places = Arc::clone(&memory);
+    let medium = Medium::new("memory", move || {
+        let store = places.begin();
+        Place::new(move || std::future::ready(Ok(Arc::clone(&store))))
+    });
+    let report = crash::run(&scenario(&at), &medium);
+    memory.look();
+    super::tell(&report);
+    report.assert();
+    let faults = memory.faults.lock().unwrap();
+    assert!(faults.is_empty(), "{faults:#?}");
+}

@@ -28,7 +28,7 @@ use crate::{
     permission::Scope,
     provider::{Model, Request},
     team::Todo,
-    tool::Tools,
+    tool::{CallId, Tools},
 };
 
 /// The context of one run. Cloning shares it.
@@ -55,8 +55,14 @@ use crate::{
 #[derive(Clone)]
 pub struct RunContext {
     inner: Arc<Inner>,
-    /// True for a tool call's view of its run.
-    of_call: bool,
+    seen_from: SeenFrom,
+}
+
+/// The place from which a run is seen. It is small, since each run holds its context.
+#[derive(Debug, Clone, Copy)]
+enum SeenFrom {
+    Run,
+    Call { seq: u64, index: u32 },
 }
 
 /// The bounds that a run is given from above.
@@ -92,7 +98,7 @@ impl RunContext {
     ) -> Self {
         let (ordinal, given) = (AtomicU64::new(0), Given { scope, cancel, budget });
         let inner = Inner { origin, parent, given, effects, ordinal, wider: None };
-        Self { inner: Arc::new(inner), of_call: false }
+        Self { inner: Arc::new(inner), seen_from: SeenFrom::Run }
     }
 
     /// Returns the session of this run.
@@ -247,12 +253,21 @@ impl RunContext {
             ordinal: AtomicU64::new(0),
             wider: Some(self.clone()),
         };
-        Self { inner: Arc::new(narrowed), of_call: self.of_call }
+        Self { inner: Arc::new(narrowed), seen_from: self.seen_from }
     }
 
-    /// Returns the context that a tool call, and a layer around it, sees: the same run, without effects.
-    pub fn of_call(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner), of_call: true }
+    /// Returns the context that a tool call, and a layer around it, sees: the same run, without effects. Its place is
+    /// that of [`ToolContext::new`](crate::tool::ToolContext::new).
+    pub fn of_call(&self, (seq, index): (u64, usize)) -> Self {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        Self { inner: Arc::clone(&self.inner), seen_from: SeenFrom::Call { seq, index } }
+    }
+
+    /// Returns the id of the tool call that sees its run by this context; `None` in the run itself. Each try of the call
+    /// has the same, in any process.
+    pub fn call(&self) -> Option<CallId> {
+        let SeenFrom::Call { seq, index } = self.seen_from else { return None };
+        Some(CallId::new(self.session(), self.run(), seq, usize::try_from(index).unwrap_or(usize::MAX)))
     }
 
     /// Returns the key of the next effect of a hand-written agent.
@@ -263,7 +278,10 @@ impl RunContext {
 
     /// Refuses effects in a tool's call.
     pub(super) fn check_effects(&self) -> Result<()> {
-        if self.of_call { Err(super::effect::no_effects()) } else { Ok(()) }
+        match self.seen_from {
+            SeenFrom::Run => Ok(()),
+            SeenFrom::Call { .. } => Err(super::effect::no_effects()),
+        }
     }
 
     /// Performs one effect of a hand-written agent, or answers it from the journal.

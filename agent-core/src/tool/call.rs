@@ -172,7 +172,7 @@ impl<'a> ToolContext<'a> {
         (seq, index): (u64, usize),
     ) -> Self {
         Self {
-            run: run.of_call(),
+            run: run.of_call((seq, index)),
             rules,
             call_id: Cow::Borrowed(call_id),
             spec: spec.clone(),

@@ -32,7 +32,8 @@ use crate::{Result, run::RunContext};
 /// - Layers are asked in their order: those of the runtime, then those of the tool from the outside in.
 /// - An error or a panic of [`ToolLayer::before`] refuses the call; the run continues.
 /// - A call that waits for an answer, or whose run is resumed, is passed through `before` again, so that must follow
-///   from its arguments and from what the context shows. The context has no effects, as a tool's has none.
+///   from its arguments and from what the context shows, unless the layer is asked [once](ToolLayer::is_once). The
+///   context has no effects, as a tool's has none.
 /// - `before` has no time limit of its own; a cancel ends it.
 /// - The final answer of a typed agent is no call: validators and guards on answers see it.
 #[async_trait]
@@ -51,6 +52,13 @@ pub trait ToolLayer: Send + Sync + fmt::Debug {
         Ok(LayerVerdict::Pass)
     }
 
+    /// True if a call that was judged is not passed through `before` again, here and in the other layers of its tool, when
+    /// its run is resumed: the record has the arguments that they left, and what allowed it. So `before` need not follow
+    /// from its arguments. Arguments of an approver are passed through nevertheless.
+    fn is_once(&self) -> bool {
+        false
+    }
+
     /// Runs the call by [`NextCall::run`], and does something before or after that. It may change the output, or give
     /// one without a run. It cannot change the arguments. [`ToolOutput::stopping`] and [`ToolError::Fatal`] stop the
     /// run. The time limit of the call covers it. A call whose result comes from outside does not run here.
@@ -65,6 +73,10 @@ impl<T: ToolLayer + ?Sized> ToolLayer for Arc<T> {
         (**self).before(spec, arguments, cx).await
     }
 
+    fn is_once(&self) -> bool {
+        (**self).is_once()
+    }
+
     async fn around(&self, next: NextCall<'_>) -> Result<ToolOutput, ToolError> {
         (**self).around(next).await
     }
@@ -76,6 +88,10 @@ impl<T: ToolLayer + ?Sized> ToolLayer for Arc<T> {
 pub enum LayerVerdict {
     /// The call goes on.
     Pass,
+    /// The call goes on, and is not asked about: a rule that asks is answered, for this reason, which the record has as
+    /// what allowed the call. What the scope or a rule forbids stays forbidden. A later layer that changes the arguments
+    /// takes that back, unless it allows them itself. On an answer it is a [`LayerVerdict::Pass`].
+    Allow(String),
     /// The call does not run, and the model is told why; the run continues.
     Refuse(String),
     /// The call does not run, and the turn ends.

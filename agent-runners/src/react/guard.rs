@@ -40,7 +40,7 @@ impl AnswerGuards {
     fn pass(&self, mut text: String, cx: &RunContext) -> Result<String, Bar> {
         for guard in &self.0 {
             match caught(|| guard(&mut text, cx)) {
-                Ok(LayerVerdict::Pass) => {}
+                Ok(LayerVerdict::Pass | LayerVerdict::Allow(_)) => {}
                 Ok(LayerVerdict::Refuse(reason)) => {
                     return Err(Bar::Refused(shortened(&reason, TOLD).into_owned()));
                 }

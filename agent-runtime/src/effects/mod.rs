@@ -12,5 +12,6 @@ pub(crate) mod tool_call;
 pub(crate) mod tool_check;
 pub(crate) mod tool_judge;
 pub(crate) mod tool_layers;
+mod tool_past;
 pub(crate) mod tool_run;
 pub(crate) mod tool_schedule;

@@ -22,7 +22,7 @@ use crate::effects::{
     tool_ask::{Questions, previewed, soonest},
     tool_bound::{bounded, other_arguments},
     tool_judge::{Checked, Judge, Plan},
-    tool_layers::{Held, has_layers, pass},
+    tool_layers::{Held, has_layers, pass_all},
     tool_run::{Done, Ran, Ready, Running, RunningCalls, run_tool},
     tool_schedule::ToolSchedule,
 };
@@ -37,6 +37,7 @@ pub(crate) async fn perform(
     recorded: Vec<Event>,
     mut calls: Box<ToolCalls>,
 ) -> Result<Observation> {
+    let is_recorded = !recorded.is_empty();
     // A hand-written agent's call: its own journal entries say how far it came.
     for event in recorded {
         match &event {
@@ -59,6 +60,7 @@ pub(crate) async fn perform(
         seq,
         first,
         calls: &calls,
+        recorded: is_recorded,
         results: Vec::new(),
         fatal: None,
         exhausted: None,
@@ -89,6 +91,8 @@ struct Step<'a> {
     seq: u64,
     first: usize,
     calls: &'a ToolCalls,
+    /// True if an earlier life of the run recorded anything of this effect of a hand-written agent.
+    recorded: bool,
     results: Vec<Arc<ToolFinished>>,
     fatal: Option<Error>,
     /// The error of a budget that does not cover a further call.
@@ -123,7 +127,7 @@ impl<'a> Step<'a> {
             };
             slots.push(Some(Checked::new(self.calls, pending, call, self.cx.scope())));
         }
-        pass_all(self.site, self.cx, &mut slots).await;
+        pass_all(self.site, self.cx, (self.calls, self.recorded), self.key, &mut slots).await?;
         // The only call is asked about when it is about to start, which is now.
         if slots.len() > 1 {
             self.ask_all(&slots).await;
@@ -467,21 +471,5 @@ impl<'a> Step<'a> {
         let finished = Arc::new(finished);
         self.site.note_at(at, Event::ToolFinished(Arc::clone(&finished)));
         self.results.push(finished);
-    }
-}
-
-/// Passes all calls through the layers of their tools.
-async fn pass_all(site: &Site, cx: &RunContext, slots: &mut [Option<Checked<'_>>]) {
-    for slot in slots {
-        let Some(Checked::Open(open)) = slot else { continue };
-        if !has_layers(site, open.tool) {
-            continue;
-        }
-        match pass(site, cx, open.tool, &mut open.arguments).await {
-            Ok(changed) => open.changed = changed,
-            Err(Held { text, stops }) => {
-                *slot = Some(Checked::Settled { call: open.call, text, denied: stops });
-            }
-        }
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     effects::{
         site::Site,
         tool_check::{check_arguments, offered, read_arguments},
+        tool_layers::BY_LAYER,
         tool_run::Ready,
     },
     permission::{Grant, Ruling, judge},
@@ -39,6 +40,10 @@ pub(super) struct Open<'a> {
     pub(super) arguments: Value,
     /// The arguments, if layers changed them.
     pub(super) changed: Option<Arguments>,
+    /// The reason for which a layer allowed it, which answers the rules that ask.
+    pub(super) allowed: Option<String>,
+    /// True if it began in an earlier life of the run, and its layers are not asked again.
+    pub(super) began: bool,
     /// Number of questions about it so far.
     pub(super) asked: u8,
 }
@@ -92,7 +97,7 @@ impl<'a> Checked<'a> {
         {
             return settled(problem);
         }
-        Self::Open(Open { call, tool, arguments, changed: None, asked: 0 })
+        Self::Open(Open { call, tool, arguments, changed: None, allowed: None, began: false, asked: 0 })
     }
 }
 
@@ -183,20 +188,26 @@ impl Judge<'_> {
         }
         match self.rule(&ready) {
             Ruling::Allow(rule) => Plan::Run(ready.allowed_by(rule)),
-            Ruling::Ask(rule) => self.asked(index, ready, &rule),
+            Ruling::Ask(rule) => match &ready.open.allowed {
+                Some(reason) => {
+                    let by = format!("{BY_LAYER}{reason}");
+                    Plan::Run(ready.allowed_by(by.into()))
+                }
+                None => self.asked(index, ready, &rule),
+            },
             other => refused(call, &other),
         }
     }
 
-    /// Returns the question that a call would be asked about now; `None` for a call that would not, or that an answer
-    /// or a grant settles.
+    /// Returns the question that a call would be asked about now; `None` for a call that would not, or that an answer,
+    /// a grant or a layer settles.
     pub(super) fn question_about<'o, 'c>(
         &self,
         index: usize,
         checked: &'o Checked<'c>,
     ) -> Option<(ApprovalRequest, &'o Open<'c>)> {
         let Checked::Open(open) = checked else { return None };
-        if open.tool.spec().is_answer() {
+        if open.tool.spec().is_answer() || open.allowed.is_some() {
             return None;
         }
         let footprint = caught(|| open.tool.footprint(&open.arguments)).ok()?;

@@ -3,17 +3,27 @@
 use std::sync::{Arc, OnceLock};
 
 use entourage_core::{
+    Result, bound,
+    event::EffectKey,
     message::Arguments,
-    run::RunContext,
+    run::{RunContext, ToolCalls},
     tool::{LayerVerdict, NextCall, Tool, ToolContext, ToolError, ToolInput, ToolLayer, ToolOutput},
 };
 use serde_json::Value;
 
 use crate::{
     Caught,
-    effects::{site::Site, tool_check::check_arguments},
+    effects::{
+        site::Site,
+        tool_check::{check_arguments, read_arguments},
+        tool_judge::{Checked, Open},
+        tool_past::{self, Past},
+    },
     schema,
 };
+
+/// What the record has before the reason of a layer that allowed a call.
+pub(super) const BY_LAYER: &str = "layer: ";
 
 /// Reason that a call does not run.
 pub(super) struct Held {
@@ -38,19 +48,86 @@ pub(super) fn has_layers(site: &Site, tool: &Arc<dyn Tool>) -> bool {
     !tool.spec().is_answer() && (!site.env.tool_layers.is_empty() || !tool.layers().is_empty())
 }
 
-/// Passes a call through the layers of its tool. Returns the arguments that they gave it, if they changed them.
+/// What layers made of a call that goes on.
+#[derive(Debug, Default)]
+struct Passed {
+    /// The arguments that they gave it, if they changed them.
+    changed: Option<Arguments>,
+    /// The reason for which the last of them allowed it, and no later one changed it.
+    allowed: Option<String>,
+}
+
+/// Passes the calls of one step, or of one effect of a hand-written agent, through the layers of their tools. Those that
+/// an earlier life of the run judged get what the record has, if a layer of theirs is asked once.
+///
+/// # Errors
+/// The store's, when the record cannot be read.
+pub(super) async fn pass_all(
+    site: &Site,
+    cx: &RunContext,
+    (calls, recorded): (&ToolCalls, bool),
+    key: Option<EffectKey>,
+    slots: &mut [Option<Checked<'_>>],
+) -> Result<()> {
+    let is_once = |slot: &Option<Checked<'_>>| match slot {
+        Some(Checked::Open(open)) => layers(site, open.tool).iter().any(|layer| layer.is_once()),
+        _ => false,
+    };
+    let mut pasts = match slots.iter().any(is_once) {
+        true => tool_past::of_calls(site, cx, calls, key, recorded).await?,
+        false => Default::default(),
+    };
+    let (seq, first) = site.place_of_calls(key);
+    for (slot, call) in slots.iter_mut().zip(&calls.calls) {
+        let once = is_once(slot);
+        let Some(Checked::Open(open)) = slot else { continue };
+        if !has_layers(site, open.tool) {
+            continue;
+        }
+        let passed = match pasts.remove(&call.index).filter(|_| once) {
+            Some(past) => recall(open, past).map_err(Held::refused),
+            None => pass(site, &cx.of_call((seq, first + call.index)), open.tool, &mut open.arguments).await,
+        };
+        match passed {
+            Ok(passed) => (open.changed, open.allowed) = (passed.changed, passed.allowed),
+            Err(Held { text, stops }) => {
+                *slot = Some(Checked::Settled { call: open.call, text, denied: stops });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives a call what the record has of it.
+///
+/// # Errors
+/// The text for the model when its tool takes such arguments no longer.
+fn recall(open: &mut Open<'_>, past: Past) -> Result<Passed, String> {
+    open.began = past.began;
+    let changed = past.arguments().filter(|arguments| **arguments != open.call.arguments).cloned();
+    if let Some(changed) = &changed {
+        open.arguments = read_arguments(open.tool.spec(), changed);
+        // One that was started has passed the check, perhaps that of an older version.
+        if !past.began {
+            check_arguments(open.tool.spec(), &open.arguments)?;
+        }
+    }
+    Ok(Passed { changed, allowed: past.allowed })
+}
+
+/// Passes a call through the layers of its tool, by its own context: a model that a layer asked by the run's would be
+/// asked again by a resumed run, whose next effect is another one.
 ///
 /// # Errors
 /// The reason that it does not run.
-pub(super) async fn pass(
+async fn pass(
     site: &Site,
     cx: &RunContext,
     tool: &Arc<dyn Tool>,
     arguments: &mut Value,
-) -> Result<Option<Arguments>, Held> {
+) -> Result<Passed, Held> {
     let before = arguments.clone();
-    // A model that a layer asked here would be asked again by a resumed run, whose next effect is another one.
-    let cx = &cx.of_call();
+    let mut allowed: Option<(String, Value)> = None;
     for layer in layers(site, tool) {
         let gate = match Caught::new(|| layer.before(tool.spec(), arguments, cx)).await {
             Ok(Ok(gate)) => gate,
@@ -59,6 +136,7 @@ pub(super) async fn pass(
         };
         match gate {
             LayerVerdict::Pass => {}
+            LayerVerdict::Allow(reason) => allowed = Some((reason, arguments.clone())),
             LayerVerdict::Refuse(reason) => return Err(Held::refused(format!("not run: {reason}"))),
             LayerVerdict::Stop(reason) => {
                 return Err(Held { text: format!("not run: {reason}"), stops: true });
@@ -69,15 +147,18 @@ pub(super) async fn pass(
                 ));
             }
         }
+        // What was allowed is the call as it was then.
+        allowed = allowed.filter(|(_, covered)| covered == arguments);
     }
+    let allowed = allowed.map(|(reason, _)| bound::shortened(&reason, bound::WORD).into_owned());
     schema::whole_numbers(tool.spec().schema(), arguments);
     if *arguments == before {
-        return Ok(None);
+        return Ok(Passed { changed: None, allowed });
     }
     let checked = Arguments::parse(arguments.to_string()).map_err(|error| error.message().to_owned());
     let checked = checked.and_then(|changed| check_arguments(tool.spec(), arguments).map(|()| changed));
     checked
-        .map(Some)
+        .map(|changed| Passed { changed: Some(changed), allowed })
         .map_err(|problem| Held::refused(format!("not run: a layer changed its arguments, and {problem}")))
 }
 
@@ -91,7 +172,7 @@ async fn pass_edited(
     tool: &Arc<dyn Tool>,
     arguments: &Value,
 ) -> Result<(), Held> {
-    match pass(site, cx, tool, &mut arguments.clone()).await? {
+    match pass(site, cx, tool, &mut arguments.clone()).await?.changed {
         None => Ok(()),
         Some(_) => Err(Held::refused(
             "not run: a layer would change the arguments that the approver gave it".to_owned(),

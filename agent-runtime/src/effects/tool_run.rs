@@ -125,8 +125,8 @@ pub(super) async fn run_tool<'c>(
     limit: Duration,
     over: Option<CancellationToken>,
 ) -> (usize, Done<'c>) {
-    let Ready { open: Open { call, tool, arguments, changed, .. }, edited, .. } = ready;
-    let (by_approver, held) = (edited.is_some(), OnceLock::new());
+    let Ready { open: Open { call, tool, arguments, changed, began, .. }, edited, .. } = ready;
+    let (by_approver, held) = (edited.is_some() && !began, OnceLock::new());
     let (edited, input) = (edited.or(changed), ToolInput::new(arguments));
     // Outside of the call's time limit: a large workspace is no fault of the tool.
     if let Err(error) = site.root.keep(&site.env, context.footprint()).await {

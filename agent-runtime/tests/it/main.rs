@@ -104,6 +104,7 @@ mod telemetry;
 mod titles;
 mod todos;
 mod tool_calls;
+mod tool_layer_allow;
 mod tool_layer_suite;
 mod tool_layers;
 mod typed_agent;

@@ -256,15 +256,16 @@ impl RunContext {
         Self { inner: Arc::new(narrowed), seen_from: self.seen_from }
     }
 
-    /// Returns the context that a tool call, and a layer around it, sees: the same run, without effects. Its place is
+    /// Returns the context that a tool call, and a layer around it, sees: the same run, without effects. `place` is
     /// that of [`ToolContext::new`](crate::tool::ToolContext::new).
-    pub fn of_call(&self, (seq, index): (u64, usize)) -> Self {
+    pub fn of_call(&self, place: (u64, usize)) -> Self {
+        let (seq, index) = place;
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         Self { inner: Arc::clone(&self.inner), seen_from: SeenFrom::Call { seq, index } }
     }
 
-    /// Returns the id of the tool call that sees its run by this context; `None` in the run itself. Each try of the call
-    /// has the same, in any process.
+    /// Returns the id of the tool call that sees its run by this context; `None` in the run itself. Each try of the
+    /// call has the same, in any process.
     pub fn call(&self) -> Option<CallId> {
         let SeenFrom::Call { seq, index } = self.seen_from else { return None };
         Some(CallId::new(self.session(), self.run(), seq, usize::try_from(index).unwrap_or(usize::MAX)))

@@ -52,9 +52,9 @@ pub trait ToolLayer: Send + Sync + fmt::Debug {
         Ok(LayerVerdict::Pass)
     }
 
-    /// True if a call that was judged is not passed through `before` again, here and in the other layers of its tool, when
-    /// its run is resumed: the record has the arguments that they left, and what allowed it. So `before` need not follow
-    /// from its arguments. Arguments of an approver are passed through nevertheless.
+    /// True if a call that was judged is not passed through `before` again, here and in the other layers of its tool,
+    /// when its run is resumed: the record has the arguments that they left, and what allowed it. So `before` need not
+    /// follow from its arguments. Arguments of an approver are passed through nevertheless.
     fn is_once(&self) -> bool {
         false
     }
@@ -89,8 +89,8 @@ pub enum LayerVerdict {
     /// The call goes on.
     Pass,
     /// The call goes on, and is not asked about: a rule that asks is answered, for this reason, which the record has as
-    /// what allowed the call. What the scope or a rule forbids stays forbidden. A later layer that changes the arguments
-    /// takes that back, unless it allows them itself. On an answer it is a [`LayerVerdict::Pass`].
+    /// what allowed the call. What the scope or a rule forbids stays forbidden. A later layer that changes the
+    /// arguments takes that back, unless it allows them itself. On an answer it is a [`LayerVerdict::Pass`].
     Allow(String),
     /// The call does not run, and the model is told why; the run continues.
     Refuse(String),

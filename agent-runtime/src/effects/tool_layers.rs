@@ -1,6 +1,9 @@
 //! The layers around tools: a call is passed through them before it is judged, and runs inside them.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use entourage_core::{
     Result, bound,
@@ -48,6 +51,11 @@ pub(super) fn has_layers(site: &Site, tool: &Arc<dyn Tool>) -> bool {
     !tool.spec().is_answer() && (!site.env.tool_layers.is_empty() || !tool.layers().is_empty())
 }
 
+/// True if one of a tool's layers is asked once.
+fn is_once(site: &Site, tool: &Arc<dyn Tool>) -> bool {
+    layers(site, tool).iter().any(|layer| layer.is_once())
+}
+
 /// What layers made of a call that goes on.
 #[derive(Debug, Default)]
 struct Passed {
@@ -57,8 +65,8 @@ struct Passed {
     allowed: Option<String>,
 }
 
-/// Passes the calls of one step, or of one effect of a hand-written agent, through the layers of their tools. Those that
-/// an earlier life of the run judged get what the record has, if a layer of theirs is asked once.
+/// Passes the calls of one step, or of one effect of a hand-written agent, through the layers of their tools. Those
+/// that an earlier life of the run judged get what the record has, if a layer of theirs is asked once.
 ///
 /// # Errors
 /// The store's, when the record cannot be read.
@@ -69,21 +77,21 @@ pub(super) async fn pass_all(
     key: Option<EffectKey>,
     slots: &mut [Option<Checked<'_>>],
 ) -> Result<()> {
-    let is_once = |slot: &Option<Checked<'_>>| match slot {
-        Some(Checked::Open(open)) => layers(site, open.tool).iter().any(|layer| layer.is_once()),
-        _ => false,
+    let layers_of = |slot: &Option<Checked<'_>>| match slot {
+        Some(Checked::Open(open)) if has_layers(site, open.tool) => Some(is_once(site, open.tool)),
+        _ => None,
     };
-    let mut pasts = match slots.iter().any(is_once) {
+    if slots.iter().all(|slot| layers_of(slot).is_none()) {
+        return Ok(());
+    }
+    let mut pasts = match slots.iter().any(|slot| layers_of(slot) == Some(true)) {
         true => tool_past::of_calls(site, cx, calls, key, recorded).await?,
-        false => Default::default(),
+        false => HashMap::new(),
     };
     let (seq, first) = site.place_of_calls(key);
     for (slot, call) in slots.iter_mut().zip(&calls.calls) {
-        let once = is_once(slot);
+        let Some(once) = layers_of(slot) else { continue };
         let Some(Checked::Open(open)) = slot else { continue };
-        if !has_layers(site, open.tool) {
-            continue;
-        }
         let passed = match pasts.remove(&call.index).filter(|_| once) {
             Some(past) => recall(open, past).map_err(Held::refused),
             None => pass(site, &cx.of_call((seq, first + call.index)), open.tool, &mut open.arguments).await,

@@ -17,6 +17,8 @@
 pub mod fs;
 #[cfg(feature = "grants")]
 mod grants;
+#[cfg(feature = "shell")]
+mod process;
 #[cfg(feature = "project")]
 pub mod project;
 #[cfg(feature = "sandbox")]

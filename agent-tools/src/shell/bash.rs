@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::{
-    Shell, environment,
+    Shell, confine,
     judge::{FULL, judge},
     report, repository,
     running::{End, Running},
 };
+use crate::process::environment;
 
 /// Longest time that a call waits for its command.
 pub(super) const LONGEST: Duration = Duration::from_secs(600);
@@ -108,7 +109,7 @@ impl Tool for Bash {
 
         let only_reads = cx.footprint().access.is_read_only().then(|| settings.root());
         let vars = environment::scrubbed(std::env::vars_os(), &settings.added, only_reads);
-        let started = settings.program.start(settings.sandbox.as_ref(), line, &dir, vars).await;
+        let started = confine::start(&settings.program, settings.sandbox.as_ref(), line, &dir, vars).await;
         let running = match (started, &settings.sandbox) {
             (Ok(started), _) => Running::new(started, settings.time_limit),
             // No model can mend that, and without its sandbox nothing may run.

@@ -1,10 +1,46 @@
-//! The sandbox in front of commands, if there is one.
+//! The start of a command, behind the sandbox, if there is one.
 
+use std::{ffi::OsString, path::Path};
+
+use entourage_core::Error;
+use tokio::process::Child;
+
+use crate::process::spawn::{Group, Program};
 #[cfg(feature = "sandbox")]
 pub(super) use crate::sandbox::{Enforced, Sandbox};
 
 #[cfg(not(feature = "sandbox"))]
 pub(super) use without::{Enforced, Sandbox};
+
+/// A child, its group, and what a sandbox holds for it.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) group: Group,
+    pub(super) enforced: Option<Enforced>,
+}
+
+/// Starts `text` in `dir` with the environment `vars` alone, as the leader of a process group.
+///
+/// # Errors
+/// Those of the system, and of the sandbox: then nothing was started.
+pub(super) async fn start(
+    program: &Program,
+    sandbox: Option<&Sandbox>,
+    text: &str,
+    dir: &Path,
+    vars: Vec<(OsString, OsString)>,
+) -> Result<Started, Error> {
+    let (child, enforced) = match sandbox {
+        None => (program.command(text, dir, vars).spawn().map_err(Error::from)?, None),
+        Some(sandbox) => {
+            let started = sandbox.spawn(&program.path, |command| program.set(command, text, dir, vars));
+            let (child, enforced) = started.await?;
+            (child, Some(enforced))
+        }
+    };
+    Ok(Started { group: Group::of(&child), child, enforced })
+}
 
 /// Types of which no value exists: without the feature no shell has a sandbox.
 #[cfg(not(feature = "sandbox"))]

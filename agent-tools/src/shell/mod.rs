@@ -6,7 +6,6 @@
 
 mod bash;
 mod confine;
-mod environment;
 mod job;
 mod jobs;
 mod judge;
@@ -15,7 +14,6 @@ mod parse;
 mod report;
 mod repository;
 mod running;
-mod spawn;
 
 use std::{
     ffi::OsString,
@@ -30,8 +28,8 @@ use entourage_core::{
     tool::{Footprint, Tool, ToolError, normal_path},
 };
 
+use crate::process::spawn::Program;
 use jobs::Jobs;
-use spawn::Program;
 
 /// Runs command lines of models in a directory. Clones share its jobs.
 ///

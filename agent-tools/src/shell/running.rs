@@ -7,23 +7,22 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt},
     process::Child,
     sync::{Notify, watch},
-    time::{Instant, sleep_until, timeout},
+    time::Instant,
 };
 
 use super::{
-    confine::Enforced,
+    confine::{Enforced, Started},
     output::{Cut, Stream},
-    spawn::{Group, Started},
+};
+use crate::process::{
+    drive::{self, Bounds, Ended, pump},
+    spawn::Group,
 };
 
 /// Time that a command has to end by itself when it is asked to.
 const GRACE: Duration = Duration::from_secs(2);
-/// Time for which output of a command that ended is waited for.
-const DRAIN: Duration = Duration::from_millis(500);
-const BUFFER: usize = 16 * 1024;
 
 /// The end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,35 +155,8 @@ async fn drive(mut child: Child, running: Arc<Running>, limit: Duration) {
             pump(err, |bytes| running.streams().err.feed(bytes)),
         );
     };
-    tokio::pin!(pumps);
-    let far = Duration::from_secs(86_400 * 365);
-    let mut deadline = running.started + limit.min(far);
-    let (mut aborted, mut read) = (None, false);
-    let status = loop {
-        tokio::select! {
-            () = &mut pumps, if !read => read = true,
-            status = child.wait() => break status.ok(),
-            () = running.stop.notified(), if aborted.is_none() => {
-                aborted = Some("it was stopped");
-                running.group.ask_to_end();
-                deadline = Instant::now() + GRACE;
-            }
-            () = sleep_until(deadline) => {
-                aborted = aborted.or(Some("its time was over"));
-                running.group.kill();
-                let _ = child.start_kill();
-                deadline = Instant::now() + GRACE;
-            }
-        }
-    };
-    // A program at the end of a pipe may still have something to say; one that was left behind may hold the pipe open.
-    if !read {
-        read = timeout(DRAIN, &mut pumps).await.is_ok();
-    }
-    running.group.close();
-    if !read {
-        let _ = timeout(DRAIN, &mut pumps).await;
-    }
+    let bounds = Bounds { time: limit, grace: GRACE };
+    let Ended { status, aborted } = drive::drive(child, &running.group, &running.stop, bounds, pumps).await;
     {
         let mut streams = running.streams();
         streams.out.end();
@@ -207,16 +179,6 @@ async fn restored(enforced: Option<&Enforced>) -> Option<String> {
             Some(format!("taken back, since commands may not change them: {}", paths.join(", ")))
         }
         Err(error) => Some(format!("changes of protected paths could not be taken back: {error}")),
-    }
-}
-
-async fn pump(from: Option<impl AsyncRead + Unpin>, mut feed: impl FnMut(&[u8])) {
-    let Some(mut from) = from else { return };
-    let mut buffer = vec![0; BUFFER];
-    while let Ok(read) = from.read(&mut buffer).await
-        && read > 0
-    {
-        feed(buffer.get(..read).unwrap_or_default());
     }
 }
 

@@ -161,7 +161,7 @@ const GIT: [(&str, &str); 8] = [
 
 /// Returns `own` without secrets, and with what is fixed. `added` is taken as it is. A command that only reads below
 /// the root `only_reads` has no more than it needs, and runs no program of that root.
-pub(super) fn scrubbed(
+pub(crate) fn scrubbed(
     own: impl IntoIterator<Item = (OsString, OsString)>,
     added: &[(OsString, OsString)],
     only_reads: Option<&Path>,

@@ -1,4 +1,4 @@
-//! Turns a command line into a child that leads a process group of its own, in a sandbox or without one.
+//! Turns a command line into the command of a child that leads a process group of its own.
 
 use std::{
     ffi::OsString,
@@ -7,23 +7,20 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use entourage_core::Error;
 use tokio::process::{Child, Command};
-
-use super::confine::{Enforced, Sandbox};
 
 /// The program that reads command lines.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
-    pub(super) path: PathBuf,
-    pub(super) is_bash: bool,
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    pub(crate) is_bash: bool,
     /// The program `setsid`, where there is one.
     setsid: Option<PathBuf>,
 }
 
 impl Program {
     /// Finds bash, or a plain shell, in the absolute entries of `path` and the usual places.
-    pub(super) fn find(path: Option<OsString>) -> Option<Self> {
+    pub(crate) fn find(path: Option<OsString>) -> Option<Self> {
         let entries = path.map(|path| std::env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
         let usual = ["/bin", "/usr/bin"].map(PathBuf::from);
         let dirs: Vec<_> = entries.into_iter().filter(|entry| entry.is_absolute()).chain(usual).collect();
@@ -35,34 +32,12 @@ impl Program {
         })
     }
 
-    /// Starts `text` in `dir` with the environment `vars` alone, as the leader of a process group.
-    ///
-    /// # Errors
-    /// Those of the system, and of the sandbox: then nothing was started.
-    pub(super) async fn start(
-        &self,
-        sandbox: Option<&Sandbox>,
-        text: &str,
-        dir: &Path,
-        vars: Vec<(OsString, OsString)>,
-    ) -> Result<Started, Error> {
-        let (child, enforced) = match sandbox {
-            None => (self.command(text, dir, vars).spawn().map_err(Error::from)?, None),
-            Some(sandbox) => {
-                let started = sandbox.spawn(&self.path, |command| self.set(command, text, dir, vars));
-                let (child, enforced) = started.await?;
-                (child, Some(enforced))
-            }
-        };
-        let group = Group(Arc::new(Mutex::new(child.id())));
-        Ok(Started { child, group, enforced })
-    }
-
-    /// The command without a sandbox.
+    /// Returns the command that runs `text` in `dir` with the environment `vars` alone, as the leader of a process
+    /// group.
     ///
     /// Where it can, it leads a session as well, which has no terminal: so no program waits for a person there, or
     /// types for one.
-    fn command(&self, text: &str, dir: &Path, vars: Vec<(OsString, OsString)>) -> Command {
+    pub(crate) fn command(&self, text: &str, dir: &Path, vars: Vec<(OsString, OsString)>) -> Command {
         let mut command = Command::new(self.setsid.as_ref().unwrap_or(&self.path));
         if self.setsid.is_some() {
             command.arg(&self.path);
@@ -75,8 +50,8 @@ impl Program {
         command
     }
 
-    /// Sets all but the program. Variables that a sandbox has set stay.
-    fn set<'c>(
+    /// Sets all but the program. Variables that the command has stay.
+    pub(crate) fn set<'c>(
         &self,
         command: &'c mut Command,
         text: &str,
@@ -95,34 +70,31 @@ impl Program {
     }
 }
 
-/// A child, its group, and what a sandbox holds for it.
-#[derive(Debug)]
-pub(super) struct Started {
-    pub(super) child: Child,
-    pub(super) group: Group,
-    pub(super) enforced: Option<Enforced>,
-}
-
 /// A process group, until its leader has ended.
 #[derive(Debug, Clone)]
-pub(super) struct Group(Arc<Mutex<Option<u32>>>);
+pub(crate) struct Group(Arc<Mutex<Option<u32>>>);
 
 impl Group {
+    /// The group that a child leads.
+    pub(crate) fn of(child: &Child) -> Self {
+        Self(Arc::new(Mutex::new(child.id())))
+    }
+
     /// Kills every process of the group at once.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         signal(*leader, true);
         signal_leader(*leader);
     }
 
     /// Asks every process of the group to end.
-    pub(super) fn ask_to_end(&self) {
+    pub(crate) fn ask_to_end(&self) {
         let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         signal(*leader, false);
     }
 
     /// Kills what the leader left. The number of the group may then belong to another one, so it is forgotten.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut leader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         signal(leader.take(), true);
     }

@@ -143,6 +143,8 @@ pub mod tool {
         layered, question,
     };
     pub use entourage_runtime::reply::repair_json;
+    #[cfg(feature = "hooks")]
+    pub use entourage_tools::Hooks;
 }
 
 #[cfg(doc)]

@@ -6,6 +6,7 @@
 //! | module | feature | tools |
 //! |---|---|---|
 //! | `fs` | `fs` | `view`, `ls`, `glob`, `grep`, `write`, `edit`, `multiedit`, `undo`, confined to a workspace |
+//! | root | `hooks` | no tools: [`Hooks`] asks programs of the user before tool calls |
 //! | root | `grants` | no tools: [`GrantFile`] keeps what was allowed always |
 //! | `project` | `project` | no tools: facts about a project for prompt templates, gathered from the machine |
 //! | `sandbox` | `sandbox` | no tools: commands that Landlock or bubblewrap confines |
@@ -17,7 +18,9 @@
 pub mod fs;
 #[cfg(feature = "grants")]
 mod grants;
-#[cfg(feature = "shell")]
+#[cfg(feature = "hooks")]
+mod hooks;
+#[cfg(any(feature = "hooks", feature = "shell"))]
 mod process;
 #[cfg(feature = "project")]
 pub mod project;
@@ -28,3 +31,5 @@ pub mod shell;
 
 #[cfg(feature = "grants")]
 pub use grants::GrantFile;
+#[cfg(feature = "hooks")]
+pub use hooks::Hooks;

@@ -586,3 +586,53 @@ async fn ce03_a_directory_that_is_gone_lets_no_hook_allow() {
     let hooks = place.hooks(&[r#"echo '{"decision":"allow"}'"#]).in_dir("gone");
     assert!(is_paused(&place.go(&hooks).await.outcome));
 }
+
+/// Keeps the text of warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<String>>);
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = self.0.lock().unwrap();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            write!(text, "{field}={value:?} ").unwrap();
+        });
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test]
+async fn ce03_a_hook_that_is_ignored_is_warned_of_without_the_call() {
+    for (command, why) in [
+        ("exit 7", "it ended with exit code 7"),
+        ("echo yes", "its output is no answer"),
+        ("head -c 70000 /dev/zero", "it printed too much"),
+        ("kill -9 $$", "it was ended by a signal"),
+    ] {
+        let warnings = Warnings::default();
+        let place = Place::new().calling(json!({"path": "private"}));
+        let hooks = place.hooks(&[command]);
+        let guard = tracing::subscriber::set_default(warnings.clone());
+        place.go(&hooks).await;
+        drop(guard);
+        let text = warnings.0.lock().unwrap().clone();
+        assert!(text.contains(&format!("hook={command}")) && text.contains("tool=\"act\""), "{text}");
+        assert!(text.contains(&format!("a hook was ignored: {why}")), "{text}");
+        assert!(!text.contains("private"), "{text}");
+    }
+}

@@ -118,7 +118,7 @@ impl Place {
     fn hooks(&self, commands: &[&str]) -> Hooks {
         let mut text = String::new();
         for command in commands {
-            write!(text, "[[hooks]]\ncommand = '''{command}'''\n").unwrap();
+            writeln!(text, "[[hooks]]\ncommand = '''{command}'''\ntimeout = 600").unwrap();
         }
         self.toml(&text)
     }
@@ -278,12 +278,11 @@ async fn ce03_hooks_run_side_by_side_and_are_merged_in_the_order_of_the_text() {
     let place = Place::new();
     place.fifo("there");
     place.fifo("back");
-    // Each waits for the other: one after the other they would take their 30 seconds and be ignored.
+    // Each waits for the other: one after the other they would take all their time and be ignored.
     let first = r#"echo x > there; read x < back; echo '{"decision":"allow","context":"first"}'"#;
     let second = r#"read x < there; echo x > back; echo '{"context":"second"}'"#;
     let seen = place.go(&place.hooks(&[first, second])).await;
     assert_eq!(seen.results, ["done\nFrom a hook, not from the tool:\nfirst\nsecond"]);
-    assert!(seen.took < Duration::from_secs(25), "{seen:?}");
 
     for (commands, ran) in [
         ([r#"echo '{"decision":"allow"}'"#, "exit 2"], false),
@@ -338,6 +337,20 @@ async fn ce03_an_allow_never_widens() {
 }
 
 #[tokio::test]
+async fn ce03_an_allow_is_for_its_call_alone() {
+    // The first one that asks is allowed, also if the next call is the very same.
+    let first = r#"echo x >> log; [ $(wc -l < log) = 1 ] && echo '{"decision":"allow"}'; exit 0"#;
+    for second in ["a", "b"] {
+        let calls = [("act", json!({"path": "a"})), ("act", json!({ "path": second }))];
+        let provider = ScriptedProvider::by_history().calls(calls).text("Done.");
+        let place = Place { provider, ..Place::new() };
+        let seen = place.go(&place.hooks(&[first])).await;
+        assert!(is_paused(&seen.outcome), "{seen:?}");
+        assert_eq!((place.act.calls().len(), place.read("log").lines().count()), (1, 2), "{seen:?}");
+    }
+}
+
+#[tokio::test]
 async fn ce03_a_context_is_beside_the_result_whatever_that_is() {
     let command = r#"echo '{"decision":"allow","context":"the tests are slow"}'"#;
     for (path, result) in [("a", "done"), ("fails", "no such path")] {
@@ -363,7 +376,7 @@ async fn ce03_a_hook_that_takes_too_long_is_asked_to_end_then_killed_and_ignored
     let hooks = place.toml(&text);
     let seen = place.go(&hooks).await;
     assert!(is_paused(&seen.outcome), "it was left to the rules: {seen:?}");
-    assert!(seen.took >= Duration::from_secs(2) && seen.took < Duration::from_secs(20), "{seen:?}");
+    assert!(seen.took >= Duration::from_secs(2) && seen.took < Duration::from_secs(120), "{seen:?}");
     assert_eq!((up.await.unwrap().trim(), place.read("log").trim()), ("up", "asked"));
     gone.await.unwrap();
 }
@@ -393,7 +406,7 @@ async fn ce03_what_a_hook_leaves_behind_is_killed_and_what_left_its_group_is_not
         place.hooks(&[r#"(exec 3> pipe; echo up >&3; exec sleep 600) & echo '{"decision":"allow"}'"#]);
     let seen = place.go(&hooks).await;
     assert_eq!((place.act.calls().len(), up.await.unwrap().trim()), (1, "up"));
-    assert!(seen.took < Duration::from_secs(20), "{seen:?}");
+    assert!(seen.took < Duration::from_secs(120), "{seen:?}");
     gone.await.unwrap();
 
     // It holds the output open, and ends by itself when the test lets it.
@@ -404,7 +417,7 @@ async fn ce03_what_a_hook_leaves_behind_is_killed_and_what_left_its_group_is_not
         r#"setsid sh -c 'echo up > ready; read x < leave' & read up < ready; echo '{"decision":"allow"}'"#;
     let seen = place.go(&place.hooks(&[left])).await;
     assert_eq!(place.act.calls().len(), 1, "{seen:?}");
-    assert!(seen.took < Duration::from_secs(20), "{seen:?}");
+    assert!(seen.took < Duration::from_secs(120), "{seen:?}");
     fs::write(place.dir.join("leave"), "x\n").unwrap();
 }
 
@@ -444,7 +457,7 @@ async fn ce03_a_hook_need_not_read_a_large_call() {
     let place = Place::new().calling(json!({"path": "a", "text": "x".repeat(4 << 20)}));
     let seen = place.go(&place.hooks(&[r#"echo '{"decision":"allow"}'"#])).await;
     assert_eq!(place.act.calls().len(), 1);
-    assert!(seen.took < Duration::from_secs(20), "{seen:?}");
+    assert!(seen.took < Duration::from_secs(120), "{seen:?}");
     let counted = place.go(&place.hooks(&["wc -c > size"])).await;
     assert!(is_paused(&counted.outcome));
     assert!(place.read("size").trim().parse::<usize>().unwrap() > 4 << 20);

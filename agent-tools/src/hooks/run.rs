@@ -51,7 +51,7 @@ impl Drop for KillOnDrop {
 /// # Errors
 /// The reason that it is ignored.
 pub(super) async fn ask(hook: &Hook, program: &Program, dir: &Path, input: &[u8]) -> Result<Answer, String> {
-    let vars = scrubbed(std::env::vars_os(), &[], false);
+    let vars = scrubbed(std::env::vars_os(), &[], None);
     let mut command = program.command(&hook.command, dir, vars);
     let child = command.stdin(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| format!("it could not be started: {error}"))?;

@@ -287,3 +287,19 @@ async fn what_is_asked_about_below_a_start_is_left_out_and_said_so() {
         "a question about the tool is one about all that it does: {text}"
     );
 }
+
+#[tokio::test]
+async fn attack_24_names_that_differ_in_a_control_character_alone_are_two_subjects() {
+    let tree = Tree::new();
+    tree.file("a\nb");
+    tree.file("a\tb");
+    let view = tree.ws.view();
+    for name in ["a\nb", "a\tb"] {
+        assert_eq!(view.footprint(&json!({ "path": name })).reads, [name]);
+    }
+    let calls = vec![("view", json!({"path": "a\tb"})), ("grep", json!({"pattern": "CONTENT"}))];
+    let results = tree.call(Policy::new().deny("*:a\nb"), calls).await;
+    assert!(results[0].to_text().contains("CONTENT of a\tb"), "{results:?}");
+    // The lists of names replace what would forge another line.
+    assert!(results[1].to_text().contains("1 line matches in 1 file"), "{results:?}");
+}

@@ -27,6 +27,11 @@ const POLLS: usize = 4;
 /// Pause between two looks at a tree in which something may still go on.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
+/// Factor that keeps the calls of one seed apart from those of the next.
+const SPREAD: u64 = 1_000_003;
+/// Number of calls of which at least one must fit.
+const CALLS_THAT_SHOW: usize = 20;
+
 /// A case of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Case {
@@ -187,7 +192,7 @@ async fn fuzzed(plan: &Conformance, findings: &mut Findings) {
         if number > 0 && number.is_multiple_of(IN_ONE_TREE) {
             bench = Bench::new(plan);
         }
-        let seed = plan.seed.wrapping_add(u64::try_from(number).unwrap_or_default());
+        let seed = plan.seed.wrapping_mul(SPREAD).wrapping_add(u64::try_from(number).unwrap_or_default());
         let arguments =
             fitting(Fuzz::new(seed, spec.schema(), &plan.calls, bench.tree.root()), spec.schema());
         let call = bench.call(&arguments, Cut::Never).await;
@@ -203,9 +208,6 @@ async fn fuzzed(plan: &Conformance, findings: &mut Findings) {
             .add(Case::Schema, "no call with arguments from the seed reached the tool; give one with `call`");
     }
 }
-
-/// Number of calls of which at least one must fit.
-const CALLS_THAT_SHOW: usize = 20;
 
 /// The next arguments that follow the schema, if some of the next ones do: others never reach a tool.
 fn fitting(mut fuzz: Fuzz<'_>, schema: &Value) -> Value {

@@ -177,7 +177,7 @@ async fn every_case_fails_for_the_tool_that_breaks_it() {
         (Flaw::IgnoresCancel, "a_cancel_ends_the_call_within_a_second"),
     ] {
         let name = if flaw == Flaw::BadName { "take note" } else { "note" };
-        let calls = if flaw == Flaw::LargeFile { 0 } else { 60 };
+        let calls = if flaw == Flaw::LargeFile { 0 } else { 30 };
         let report = conformance(name, move |directory| (Note::new(flaw, directory.to_owned()),))
             .call(json!({"name": "one", "text": "A text."}))
             .with_fuzzed_calls(calls)

@@ -63,11 +63,10 @@ impl<'a> Sight<'a> {
 
     /// Checks that a resolved path is one that the call was allowed to change. The error is for the model.
     pub(super) fn check_judged(&self, at: &Path) -> Result<(), ToolError> {
-        let shown = text::show(at);
         match &self.judged {
-            Some(judged) if !judged.contains(&shown) => Err(ToolError::tell(format!(
+            Some(judged) if !judged.contains(&text::subject(at)) => Err(ToolError::tell(format!(
                 "the path leads to `{}` now, and led somewhere else when this call was allowed; call the tool again",
-                text::echo(&shown)
+                text::echo(&text::show(at))
             ))),
             _ => Ok(()),
         }
@@ -129,7 +128,7 @@ impl<'a> Sight<'a> {
     }
 
     fn judge(&self, at: &Path) -> RuleEffect {
-        self.admission.map_or(RuleEffect::Allow, |admission| admission.reading(&text::show(at)))
+        self.admission.map_or(RuleEffect::Allow, |admission| admission.reading(&text::subject(at)))
     }
 
     /// A note on the places that were left out because they need approval. Denied places are not mentioned.

@@ -14,16 +14,17 @@ pub(super) fn echo(text: &str) -> String {
     shown
 }
 
-/// A relative path with `/` between its parts; `.` for the root. Parts that are not Unicode are replaced.
+/// A relative path with `/` between its parts; `.` for the root. Control characters and what is not Unicode are replaced.
 pub(super) fn show(path: &Path) -> String {
-    let mut shown = String::new();
-    for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
-        if !shown.is_empty() {
-            shown.push('/');
-        }
-        shown.extend(part.as_os_str().to_string_lossy().chars().map(harmless));
-    }
-    if shown.is_empty() { ".".to_owned() } else { shown }
+    subject(path).chars().map(harmless).collect()
+}
+
+/// A relative path as rules and grants know it: like [`show`], with its control characters. Two files whose names
+/// differ in these alone are two subjects.
+pub(super) fn subject(path: &Path) -> String {
+    let parts = path.components().filter(|part| matches!(part, Component::Normal(_)));
+    let parts: Vec<_> = parts.map(|part| part.as_os_str().to_string_lossy()).collect();
+    if parts.is_empty() { ".".to_owned() } else { parts.join("/") }
 }
 
 // A line break in a file's name would forge another entry of a list.
@@ -59,6 +60,10 @@ mod tests {
         assert_eq!(count(100, "match", "matches"), "100 matches");
         assert_eq!(show(Path::new("")), ".");
         assert_eq!(show(Path::new("a/b\nc")), "a/b\u{fffd}c");
+        assert_eq!(
+            (subject(Path::new("")).as_str(), subject(Path::new("a//b\nc/")).as_str()),
+            (".", "a/b\nc")
+        );
         assert_eq!(echo(&"é".repeat(300)).chars().count(), 201);
     }
 }

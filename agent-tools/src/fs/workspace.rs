@@ -236,8 +236,8 @@ impl Workspace {
     /// holds for a link to it.
     pub(super) fn subjects(&self, path: &str) -> Vec<String> {
         let Ok(place) = Inside::parse(path, &self.0.roots) else { return vec![path.to_owned()] };
-        let mut subjects = vec![text::show(place.as_path())];
-        if let Some(target) = self.resolved(place.names()).map(|target| text::show(&target))
+        let mut subjects = vec![text::subject(place.as_path())];
+        if let Some(target) = self.resolved(place.names()).map(|target| text::subject(&target))
             && !subjects.contains(&target)
         {
             subjects.push(target);

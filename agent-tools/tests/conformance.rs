@@ -1,0 +1,210 @@
+//! Every tool of the library through the suite for tools.
+
+#![cfg(all(feature = "fs", feature = "shell", unix))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking too"
+)]
+
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use entourage_core::tool::{Access, Tool, ToolError, ToolInput, ToolSpec};
+use entourage_macros::tool;
+use entourage_runners::{
+    AgentTool, ReactAgent, TodoTool, external,
+    from_fn::{from_fn, typed},
+    question,
+};
+use entourage_testkit::{
+    ScriptedProvider,
+    tool::{Conformance, conformance},
+};
+use entourage_tools::{fs::Workspace, shell::Shell};
+use serde_json::json;
+
+type Shared = Vec<Arc<dyn Tool>>;
+
+/// The types that are tools, by the files that they are in, and the tools that the suites below make of them.
+const TYPES: [(&str, &[&str]); 8] = [
+    ("agent-runners/src/agent_tool.rs", &["agent"]),
+    ("agent-runners/src/external.rs", &["outside", "question"]),
+    ("agent-runners/src/from_fn.rs", &["echo", "count"]),
+    ("agent-runners/src/todo_tool.rs", &["todos"]),
+    ("agent-tools/src/fs/tool.rs", &["edit", "glob", "grep", "ls", "multiedit", "undo", "view", "write"]),
+    ("agent-tools/src/shell/bash.rs", &["bash"]),
+    ("agent-tools/src/shell/job.rs", &["job_kill", "job_output"]),
+    ("", &["repeat"]),
+];
+
+/// Files with types that pass calls on to a tool, or that take an agent's answer in place of work.
+const OTHERS: [&str; 4] = [
+    "agent-runners/src/autonomy/complete.rs",
+    "agent-runners/src/combined.rs",
+    "agent-runners/src/layered.rs",
+    "agent-runners/src/typed/rule.rs",
+];
+
+fn files(directory: &Path) -> Shared {
+    let workspace = Workspace::open(directory).unwrap();
+    workspace.read_tools().into_iter().chain(workspace.write_tools()).collect()
+}
+
+/// The file tools with a history outside of the watched tree, which the directory for temporary files keeps.
+fn files_with_history(histories: &Path) -> impl Fn(&Path) -> Shared + Send + Sync + 'static {
+    let (histories, made) = (histories.to_owned(), AtomicUsize::new(0));
+    move |directory| {
+        let history = histories.join(made.fetch_add(1, Ordering::Relaxed).to_string());
+        Workspace::open(directory).unwrap().with_history(history).unwrap().write_tools()
+    }
+}
+
+fn shell(directory: &Path) -> Shared {
+    Shell::open(directory).unwrap().tools()
+}
+
+/// The suites of the tools, in no order.
+fn suites(histories: &Path) -> Vec<Conformance> {
+    let job = json!({"command": "sleep 30", "run_in_background": true});
+    let view = json!({"path": "a.txt"});
+    let second = json!([{"old": "The second line.", "new": "Another line."}]);
+    vec![
+        conformance("ls", files).call(json!({})).call(json!({"path": "src", "depth": 3})),
+        conformance("glob", files).call(json!({"pattern": "**/*.rs"})),
+        conformance("grep", files).call(json!({"pattern": "second"})).call(json!({"pattern": "MARK"})),
+        conformance("view", files)
+            .call(json!({"path": "a.txt"}))
+            .call(json!({"path": "big.txt", "offset": 10, "limit": 100}))
+            .call(json!({"path": "link"})),
+        conformance("write", files).call(json!({"path": "new/new.txt", "content": "One.\n"})),
+        conformance("write", files_with_history(histories))
+            .call(json!({"path": "n.txt", "content": "One.\n"})),
+        conformance("edit", files)
+            .after("view", view.clone())
+            .call(json!({"path": "a.txt", "old": "The second line.", "new": "Another line."}))
+            .call(json!({"path": "n.txt", "old": "", "new": "One.\n"})),
+        conformance("multiedit", files).after("view", view).call(json!({"path": "a.txt", "edits": second})),
+        conformance("undo", files_with_history(histories))
+            .after("write", json!({"path": "n.txt", "content": "One.\n"}))
+            .call(json!({"path": "n.txt"})),
+        conformance("bash", shell)
+            .call(json!({"command": "cat a.txt src/lib.rs", "description": "Look."}))
+            .call(json!({"command": "echo one > made.txt", "working_dir": "src"}))
+            .long_call(json!({"command": "sleep 30"}))
+            .with_fuzzed_calls(100),
+        conformance("job_output", shell)
+            .after("bash", json!({"command": "echo one; sleep 30", "run_in_background": true}))
+            .long_call(json!({"id": "001", "wait": true}))
+            .with_fuzzed_calls(0),
+        conformance("job_output", shell).with_fuzzed_calls(60),
+        conformance("job_kill", shell).after("bash", job).call(json!({"id": "001"})).with_fuzzed_calls(0),
+        conformance("job_kill", shell).with_fuzzed_calls(60),
+        conformance("todos", |_| (TodoTool::new(),))
+            .call(json!({"todos": [{"content": "Look", "status": "pending", "active_form": "Looking"}]})),
+        conformance("agent", |_| (agent(),)).call(json!({"prompt": "Where?"})).with_fuzzed_calls(60),
+        conformance("question", |_| (question(),))
+            .call(json!({"questions": [{"text": "May I?", "kind": "yes_no", "options": []}]})),
+    ]
+}
+
+fn agent() -> AgentTool {
+    let answers = ScriptedProvider::by_history().text("In src/lib.rs.");
+    AgentTool::new(ReactAgent::builder("scout", answers.model()).build().unwrap())
+}
+
+/// The suites of tools that are made of a program's code.
+fn suites_of_made_tools() -> Vec<Conformance> {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Text {
+        /// The text.
+        text: String,
+    }
+
+    /// Repeats a text.
+    #[tool(access = "none", crate = "entourage_core")]
+    async fn repeat(text: String, times: Option<u8>) -> Result<String, ToolError> {
+        Ok(text.chars().take(100).collect::<String>().repeat(times.unwrap_or(2).into()))
+    }
+
+    let spec = |name: &str| {
+        let schema =
+            json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+        ToolSpec::new(name, "Takes a text.", schema).with_access(Access::NONE)
+    };
+    let text = || json!({"text": "héllo"});
+    let echo = |input: ToolInput| async move { Ok(input.arguments["text"].to_string()) };
+    vec![
+        conformance("echo", move |_| (from_fn(spec("echo"), echo),)).call(text()),
+        conformance("count", |_| {
+            (typed("count", "Counts.", Access::NONE, |Text { text }: Text| async move { Ok(text.len()) }),)
+        })
+        .call(text()),
+        conformance("outside", move |_| (external(spec("outside")),)).call(text()),
+        conformance("repeat", |_| (repeat,)).call(text()),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn issue_14_every_shipped_tool_passes_the_suite() {
+    // A panic on a thread for blocking work is an error result by the time that the suite sees it.
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        before(info);
+    }));
+    let histories = tempfile::tempdir().unwrap();
+    let mut failed = Vec::new();
+    for suite in suites(histories.path()).into_iter().chain(suites_of_made_tools()) {
+        let report = suite.run().await;
+        println!("{report:#}");
+        if !report.failed().is_empty() {
+            failed.push(format!("{report:#}"));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a tool panicked on a thread of its own");
+}
+
+#[test]
+fn issue_14_no_shipped_tool_is_missing_from_the_suite() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = suites_of_made_tools().into_iter();
+    let tested: BTreeSet<String> =
+        suites(directory.path()).into_iter().chain(made).map(|suite| suite.name().to_owned()).collect();
+    let listed: BTreeSet<String> =
+        TYPES.iter().flat_map(|(_, names)| *names).map(|name| (*name).to_owned()).collect();
+    assert_eq!(tested, listed);
+
+    let workspace = Workspace::open(directory.path()).unwrap();
+    let with_history = workspace.clone().with_history(directory.path().join("history")).unwrap();
+    let families = [workspace.read_tools(), with_history.write_tools(), Shell::open(".").unwrap().tools()];
+    for tool in families.iter().flatten() {
+        assert!(listed.contains(tool.spec().name()), "no suite for {}", tool.spec().name());
+    }
+    // A new type that is a tool is in a file that has no line above.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut found: BTreeSet<String> = BTreeSet::from([String::new()]);
+    let mut open = vec![root.join("agent-runners/src"), root.join("agent-tools/src")];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if std::fs::read_to_string(&path).unwrap().lines().any(is_tool) {
+            found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    found.retain(|file| !OTHERS.contains(&file.as_str()));
+    assert_eq!(found, TYPES.iter().map(|(file, _)| (*file).to_owned()).collect());
+}
+
+fn is_tool(line: &str) -> bool {
+    line.starts_with("impl") && line.contains(" Tool for ")
+}

@@ -14,7 +14,8 @@ pub(super) fn echo(text: &str) -> String {
     shown
 }
 
-/// A relative path with `/` between its parts; `.` for the root. Control characters and what is not Unicode are replaced.
+/// A relative path with `/` between its parts; `.` for the root. Control characters and what is not Unicode are
+/// replaced.
 pub(super) fn show(path: &Path) -> String {
     subject(path).chars().map(harmless).collect()
 }

@@ -41,7 +41,7 @@ use jobs::Jobs;
 /// - A command that takes longer than [`Shell::with_background_after`] becomes a job of its session, as does one that
 ///   the model starts in the background. At most 50 jobs are kept, and those that ended for 8 hours.
 /// - All jobs are killed by [`Shell::close`], and when the last clone of the shell and the last of its tools is
-///   dropped. None outlives the program, but for what left its group.
+///   dropped. Where the program itself is killed, commands go on, but for those under bubblewrap.
 /// - The environment is that of the program without secrets and without variables that change what commands mean.
 ///   [`Shell::with_env`] adds to it.
 /// - Of an output of more than 30,000 characters the first and the last 15,000 are kept.

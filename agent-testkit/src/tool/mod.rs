@@ -85,11 +85,14 @@ pub fn conformance<Form, I: IntoTools<Form>>(
     }
 }
 
+/// Makes tools for a directory.
+type Make = dyn Fn(&Path) -> Vec<Arc<dyn Tool>> + Send + Sync;
+
 /// The suite for one tool, before it runs. Made by [`conformance`].
 #[must_use = "a suite does nothing until `run`"]
 pub struct Conformance {
     name: String,
-    make: Box<dyn Fn(&Path) -> Vec<Arc<dyn Tool>> + Send + Sync>,
+    make: Box<Make>,
     runtime: Box<dyn Fn(RuntimeBuilder) -> RuntimeBuilder + Send + Sync>,
     before: Vec<(String, Value)>,
     calls: Vec<Value>,

@@ -140,6 +140,7 @@ async fn cx01_arguments_without_sense_are_error_results() {
 #[test]
 fn cx03_rules_judge_each_command_of_a_line() {
     let place = Place::new();
+    git(&place.root, &["init", "-q"]);
     let tool = place.shell.bash();
     let judged = |policy: &Policy, command: &str| {
         policy.judge(tool.spec(), &tool.footprint(&json!({ "command": command })))
@@ -547,6 +548,20 @@ async fn attack_29_git_that_only_reads_runs_no_program_of_a_repository() {
         }
     }
     fs::write(dir.join(".git/config"), &config).unwrap();
+
+    // What git takes for no repository, it looks for above; a repository within has a configuration of its own.
+    fs::create_dir_all(dir.join("hollow/.git")).unwrap();
+    assert!(!only_reads("git status", "hollow"));
+    fs::create_dir(dir.join("inner")).unwrap();
+    git(&dir.join("inner"), &["init", "-q"]);
+    git(&dir.join("inner"), &["commit", "-q", "--allow-empty", "-m", "x"]);
+    git(dir, &["-c", "advice.addEmbeddedRepo=false", "add", "inner"]);
+    assert!(!only_reads("git status", "."));
+    git(dir, &["rm", "-q", "--cached", "-f", "inner"]);
+    assert!(only_reads("git status", "."));
+    symlink("/etc/passwd", dir.join(".git/shallow")).unwrap();
+    assert!(!only_reads("git status", "."));
+    fs::remove_file(dir.join(".git/shallow")).unwrap();
 
     // What looks like the inside of a repository is none where nobody names it.
     fs::create_dir(dir.join("evil")).unwrap();

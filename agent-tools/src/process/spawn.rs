@@ -59,6 +59,9 @@ impl Program {
         vars: Vec<(OsString, OsString)>,
     ) -> &'c mut Command {
         let kept = command.as_std().get_envs();
+        // The search path is the one of `vars`: it may leave out what a sandbox can read.
+        let own = vars.iter().any(|(name, _)| name == "PATH");
+        let kept = kept.filter(|(name, _)| !(own && *name == "PATH"));
         let kept = kept.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
         let kept: Vec<_> = kept.collect();
         if self.is_bash {

@@ -152,7 +152,10 @@ impl Tool for Bash {
             Ok(inside) => {
                 let mut footprint = settings.without_links(judged.footprint(settings.root(), &inside));
                 let reads = footprint.access.is_read_only();
-                if reads && judged.asks_git && !repository::runs_nothing(&settings.root().join(&inside)) {
+                if reads
+                    && judged.asks_git
+                    && !repository::runs_nothing(settings.root(), &settings.root().join(&inside))
+                {
                     footprint.access = FULL;
                 }
                 footprint

@@ -3,7 +3,7 @@
 //! A repository of somebody else, such as one that was unpacked, can name programs that git runs when it is only asked:
 //! filters, drivers of differences, monitors. So the configuration must consist of known settings alone.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 /// Longest configuration that is read, in bytes.
 const LONGEST: u64 = 64 * 1024;
@@ -61,44 +61,79 @@ const KNOWN: [(&str, &[&str]); 21] = [
     ("user", &["email", "name", "signingkey"]),
 ];
 
-/// True if git, asked in the canonical directory `dir`, runs no program that a repository names. Blocks.
-pub(super) fn runs_nothing(dir: &Path) -> bool {
+/// Entries of a repository that lead elsewhere, or that hold settings or work of their own.
+const MORE: [&str; 9] = [
+    "BISECT_START",
+    "MERGE_HEAD",
+    "commondir",
+    "config.worktree",
+    "modules",
+    "rebase-apply",
+    "rebase-merge",
+    "sequencer",
+    "worktrees",
+];
+
+/// Largest index that is looked at, in bytes.
+const INDEX: u64 = 64 << 20;
+
+/// True if git, asked in the canonical directory `dir` below the canonical `root`, runs no program that a repository
+/// names, and reads nothing above the root. Blocks.
+pub(super) fn runs_nothing(root: &Path, dir: &Path) -> bool {
     if dir.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git")) {
         return false;
     }
-    for place in dir.ancestors() {
+    for place in dir.ancestors().take_while(|place| place.starts_with(root)) {
         let git = place.join(".git");
         match fs::symlink_metadata(&git) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             // A file leads to a repository elsewhere.
-            Ok(meta) if meta.is_dir() => return is_plain(&git),
+            Ok(meta) if meta.is_dir() => return is_plain(&git).unwrap_or(false),
             _ => return false,
         }
     }
-    // Where there is none, git asks for one by name; `safe.bareRepository` sees to that.
-    true
+    // Where there is none, git compares any files, or asks one above.
+    false
 }
 
-fn is_plain(git: &Path) -> bool {
+fn is_plain(git: &Path) -> io::Result<bool> {
+    let mut found = 0;
+    for entry in fs::read_dir(git)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let more = MORE.iter().any(|it| name.eq_ignore_ascii_case(it));
+        if more || entry.file_type()?.is_symlink() || name.to_string_lossy().starts_with("sharedindex.") {
+            return Ok(false);
+        }
+        found += usize::from(["HEAD", "objects", "refs"].iter().any(|it| name == *it));
+    }
     let absent = |name: &str| {
-        fs::symlink_metadata(git.join(name)).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        fs::symlink_metadata(git.join(name)).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     };
-    // Each of these leads elsewhere, or holds further settings.
-    let elsewhere =
-        ["commondir", "config.worktree", "objects/info/alternates", "objects/info/http-alternates"];
-    let linked = |name: &str| fs::symlink_metadata(git.join(name)).is_ok_and(|meta| meta.is_symlink());
-    if !elsewhere.iter().all(|name| absent(name))
-        || ["HEAD", "config", "index", "objects", "refs"].into_iter().any(linked)
-    {
-        return false;
+    let elsewhere = ["objects/info/alternates", "objects/info/http-alternates"];
+    // What git takes for no repository, it looks for above.
+    if found < 3 || !elsewhere.into_iter().all(absent) || has_inner(&git.join("index"))? {
+        return Ok(false);
     }
     let path = git.join("config");
     match fs::metadata(&path) {
-        Ok(meta) if meta.is_file() && meta.len() <= LONGEST => {
-            fs::read_to_string(&path).is_ok_and(|text| names_nothing(&text))
+        Ok(meta) if meta.is_file() && meta.len() <= LONGEST => Ok(names_nothing(&fs::read_to_string(&path)?)),
+        Err(error) => Ok(error.kind() == io::ErrorKind::NotFound),
+        Ok(_) => Ok(false),
+    }
+}
+
+/// True if an index may name a repository in the working tree, which has a configuration of its own: an entry with the
+/// mode of one is looked for by its bytes alone.
+fn has_inner(index: &Path) -> io::Result<bool> {
+    const MODE: [u8; 4] = [0, 0, 0xe0, 0];
+    match fs::metadata(index) {
+        Ok(meta) if meta.is_file() && meta.len() <= INDEX => {
+            let bytes = fs::read(index)?;
+            Ok(bytes.windows(MODE.len()).any(|window| window == MODE))
         }
-        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
-        Ok(_) => false,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        _ => Ok(true),
     }
 }
 

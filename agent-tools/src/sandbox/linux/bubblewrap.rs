@@ -104,6 +104,7 @@ fn arguments(settings: &Settings, temp: &Path) -> Result<Vec<OsString>, Error> {
     }
     let Some(root) = settings.level.root() else {
         made.flags(&["--dev-bind", "/", "/", "--proc", "/proc"]);
+        close_machine(&mut made);
         return Ok(made.0);
     };
     for path in places::PROGRAMS.iter().map(Path::new) {
@@ -120,6 +121,7 @@ fn arguments(settings: &Settings, temp: &Path) -> Result<Vec<OsString>, Error> {
         places::resolver().for_each(|path| made.bind("--ro-bind-try", &path));
     }
     made.flags(&["--proc", "/proc", "--dev", "/dev"]);
+    close_machine(&mut made);
     made.three("--bind", temp, Path::new("/tmp"));
     for path in &settings.reading {
         made.bind("--ro-bind", &known(path)?);
@@ -132,6 +134,15 @@ fn arguments(settings: &Settings, temp: &Path) -> Result<Vec<OsString>, Error> {
     // What bubblewrap itself made lies in memory, and could be written.
     made.flags(&["--remount-ro", "/dev", "--remount-ro", "/"]);
     Ok(made.0)
+}
+
+/// Makes what is set for the whole machine read-only, where the user root could write, and hides the terminal.
+fn close_machine(made: &mut Made) {
+    for path in ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"] {
+        made.bind("--ro-bind-try", Path::new(path));
+    }
+    // A command must not write to the person's terminal, nor read from it.
+    made.three("--dev-bind-try", Path::new("/dev/null"), Path::new("/dev/tty"));
 }
 
 /// A path of the settings with its name as an absolute one.

@@ -75,15 +75,13 @@ fn grants(settings: &Settings, root: &Path, temp: &Path) -> Vec<(PathBuf, BitFla
     let read = AccessFs::from_read(TESTED);
     let write = AccessFs::from_all(TESTED) & !make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
     let list = BitFlags::from(AccessFs::ReadDir);
-    let terminal = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate});
-    let device = terminal | AccessFs::IoctlDev;
+    let device = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
     let mut grants = Vec::new();
     let system = places::PROGRAMS.iter().chain(places::MACHINE).chain(&["/proc"]);
     grants.extend(system.map(|path| (PathBuf::from(path), read, false)));
     grants.extend(Open::etc().paths.into_iter().map(|path| (path, read, false)));
     grants.push((PathBuf::from("/etc"), list, false));
     grants.extend(places::DEVICES.iter().map(|path| (PathBuf::from(path), device, false)));
-    grants.push((PathBuf::from("/dev/tty"), terminal, false));
     if settings.network {
         grants.extend(places::resolver().map(|path| (path, read, false)));
     }

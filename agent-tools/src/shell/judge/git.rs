@@ -62,9 +62,12 @@ const SHAPE: [&str; 58] = [
     "--others",
 ];
 
-/// Short ones, where a number or a value may follow.
-const SHORT: [&str; 16] =
-    ["-L", "-S", "-G", "-U", "-a", "-b", "-n", "-p", "-q", "-s", "-u", "-v", "-w", "-z", "-i", "-M"];
+/// Short ones. No other ones may be joined to them.
+const SHORT: [&str; 17] =
+    ["-a", "-b", "-i", "-M", "-p", "-q", "-r", "-s", "-sb", "-t", "-u", "-v", "-vv", "-w", "-z", "-C", "-c"];
+
+/// Short ones with a number.
+const NUMBERED: [&str; 3] = ["-n", "-U", "-M"];
 
 const QUESTIONS: [&str; 13] = [
     "blame",
@@ -104,41 +107,53 @@ pub(super) fn read_by(rest: &[&str]) -> Option<Vec<String>> {
         "remote" => only(&["-v", "--verbose"]),
         "tag" => only(&["-l", "--list", "-n"]),
         "stash" => (rest == ["list"]).then(Vec::new),
-        asked if QUESTIONS.contains(&asked) => {
-            // Of this one the option names a file.
-            let file = asked == "blame" && rest.iter().any(|it| it.starts_with("-S"));
-            (!file).then(|| questions(rest)).flatten()
-        }
+        asked if QUESTIONS.contains(&asked) => questions(asked, rest),
         _ => None,
     }
 }
 
-fn questions(rest: &[&str]) -> Option<Vec<String>> {
+fn questions(asked: &str, rest: &[&str]) -> Option<Vec<String>> {
+    let digits = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
     let mut operands = Vec::new();
     let mut words = rest.iter();
     while let Some(word) = words.next() {
         // Asks a program about signatures.
-        if word.contains("%G") {
+        if word.contains('%') && word.contains('G') {
             return None;
         }
         if *word == "--" {
-            operands.extend(words.by_ref().map(|it| (*it).to_owned()));
+            for path in words.by_ref() {
+                operands.push(plain(path)?.to_owned());
+            }
         } else if word.starts_with("--") {
             let name = word.split_once('=').map_or(*word, |(name, _)| name);
             SHAPE.contains(&name).then_some(())?;
-        } else if let Some(letters) = word.strip_prefix('-') {
-            let number = letters.chars().all(|c| c.is_ascii_digit());
-            let short = SHORT.iter().any(|it| {
-                word.strip_prefix(it).is_some_and(|value| !it.starts_with("-a") || value.is_empty())
-            });
-            (number || short).then_some(())?;
-            if ["-G", "-L", "-S", "-n"].contains(word) {
+        } else if SHORT.contains(word) || word.strip_prefix('-').is_some_and(digits) {
+            // Of these some mean other things to other questions: they read as well.
+        } else if NUMBERED.iter().any(|it| word.strip_prefix(it).is_some_and(digits)) {
+        } else if *word == "-n" {
+            words.next().filter(|it| digits(it))?;
+        } else if let Some(value) = word.strip_prefix("-L") {
+            let value = if value.is_empty() { words.next()? } else { value };
+            // It ends with a file, but for `blame`.
+            operands.push(plain(value.rsplit_once(':').map_or("", |(_, path)| path))?.to_owned());
+        } else if let Some(value) = word.strip_prefix("-S").or_else(|| word.strip_prefix("-G")) {
+            // Of `blame` it names a file.
+            (asked != "blame").then_some(())?;
+            if value.is_empty() {
                 words.next()?;
             }
+        } else if word.starts_with('-') {
+            return None;
         } else {
             // `<commit>:<path>` names a path in a tree.
-            operands.push(word.split_once(':').map_or(*word, |(_, path)| path).to_owned());
+            operands.push(plain(word)?.split_once(':').map_or(*word, |(_, path)| path).to_owned());
         }
     }
     Some(operands)
+}
+
+/// The operand, unless git reads more in it than a name: a pattern, or words of its own.
+fn plain(operand: &str) -> Option<&str> {
+    (!operand.starts_with(':') && !operand.contains(['*', '?', '[', '(', '\\'])).then_some(operand)
 }

@@ -48,6 +48,9 @@ const BY_SUBCOMMAND: [&str; 24] = [
     "yarn",
 ];
 
+/// Programs that run what they read, if a file `-` is named.
+const READ_INPUT: [&str; 10] = ["awk", "ed", "gawk", "gdb", "gmake", "gsed", "make", "mawk", "nawk", "sed"];
+
 /// The extent of a command line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Judged {
@@ -198,6 +201,11 @@ impl Judged {
         // Braces stand for what `find` or `xargs` puts there.
         self.unclear |= program.contains("{}") || BY_SUBCOMMAND.contains(&file) && hidden;
         self.unclear |= builtins::changes_meaning(file, rest);
+        self.unclear |= is_of_a_process(program) || !reading::is_reader(file) && rest.iter().any(is_handed);
+        self.unclear |= fed && READ_INPUT.contains(&file) && rest.iter().any(|word| word.text == "-");
+        if BY_SUBCOMMAND.contains(&file) {
+            self.behind_options(first, file, rest);
+        }
         let run = wrappers::run_by(file, rest, fed);
         self.unclear |= run.unclear;
         if let Some((text, is_bash)) = run.script {
@@ -205,6 +213,25 @@ impl Judged {
         }
         for command in run.commands {
             self.simple(&command, depth + 1);
+        }
+    }
+
+    /// Names a command without the options before its subcommand, which may have values: so a rule for that holds.
+    fn behind_options(&mut self, first: &Word, file: &str, rest: &[Word]) {
+        let is_option = |word: &Word| word.text.starts_with(['-', '+']);
+        let options = rest.iter().take_while(|word| is_option(word)).count();
+        if options == 0 {
+            return;
+        }
+        // Settings may name programs.
+        let sets = |word: &Word| {
+            ["-c", "--config-env", "--exec-path", "--git-dir"].iter().any(|it| word.text.starts_with(it))
+        };
+        self.unclear |= file == "git" && rest.iter().take_while(|word| !is_subcommand(word)).any(sets);
+        let places = rest.iter().enumerate().filter(|(_, word)| !is_option(word)).map(|(place, _)| place);
+        for place in places.take(4) {
+            let words: Vec<_> = [first].into_iter().chain(rest.iter().skip(place)).cloned().collect();
+            self.name(spelled(&words));
         }
     }
 
@@ -226,6 +253,23 @@ impl Judged {
             self.simple(command, depth + 1);
         }
     }
+}
+
+/// True for a word of a known git question or command, behind which options are its own.
+fn is_subcommand(word: &Word) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c == '-';
+    !word.text.starts_with('-') && word.text.chars().all(plain) && word.text.len() > 1
+}
+
+/// True for a program that is what a process has open.
+fn is_of_a_process(program: &str) -> bool {
+    normal_path(Path::new(program)).starts_with("/proc")
+}
+
+/// True for a file that is what the command gets on a descriptor, so its text is one of the line.
+fn is_handed(word: &Word) -> bool {
+    let path = normal_path(Path::new(&word.text));
+    path.starts_with("/dev/fd") || path.starts_with("/dev/stdin") || path.starts_with("/proc")
 }
 
 /// True if one of the commands may change the directory.

@@ -165,10 +165,13 @@ const RG: [&str; 25] = [
 /// look into the project for the one to run.
 const VERSIONS: [&str; 6] = ["bash", "clang", "cmake", "gcc", "git", "make"];
 
-pub(super) fn is_one(name: &str) -> bool {
+/// True for a program that only reads the files in its arguments.
+pub(super) fn is_reader(name: &str) -> bool {
     READERS.iter().any(|reader| reader.0 == name)
-        || ["find", "which"].contains(&name)
-        || VERSIONS.contains(&name)
+}
+
+pub(super) fn is_one(name: &str) -> bool {
+    is_reader(name) || ["find", "which"].contains(&name) || VERSIONS.contains(&name)
 }
 
 /// Returns the files that the commands read, as written; `None` unless each of them only reads.

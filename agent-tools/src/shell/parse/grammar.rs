@@ -382,6 +382,8 @@ impl<'a> Parser<'a> {
             }
             "<&" | ">&" if is_descriptor(&target) => {}
             "<&" => return Err(Stop),
+            // Bash expands these targets twice.
+            ">&" | ">" | ">>" if (both || operator == ">&") && !is_plain(&target) => return Err(Stop),
             _ => {
                 let direction = match operator {
                     "<" => Direction::In,
@@ -395,6 +397,12 @@ impl<'a> Parser<'a> {
         }
         Ok(true)
     }
+}
+
+/// True for a name that no expansion changes.
+fn is_plain(target: &Word) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
+    target.known().is_some_and(|text| text.chars().all(plain) && !text.starts_with('-'))
 }
 
 /// True for what follows `>&` to copy, move or close a descriptor.

@@ -59,16 +59,20 @@ impl Parser<'_> {
         match c {
             '*' | '?' | '[' => read.glob = true,
             '~' => read.expanded |= self.at == start + 1 || read.text.ends_with(['=', ':']),
-            '{' => {
-                let empty = self.peek(0) == Some('}');
-                if !empty {
-                    read.expanded = true;
-                    self.script.bash_only = true;
-                }
+            '{' if !self.is_lone_pair() => {
+                read.expanded = true;
+                self.script.bash_only = true;
             }
             _ => {}
         }
         read.text.push(c);
+    }
+
+    /// True if `{}`, whose first half was read, expands to itself: with more braces or a comma it may begin a list.
+    fn is_lone_pair(&self) -> bool {
+        let rest = self.chars.get(self.at..).unwrap_or_default();
+        let mut word = rest.iter().take_while(|c| !ENDS.contains(**c));
+        word.next() == Some(&'}') && !word.any(|c| "{},'\"\\$`".contains(*c))
     }
 
     fn finish(&self, start: usize, read: &Reading) -> Word {
